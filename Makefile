@@ -1,0 +1,60 @@
+# The inner loop is `make check`. Everything runs in .venv, made on demand from the lock files.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+ARGS ?=
+LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+
+.DEFAULT_GOAL := help
+.PHONY: help demo check test bench format lock clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: .venv/.runtime ## see it happen: a throw-away repository, one event, the decisions and the diff
+	@$(BIN)/image-update demo $(ARGS)
+
+check: .venv/.dev ## format, lint, types, floors and the quick tests: under a minute
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/yamllint --strict .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest --numprocesses auto --quiet -m "not slow and not servers" $(ARGS)
+
+test: .venv/.dev ## every test, with coverage; CI=true turns a missing component into a failure
+	@mkdir -p .cache/coverage
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest --numprocesses auto $(ARGS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
+bench: .venv/.dev ## measure the figures, both sides in one run (ARGS="--only start")
+	$(BIN)/python -m bench $(ARGS)
+
+format: .venv/.dev ## format the code and mend what can be mended
+	$(BIN)/ruff check --fix-only
+	$(BIN)/ruff format
+
+lock: ## renew the lock files (needs uv; add ARGS=--upgrade for newer versions)
+	$(LOCK) pyproject.toml --output-file requirements.lock $(ARGS)
+	$(LOCK) --group build --output-file requirements-build.lock $(ARGS)
+	$(LOCK) pyproject.toml --group dev --output-file requirements-dev.lock $(ARGS)
+
+clean: ## remove .venv and everything else that was made
+	rm -rf .venv .cache .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist *.egg-info
+	find task tests bench -name __pycache__ -type d -exec rm -rf {} +
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+# What a run needs, and nothing else.
+.venv/.runtime: requirements.lock requirements-build.lock pyproject.toml | .venv/bin/python
+	$(PIP) install --require-hashes -r requirements.lock -r requirements-build.lock
+	$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/.dev: requirements-dev.lock pyproject.toml | .venv/bin/python
+	$(PIP) install --require-hashes -r requirements-dev.lock
+	$(PIP) install --no-deps --no-build-isolation -e .
+	@touch .venv/.runtime $@

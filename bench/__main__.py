@@ -1,0 +1,33 @@
+"""`make bench`: measures every figure and prints it with its limit; ends with 1 where one is missed."""
+
+import argparse
+import sys
+
+from bench import many_applications, repository_size, simultaneous, start
+from bench.figure import Figure, Group, lines
+
+GROUPS: dict[str, Group] = {
+    "start": start.figures,
+    "repository-size": repository_size.figures,
+    "many-applications": many_applications.figures,
+    "simultaneous": simultaneous.figures,
+}
+
+
+def main() -> int:
+    """Measure what was asked for; the exit code."""
+    parser = argparse.ArgumentParser(prog="make bench ARGS=…", description=__doc__)
+    parser.add_argument("--only", choices=GROUPS, action="append", help="this group only (may be repeated)")
+    wanted = parser.parse_args().only or list(GROUPS)
+    missed = [figure.name for name in wanted for figure in GROUPS[name]() if not _print(figure)]
+    print(f"\n{len(missed)} missed: {', '.join(missed)}" if missed else "\nEvery limit is kept.")
+    return 1 if missed else 0
+
+
+def _print(figure: Figure) -> bool:
+    print("\n".join(lines(figure)), flush=True)
+    return figure.held
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""One figure: two measured sides, and how many times the one may be the other."""
+
+from collections.abc import Callable, Iterator, Sequence
+from statistics import median
+from typing import Literal, NamedTuple
+
+Unit = Literal["s", "B"]
+
+
+class Side(NamedTuple):
+    """What was measured, and the command that anyone can run to measure it again."""
+
+    command: str
+    value: float
+
+
+class Figure(NamedTuple):
+    """`ours` may be at most `limit` times `theirs`."""
+
+    name: str
+    ours: Side
+    theirs: Side
+    limit: float
+    unit: Unit = "s"
+    note: str = ""
+
+    @property
+    def ratio(self) -> float:
+        """How many times theirs ours is."""
+        return self.ours.value / self.theirs.value
+
+    @property
+    def held(self) -> bool:
+        """Whether the limit is kept."""
+        return self.ratio <= self.limit
+
+
+Group = Callable[[], Iterator[Figure]]
+
+
+def alternate(rounds: int, ours: Callable[[], float], theirs: Callable[[], float]) -> tuple[float, float]:
+    """The medians of both sides, measured in turns: what else the machine does hits both alike."""
+    pairs = [(ours(), theirs()) for _ in range(rounds)]
+    return median(one for one, _ in pairs), median(other for _, other in pairs)
+
+
+def lines(figure: Figure) -> Sequence[str]:
+    """A figure as people read it."""
+    verdict = "ok    " if figure.held else "MISSED"
+    return [
+        f"{verdict} {figure.name}: {_times(figure.ratio)}, at most {_times(figure.limit)}",
+        f"         ours   {_quantity(figure.ours.value, figure.unit):>10}  {figure.ours.command}",
+        f"         theirs {_quantity(figure.theirs.value, figure.unit):>10}  {figure.theirs.command}",
+        *([f"         {figure.note}"] if figure.note else []),
+    ]
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.2f}x" if ratio >= 0.5 else f"1/{1 / ratio:.0f}"  # noqa: PLR2004 - from here on a fraction reads better
+
+
+def _quantity(value: float, unit: Unit) -> str:
+    if unit == "B":
+        return f"{value / 1e6:.1f} MB" if value >= 1e6 else f"{value / 1e3:.0f} kB"  # noqa: PLR2004
+    return f"{value:.2f} s" if value >= 1 else f"{value * 1e3:.0f} ms"

@@ -1,0 +1,111 @@
+"""What is measured on: repositories of any size, and Applications that update files in them."""
+
+import json
+import subprocess
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+IMAGE = "ghcr.io/acme/web"
+PREFIX = "argocd-image-updater.argoproj.io"
+FIRST = "1.0.0"
+FILLER = "# A line as they stand in the files of a deployment repository.\n" * 8
+OVERRIDE = """\
+helm:
+  parameters:
+  - name: image.name
+    value: {image}
+    forcestring: true
+  - name: image.tag
+    value: {tag}
+    forcestring: true
+"""
+
+
+class App(NamedTuple):
+    """One Application to be: its name, and the image that it takes."""
+
+    name: str
+    image: str = IMAGE
+
+    @property
+    def folder(self) -> str:
+        """Where its chart lies in the repository."""
+        return f"apps/{self.name}"
+
+    @property
+    def override(self) -> str:
+        """The file that an update edits."""
+        return f"{self.folder}/.argocd-source-{self.name}.yaml"
+
+
+def apps(count: int, *, same_image: bool = True) -> list[App]:
+    """So many Applications, of one image or each of its own."""
+    return [App(f"web-{number}", IMAGE if same_image else f"{IMAGE}-{number}") for number in range(count)]
+
+
+def manifest(app: App, repo: Path) -> dict[str, Any]:
+    """The Application, as `kubectl get -o json` prints it."""
+    return {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Application",
+        "metadata": {
+            "name": app.name,
+            "namespace": "argocd",
+            "annotations": {f"{PREFIX}/image-list": f"web={app.image}:1.x"},
+        },
+        "spec": {
+            "project": "default",
+            "destination": {"server": "https://kubernetes.default.svc", "namespace": "web"},
+            "source": {"repoURL": f"file://{repo}", "path": app.folder, "targetRevision": "main", "helm": {}},
+        },
+        "status": {"sourceType": "Helm", "summary": {"images": [f"{app.image}:{FIRST}"]}},
+    }
+
+
+def write_manifests(file: Path, wanted: Iterable[App], repo: Path) -> Path:
+    """The Applications in one file, as `--applications` takes it."""
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [manifest(app, repo) for app in wanted]}))
+    return file
+
+
+def repository(folder: Path, wanted: Iterable[App], fill_up_to: int = 0) -> Path:
+    """A bare repository with a chart for each Application, filled up with other files to so many."""
+    subprocess.run(["git", "init", "--quiet", "--bare", "--initial-branch=main", str(folder)], check=True)
+    for key in ("uploadpack.allowFilter", "uploadpack.allowAnySHA1InWant"):  # as the Git hosts have them
+        subprocess.run(["git", "-C", str(folder), "config", key, "true"], check=True)
+    importer = subprocess.Popen(["git", "-C", str(folder), "fast-import", "--quiet"], stdin=subprocess.PIPE)
+    assert importer.stdin
+    with importer.stdin as stream:
+        stream.write(b"commit refs/heads/main\ncommitter Bench <bench@example.com> 1700000000 +0000\n")
+        stream.write(_data("Start"))
+        for path, text in _files(list(wanted), fill_up_to):
+            stream.write(f"M 100644 inline {path}\n".encode() + _data(text))
+    if importer.wait():
+        raise RuntimeError(folder)
+    return folder
+
+
+def _files(wanted: list[App], fill_up_to: int) -> Iterator[tuple[str, str]]:
+    for app in wanted:
+        yield f"{app.folder}/Chart.yaml", f"apiVersion: v2\nname: {app.name}\nversion: 0.1.0\n"
+        yield f"{app.folder}/values.yaml", "image:\n  name: example\n  tag: latest\n"
+        yield app.override, OVERRIDE.format(image=app.image, tag=FIRST)
+    for number in range(fill_up_to - 3 * len(wanted)):
+        yield f"team-{number // 1000}/service-{number // 50 % 20}/file-{number % 50}.yaml", f"n: {number}\n{FILLER}"
+
+
+def _data(text: str) -> bytes:
+    body = text.encode()
+    return b"data %d\n%s\n" % (len(body), body)
+
+
+def tag_at_tip(repo: Path, app: App) -> str:
+    """The tag that the repository says now."""
+    text = git(repo, "show", f"main:{app.override}")
+    return text.rsplit("value: ", 1)[1].split()[0].strip("\"'")
+
+
+def git(repo: Path, *args: str) -> str:
+    """What git says about a repository."""
+    return subprocess.run(["git", "-C", str(repo), *args], check=True, capture_output=True, text=True).stdout.strip()

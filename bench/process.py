@@ -1,0 +1,109 @@
+"""Runs programs and says what they cost. The environment is clean, so that figures are the same for everyone."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).parent
+IMAGE_UPDATE = str(Path(sysconfig.get_path("scripts"), "image-update"))
+GITCONFIG = "[user]\n\tname = Bench\n\temail = bench@example.com\n"
+
+
+class Cost(NamedTuple):
+    """Seconds on the clock, and seconds of processor time including all children."""
+
+    wall: float
+    processor: float
+
+
+class Room(NamedTuple):
+    """A folder to work in, with a HOME, a TMPDIR and an environment of its own."""
+
+    folder: Path
+    environment: Mapping[str, str]
+
+    @property
+    def temporary(self) -> Path:
+        """Where programs put their temporary files."""
+        return self.folder / "tmp"
+
+
+def room(folder: Path) -> Room:
+    """A new room in an empty folder."""
+    (folder / "home").mkdir()
+    (folder / "tmp").mkdir()
+    (folder / "home" / ".gitconfig").write_text(GITCONFIG)
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder / "home"),
+        "TMPDIR": str(folder / "tmp"),
+        "LANG": "C.UTF-8",
+        "GIT_CONFIG_NOSYSTEM": "1",
+    }
+    return Room(folder, environment)
+
+
+def run(where: Room, argv: Sequence[str], environment: Mapping[str, str] | None = None) -> Cost:
+    """What one program costs. A program that fails ends the measurement: its figure would mean nothing."""
+    return wait(start(where, argv, environment))
+
+
+class Running(NamedTuple):
+    """A program on its way."""
+
+    process: subprocess.Popen[bytes]
+    output: Path
+    began: float
+
+
+def start(where: Room, argv: Sequence[str], environment: Mapping[str, str] | None = None) -> Running:
+    """Start a program and leave it running."""
+    handle, output = tempfile.mkstemp(dir=where.folder)
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        argv,
+        cwd=where.folder,
+        env={**where.environment, **(environment or {})},
+        stdin=subprocess.DEVNULL,
+        stdout=handle,
+        stderr=subprocess.STDOUT,
+    )
+    os.close(handle)
+    return Running(process, Path(output), began)
+
+
+def wait(running: Running) -> Cost:
+    """What a started program cost, once it has ended well."""
+    _, status, usage = os.wait4(running.process.pid, 0)
+    wall = time.perf_counter() - running.began
+    running.process.returncode = os.waitstatus_to_exitcode(status)
+    said = running.output.read_text(errors="replace")
+    running.output.unlink()
+    if running.process.returncode:
+        sys.exit(f"{running.process.args!r} ended with {running.process.returncode}:\n{said}")
+    return Cost(wall, usage.ru_utime + usage.ru_stime)
+
+
+def own_processor_time(where: Room, arguments: Sequence[str]) -> float:
+    """Processor seconds of `image-update` itself, without those of the programs that it starts."""
+    report = where.folder / "children"
+    cost = run(where, [sys.executable, str(HERE / "own_time.py"), str(report), *arguments])
+    return cost.processor - float(report.read_text())
+
+
+def on_disk(folder: Path) -> int:
+    """Bytes that a folder takes on the disk, as `du` counts them."""
+    return sum(_blocks(Path(base, name)) for base, folders, files in os.walk(folder) for name in (*folders, *files))
+
+
+def _blocks(path: Path) -> int:
+    try:
+        return path.lstat().st_blocks * 512
+    except FileNotFoundError:  # a temporary file of a running program
+        return 0

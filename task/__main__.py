@@ -1,0 +1,19 @@
+"""The command `image-update`. Answers `--version` without loading anything else."""
+
+import sys
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    if sys.argv[1:] == ["--version"]:
+        from task import __version__  # noqa: PLC0415
+
+        print(f"image-update {__version__}")
+        return
+    from task.cli import main as run  # noqa: PLC0415
+
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

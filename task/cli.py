@@ -1,0 +1,98 @@
+"""The command line: argv and environment → Settings → the work; errors → stderr and exit code.
+
+The only reader of `os.environ`. A plain call goes straight through `task.door`; Typer is
+loaded for help, completion and mistakes (`task.typer_door`).
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from types import FrameType
+
+from task.door import Call, read, with_environment
+from task.edges.log import Log
+from task.errors import Exit, TaskError
+from task.model import Problem, Report
+from task.settings import Output, Settings, settings_of
+
+
+class Terminated(BaseException):
+    """SIGTERM came: end children, leave nothing half-done, exit 143."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one command line; its exit code."""
+    signal.signal(signal.SIGTERM, _terminate)
+    call = read(argv)
+    if call is None:
+        from task.typer_door import enter  # noqa: PLC0415 - 100 ms
+
+        return enter(argv, execute)
+    return execute(call)
+
+
+def _terminate(_signal: int, _frame: FrameType | None) -> None:
+    raise Terminated
+
+
+def execute(call: Call) -> int:
+    """Carry out one call; whatever goes wrong is said once, on stderr, and told by the exit code."""
+    environ = dict(os.environ)
+    try:
+        call = with_environment(call, environ)
+        settings = settings_of(call)
+        log = Log(settings.output.log_level, _log_format(settings.output.log_format, environ))
+    except TaskError as error:
+        return _end(error, call, environ, Log())
+    try:
+        return _command(settings, environ, log)
+    except TaskError as error:
+        return _end(error, call, environ, log)
+    except KeyboardInterrupt:
+        return _end(_Stopped("interrupted", Exit.INTERRUPTED), call, environ, log)
+    except Terminated:
+        return _end(_Stopped("terminated", Exit.TERMINATED), call, environ, log)
+    except BrokenPipeError:
+        return int(Exit.OK)
+
+
+class _Stopped(TaskError):
+    """Stopped from outside."""
+
+    def __init__(self, message: str, code: Exit) -> None:
+        super().__init__(message, hint="nothing is half-done; run it again")
+        self.code = code
+
+
+def _log_format(wanted: str, environ: Mapping[str, str]) -> str:
+    if wanted != "auto":
+        return wanted
+    return "github" if environ.get("GITHUB_ACTIONS") == "true" else "text"
+
+
+def _command(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
+    if settings.command == "lint":
+        from task.commands.lint import lint  # noqa: PLC0415 - each command loads what it needs
+
+        return lint(settings, environ, log)
+    from task.commands.run import run  # noqa: PLC0415
+
+    return run(settings, environ, log)
+
+
+def _end(error: TaskError, call: Call, environ: Mapping[str, str], log: Log) -> int:
+    """Say the error once, and write the results of a failure: a host waits for them."""
+    code = error.code if isinstance(error, _Stopped) else error.exit
+    log("error", f"{error}; {error.hint}" if error.hint else str(error))
+    problem = Problem("", error.rule, str(error), error.hint)
+    report = Report(call.command, (), 0, (), (), (problem,), int(code))
+    last = {name: texts[-1] for name, texts in call.values.items() if texts}
+    output = Output(last.get("output", "text"), last.get("report", ""), last.get("results-dir", ""), last.get("dotenv", ""))
+    if call.command in ("run", "plan"):
+        from task.edges.publish import publish_failure  # noqa: PLC0415
+
+        publish_failure(report, output, environ)
+    return int(code)
+
+

@@ -1,0 +1,111 @@
+"""`lint`: the annotations of all Applications, every problem at once."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+
+from task.edges.log import Log
+from task.errors import Exit, Malformed
+from task.lint import Finding, findings
+from task.parse.application import is_application, parse_application
+from task.parse.narrow import considered
+from task.settings import Settings
+from task.wiring import defaults_of, edges_of, narrow_of
+
+SCHEMA = "image-update/lint/v1"
+
+
+def lint(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
+    """Print all findings; 3 when one of them is an error."""
+    found = _collect(settings, environ, log)
+    if settings.output.format == "json":
+        sys.stdout.write(json.dumps({"schema": SCHEMA, "findings": [_as_json(*one) for one in found]}, indent=2, ensure_ascii=False) + "\n")
+    elif log.form == "github":
+        sys.stdout.writelines(_as_command(*one) for one in found)
+    else:
+        sys.stdout.write(_as_text(found))
+    return int(Exit.CONFIGURATION) if any(one.severity == "error" for one, _, _ in found) else int(Exit.OK)
+
+
+Placed = tuple[Finding, str, int]  # a finding, its file ("" when not from one) and line
+
+
+def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> list[Placed]:
+    found: list[Placed] = []
+    seen: set[str] = set()
+    for manifest in edges_of(settings, environ, log).applications():
+        if manifest.problem:
+            found.append((Finding("", "", "", "error", manifest.problem, manifest.hint, manifest.origin), *_origin(manifest.origin)))
+        elif is_application(manifest.item):
+            found += _application(manifest.item, manifest.origin, settings, seen)
+    return found
+
+
+def _application(item: Mapping[str, object], origin: str, settings: Settings, seen: set[str]) -> list[Placed]:
+    try:
+        app = parse_application(item, settings.annotation_prefix, origin, settings.argocd_namespace)
+    except Malformed as error:
+        return [(Finding("", "", "", "error", error.message, error.hint, origin), *_origin(origin))]
+    if app.key in seen or not considered(app, narrow_of(settings)):
+        return []
+    seen.add(app.key)
+    return [(one, *_place(one, settings.annotation_prefix)) for one in findings(app, defaults_of(settings))]
+
+
+def _origin(origin: str) -> tuple[str, int]:
+    path, _, line = origin.rpartition(":")
+    return (path, int(line)) if path and line.isdigit() else (origin, 0)
+
+
+def _place(one: Finding, prefix: str) -> tuple[str, int]:
+    """File and line of the annotation: the first line behind the document's start that holds its key."""
+    path, start = _origin(one.origin)
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = file.read().split("\n")
+    except (OSError, UnicodeDecodeError):
+        return path, start
+    for number, line in enumerate(lines[max(start - 1, 0) :], max(start, 1)):
+        if one.key and f"{prefix}{one.key}" in line:
+            return path, number
+    return path, start
+
+
+def _as_json(one: Finding, path: str, line: int) -> dict[str, object]:
+    return {
+        "application": one.application or None,
+        "key": one.key or None,
+        "value": one.value or None,
+        "severity": one.severity,
+        "message": one.message,
+        "hint": one.hint or None,
+        "file": path or None,
+        "line": line or None,
+    }
+
+
+def _as_text(found: Sequence[Placed]) -> str:
+    lines = []
+    for one, path, line in found:
+        where = f"{path}:{line}" if line else path
+        lines.append(f"{one.severity:7} {one.application or where}  {one.message}")
+        if one.hint:
+            lines.append(f"        do: {one.hint}")
+        if one.application and where:
+            lines.append(f"        at: {where}")
+    errors = sum(one.severity == "error" for one, _, _ in found)
+    return "\n".join([*lines, f"{errors} errors, {len(found) - errors} warnings and remarks"]) + "\n"
+
+
+def _as_command(one: Finding, path: str, line: int) -> str:
+    """A GitHub annotation on the file and line."""
+    kind = {"error": "error", "warning": "warning", "info": "notice"}[one.severity]
+    place = f"file={_escaped(path, prop=True)},line={line}" if line else ""
+    title = f"title={_escaped(one.application or 'manifest', prop=True)}"
+    text = f"{one.message}; {one.hint}" if one.hint else one.message
+    return f"::{kind} {','.join(filter(None, (place, title)))}::{_escaped(text)}\n"
+
+
+def _escaped(text: str, *, prop: bool = False) -> str:
+    text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return text.replace(":", "%3A").replace(",", "%2C") if prop else text

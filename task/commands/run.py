@@ -1,0 +1,27 @@
+"""`run` and `plan`: an event in, commits (or their prediction) out."""
+
+from collections.abc import Mapping
+
+from task.edges.log import Log
+from task.edges.publish import publish
+from task.model import Report
+from task.parse.event import event_images
+from task.pipeline import run as pipeline
+from task.settings import Settings
+from task.wiring import edges_of, order_of
+
+
+def run(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
+    """Carry it out, publish the report; the exit code."""
+    report = carry_out(settings, environ, log)
+    for problem in report.problems:
+        where = f"{problem.application}: " if problem.application else ""
+        log(problem.severity, f"{where}{problem.message}{f'; {problem.hint}' if problem.hint else ''}")
+    publish(report, settings.output, environ)
+    return report.exit
+
+
+def carry_out(settings: Settings, environ: Mapping[str, str], log: Log) -> Report:
+    """The pipeline, with the world that these settings want."""
+    images = event_images(settings.images, settings.image_digest, settings.tag)
+    return pipeline(order_of(settings, images), edges_of(settings, environ, log))

@@ -1,0 +1,13 @@
+"""Where Applications are read from. Each source offers `all() -> Iterable[Found]`."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class Found(NamedTuple):
+    """One manifest and where it was read; or, with `problem`, something that could not be read."""
+
+    item: Mapping[str, Any]
+    origin: str = ""  # "apps/web.yaml:12"
+    problem: str = ""
+    hint: str = ""

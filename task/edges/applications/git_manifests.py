@@ -1,0 +1,52 @@
+"""Application manifests in Git: `REPO//PATH?ref=REF`."""
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Protocol
+
+from task.edges.applications import Found
+from task.edges.applications.manifests import found_in
+from task.errors import SourceError
+from task.model import Place, Snapshot
+
+
+class Store(Protocol):
+    """What is needed of a repository."""
+
+    def default_branch(self) -> str:
+        """The branch that HEAD names."""
+
+    def snapshot(self, branch: str, places: Collection[Place]) -> Snapshot:
+        """The places asked for."""
+
+    def close(self) -> None:
+        """Nothing is left behind."""
+
+
+class GitManifests:
+    """All manifests of a file or folder of a repository, sub-folders included."""
+
+    def __init__(self, store: Store, path: str) -> None:
+        self.store = store
+        self.path, _, query = path.partition("?")
+        self.path = self.path.strip("/")
+        self.ref = next((part[4:] for part in query.split("&") if part.startswith("ref=")), "")
+
+    def all(self) -> Iterable[Found]:
+        """Every manifest that may concern us. Raises the store's errors, `SourceError` for a missing path."""
+        try:
+            branch = self.ref if self.ref not in ("", "HEAD") else self.store.default_branch()
+            yield from self._files(branch)
+        finally:
+            self.store.close()
+
+    def _files(self, branch: str) -> Iterator[Found]:
+        want = "text" if self.path.endswith((".yaml", ".yml", ".json")) else "tree"
+        snapshot = self.store.snapshot(branch, [Place(self.path, want)])
+        files = {path: file for path, file in snapshot.files.items() if file.text}
+        if not files:
+            raise SourceError(
+                f"--applications: no manifest at {self.path or '/'} of {snapshot.repo} on {branch}",
+                hint="check the path behind // and ?ref=",
+            )
+        for path, file in sorted(files.items()):
+            yield from found_in(file.text.encode(), f"{snapshot.repo}//{path}")

@@ -1,0 +1,125 @@
+"""Manifest files of any size → plain data, document by document.
+
+Built on libyaml's events (the parser that Kubernetes' own YAML descends from): scalars stay
+the text they are (a tag `1.10` is no number here), aliases are shared and never copied,
+merge keys are not followed, and depth is limited: no bomb goes off, and a broken document
+does not hide its neighbours.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+MAX_DEPTH = 200
+# Documents without any of these are no manifests of ours and are not even parsed.
+OURS = re.compile(r"argoproj\.io|fluxcd\.io|weave\.works")
+_START = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
+_PLAIN = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_NULL = frozenset(("", "~", "null", "Null", "NULL"))
+
+
+class Document(NamedTuple):
+    """One document: its data, or why it could not be read."""
+
+    data: Any
+    line: int  # of its first line, from 1
+    problem: str = ""
+
+
+def documents(text: str) -> Iterator[Document]:
+    """The documents of a YAML or JSON file that may concern us."""
+    text = text.removeprefix("\ufeff")
+    if not OURS.search(text):
+        return
+    if text.lstrip().startswith("{"):
+        try:
+            yield Document(json.loads(text), 1)
+            return
+        except (ValueError, RecursionError):
+            pass  # a YAML flow mapping, or broken: the YAML reader says so
+    starts = [match.start() for match in _START.finditer(text)]
+    if re.search(r"^%", text, re.MULTILINE):  # directives belong to the document behind them
+        starts = []
+    bounds = [0, *[start for start in starts if start], len(text)]
+    line = 1
+    for start, end in zip(bounds, bounds[1:], strict=False):
+        chunk = text[start:end]
+        if OURS.search(chunk):
+            yield from _read(chunk, line)
+        line += chunk.count("\n")
+
+
+def _read(chunk: str, line: int) -> Iterator[Document]:
+    from ruamel.yaml import YAML  # noqa: PLC0415 - 40 ms, and JSON needs none of it
+    from ruamel.yaml.error import YAMLError  # noqa: PLC0415
+
+    first = line + len(chunk[: len(chunk) - len(chunk.lstrip("-\r\n\t "))].splitlines()) - 1
+    try:
+        for data in _Builder().build(YAML(typ="safe").parse(chunk)):
+            yield Document(data, max(first, line))
+    except (YAMLError, _Unreadable, ValueError) as error:
+        yield Document(None, line, _words(error, line))
+
+
+class _Unreadable(Exception):
+    """A document that no person wrote."""
+
+
+def _words(error: Exception, line: int) -> str:
+    mark = getattr(error, "problem_mark", None)
+    where = f"line {line + mark.line}: " if mark is not None else ""
+    return where + str(getattr(error, "problem", None) or error)
+
+
+class _Builder:
+    """Event stream → data. A stack, no recursion."""
+
+    def __init__(self) -> None:
+        self.stack: list[tuple[Any, list[Any]]] = []  # container, [pending key] or []
+        self.anchors: dict[str, Any] = {}
+        self.done: list[Any] = []
+
+    def build(self, events: Any) -> Iterator[Any]:
+        for event in events:
+            kind = type(event).__name__
+            if kind == "ScalarEvent":
+                self._put(self._scalar(event), event.anchor)
+            elif kind == "MappingStartEvent":
+                self._open({}, event.anchor)
+            elif kind == "SequenceStartEvent":
+                self._open([], event.anchor)
+            elif kind in ("MappingEndEvent", "SequenceEndEvent"):
+                self.stack.pop()
+            elif kind == "AliasEvent":
+                self._put(self.anchors.get(event.anchor), None)
+            elif kind == "DocumentEndEvent":
+                yield from self.done
+                self.done, self.anchors = [], {}
+
+    def _open(self, container: Any, anchor: str | None) -> None:
+        if len(self.stack) >= MAX_DEPTH:
+            raise _Unreadable(f"nested more than {MAX_DEPTH} levels deep")
+        self._put(container, anchor)
+        self.stack.append((container, []))
+
+    def _put(self, value: Any, anchor: str | None) -> None:
+        if anchor:
+            self.anchors[anchor] = value
+        if not self.stack:
+            self.done.append(value)
+            return
+        container, pending = self.stack[-1]
+        if isinstance(container, list):
+            container.append(value)
+        elif pending:
+            container[pending.pop()] = value
+        else:
+            pending.append(value if isinstance(value, (str, bool)) or value is None else str(type(value)))
+
+    @staticmethod
+    def _scalar(event: Any) -> Any:
+        value = event.value
+        if event.style or event.tag:  # quoted, block or tagged: a string
+            return value
+        return None if value in _NULL else _PLAIN.get(value, value)

@@ -1,0 +1,246 @@
+"""The override file `.argocd-source-<app>.yaml`: what its three editors share.
+
+Argo CD (repo-server) reads it as a JSON merge patch over the source: its lists replace those
+of the spec, and an element inherits the fields it lacks from the spec's element at the same
+place. So everything needed must stand in the file, each element complete, each value a string.
+"""
+
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from task.edits.texts import alone, chosen, result, single, text_of, tree_of
+from task.edits.yaml_layout import Data
+from task.edits.yaml_scalar import sound
+from task.edits.yaml_text import add_items, add_keys, begin, replace
+from task.edits.yaml_tree import Document, Node, Tree, pairs, resolved, value
+from task.errors import TargetError
+from task.model import Edit, Files, Place, Target
+
+COMMON = ".argocd-source.yaml"
+
+
+class Section(NamedTuple):
+    """Where the list of one source type stands in an override file."""
+
+    name: str  # helm
+    list: str  # parameters
+
+
+class Item(NamedTuple):
+    """An element of `helm.parameters` or `plugin.env`."""
+
+    name: str
+    value: str
+    force: bool | None = None  # forcestring; None where the list knows no such field
+
+    def data(self) -> dict[str, Data]:
+        """The whole element, as Argo CD Image Updater orders it."""
+        fields: dict[str, Data] = {"name": self.name, "value": self.value}
+        return fields if self.force is None else {**fields, "forcestring": self.force}
+
+
+def places(target: Target) -> tuple[Place, ...]:
+    """The override file under all its names, and the one that all Applications of the folder share."""
+    paths = (target.path, *target.fallbacks, common_path(target))
+    return tuple(Place(path) for path in dict.fromkeys(paths))
+
+
+def common_path(target: Target) -> str:
+    """`.argocd-source.yaml` in the source's folder."""
+    override = posixpath.basename(target.path).startswith(".argocd-source-")
+    folder = posixpath.dirname(target.path) if override else target.source.path.strip("/")
+    return posixpath.normpath(posixpath.join(folder, COMMON))
+
+
+def load(files: Files, target: Target) -> tuple[str, Tree, Document | None]:
+    """The override file: its path, its tree, its only document (None: empty or absent)."""
+    path = chosen(files, target)
+    tree = tree_of(files, path)
+    return path, tree, single(tree, path)
+
+
+def elements(document: Document | None, section: Section, path: str) -> tuple[Node, ...]:
+    """The nodes of the section's list; none where list, section or document are missing or null."""
+    node = document and document.root
+    for key in section:
+        if node is None or node.null or document is None:
+            return ()
+        if node.kind != "mapping":
+            raise _shape(f"{section.name} is no mapping", path)
+        _refuse_other_case(node, key, path)
+        found = value(node, key)
+        node = resolved(document, found) if found is not None else None
+    if node is None or node.null:
+        return ()
+    if node.kind != "sequence":
+        raise _shape(f"{section.name}.{section.list} is no list", path)
+    return node.children
+
+
+def _refuse_other_case(mapping: Node, key: str, path: str) -> None:
+    """`Helm:` next to the spec's `helm:` are two keys for the merge patch; the spec's then wins."""
+    for name, _ in pairs(mapping):
+        if name.value != key and name.value.lower() == key:
+            raise _shape(f"has {name.value} where Argo CD expects {key}", path)
+
+
+def _shape(problem: str, path: str) -> TargetError:
+    return TargetError(problem, hint="see Argo CD's documentation of override files, or remove the file", subject=path)
+
+
+def grow(tree: Tree, section: Section, items: Sequence[Data], path: str) -> Tree:
+    """The file with further elements at the end of the section's list, which is made where it is missing."""
+    if not items:
+        return tree
+    document = single(tree, path)
+    if document is None:
+        return begin(tree, {section.name: {section.list: list(items)}})
+    if document.root.null:
+        return add_keys(tree, document.root, {section.name: {section.list: list(items)}})
+    inner = value(document.root, section.name)
+    if inner is None:
+        return add_keys(tree, document.root, {section.name: {section.list: list(items)}})
+    _refuse_alias(tree, document, inner, path)
+    return _grow_list(tree, document, inner, section, items)
+
+
+def _grow_list(tree: Tree, document: Document, inner: Node, section: Section, items: Sequence[Data]) -> Tree:
+    found = value(inner, section.list) if inner.kind == "mapping" else None
+    if found is None:
+        return add_keys(tree, inner, {section.list: list(items)})
+    _refuse_alias(tree, document, found, "")
+    return add_items(tree, found, list(items))
+
+
+def _refuse_alias(tree: Tree, document: Document, node: Node, path: str) -> None:
+    if node.kind == "alias":
+        raise TargetError(f"line {tree.line(node)}: *{node.value} stands for a shared list", hint="write it out", subject=path)
+    alone(tree, document, node)
+
+
+def field(document: Document, element: Node, name: str) -> Node | None:
+    """The node of one field of an element; Argo CD decodes field names in any case."""
+    element = resolved(document, element)
+    if element.kind != "mapping":
+        return None
+    found = value(element, name)
+    return found or next((each for key, each in pairs(element) if key.value.lower() == name), None)
+
+
+def text_field(document: Document, element: Node, name: str) -> str:
+    """The text of one field; "" where it is missing."""
+    node = field(document, element, name)
+    return resolved(document, node).value if node is not None else ""
+
+
+def items_of(document: Document | None, section: Section, path: str) -> tuple[Item, ...]:
+    """The list's elements as items."""
+    if document is None:
+        return ()
+    return tuple(
+        Item(name, text_field(document, each, "value"), text_field(document, each, "forcestring").lower() == "true")
+        for each in elements(document, section, path)
+        if (name := text_field(document, each, "name"))
+    )
+
+
+def unsound_names(document: Document | None, section: Section, path: str) -> set[str]:
+    """The names of elements whose value some YAML reader takes for something else than a string."""
+    if document is None:
+        return set()
+    found = ((each, field(document, each, "value")) for each in elements(document, section, path))
+    unsound = (each for each, node in found if node is not None and not sound(resolved(document, node)))
+    return {text_field(document, each, "name") for each in unsound}
+
+
+def common_document(files: Files, target: Target) -> tuple[str, Document | None]:
+    """The common override file, which every Application of the folder reads first."""
+    path = common_path(target)
+    if text_of(files, path) is None or path == chosen(files, target):
+        return path, None
+    return path, single(tree_of(files, path), path)
+
+
+def merge_items(
+    files: Files, target: Target, section: Section, own: Sequence[Item], spec: Sequence[Item]
+) -> tuple[Files, tuple[Edit, ...]]:
+    """The file with `own` set, and with all that the spec and the common file hold; what `write` answers.
+
+    Elements are found by name, all of one name together. What an alias of the Application manages
+    (`target.managed`) keeps the file's value; everything else follows the spec.
+    """
+    path, tree, document = load(files, target)
+    before = {item.name: item.value for item in items_of(document, section, path)}
+    wanted = _wanted(_carried(files, target, section, spec), own, set(before) & set(target.managed))
+    tree = _complete(_set_values(tree, section, wanted, path), section, wanted, path)
+    tree = grow(tree, section, [item.data() for item in wanted.values() if item.name not in before], path)
+    edits = [Edit(path, name, before.get(name, ""), item.value) for name, item in wanted.items()]
+    different = tuple(edit for edit in edits if edit.old != edit.new)
+    return result(files, path, tree.text, different or tuple(edits[:1]))
+
+
+def _carried(files: Files, target: Target, section: Section, spec: Sequence[Item]) -> dict[str, Item]:
+    """What must stand in the file because its list replaces the others; the common file beats the spec."""
+    if not target.carry:
+        return {}
+    path, common = common_document(files, target)
+    return {item.name: item for item in (*spec, *items_of(common, section, path))}
+
+
+def _wanted(carried: dict[str, Item], own: Sequence[Item], kept: set[str]) -> dict[str, Item]:
+    """All elements to set, in the spec's order, the image's own last where the spec has them not."""
+    fresh = {item.name: item for item in own}
+    plain = own[0].force is None
+    others = {name: item._replace(force=None) if plain else item for name, item in carried.items()}
+    return {**{name: item for name, item in others.items() if name in fresh or name not in kept}, **fresh}
+
+
+def _set_values(tree: Tree, section: Section, wanted: Mapping[str, Item], path: str) -> Tree:
+    """The fields that are there already, with their wanted content."""
+    document = single(tree, path)
+    if document is None:
+        return tree
+    changes: list[tuple[Node, str | bool]] = []
+    for element in elements(document, section, path):
+        for node, data in _changes(document, element, wanted):
+            changes.append((alone(tree, document, node), data))
+    return replace(tree, changes) if changes else tree
+
+
+def _changes(document: Document, element: Node, wanted: Mapping[str, Item]) -> Iterator[tuple[Node, str | bool]]:
+    item = wanted.get(text_field(document, element, "name"))
+    node = field(document, element, "value")
+    if node is not None:
+        now = resolved(document, node)
+        text = item.value if item else now.value
+        # A value that is no string fails the whole Application, whoever wrote it.
+        if now.kind == "scalar" and (text != now.value or not (sound(now) or (now.null and item is None))):
+            yield node, text
+    flag = field(document, element, "forcestring")
+    if flag is not None and item and item.force is not None and _flag(resolved(document, flag)) is not item.force:
+        yield flag, item.force
+
+
+def _complete(tree: Tree, section: Section, wanted: Mapping[str, Item], path: str) -> Tree:
+    """Elements with the fields that they lacked, which Argo CD would take from another element of the spec."""
+    while gap := _gap(tree, section, wanted, path):
+        element, name, data = gap
+        tree = add_keys(tree, alone(tree, tree.documents[0], element), {name: data})
+    return tree
+
+
+def _gap(tree: Tree, section: Section, wanted: Mapping[str, Item], path: str) -> tuple[Node, str, Data] | None:
+    document = single(tree, path)
+    for element in elements(document, section, path) if document else ():
+        item = document and wanted.get(text_field(document, element, "name"))
+        for name, data in item.data().items() if document and item else ():
+            if document and field(document, element, name) is None:
+                return resolved(document, element), name, data
+    return None
+
+
+def _flag(node: Node) -> bool | None:
+    """What Argo CD reads as `forcestring`; None where it would fail."""
+    plain = node.kind == "scalar" and not node.style
+    return {"true": True, "false": False}.get(node.value) if plain else None

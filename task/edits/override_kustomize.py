@@ -1,0 +1,151 @@
+"""`kustomize.images` of an override file: strings `[name=]image[:tag][@digest]`, as `kustomize edit set image` takes them.
+
+Entries are compared by the repository's normal form, never by text up to a colon: an image of
+`registry:5000` must not overwrite another (Argo CD Image Updater issue 516).
+"""
+
+from typing import NamedTuple
+
+from task.edits.argocd_source import Section, common_document, elements, grow, load, places
+from task.edits.texts import alone, result, spelled
+from task.edits.yaml_text import replace
+from task.edits.yaml_tree import Document, Node, resolved
+from task.model import Edit, Files, Image, Reading, Target
+from task.parse.image import live_image
+
+__all__ = ["places", "read", "write"]
+
+SECTION = Section("kustomize", "images")
+
+
+class Entry(NamedTuple):
+    """One entry: `left=right`, `left` being the name in the manifests."""
+
+    left: str  # "" where there is no `=`
+    right: str
+
+    @property
+    def identity(self) -> str:
+        """The repository of the new image, in normal form; "" where it cannot be read."""
+        image = live_image(self.right)
+        return image.identity if image else ""
+
+    @property
+    def text(self) -> str:
+        """The entry as it is written."""
+        return f"{self.left}={self.right}" if self.left else self.right
+
+    @property
+    def key(self) -> str:
+        """What two entries for one image of the manifests have in common."""
+        return identity_of(self.left) if self.left else self.identity
+
+
+def entry(text: str) -> Entry:
+    """The entry that a text says."""
+    left, equals, right = text.partition("=")
+    return Entry(left, right) if equals else Entry("", text)
+
+
+def identity_of(name: str) -> str:
+    """The normal form of an image's name; the name itself where it is none."""
+    image = live_image(name)
+    return image.identity if image else name
+
+
+def read(files: Files, target: Target) -> Reading:
+    """The image's entry; not sound where the name in the manifests does not lead to the image yet."""
+    path, _, document = load(files, target)
+    wanted = identity_of(target.keys.kustomize_name)
+    mine = [one for one in _entries(document, path) if _mine(one[1], target)]
+    mine.sort(key=lambda one: one[1].key != wanted if wanted else False)
+    if not mine or (image := live_image(mine[0][1].right)) is None:
+        return Reading(file=path)
+    leads = mine[0][1].identity == target.image.identity and mine[0][1].key == (wanted or mine[0][1].key)
+    return Reading(image.name, image.tag, image.digest, sound=leads, file=path)
+
+
+def _entries(document: Document | None, path: str) -> list[tuple[Node, Entry]]:
+    """The elements that are texts."""
+    found = elements(document, SECTION, path)
+    nodes = [(each, resolved(document, each)) for each in found] if document else []
+    return [(each, entry(node.value)) for each, node in nodes if node.kind == "scalar"]
+
+
+def _mine(each: Entry, target: Target) -> bool:
+    """Whether an entry is about the image: it leads to it, or starts from its name in the manifests."""
+    name = target.keys.kustomize_name
+    return each.identity == target.image.identity or bool(name and each.key == identity_of(name))
+
+
+def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
+    """The file with all entries of the image at its version, and with the spec's others carried along."""
+    path, tree, document = load(files, target)
+    now = _entries(document, path)
+    spec = _spec(files, target)
+    renewed = _renewed([each for _, each in now], spec, target, image)
+    changes = [(node, each, fresh) for (node, each), fresh in zip(now, renewed, strict=True) if fresh != each]
+    if changes and document:
+        tree = replace(tree, [(alone(tree, document, node), fresh.text) for node, _, fresh in changes])
+    missing = _missing(renewed, spec, target, image)
+    tree = grow(tree, SECTION, [each.text for each in missing], path)
+    edits = [Edit(path, _key(fresh), each.text, fresh.text) for _, each, fresh in changes]
+    return result(files, path, tree.text, (*edits, *(Edit(path, _key(each), "", each.text) for each in missing)))
+
+
+def _key(each: Entry) -> str:
+    image = live_image(each.right)
+    return f"kustomize.images[{each.left or (image.name if image else each.right)}]"
+
+
+def _spec(files: Files, target: Target) -> list[Entry]:
+    """What the spec and the common file hold, the latter winning for one name in the manifests."""
+    path, common = common_document(files, target) if target.carry else ("", None)
+    entries = [*map(entry, target.source.images), *(each for _, each in _entries(common, path))]
+    return list({each.key: each for each in entries}.values())
+
+
+def _renewed(now: list[Entry], spec: list[Entry], target: Target, image: Image) -> list[Entry]:
+    """The entries of the file, each as it is to be."""
+    name = target.keys.kustomize_name
+    fresh = [_at(each, spec, target, image) if _mine(each, target) else _refreshed(each, spec, target) for each in now]
+    keys = [each.key for each in fresh]
+    if name and identity_of(name) not in keys:  # another name in the manifests led to the image: ours takes its place
+        index = next((number for number, each in enumerate(now) if _mine(each, target)), None)
+        if index is not None:
+            fresh[index] = Entry(name, fresh[index].right)
+    return fresh
+
+
+def _at(each: Entry, spec: list[Entry], target: Target, image: Image) -> Entry:
+    """An entry of the image at its new version, its name spelled as before."""
+    full = spelled(image, target, each.right, *(other.right for other in spec))
+    name = target.keys.kustomize_name
+    left = each.left or (name if name and each.identity != image.identity else "")
+    return Entry(left, image._replace(name=full).reference)
+
+
+def _refreshed(each: Entry, spec: list[Entry], target: Target) -> Entry:
+    """An entry of another image: as the spec has it, unless another alias manages it."""
+    if not target.carry or {each.key, each.identity, each.left, each.right} & set(target.managed):
+        return each
+    there = next((other for other in spec if other.key == each.key), each)
+    return each if _says(there) == _says(each) else there
+
+
+def _says(each: Entry) -> tuple[str, ...]:
+    image = live_image(each.right)
+    return (each.key, image.identity, image.tag, image.digest) if image else (each.key, each.right)
+
+
+def _missing(now: list[Entry], spec: list[Entry], target: Target, image: Image) -> list[Entry]:
+    """The entries to append: those of the spec that the file lacks, and the image's own if none is there."""
+    keys = {each.key for each in now}
+    lacking = [each for each in spec if each.key not in keys and (target.carry or _mine(each, target))]
+    carried = [_at(each, spec, target, image) if _mine(each, target) else each for each in lacking]
+    name = target.keys.kustomize_name
+    there = [*now, *carried]
+    if any(each.key == identity_of(name) if name else _mine(each, target) for each in there):
+        return carried
+    full = spelled(image, target, *(other.right for other in spec))
+    return [*carried, Entry(name, image._replace(name=full).reference)]

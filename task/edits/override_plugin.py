@@ -1,0 +1,45 @@
+"""`plugin.env` of an override file `.argocd-source-<app>.yaml`: the variables of a config management plugin."""
+
+from task.edits.argocd_source import Item, Section, items_of, load, merge_items, places, unsound_names
+from task.edits.texts import split_tag, spelled, tag_value
+from task.errors import AnnotationError
+from task.model import Edit, Files, Image, Keys, Reading, Target
+from task.parse.image import live_image
+
+__all__ = ["places", "read", "write"]
+
+SECTION = Section("plugin", "env")
+
+
+def read(files: Files, target: Target) -> Reading:
+    """The variables' values."""
+    _refuse_unnamed(target.keys)
+    path, _, document = load(files, target)
+    found = {item.name: item.value for item in items_of(document, SECTION, path)}
+    keys = target.keys
+    sound = not unsound_names(document, SECTION, path) & {keys.spec or keys.name, keys.spec or keys.tag}
+    if keys.spec:
+        image = live_image(found.get(keys.spec, ""))
+        return Reading(*(image.name, image.tag, image.digest) if image else ("", "", ""), sound=sound, file=path)
+    return Reading(found.get(keys.name, ""), *split_tag(found.get(keys.tag, "")), sound=sound, file=path)
+
+
+def _refuse_unnamed(keys: Keys) -> None:
+    if not (keys.spec or keys.tag):
+        hint = "annotate <alias>.plugin.image-tag or <alias>.plugin.image-spec with the variable's name"
+        raise AnnotationError("no variable of the plugin is named for the tag: it would go nowhere", hint=hint)
+
+
+def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
+    """The file with the image's variables, and with the spec's carried along."""
+    _refuse_unnamed(target.keys)
+    path, _, document = load(files, target)
+    spec = [Item(name, value) for name, value in target.source.env]
+    known = target.keys.spec or target.keys.name
+    texts = [item.value for item in (*items_of(document, SECTION, path), *spec) if item.name == known]
+    full = spelled(image, target, *texts)
+    own = {target.keys.name: full, target.keys.tag: tag_value(image)}
+    if target.keys.spec:
+        own = {target.keys.spec: image._replace(name=full).reference}
+    items = [Item(key, value) for key, value in own.items() if key and value]
+    return merge_items(files, target, SECTION, items, spec)

@@ -1,0 +1,247 @@
+"""Reads YAML text into light nodes that know where they stand.
+
+Built from the event stream of libyaml (through ruamel.yaml), whose Go port is what Helm,
+Argo CD and kustomize read with. Aliases stay references: nothing is ever expanded, so an
+alias bomb costs no more than its text. No function here recurses.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
+
+from task.errors import TargetError
+
+DEPTH = 200  # deeper than any person writes, and C loaders crash on it
+BREAKS = "\n\r\x85\u2028\u2029"  # what YAML 1.1 readers take for an end of line
+_LARGE = 1_000_000  # characters; trees of larger texts are not kept
+
+
+class Node(NamedTuple):
+    """One node: `text[start:end]` with its anchor and tag; a block collection's `end` reaches beyond its content."""
+
+    kind: Literal["scalar", "mapping", "sequence", "alias"]
+    start: int
+    end: int
+    value: str = ""  # a scalar's text, an alias's anchor
+    style: str = ""  # scalars: ' " | > or "" for plain; collections: "{" for flow, "" for block
+    anchor: str = ""
+    tag: str = ""  # the explicit one
+    children: tuple["Node", ...] = ()  # of a mapping: key, value, key, value, …
+
+    @property
+    def null(self) -> bool:
+        """Whether it is an untagged null: nothing at all, `~` or `null`."""
+        return self.kind == "scalar" and not self.style and not self.tag and self.value in NULLS
+
+
+NULLS = ("", "~", "null", "Null", "NULL")
+
+
+class Document(NamedTuple):
+    """One document of a stream; `end` is where its last line ends: at `...`, the next `---` or the text's end."""
+
+    root: Node
+    end: int
+    anchors: Mapping[int, Node]  # id of an alias → the node it stands for
+
+
+class Tree:
+    """A text and its documents. Parents are looked up when first asked for."""
+
+    __slots__ = ("_parents", "documents", "text")
+
+    def __init__(self, text: str, documents: tuple[Document, ...]) -> None:
+        self.text = text
+        self.documents = documents
+        self._parents: dict[int, Node] | None = None
+
+    def parent(self, node: Node) -> Node | None:
+        """The collection that holds `node`; None for a root."""
+        if self._parents is None:
+            self._parents = {id(child): each for doc in self.documents for each in walk(doc.root) for child in each.children}
+        return self._parents.get(id(node))
+
+    def ancestors(self, node: Node) -> Iterator[Node]:
+        """`node`, its parent, and so on to the root."""
+        each: Node | None = node
+        while each is not None:
+            yield each
+            each = self.parent(each)
+
+    def key_of(self, node: Node) -> Node | None:
+        """The key whose value `node` is; None for items of sequences and roots."""
+        parent = self.parent(node)
+        if parent is None or parent.kind != "mapping":
+            return None
+        return next(key for key, value in pairs(parent) if value is node or key is node)
+
+    def line(self, node: Node) -> int:
+        """The number of the line where `node` begins, from 1."""
+        return self.text.count("\n", 0, node.start) + 1
+
+
+def pairs(mapping: Node) -> Iterator[tuple[Node, Node]]:
+    """Keys and values of a mapping node, in the order of the text."""
+    children = iter(mapping.children)
+    return zip(children, children, strict=True)
+
+
+def values(mapping: Node, key: str) -> tuple[Node, ...]:
+    """All values of `key` in a mapping node (a key may stand twice)."""
+    return tuple(value for name, value in pairs(mapping) if name.kind == "scalar" and name.value == key)
+
+
+def value(mapping: Node, key: str) -> Node | None:
+    """The value that readers which allow a key to stand twice take: the last one."""
+    found = values(mapping, key)
+    return found[-1] if found else None
+
+
+def walk(root: Node) -> Iterator[Node]:
+    """`root` and all nodes below it, in the order of the text."""
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(reversed(node.children))
+
+
+def parse(text: str) -> Tree:
+    """The documents of `text`; none for an empty or comment-only one.
+
+    TargetError: it is no YAML, nests deeper than 200 levels, or an alias stands for nothing.
+    """
+    return _parse(text) if len(text) > _LARGE else _parse_again(text)
+
+
+def _parse(text: str) -> Tree:
+    """libyaml first; what it refuses (`%YAML 1.2`, `[a:1]`) the parser in Python may know better."""
+    shift = int(text.startswith("\ufeff"))  # the parsers leave a byte order mark out when they count
+    problem = TargetError("")
+    for events in _parsers(len(text)):
+        try:
+            return Tree(text, tuple(_documents(events(text[shift:]), shift)))
+        except _yaml_errors() as error:
+            hint = "correct the file, or name another target"
+            problem = TargetError(f"not valid YAML: {_explain(error)}", hint=hint)
+    raise problem
+
+
+_parse_again = lru_cache(maxsize=8)(_parse)  # reading, writing and checking look at the same text
+
+
+def _yaml_errors() -> tuple[type[Exception], ...]:
+    from ruamel.yaml.error import YAMLError
+
+    return (YAMLError, RecursionError, ValueError)
+
+
+def _explain(error: Exception) -> str:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
+    return f"{problem}, line {mark.line + 1}" if mark is not None else str(problem)
+
+
+def _parsers(size: int) -> tuple[Callable[[str], Iterator[Any]], ...]:
+    """Functions from text to parse events, to be tried in this order."""
+    try:
+        import _ruamel_yaml as _  # type: ignore[import-not-found]
+    except ImportError:
+        return (_events,)
+    return (_libyaml_events, _events) if size <= _LARGE else (_libyaml_events,)
+
+
+def _libyaml_events(text: str) -> Iterator[Any]:
+    from _ruamel_yaml import CParser
+
+    parser = CParser(text)
+    while (event := parser.get_event()) is not None:
+        yield event
+
+
+def _events(text: str) -> Iterator[Any]:
+    """The same from the parser in Python, which is some ten times slower; its marks are the same."""
+    from ruamel.yaml import YAML
+
+    yield from YAML(typ="safe", pure=True).parse(text)
+
+
+def _documents(events: Iterable[Any], shift: int) -> Iterator[Document]:
+    build = _Builder(shift)
+    for event in events:
+        name = event.__class__.__name__
+        if name == "DocumentStartEvent":
+            build = _Builder(shift)
+        elif name == "DocumentEndEvent":
+            yield Document(build.root[0], event.start_mark.index + shift, build.aliases)
+        elif name[:6] != "Stream":
+            build.add(name, event)
+
+
+class _Builder:
+    """Collects the events of one document."""
+
+    def __init__(self, shift: int) -> None:
+        self.shift = shift
+        self.root: list[Node] = []
+        self.open: list[tuple[Any, list[Node]]] = []
+        self.into = self.root  # the children of the innermost open collection
+        self.anchored: dict[str, Node] = {}
+        self.aliases: dict[int, Node] = {}
+
+    def add(self, name: str, event: Any) -> None:
+        if name == "ScalarEvent":
+            self.place(self.node("scalar", event, event.end_mark.index, (event.value, event.style or "")))
+        elif name in ("MappingStartEvent", "SequenceStartEvent"):
+            self.open.append((event, self.into))
+            self.into = []
+            if len(self.open) > DEPTH:
+                raise TargetError(f"nested deeper than {DEPTH} levels", hint="no values file needs that: simplify it")
+        elif name == "AliasEvent":
+            self.alias(event)
+        else:
+            self.close("mapping" if name == "MappingEndEvent" else "sequence", event)
+
+    def close(self, kind: Literal["mapping", "sequence"], event: Any) -> None:
+        start, outer = self.open.pop()
+        children, self.into = tuple(self.into), outer
+        node = self.node(kind, start, event.end_mark.index, ("", "{" if start.flow_style else ""), children)
+        self.place(node)
+
+    def alias(self, event: Any) -> None:
+        node = Node("alias", event.start_mark.index + self.shift, event.end_mark.index + self.shift, event.anchor)
+        if event.anchor not in self.anchored:
+            line = event.start_mark.line + 1
+            raise TargetError(f"the alias *{event.anchor} in line {line} stands for nothing", hint="define the anchor above it")
+        self.aliases[id(node)] = self.anchored[event.anchor]
+        self.into.append(node)
+
+    def node(
+        self,
+        kind: Literal["scalar", "mapping", "sequence"],
+        event: Any,
+        end: int,
+        look: tuple[str, str],
+        children: tuple[Node, ...] = (),
+    ) -> Node:
+        start, tag = event.start_mark.index, str(event.tag or "")
+        return Node(kind, start + self.shift, end + self.shift, *look, event.anchor or "", tag, children)
+
+    def place(self, node: Node) -> None:
+        if node.anchor:
+            self.anchored[node.anchor] = node
+        self.into.append(node)
+
+
+def resolved(document: Document, node: Node) -> Node:
+    """The node itself, or the one that an alias stands for."""
+    while node.kind == "alias":
+        node = document.anchors[id(node)]
+    return node
+
+
+def users(document: Document, node: Node) -> tuple[Node, ...]:
+    """The aliases that stand for `node` itself."""
+    if not node.anchor:
+        return ()
+    return tuple(each for each in walk(document.root) if each.kind == "alias" and document.anchors[id(each)] is node)

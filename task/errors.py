@@ -1,0 +1,124 @@
+"""What can go wrong, one class per kind of person who acts, each owning its exit code.
+
+The codes are the contract with users' pipelines (README, "Exit codes"); this file is
+the only place that knows them.
+"""
+
+from enum import IntEnum
+from typing import ClassVar
+
+
+class Exit(IntEnum):
+    """Exit codes of the command."""
+
+    OK = 0
+    DEFECT = 1
+    USAGE = 2
+    CONFIGURATION = 3
+    ACCESS = 4
+    NOTHING_UPDATED = 5
+    ROLLOUT = 6
+    TEMPORARY = 75
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+class Malformed(ValueError):
+    """A text in an outside notation that cannot be read; the caller knows whose text it is."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class TaskError(Exception):
+    """An error a person can act on: what is wrong (`message`), where (`subject`), what to do (`hint`)."""
+
+    exit: ClassVar[Exit] = Exit.DEFECT
+    rule: ClassVar[str] = "internal"
+
+    def __init__(self, message: str, *, hint: str = "", subject: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.subject = subject
+
+    def about(self, subject: str) -> "TaskError":
+        """The same error, saying what it is about."""
+        return type(self)(self.message, hint=self.hint, subject=subject)
+
+    def __str__(self) -> str:
+        where = f"{self.subject}: " if self.subject else ""
+        return f"{where}{self.message}"
+
+
+class UsageError(TaskError):
+    """The command line or its variables are wrong: the pipeline's author acts."""
+
+    exit = Exit.USAGE
+    rule = "usage"
+
+
+class AnnotationError(TaskError):
+    """An annotation is wrong: the Application's owner acts."""
+
+    exit = Exit.CONFIGURATION
+    rule = "annotation"
+
+
+class TargetError(TaskError):
+    """The file to write cannot be edited safely: the Application's owner acts."""
+
+    exit = Exit.CONFIGURATION
+    rule = "target"
+
+
+class SourceError(TaskError):
+    """The Application's source (path, branch, type) does not allow a write-back."""
+
+    exit = Exit.CONFIGURATION
+    rule = "source"
+
+
+class RepositoryError(TaskError):
+    """The Git repository said no for good: a hook, a protected branch, not found, no permission."""
+
+    exit = Exit.ACCESS
+    rule = "repository"
+
+
+class CredentialsError(TaskError):
+    """Login, key, host key or certificate were not accepted: the platform team acts."""
+
+    exit = Exit.ACCESS
+    rule = "credentials"
+
+
+class UnreachableError(TaskError):
+    """The Git server could not be reached or broke off: running again may help."""
+
+    exit = Exit.TEMPORARY
+    rule = "repository"
+
+
+class RegistryError(TaskError):
+    """A fact that a rule needs could not be had from the registry or the event."""
+
+    exit = Exit.CONFIGURATION
+    rule = "registry"
+
+
+class ContendedError(TaskError):
+    """Others kept moving the branch until the deadline: running again may help."""
+
+    exit = Exit.TEMPORARY
+    rule = "contended"
+
+
+class Outpaced(Exception):
+    """The branch moved between reading and pushing. Never leaves `pipeline.land`: decide again."""
+
+
+# Several at once: the first of these that occurred is the exit code of the run.
+PRECEDENCE = (Exit.DEFECT, Exit.TEMPORARY, Exit.ACCESS, Exit.CONFIGURATION, Exit.ROLLOUT, Exit.NOTHING_UPDATED)

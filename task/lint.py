@@ -1,0 +1,143 @@
+"""Pure: one Application → every problem of its annotations, each with what to write.
+
+`lint` is where everything is an error that `run` would stumble over, and where typical
+mistakes get a sentence of their own.
+"""
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import Literal, NamedTuple
+
+from task.errors import Malformed
+from task.model import Application, Entry, Flaw, Subscribed
+from task.parse.annotations import APPLICATION_KEYS, IMAGE_KEYS, prefixes
+from task.parse.image import parse_image_list
+from task.parse.subscription import Defaults, subscribe
+from task.words.branch_name import check_branch_template
+
+Severity = Literal["error", "warning", "info"]
+OURS = ("pull-request", "write-back-source", "pin-digest", "manifests.image-name")
+# AIU reads these per image only; here their Application-wide form counts for every image.
+PER_IMAGE_IN_AIU = tuple(key for key in IMAGE_KEYS if "." in key) + ("platforms",)
+WITH_ALIAS_ONLY = "AIU reads per-image keys only under an alias"
+
+
+class Finding(NamedTuple):
+    """One problem, where it is and what to write."""
+
+    application: str
+    key: str
+    value: str
+    severity: Severity
+    message: str
+    hint: str
+    origin: str  # "file:line" of the manifest, "" when it came from elsewhere
+
+
+def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding, ...]:
+    """Everything about the annotations of one Application, errors first."""
+    subscribed = subscribe(app, defaults)
+    found = [_of_flaw(app, flaw) for flaw in subscribed.flaws if flaw.severity != "info"]
+    found += _list(app)
+    found += [finding for key in app.annotations for finding in _key(app, key)]
+    found += _targets(app, subscribed)
+    order = ("error", "warning", "info")
+    return tuple(sorted(dict.fromkeys(found), key=lambda one: order.index(one.severity)))
+
+
+def _finding(app: Application, key: str, severity: Severity, message: str, hint: str) -> Finding:
+    return Finding(app.key, key, app.annotations.get(key, ""), severity, message, hint, app.origin)
+
+
+def _of_flaw(app: Application, flaw: Flaw) -> Finding:
+    return Finding(app.key, flaw.key, flaw.value, flaw.severity, flaw.message, flaw.hint, app.origin)
+
+
+def _list(app: Application) -> Iterator[Finding]:
+    if app.annotations and not app.annotations.get("image-list"):
+        yield _finding(
+            app, "image-list", "warning", "there are annotations but no image-list: nothing is ever updated", "write image-list: <alias>=<image>"
+        )
+    text = app.annotations.get("image-list", "")
+    for piece in text.split(","):
+        if piece.strip()[:1] in tuple("<>=!^~") and piece.strip():
+            yield _finding(
+                app,
+                "image-list",
+                "error",
+                f"{piece.strip()!r} stands behind a comma: a comma ends an entry",
+                "join constraints with a blank: >=1.2 <2",
+            )
+
+
+def _key(app: Application, key: str) -> Iterator[Finding]:
+    """An unknown key, an alias that no entry has, a level that AIU does not know."""
+    if key in APPLICATION_KEYS or key in IMAGE_KEYS:
+        if key in PER_IMAGE_IN_AIU:
+            yield _finding(app, key, "info", f"{key} counts for every image here; AIU ignores it without an alias", f"write <alias>.{key}")
+        elif key in OURS:
+            yield _finding(app, key, "info", f"{key} works here; AIU ignores it", "")
+        return
+    known = next((name for name in sorted(IMAGE_KEYS, key=len, reverse=True) if key.endswith(f".{name}")), "")
+    if known:
+        yield from _alias(app, key, key[: -len(known) - 1], known)
+        return
+    level = next((name for name in APPLICATION_KEYS if key.endswith(f".{name}")), "")
+    if level:
+        yield _finding(app, key, "error", f"{level} has no per-image form: it is ignored", f"write {level} for the whole Application")
+        return
+    head, _, tail = key.rpartition(".")
+    near = get_close_matches(key, (*APPLICATION_KEYS, *IMAGE_KEYS), 1) or [
+        f"{key.partition('.')[0]}.{name}" for name in get_close_matches(key.partition(".")[2] or tail, IMAGE_KEYS, 1)
+    ]
+    hint = f"did you mean {near[0]}?" if near else "see the list of annotations in the documentation"
+    yield _finding(app, key, "error" if near else "warning", f"unknown annotation {key!r}", hint)
+
+
+def _alias(app: Application, key: str, alias: str, known: str) -> Iterator[Finding]:
+    entries = [one for one in parse_image_list(app.annotations.get("image-list", "")) if isinstance(one, Entry)]
+    aliases = {name for one in entries if one.alias for name in prefixes(one)}
+    if alias in aliases:
+        if known in OURS:
+            yield _finding(app, key, "info", f"{known} works here; AIU ignores it", "")
+        return
+    bare = [one for one in entries if not one.alias and alias in prefixes(one, frozenset(aliases))]
+    if bare:
+        yield _finding(
+            app, key, "info", f"the entry {bare[0].text!r} has no alias; {WITH_ALIAS_ONLY}", f"write {alias}={bare[0].text} in image-list"
+        )
+        return
+    near = get_close_matches(alias, sorted(aliases), 1)
+    hint = f"did you mean {near[0]}.{known}?" if near else f"write {alias}=<image> in image-list, or use one of: {', '.join(sorted(aliases)) or 'no alias yet'}"
+    yield _finding(app, key, "error", f"no entry of image-list has the alias {alias!r}", hint)
+
+
+def _targets(app: Application, subscribed: Subscribed) -> Iterator[Finding]:
+    """What only shows when a target meets its keys or its source."""
+    for sub in subscribed.subscriptions:
+        if sub.target == "helmvalues" and sub.keys.name and not (sub.keys.tag or sub.keys.spec):
+            yield _finding(
+                app,
+                "write-back-target",
+                "error",
+                f"helmvalues with only helm.image-name for {sub.entry.text!r}: the tag would go nowhere",
+                f"write {sub.entry.alias or '<alias>'}.helm.image-tag",
+            )
+        if sub.target == "override" and sub.source.kind == "Directory" and sub.method == "git":
+            yield _finding(
+                app,
+                "write-back-target",
+                "error",
+                "the source is a plain directory, which has no override file",
+                "write write-back-target: manifests",
+            )
+        if sub.head and (trouble := _template_trouble(sub.head)):
+            yield _finding(app, "git-branch", "error", f"git-branch: {trouble}", "write a Go text/template without sprig functions")
+
+
+def _template_trouble(template: str) -> str:
+    try:
+        check_branch_template(template)
+    except Malformed as error:
+        return error.message
+    return ""

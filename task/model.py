@@ -1,0 +1,315 @@
+"""The nouns of the work, all frozen. A change is a new value.
+
+They are NamedTuples: making a class costs a third of a frozen dataclass at
+start-up, making a value a fifth (`make bench` watches both).
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+Strategy = Literal["semver", "newest-build", "alphabetical", "digest"]
+Kind = Literal["Helm", "Kustomize", "Plugin", "Directory", ""]
+TargetKind = Literal[
+    "helm-override", "kustomize-override", "plugin-override", "kustomization", "helmvalues", "manifests", "live", "flux"
+]
+VerdictName = Literal["update", "unchanged", "refuse", "defer", "error"]
+
+
+class Image(NamedTuple):
+    """One image reference: `name` as it was written, `registry` and `repository` in normal form."""
+
+    name: str  # as written, without tag and digest: "nginx", "localhost:5000/acme/api"
+    registry: str  # "docker.io" where none is written
+    repository: str  # "library/nginx", "acme/api"
+    tag: str = ""
+    digest: str = ""  # "sha256:…"
+
+    @property
+    def identity(self) -> str:
+        """Equal for two spellings of one repository: `nginx`, `docker.io/library/nginx`."""
+        return f"{self.registry}/{self.repository}"
+
+    @property
+    def version(self) -> str:
+        """What follows the name: `tag`, `tag@digest` or, with no tag, the digest."""
+        return f"{self.tag}@{self.digest}" if self.tag and self.digest else self.tag or self.digest
+
+    @property
+    def reference(self) -> str:
+        """The whole reference, as a container runtime takes it."""
+        tag = f":{self.tag}" if self.tag else ""
+        return f"{self.name}{tag}@{self.digest}" if self.digest else f"{self.name}{tag}"
+
+
+class Entry(NamedTuple):
+    """One entry of `image-list`: `alias=name:constraint@digest`."""
+
+    alias: str  # "" where none is written
+    image: Image  # no tag; the digest as written
+    constraint: str  # the tag part, trimmed; "" where none is written
+    text: str  # as written, trimmed
+
+
+class Parameter(NamedTuple):
+    """One Helm parameter of an Application's source."""
+
+    name: str
+    value: str
+    force_string: bool = False
+
+
+class Source(NamedTuple):
+    """One source of an Application, as far as a write-back needs it."""
+
+    repo: str
+    path: str = ""
+    revision: str = ""  # "" and "HEAD": the repository's default branch
+    chart: str = ""
+    ref: str = ""
+    kind: Kind = ""  # from the status, else the spec's section, else "" (Git will tell)
+    section: Kind = ""  # the section that the spec holds for this source
+    parameters: tuple[Parameter, ...] = ()  # helm.parameters
+    images: tuple[str, ...] = ()  # kustomize.images
+    env: tuple[tuple[str, str], ...] = ()  # plugin.env
+    value_files: tuple[str, ...] = ()  # helm.valueFiles
+    recurse: bool = False  # directory.recurse
+
+
+class Application(NamedTuple):
+    """One Argo CD Application, parsed once at the door."""
+
+    namespace: str
+    name: str
+    annotations: Mapping[str, str]  # keys without the annotation prefix; only keys that had it
+    sources: tuple[Source, ...]
+    multi: bool = False  # spec.sources rather than spec.source
+    live: tuple[str, ...] = ()  # status.summary.images, as written
+    project: str = ""
+    labels: Mapping[str, str] = {}
+    origin: str = ""  # where it was read: "apps/web.yaml:12", "cluster"
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`, as reports and messages name it."""
+        return f"{self.namespace}/{self.name}"
+
+
+class Policy(NamedTuple):
+    """Which tags an entry takes, and in which order they count as newer."""
+
+    strategy: Strategy = "semver"
+    constraints: tuple[str, ...] = ()  # every one must hold: the entry's, and that of `semver:<constraint>`
+    allow: str | None = None  # RE2 pattern, unanchored; None: any tag
+    ignore: tuple[str, ...] = ()  # Go filepath.Match globs
+    platforms: tuple[str, ...] = ()
+    pin_digest: bool = False
+
+
+class Keys(NamedTuple):
+    """Where in a target an image goes, as the per-image annotations say; "" where they say nothing."""
+
+    name: str = ""  # helm.image-name / plugin.image-name
+    tag: str = ""  # helm.image-tag / plugin.image-tag
+    spec: str = ""  # helm.image-spec / plugin.image-spec; wins over name and tag
+    kustomize_name: str = ""  # kustomize.image-name
+    manifests_name: str = ""  # manifests.image-name
+
+
+class Target(NamedTuple):
+    """One place to write: a file (or, for `kustomization` and `manifests`, a folder) and the keys in it."""
+
+    kind: TargetKind
+    path: str  # from the repository's root, "/"-separated, no leading "/", no ".."; "" is the root
+    keys: Keys
+    image: Image  # the entry's image: its spelling is the fallback for what is written
+    source: Source  # the Application's source: what its spec holds is carried along
+    application: str = ""  # namespace/name
+    alias: str = ""
+    recurse: bool = False  # manifests: look into sub-folders
+    fallbacks: tuple[str, ...] = ()  # other spellings of `path`, used when only they exist
+    carry: bool = True  # carry the spec's parameters, images and env along
+    managed: tuple[str, ...] = ()  # parameters, image identities, variables that any alias of the Application writes
+
+
+class File(NamedTuple):
+    """What a snapshot says about one path. Absent paths have no File."""
+
+    text: str  # "" for anything but a regular file that was asked for
+    mode: str = "100644"  # Git's: 100644, 100755, 120000 symlink, 160000 submodule, 040000 folder
+    problem: str = ""  # why it cannot be edited: "not UTF-8 text", "larger than 10 MB", …
+
+
+Files = Mapping[str, File]
+
+
+class Place(NamedTuple):
+    """What a snapshot must know about: the text of a file, whether a path exists, or all manifests of a folder."""
+
+    path: str
+    want: Literal["text", "exists", "folder", "tree"] = "text"
+
+
+class Destination(NamedTuple):
+    """Where commits go. `base` is a branch name; `head` equals `base` unless `git-branch` says otherwise."""
+
+    repo: str  # the Application's own URL, without userinfo
+    base: str
+    head: str
+
+
+class Snapshot(NamedTuple):
+    """The files asked for, at one commit of the base branch."""
+
+    repo: str
+    branch: str  # the base branch's name, "HEAD" resolved
+    tip: str  # commit id
+    files: Files
+
+
+class Reading(NamedTuple):
+    """What a target says now about an image; all "" where it says nothing."""
+
+    name: str = ""
+    tag: str = ""
+    digest: str = ""
+    sound: bool = True  # False: a YAML reader takes the scalar for a number, boolean or date: rewrite it
+    file: str = ""  # the file that was, or will be, written
+
+
+class Edit(NamedTuple):
+    """One scalar that changed, for commit messages and reports."""
+
+    path: str
+    key: str
+    old: str
+    new: str
+
+
+class Person(NamedTuple):
+    """Author and committer of a commit."""
+
+    name: str
+    email: str
+
+
+class Changeset(NamedTuple):
+    """What to commit on top of `tip`, for one head branch."""
+
+    destination: Destination
+    tip: str
+    files: Files  # only those that change, with their new text and mode
+    message: str
+    author: Person
+
+
+class Landing(NamedTuple):
+    """What became of a changeset."""
+
+    commit: str  # "" when only predicted
+    tree: str
+    pushed: bool = True  # False: the head branch already had exactly this
+
+
+class Subscription(NamedTuple):
+    """One write-back target of one image-list entry of one Application: who takes which tag, and where it goes."""
+
+    application: Application
+    entry: Entry
+    policy: Policy
+    keys: Keys
+    source: Source
+    target: str  # "override", "kustomization", "helmvalues", "manifests", "file", "flux"
+    path: str  # what the target names, from the repository's root; for "override" the file
+    repo: str  # the Application's own URL
+    base: str = ""  # "" is the repository's default branch
+    head: str = ""  # template of the head branch; "" is the base branch
+    method: Literal["git", "argocd"] = "git"
+    credentials: str = ""  # "" and "repocreds": found by the URL; "secret:ns/name"
+    fallbacks: tuple[str, ...] = ()
+    managed: tuple[str, ...] = ()
+    pull_request: bool = False
+
+
+class Problem(NamedTuple):
+    """One line of `errors[]`: an error of this run, or a warning that never changes the exit code."""
+
+    application: str  # namespace/name; "" when it is about none
+    rule: str
+    message: str
+    hint: str = ""
+    severity: Literal["error", "warning"] = "error"
+    key: str = ""  # the annotation, without prefix
+    value: str = ""
+
+
+class Flaw(NamedTuple):
+    """Something wrong with an annotation, and whose update it stops."""
+
+    text: str  # the image-list entry as written; "" for a key that belongs to none
+    entry: Entry | None  # None: the entry itself could not be read
+    key: str  # the annotation, without prefix
+    value: str
+    message: str
+    hint: str = ""
+    rule: str = "annotation"
+    severity: Literal["error", "warning", "info"] = "error"
+
+
+class Subscribed(NamedTuple):
+    """What the annotations of one Application ask for, and everything that is wrong with them."""
+
+    application: Application
+    subscriptions: tuple[Subscription, ...]
+    flaws: tuple[Flaw, ...]
+
+
+class Verdict(NamedTuple):
+    """What the rules say, and why in one sentence."""
+
+    verdict: VerdictName
+    rule: str
+    because: str
+
+
+class Decision(NamedTuple):
+    """The answer for one subscription and the event's image."""
+
+    subscription: Subscription
+    candidate: Image
+    verdict: Verdict
+    current: Reading = Reading()
+    branch: str = ""  # base, resolved
+    head: str = ""
+    kind: TargetKind | None = None  # the target, once its type is known
+    exit: int = 0  # of an error: its exit code
+    hint: str = ""
+
+
+class Commit(NamedTuple):
+    """One commit that landed, or in `plan` would land."""
+
+    repo: str
+    branch: str
+    head: str
+    commit: str | None
+    tree: str
+    files: tuple[str, ...]
+    applications: tuple[str, ...]
+    attempts: int = 1
+    diff: str | None = None
+    pull_request: str | None = None
+
+
+class Report(NamedTuple):
+    """All that a run found and did."""
+
+    command: str
+    images: tuple[Image, ...]
+    considered: int  # Applications looked at
+    decisions: tuple[Decision, ...]
+    commits: tuple[Commit, ...]
+    problems: tuple[Problem, ...]
+    exit: int
+
+
+JSON = Mapping[str, Any]

@@ -1,0 +1,139 @@
+"""Every option, declared once: its name, what it takes, its default and its help.
+
+Two doors read this table: `task.door` reads plain command lines (a pipeline's, in a
+millisecond), `task.cli` builds the Typer application from it (help, completion, and the
+words for a mistake). Documentation and hosts' manifests are checked against it.
+"""
+
+from typing import Literal, NamedTuple
+
+ENV_PREFIX = "IMAGE_UPDATE_"
+Takes = Literal["text", "words", "lines", "flag", "number", "choice"]
+
+
+class Option(NamedTuple):
+    """One option. `words` and `lines` may be repeated; `words` splits at commas and white space."""
+
+    name: str
+    takes: Takes
+    help: str
+    panel: str
+    default: str = ""
+    choices: tuple[str, ...] = ()
+    metavar: str = "TEXT"
+    commands: tuple[str, ...] = ("run", "plan")
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that gives it."""
+        return ENV_PREFIX + self.name.upper().replace("-", "_")
+
+    @property
+    def field(self) -> str:
+        """Its name in Python."""
+        return self.name.replace("-", "_")
+
+
+EVENT, FIND, RULES, COMMIT, GIT, RESULTS = "The image", "Applications", "Rules", "The commit", "Git", "Results and log"
+LINT = ("run", "plan", "lint")
+
+OPTIONS = (
+    Option("image", "lines", "Image just built; several by commas, white space, newlines or as a JSON list.", EVENT, metavar="REF"),
+    Option("image-digest", "text", "Digest of the single --image.", EVENT, metavar="sha256:…"),
+    Option("tag", "text", "Tag of an --image that has only a digest.", EVENT, metavar="TAG"),
+    Option(
+        "applications",
+        "lines",
+        "File or folder of manifests, - (stdin), or REPO//PATH?ref=REF.",
+        FIND,
+        metavar="SOURCE",
+        commands=LINT,
+    ),
+    Option("application", "words", "Only Applications of this name (glob, or NAMESPACE/NAME).", FIND, metavar="NAME", commands=LINT),
+    Option("selector", "text", "Only Applications with these labels: a=b,c!=d,e,!f.", FIND, metavar="LABELS", commands=LINT),
+    Option("project", "words", "Only Applications of this project (glob).", FIND, metavar="NAME", commands=LINT),
+    Option("namespace", "words", "Only Applications of this namespace (glob).", FIND, metavar="NAME", commands=LINT),
+    Option(
+        "argocd-namespace",
+        "text",
+        "Namespace of Argo CD's control plane; decides the override file's name.",
+        FIND,
+        default="argocd",
+        metavar="NAME",
+        commands=LINT,
+    ),
+    Option(
+        "annotation-prefix",
+        "text",
+        "Prefix of the annotations.",
+        FIND,
+        default="argocd-image-updater.argoproj.io/",
+        metavar="PREFIX",
+        commands=LINT,
+    ),
+    Option(
+        "strategy",
+        "choice",
+        "Strategy where no annotation names one.",
+        RULES,
+        default="semver",
+        choices=("semver", "newest-build", "alphabetical", "digest"),
+        commands=LINT,
+    ),
+    Option("allow-downgrade", "flag", "Accept a version older than the present one.", RULES),
+    Option("require-live", "flag", "Only where status.summary.images holds the image.", RULES),
+    Option("require-update", "flag", "Exit 5 when nothing was updated.", RULES),
+    Option("pin-digest", "flag", "Write tag@sha256:….", RULES, commands=LINT),
+    Option("carry-parameters", "flag", "Carry the spec's parameters along in an override file.", RULES, default="true"),
+    Option("atomic", "flag", "One failing Application stops its whole commit.", COMMIT),
+    Option("git-author-name", "text", "Author and committer.", COMMIT, default="image-update", metavar="NAME"),
+    Option("git-author-email", "text", "Their address.", COMMIT, default="image-update@noreply.invalid", metavar="ADDRESS"),
+    Option("commit-message-template", "text", "Go template of the commit message, as AIU takes it.", COMMIT, metavar="FILE"),
+    Option("trailer", "lines", "One more trailer of the commit message.", COMMIT, metavar="KEY=VALUE"),
+    Option("deadline", "number", "Seconds that a contended branch is tried.", GIT, default="120", metavar="SECONDS"),
+    Option("allow-protocol", "words", "One more Git transport: file.", GIT, metavar="NAME"),
+    Option("rewrite-url", "lines", "Reach a repository under another URL; longest prefix wins.", GIT, metavar="PREFIX=REPLACEMENT"),
+    Option("only-repository", "lines", "Do only what lands in this repository.", GIT, metavar="URL"),
+    Option(
+        "output",
+        "choice",
+        "What stdout carries.",
+        RESULTS,
+        default="text",
+        choices=("text", "json"),
+        commands=LINT,
+    ),
+    Option("report", "text", "Also write the JSON report here.", RESULTS, metavar="FILE"),
+    Option("results-dir", "text", "One file per result (Tekton, Argo Workflows).", RESULTS, metavar="DIR"),
+    Option("dotenv", "text", "Results as KEY=VALUE lines (GitLab).", RESULTS, metavar="FILE"),
+    Option(
+        "log-level",
+        "choice",
+        "How much the log says.",
+        RESULTS,
+        default="info",
+        choices=("error", "warning", "info", "debug"),
+        commands=LINT,
+    ),
+    Option(
+        "log-format",
+        "choice",
+        "How the log is written; auto: github in GitHub Actions, else text.",
+        RESULTS,
+        default="auto",
+        choices=("auto", "text", "json", "github"),
+        commands=LINT,
+    ),
+)
+
+COMMANDS = {
+    "run": "Commit a built image to every Application that asks for it.",
+    "plan": "The same decisions and the exact diff; writes nothing.",
+    "lint": "Check the annotations of all Applications, every problem at once.",
+    "demo": "See it happen: a throw-away repository, one event, decisions, diff and commit.",
+}
+
+
+def options_of(command: str) -> tuple[Option, ...]:
+    """The options a command takes."""
+    return tuple(option for option in OPTIONS if command in option.commands)

@@ -1,0 +1,1 @@
+"""Outside notation in, our nouns out. Pure: no files, no network, no clock."""

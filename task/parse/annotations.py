@@ -1,0 +1,186 @@
+"""The annotation keys: which values are legal, and which of several spellings and levels wins.
+
+What each key means: annotations.md of the design, and docs/annotations.md for users. Facts
+about Argo CD Image Updater (AIU) are those of v0.18 and v1.3.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple, cast
+
+from task.errors import Malformed
+from task.model import Entry, Strategy
+
+STRATEGIES: Mapping[str, Strategy] = {
+    "semver": "semver",
+    "newest-build": "newest-build",
+    "alphabetical": "alphabetical",
+    "digest": "digest",
+}
+DEPRECATED: Mapping[str, Strategy] = {"latest": "newest-build", "name": "alphabetical"}
+
+APPLICATION_KEYS = (
+    "image-list",
+    "write-back-method",
+    "write-back-target",
+    "git-branch",
+    "git-repository",
+    "write-back-source",
+    "pull-request",
+)
+IMAGE_KEYS = (
+    "update-strategy",
+    "allow-tags",
+    "ignore-tags",
+    "tag-match",
+    "force-update",
+    "pull-secret",
+    "platforms",
+    "pin-digest",
+    "helm.image-name",
+    "helm.image-tag",
+    "helm.image-spec",
+    "kustomize.image-name",
+    "plugin.image-name",
+    "plugin.image-tag",
+    "plugin.image-spec",
+    "manifests.image-name",
+)
+
+
+class Setting(NamedTuple):
+    """A value, and the key (without prefix) that says it; both "" where nothing does."""
+
+    key: str = ""
+    value: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.key)
+
+
+class Faulty(Malformed):
+    """An annotation whose value cannot be used; knows its key and value."""
+
+    def __init__(self, key: str, value: str, message: str, hint: str = "") -> None:
+        super().__init__(f"{key}: {message}", hint)
+        self.key = key
+        self.value = value
+
+
+Warn = Callable[[str, str, str, str], None]  # key, value, message, hint
+
+
+def prefixes(entry: Entry, taken: frozenset[str] = frozenset()) -> tuple[str, ...]:
+    """Under which names the per-image keys of an entry are looked up, the first one found wins.
+
+    With an alias: the alias with "/" as "_" (AIU v0) and as written (v1). Without: the whole
+    name and its path with "/" as "_", then its last part, unless an alias has that name (`taken`).
+    """
+    if entry.alias:
+        return tuple(dict.fromkeys((entry.alias.replace("/", "_"), entry.alias)))
+    name = entry.image.name
+    first, _, rest = name.partition("/")
+    path = rest if rest and ("." in first or ":" in first or first == "localhost") else name
+    names = (name.replace("/", "_"), path.replace("/", "_"), path.rpartition("/")[2])
+    return tuple(one for one in dict.fromkeys(names) if one not in taken)
+
+
+class Settings(NamedTuple):
+    """The settings of one entry: per image first, then Application-wide, empty values counting as absent."""
+
+    annotations: Mapping[str, str]
+    names: tuple[str, ...]
+
+    def get(self, key: str) -> Setting:
+        """The setting that holds for this entry."""
+        for full in self._keys(key):
+            if value := self.annotations.get(full, ""):
+                return Setting(full, value)
+        return Setting()
+
+    def present(self, key: str) -> Setting:
+        """As `get`, but a value that is there and empty hides those behind it (`ignore-tags` only)."""
+        for full in self._keys(key):
+            if full in self.annotations:
+                return Setting(full, self.annotations[full])
+        return Setting()
+
+    def _keys(self, key: str) -> Iterator[str]:
+        for name in self.names:
+            yield f"{name}.{key}"
+        yield key
+
+
+def strategy(setting: Setting, default: str, warn: Warn) -> tuple[Strategy, str]:
+    """The canonical strategy and the constraint of `semver:<constraint>` ("" without one).
+
+    Raises `Faulty` for an unknown one: AIU silently falls back to semver.
+    """
+    if not setting:
+        return cast("Strategy", default), ""
+    name, _, constraint = setting.value.partition(":")
+    word = name.strip().lower()
+    if word == "semver":
+        return "semver", constraint.strip()
+    found = DEPRECATED.get(setting.value.lower()) or STRATEGIES.get(setting.value.lower())
+    if found is None:
+        raise Faulty(
+            setting.key,
+            setting.value,
+            f"unknown update strategy {setting.value!r}",
+            f"write one of {', '.join(STRATEGIES)}",
+        )
+    if setting.value.lower() in DEPRECATED:
+        warn(setting.key, setting.value, f"the strategy {setting.value!r} is now called {found!r}", f"write {found}")
+    return found, ""
+
+
+# Go's strconv.ParseBool, which AIU v1 uses.
+_TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
+_FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
+
+
+def boolean(setting: Setting) -> bool:
+    """A boolean as AIU v1 spells it; absent is false. Raises `Faulty` for any other text."""
+    if setting.value in _TRUE:
+        return True
+    if not setting or setting.value in _FALSE:
+        return False
+    raise Faulty(setting.key, setting.value, f"{setting.value!r} is neither true nor false", 'write "true" or "false"')
+
+
+def platforms(setting: Setting) -> tuple[str, ...]:
+    """The platforms named, trimmed; a text that is no `os/arch[/variant]` matches nothing, as in AIU."""
+    return tuple(one.strip() for one in setting.value.split(",") if one.strip())
+
+
+def write_back_method(value: str) -> tuple[str, str]:
+    """`write-back-method` → (`git` | `argocd`, credentials). Credentials: "" or `secret:<namespace>/<name>`."""
+    method, _, credentials = value.partition(":")
+    method, credentials = method.strip(), credentials.strip()
+    if method not in ("", "git", "argocd") or (method != "git" and credentials):
+        raise Faulty(
+            "write-back-method", value, f"unknown write-back method {value!r}", "write git, git:secret:<namespace>/<name> or argocd"
+        )
+    if credentials in ("", "repocreds"):
+        return method or "git", ""
+    kind, _, name = credentials.partition(":")
+    if kind != "secret" or not name.strip("/") or name.count("/") > 1:
+        raise Faulty(
+            "write-back-method", value, f"invalid git credentials source {credentials!r}", "write git:secret:<namespace>/<name>"
+        )
+    return method, credentials
+
+
+def git_branch(value: str) -> tuple[str, str]:
+    """`git-branch` → (base, head template); "" where it says nothing. A `:` inside `{{ }}` does not split."""
+    parts, depth, start = [], 0, 0
+    for i, char in enumerate(value):
+        two = value[i : i + 2]
+        depth += (two == "{{") - (two == "}}" and depth > 0)
+        if char == ":" and depth == 0:
+            parts.append(value[start:i].strip())
+            start = i + 1
+    parts.append(value[start:].strip())
+    if len(parts) > 2:  # noqa: PLR2004 - base and head
+        raise Faulty("git-branch", value, f"{value!r} has more than two parts", "write <base>:<head>")
+    return parts[0], parts[1] if len(parts) > 1 else ""

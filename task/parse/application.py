@@ -1,0 +1,128 @@
+"""One Argo CD Application (as JSON) → `Application`.
+
+Everything in it was written by others: whatever has the wrong shape is left out or said,
+never trusted.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from task.errors import Malformed
+from task.model import Application, Kind, Parameter, Source
+
+PREFIX = "argocd-image-updater.argoproj.io/"
+SECTIONS: Mapping[str, Kind] = {
+    "helm": "Helm",
+    "kustomize": "Kustomize",
+    "plugin": "Plugin",
+    "directory": "Directory",
+}
+
+
+def is_application(item: object) -> bool:
+    """Whether a manifest is an Argo CD Application."""
+    return (
+        isinstance(item, Mapping)
+        and item.get("kind") == "Application"
+        and str(item.get("apiVersion", "")).startswith("argoproj.io/")
+    )
+
+
+def parse_application(item: Mapping[str, Any], prefix: str = PREFIX, origin: str = "", namespace: str = "argocd") -> Application:
+    """Read an Application manifest or API object.
+
+    `namespace` is taken where the manifest names none. Raises `Malformed` when it has no
+    name, or a section that must be a mapping is none.
+    """
+    metadata, spec, status = (_mapping(item, key) for key in ("metadata", "spec", "status"))
+    name = metadata.get("name")
+    if not isinstance(name, str) or not name:
+        raise Malformed("an Application without metadata.name", "give it a name")
+    if "/" in name or not name.isprintable():
+        raise Malformed(f"{name!r} is no name of an Application", "use the name that Kubernetes accepts")
+    sources, multi = _sources(spec, status)
+    return Application(
+        namespace=_text(metadata.get("namespace")) or namespace,
+        name=name,
+        annotations=_annotations(metadata, prefix),
+        sources=sources,
+        multi=multi,
+        live=tuple(_strings(_mapping(status, "summary").get("images"))),
+        project=_text(spec.get("project")),
+        labels={k: v for k, v in _mapping(metadata, "labels").items() if isinstance(v, str)},
+        origin=origin,
+    )
+
+
+def _annotations(metadata: Mapping[str, Any], prefix: str) -> dict[str, str]:
+    cut = len(prefix)
+    found = _mapping(metadata, "annotations").items()
+    return {key[cut:]: value.strip() for key, value in found if key.startswith(prefix) and isinstance(value, str)}
+
+
+def _sources(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[tuple[Source, ...], bool]:
+    hydrator = spec.get("sourceHydrator")
+    if isinstance(hydrator, Mapping):  # what people edit is the dry source; the hydrated branch is generated
+        return (_source(_mapping(hydrator, "drySource"), status.get("sourceType")),), False
+    several = spec.get("sources")
+    if isinstance(several, Sequence) and not isinstance(several, str) and several:
+        types = list(status.get("sourceTypes") or ()) if isinstance(status.get("sourceTypes"), list) else []
+        types += [""] * (len(several) - len(types))
+        return tuple(_source(one, kind) for one, kind in zip(several, types, strict=False)), True
+    one = _mapping(spec, "source")
+    return ((_source(one, status.get("sourceType")),) if one else ()), False
+
+
+def _source(raw: object, status_kind: object) -> Source:
+    if not isinstance(raw, Mapping):
+        raise Malformed("a source of the Application is not a mapping", "see the Application specification")
+    helm, kustomize, plugin, directory = (_mapping(raw, key) for key in SECTIONS)
+    section: Kind = next((kind for key, kind in SECTIONS.items() if raw.get(key) is not None), "")
+    return Source(
+        repo=_text(raw.get("repoURL")),
+        path=_text(raw.get("path")),
+        revision=_text(raw.get("targetRevision")),
+        chart=_text(raw.get("chart")),
+        ref=_text(raw.get("ref")),
+        kind=next((kind for kind in SECTIONS.values() if status_kind == kind), section),
+        section=section,
+        parameters=tuple(_parameters(helm.get("parameters"))),
+        images=tuple(_strings(kustomize.get("images"))),
+        env=tuple((_text(e.get("name")), _text(e.get("value"))) for e in _mappings(plugin.get("env"))),
+        value_files=tuple(_strings(helm.get("valueFiles"))),
+        recurse=directory.get("recurse") is True,
+    )
+
+
+def _parameters(raw: object) -> list[Parameter]:
+    return [
+        Parameter(_text(p.get("name")), _text(p.get("value")), p.get("forceString") is True)
+        for p in _mappings(raw)
+        if p.get("name")
+    ]
+
+
+def _mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = raw.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise Malformed(f"{key} is not a mapping", "see the Application specification")
+    return value
+
+
+def _mappings(raw: object) -> list[Mapping[str, Any]]:
+    return [one for one in raw if isinstance(one, Mapping)] if isinstance(raw, list) else []
+
+
+def _strings(raw: object) -> list[str]:
+    return [one for one in raw if isinstance(one, str)] if isinstance(raw, list) else []
+
+
+def _text(value: object) -> str:
+    """A scalar as text: YAML may have made a number or boolean of what is a string to Argo CD."""
+    if value is None or isinstance(value, (Mapping, list)):
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)

@@ -1,0 +1,282 @@
+"""The story: find the Applications → match the image → decide → land → report.
+
+Reads like the README. The world is touched only through the Protocols below, which the
+edges fit; every decision is made by pure code, on values.
+"""
+
+import random
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from task.draft import Ask, Draft, Terms, Wording, decide, drafts, failed, hopeless, places
+from task.errors import ContendedError, Malformed, Outpaced, TaskError
+from task.match import Matched, match
+from task.model import (
+    Application,
+    Changeset,
+    Commit,
+    Decision,
+    Image,
+    Landing,
+    Place,
+    Problem,
+    Report,
+    Snapshot,
+    Subscribed,
+    Verdict,
+)
+from task.parse.application import is_application, parse_application
+from task.parse.narrow import Narrow, considered
+from task.parse.subscription import Defaults, subscribe
+from task.parse.write_back import normal_url
+from task.words.diff import unified_diff
+from task.words.outcome import exit_code
+
+
+class Manifest(Protocol):
+    """One manifest that an application source found, or why it could not be read."""
+
+    @property
+    def item(self) -> Mapping[str, Any]: ...  # noqa: D102
+    @property
+    def origin(self) -> str: ...  # noqa: D102
+    @property
+    def problem(self) -> str: ...  # noqa: D102
+    @property
+    def hint(self) -> str: ...  # noqa: D102
+
+
+class Store(Protocol):
+    """One repository, as compare-and-swap: `land` succeeds only from the tip that was read."""
+
+    def default_branch(self) -> str:
+        """The branch that HEAD names."""
+
+    def snapshot(self, branch: str, places: Collection[Place]) -> Snapshot:
+        """The places asked for, at the branch's present tip."""
+
+    def land(self, change: Changeset) -> Landing:
+        """Commit and push; raises `Outpaced` when the branch moved meanwhile."""
+
+    def predict(self, change: Changeset) -> str:
+        """The tree that `land` would make."""
+
+    def close(self) -> None:
+        """Nothing is left behind."""
+
+
+class Edges(NamedTuple):
+    """The world, as the pipeline needs it."""
+
+    applications: Callable[[], Iterable[Manifest]]
+    store: Callable[[str], Store]
+    now: Callable[[], float]  # seconds, monotonic
+    sleep: Callable[[float], None]
+    log: Callable[[str, str], None]  # level, sentence
+
+
+class Order(NamedTuple):
+    """What one run is asked to do."""
+
+    command: str  # "run" or "plan"
+    images: tuple[Image, ...]
+    prefix: str
+    narrow: Narrow
+    defaults: Defaults
+    terms: Terms
+    wording: Wording
+    deadline: float = 120.0  # seconds
+    atomic: bool = False
+    require_update: bool = False
+    only: tuple[str, ...] = ()
+
+
+class Outcome(NamedTuple):
+    """What became of the asks of one repository."""
+
+    decisions: tuple[Decision, ...] = ()
+    commits: tuple[Commit, ...] = ()
+
+    def __add__(self, other: "Outcome") -> "Outcome":  # type: ignore[override]
+        """Both."""
+        return Outcome(self.decisions + other.decisions, self.commits + other.commits)
+
+
+def run(order: Order, edges: Edges) -> Report:
+    """The main job. `plan` is the same with predictions in place of pushes."""
+    subscribed, problems = find(order, edges)
+    matched = match(subscribed, order.images)
+    done = Outcome(matched.decisions)
+    for repo, asks in by_repository(matched, order).items():
+        done += deliver(repo, asks, order, edges)
+    return report(order, subscribed, done, problems + matched.problems)
+
+
+def find(order: Order, edges: Edges) -> tuple[list[Subscribed], tuple[Problem, ...]]:
+    """The Applications in question, each with what its annotations ask for."""
+    found, problems, seen = [], [], set()
+    for manifest in edges.applications():
+        if manifest.problem:
+            problems.append(Problem("", "source", manifest.problem, manifest.hint, "warning"))
+            continue
+        if manifest.item.get("kind") == "ApplicationSet" and "ApplicationSet" not in seen:
+            seen.add("ApplicationSet")
+            edges.log("info", "ApplicationSets are passed over: give the Applications they generate")
+        app = _application(manifest, order, problems)
+        if app and app.key not in seen and considered(app, order.narrow):
+            seen.add(app.key)
+            found.append(subscribe(app, order.defaults))
+    return found, tuple(problems)
+
+
+def _application(manifest: Manifest, order: Order, problems: list[Problem]) -> Application | None:
+    if not is_application(manifest.item):
+        return None
+    try:
+        app = parse_application(manifest.item, order.prefix, manifest.origin, order.defaults.argocd_namespace)
+    except Malformed as error:
+        problems.append(Problem("", "source", f"{manifest.origin}: {error.message}", error.hint, "warning"))
+        return None
+    return app if app.annotations.get("image-list") else None
+
+
+def by_repository(matched: Matched, order: Order) -> dict[str, tuple[Ask, ...]]:
+    """The asks that Git has to answer, per repository whatever the spelling of its URL."""
+    only = {normal_url(url) for url in order.only}
+    groups: dict[str, list[Ask]] = {}
+    for ask in matched.asks:
+        url = normal_url(ask.subscription.repo)
+        if not only or url in only:
+            groups.setdefault(url, []).append(ask)
+    return {asks[0].subscription.repo: tuple(asks) for asks in groups.values()}
+
+
+def deliver(repo: str, asks: Sequence[Ask], order: Order, edges: Edges) -> Outcome:
+    """Decide and land everything of one repository. Whatever fails here fails alone."""
+    refused = [(ask, hopeless(ask, order.terms)) for ask in asks]
+    done = Outcome(tuple(decision for _, decision in refused if decision))
+    open_asks = [ask for ask, decision in refused if decision is None]
+    if not open_asks:
+        return done
+    try:
+        store = edges.store(repo)
+    except TaskError as error:
+        return done + _failed(open_asks, error)
+    try:
+        for branch, members in _by_branch(open_asks, store).items():
+            done += land(store, branch, members, order, edges)
+    except TaskError as error:
+        done += _failed([ask for ask in open_asks if not ask.subscription.base], error)
+    finally:
+        store.close()
+    return done
+
+
+def _by_branch(asks: Sequence[Ask], store: Store) -> dict[str, list[Ask]]:
+    default = store.default_branch() if any(not ask.subscription.base for ask in asks) else ""
+    groups: dict[str, list[Ask]] = {}
+    for ask in asks:
+        groups.setdefault(ask.subscription.base or default, []).append(ask)
+    return groups
+
+
+def land(store: Store, branch: str, asks: Sequence[Ask], order: Order, edges: Edges) -> Outcome:
+    """Read, decide, edit, push; when the branch moved meanwhile, all of it again on the new tip."""
+    wanted = tuple(dict.fromkeys(place for ask in asks for place in places(ask)))
+    end, attempt, done = edges.now() + order.deadline, 0, Outcome()
+    pending = list(asks)
+    while pending:
+        attempt += 1
+        try:
+            snapshot = store.snapshot(branch, wanted)
+        except TaskError as error:
+            return done + _failed(pending, error)
+        decisions = _all_or_nothing(decide(snapshot, pending, order.terms), order.atomic)
+        changes, settled = drafts(snapshot, decisions, order.terms, order.wording)
+        if order.atomic and any(one.verdict.verdict == "error" for one in settled):
+            changes, settled = (), _all_or_nothing((*settled, *(d for c in changes for d in c.decisions)), atomic=True)
+        done += Outcome(settled)
+        pending = []
+        for change in changes:
+            try:
+                done += _landed(store, snapshot, change, attempt, order, edges)
+            except Outpaced:
+                landed = {one.subscription for one in change.decisions}
+                pending += [ask for ask in asks if ask.subscription in landed]
+            except TaskError as error:
+                done += Outcome(tuple(failed(one, error) for one in change.decisions))
+        if pending and edges.now() >= end:
+            return done + _failed(pending, _contended(branch, attempt, order))
+        if pending:
+            edges.log("info", f"{branch} moved meanwhile; deciding again on its new tip (attempt {attempt + 1})")
+            edges.sleep(min(random.uniform(0.02, 0.1) * 2 ** min(attempt, 6), max(0.0, end - edges.now())))  # noqa: S311
+    return done
+
+
+def _landed(store: Store, snapshot: Snapshot, change: Draft, attempt: int, order: Order, edges: Edges) -> Outcome:
+    """One changeset, landed or (in `plan`) predicted."""
+    if change.warning:
+        edges.log("warning", change.warning)
+    planning = order.command == "plan"
+    landing = Landing("", store.predict(change.changeset)) if planning else store.land(change.changeset)
+    commit = Commit(
+        repo=change.changeset.destination.repo,
+        branch=snapshot.branch,
+        head=change.changeset.destination.head,
+        commit=landing.commit or None,
+        tree=landing.tree,
+        files=tuple(sorted(change.changeset.files)),
+        applications=tuple(sorted({one.subscription.application.key for one in change.decisions})),
+        attempts=attempt,
+        diff=unified_diff(snapshot.files, change.changeset.files) if planning else None,
+    )
+    if landing.pushed:
+        return Outcome(change.decisions, (commit,))
+    verdict = Verdict("unchanged", "same", f"the branch {commit.head} already holds exactly this")
+    return Outcome(tuple(one._replace(verdict=verdict) for one in change.decisions))
+
+
+def _all_or_nothing(decisions: tuple[Decision, ...], atomic: bool) -> tuple[Decision, ...]:
+    """With `--atomic`: one error stops every update of the same commit."""
+    broken = next((one for one in decisions if one.verdict.verdict == "error"), None)
+    if not atomic or broken is None:
+        return decisions
+    why = f"not written: {broken.subscription.application.key} failed and --atomic is given"
+    stopped = Verdict("error", broken.verdict.rule, why)
+    return tuple(
+        one._replace(verdict=stopped, exit=broken.exit, hint="mend the one that failed") if one.verdict.verdict == "update" else one
+        for one in decisions
+    )
+
+
+def _failed(asks: Iterable[Ask], error: TaskError) -> Outcome:
+    nothing = Verdict("error", error.rule, error.message)
+    return Outcome(tuple(failed(Decision(ask.subscription, ask.candidates[0], nothing), error) for ask in asks))
+
+
+def _contended(branch: str, attempts: int, order: Order) -> ContendedError:
+    return ContendedError(
+        f"others kept moving {branch}: {attempts} attempts in {order.deadline:g} seconds",
+        hint="run it again, or give a longer --deadline",
+    )
+
+
+def report(order: Order, subscribed: Sequence[Subscribed], done: Outcome, problems: tuple[Problem, ...]) -> Report:
+    """Everything in one value, in a fixed order: by Application, then alias."""
+    decisions = tuple(
+        sorted(done.decisions, key=lambda one: (one.subscription.application.key, one.subscription.entry.alias, one.subscription.path))
+    )
+    errors = tuple(
+        Problem(one.subscription.application.key, one.verdict.rule, one.verdict.because, one.hint)
+        for one in decisions
+        if one.verdict.verdict == "error"
+    )
+    return Report(
+        command=order.command,
+        images=order.images,
+        considered=len(subscribed),
+        decisions=decisions,
+        commits=tuple(sorted(done.commits, key=lambda one: (one.repo, one.branch, one.head))),
+        problems=tuple(dict.fromkeys(errors + problems)),
+        exit=int(exit_code(decisions, problems, order.require_update)),
+    )

@@ -1,0 +1,1 @@
+"""May this tag go in? Pure: no files, no network, no clock."""

@@ -1,0 +1,67 @@
+"""(candidate, policy, current) → Verdict: may this tag go in, and which rule decided.
+
+Pure: the same question always gets the same answer, so a lost push race is answered by
+asking again on the new tip.
+"""
+
+from typing import NamedTuple
+
+from task.model import Image, Policy, Reading, Verdict
+from task.rules.strategies import STRATEGIES
+from task.rules.tag_filter import allowed, ignored
+
+
+class Leave(NamedTuple):
+    """What the command line allows beyond the rules."""
+
+    downgrade: bool = False
+
+
+def objection(image: Image, policy: Policy) -> Verdict | None:
+    """Why the tag is not admitted whatever Git says; None when it is admitted."""
+    if glob := ignored(policy.ignore, image.tag):
+        return Verdict("refuse", "ignore-tags", f"ignore-tags {glob!r} matches {image.tag}")
+    if not allowed(policy.allow, image.tag):
+        return Verdict(
+            "refuse", "allow-tags", f"allow-tags regexp:{policy.allow} does not match {image.tag or 'an empty tag'}"
+        )
+    rule, why = STRATEGIES[policy.strategy].objection(image.tag, policy)
+    return Verdict("refuse", rule, why) if rule else None
+
+
+def judge(image: Image, policy: Policy, current: Reading, leave: Leave = Leave()) -> Verdict:
+    """What the rules say about writing `image` (tag and digest as they would be written) over `current`."""
+    refusal = objection(image, policy)
+    if refusal:
+        return refusal
+    if policy.strategy == "digest" and not image.digest:
+        return Verdict("error", "registry", "the digest strategy needs the digest and the event has none")
+    if same(image, current):
+        return Verdict("unchanged", "same", f"Git already says {version(current)}")
+    if not leave.downgrade and (older := _older(image, policy, current)):
+        return Verdict("refuse", "not-newer", older)
+    was = f"replaces {version(current)}" if version(current) else "is the first tag written"
+    return Verdict("update", "admitted", f"{image.version} passes all rules and {was}")
+
+
+def same(image: Image, current: Reading) -> bool:
+    """Whether the target already says so: the same tag, and the same digest if the event has one."""
+    if not current.sound:
+        return False
+    if image.digest and current.digest:
+        return image.digest == current.digest and image.tag in ("", current.tag)
+    return bool(image.tag) and image.tag == current.tag and not image.digest
+
+
+def version(current: Reading) -> str:
+    """`tag`, `tag@digest` or digest, as a person writes it; "" where there is none."""
+    return f"{current.tag}@{current.digest}" if current.tag and current.digest else current.tag or current.digest
+
+
+def _older(image: Image, policy: Policy, current: Reading) -> str:
+    """Only a current tag that the same rules admit can be newer; any other is always replaced."""
+    if not current.tag or current.tag == image.tag:
+        return ""
+    if objection(image._replace(tag=current.tag), policy):
+        return ""
+    return STRATEGIES[policy.strategy].older(image.tag, current.tag)

@@ -1,0 +1,22 @@
+"""A string that cannot be printed by accident."""
+
+
+class Secret:
+    """Holds a password, token or key; prints as ``***``. Only `task.edges` calls `reveal`."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        """The secret itself."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return "***"
+
+    __str__ = __repr__
+
+    def __bool__(self) -> bool:
+        return bool(self._value)

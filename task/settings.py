@@ -1,0 +1,148 @@
+"""Frozen options, validated once: raw texts → Settings, or a UsageError that says which option is wrong."""
+
+from typing import NamedTuple, cast
+
+from task.door import Call, Raw
+from task.errors import UsageError
+from task.model import Person, Strategy
+from task.options import OPTIONS, Option
+
+TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+
+
+class Output(NamedTuple):
+    """Where results and log go."""
+
+    format: str = "text"
+    report: str = ""
+    results_dir: str = ""
+    dotenv: str = ""
+    log_level: str = "info"
+    log_format: str = "auto"
+
+
+class GitSettings(NamedTuple):
+    """How repositories are reached and what is committed."""
+
+    author: Person
+    deadline: float = 120.0
+    protocols: frozenset[str] = frozenset()
+    rewrites: tuple[tuple[str, str], ...] = ()
+    only: tuple[str, ...] = ()
+    template_file: str = ""
+    trailers: tuple[tuple[str, str], ...] = ()
+
+
+class Settings(NamedTuple):
+    """All options of one call."""
+
+    command: str
+    images: tuple[str, ...]  # as given; `parse.event` reads them
+    image_digest: str
+    tag: str
+    applications: tuple[str, ...]
+    application: tuple[str, ...]  # narrowing; empty narrows nothing
+    namespace: tuple[str, ...]
+    project: tuple[str, ...]
+    selector: str
+    output: Output
+    git: GitSettings
+    argocd_namespace: str = "argocd"
+    annotation_prefix: str = ""
+    strategy: Strategy = "semver"
+    allow_downgrade: bool = False
+    require_live: bool = False
+    require_update: bool = False
+    pin_digest: bool = False
+    carry: bool = True
+    atomic: bool = False
+
+
+def settings_of(call: Call) -> Settings:
+    """Validate a call whose environment has been read. Raises `UsageError`."""
+    read = _Reader(call.values)
+    return Settings(
+        command=call.command,
+        images=read.many("image"),
+        image_digest=read.text("image-digest"),
+        tag=read.text("tag"),
+        applications=read.many("applications"),
+        application=read.many("application"),
+        namespace=read.many("namespace"),
+        project=read.many("project"),
+        selector=read.text("selector"),
+        output=Output(*(read.text(name) for name in ("output", "report", "results-dir", "dotenv", "log-level", "log-format"))),
+        git=_git(read),
+        argocd_namespace=read.text("argocd-namespace"),
+        annotation_prefix=read.text("annotation-prefix"),
+        strategy=cast("Strategy", read.text("strategy")),
+        allow_downgrade=read.flag("allow-downgrade"),
+        require_live=read.flag("require-live"),
+        require_update=read.flag("require-update"),
+        pin_digest=read.flag("pin-digest"),
+        carry=read.flag("carry-parameters"),
+        atomic=read.flag("atomic"),
+    )
+
+
+class _Reader:
+    """Reads single options out of the raw values."""
+
+    def __init__(self, values: Raw) -> None:
+        self.values = values
+        self.options = {option.name: option for option in OPTIONS}
+
+    def many(self, name: str) -> tuple[str, ...]:
+        return self.values.get(name, ())
+
+    def text(self, name: str) -> str:
+        option, texts = self.options[name], self.many(name)
+        value = texts[-1] if texts else option.default
+        if option.choices and value not in option.choices:
+            raise _wrong(option, value, f"choose from {', '.join(option.choices)}")
+        return value
+
+    def flag(self, name: str) -> bool:
+        value = self.text(name).lower() or "false"
+        if value not in TRUE + FALSE:
+            raise _wrong(self.options[name], value, "write true or false")
+        return value in TRUE
+
+    def number(self, name: str) -> float:
+        value = self.text(name)
+        try:
+            number = float(value)
+        except ValueError:
+            number = -1.0
+        if not 0 <= number < 1e6:  # noqa: PLR2004 - eleven days; also keeps out inf and nan
+            raise _wrong(self.options[name], value, "write a number of seconds")
+        return number
+
+    def pairs(self, name: str, hint: str) -> tuple[tuple[str, str], ...]:
+        found = []
+        for text in self.many(name):
+            key, equals, value = text.partition("=")
+            if not (key.strip() and equals and value.strip()):
+                raise _wrong(self.options[name], text, hint)
+            found.append((key.strip(), value.strip()))
+        return tuple(found)
+
+
+def _wrong(option: Option, value: str, hint: str) -> UsageError:
+    return UsageError(f"--{option.name}: {value!r} is not what it takes", hint=f"{hint} (or set {option.variable})")
+
+
+def _git(read: _Reader) -> GitSettings:
+    author = Person(read.text("git-author-name"), read.text("git-author-email"))
+    for name, value in (("git-author-name", author.name), ("git-author-email", author.email)):
+        if not value.isprintable() or set(value) & set("<>"):
+            raise _wrong(read.options[name], value, "leave out < > and control characters")
+    return GitSettings(
+        author=author,
+        deadline=read.number("deadline"),
+        protocols=frozenset(read.many("allow-protocol")),
+        rewrites=read.pairs("rewrite-url", "write PREFIX=REPLACEMENT"),
+        only=read.many("only-repository"),
+        template_file=read.text("commit-message-template"),
+        trailers=read.pairs("trailer", "write KEY=VALUE"),
+    )

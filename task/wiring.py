@@ -1,0 +1,116 @@
+"""Settings → Edges: the only file that constructs edges, and the tables of what there is."""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from task.draft import Terms, Wording
+from task.edges.applications.manifests import Manifests
+from task.edges.log import Log
+from task.errors import Malformed, UsageError
+from task.model import Image
+from task.parse.narrow import Narrow
+from task.parse.subscription import Defaults
+from task.pipeline import Edges, Manifest, Order, Store
+from task.rules.judge import Leave
+from task.settings import Settings
+
+CHOICES = "a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF"
+
+
+def edges_of(settings: Settings, environ: Mapping[str, str], log: Log) -> Edges:
+    """The world as these settings want it."""
+    store = _stores(settings, environ, log)
+    return Edges(lambda: _applications(settings, store), store, time.monotonic, time.sleep, log)
+
+
+def order_of(settings: Settings, images: tuple[Image, ...]) -> Order:
+    """What `run` or `plan` is asked to do. Raises `UsageError` for a template that does not parse."""
+    return Order(
+        command=settings.command,
+        images=images,
+        prefix=settings.annotation_prefix,
+        narrow=narrow_of(settings),
+        defaults=defaults_of(settings),
+        terms=Terms(Leave(settings.allow_downgrade), settings.carry, settings.require_live),
+        wording=Wording(settings.git.author, _template(settings.git.template_file), settings.git.trailers),
+        deadline=settings.git.deadline,
+        atomic=settings.atomic,
+        require_update=settings.require_update,
+        only=settings.git.only,
+    )
+
+
+def narrow_of(settings: Settings) -> Narrow:
+    """Which Applications are considered."""
+    return Narrow(settings.application, settings.namespace, settings.project, settings.selector)
+
+
+def defaults_of(settings: Settings) -> Defaults:
+    """What holds where no annotation says otherwise."""
+    return Defaults(settings.argocd_namespace, settings.strategy, settings.pin_digest)
+
+
+def _template(path: str) -> str | None:
+    if not path:
+        return None
+    from task.words.commit_message import check_template  # noqa: PLC0415 - only when one is given
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        check_template(text)
+    except OSError as error:
+        raise UsageError(f"--commit-message-template: cannot read {path!r}: {error.strerror}", hint="name a readable file") from None
+    except (Malformed, UnicodeDecodeError) as error:
+        raise UsageError(f"--commit-message-template: {error}", hint="write a Go text/template, as Image Updater takes it") from None
+    return text
+
+
+def _applications(settings: Settings, store: Callable[[str], Store]) -> Iterable[Manifest]:
+    if not settings.applications:
+        raise UsageError("no source of Applications given", hint=f"name one with --applications: {CHOICES}")
+    for source in settings.applications:
+        yield from _source(source, store)
+
+
+def _source(source: str, store: Callable[[str], Store]) -> Iterable[Manifest]:
+    """The table of application sources, by the shape of the text."""
+    if source in ("cluster", "argocd"):
+        raise UsageError(f"--applications {source} is not supported by this version", hint=f"give {CHOICES}")
+    repo, marker, path = _repository(source)
+    if marker and not os.path.exists(source):
+        from task.edges.applications.git_manifests import GitManifests  # noqa: PLC0415 - its own edge, rarely used
+
+        return GitManifests(store(repo), path).all()
+    return Manifests(source).all()
+
+
+def _repository(source: str) -> tuple[str, str, str]:
+    """`REPO//PATH?ref=REF` → (REPO, "//", PATH?ref=REF); the `//` of a scheme is no marker."""
+    start = source.find("://")
+    start = start + 3 if start >= 0 else 1
+    at = source.find("//", start)
+    return (source, "", "") if at < 0 else (source[:at], "//", source[at + 2 :])
+
+
+def _stores(settings: Settings, environ: Mapping[str, str], log: Log) -> Callable[[str], Store]:
+    from task.edges.git import Git  # noqa: PLC0415 - loads sh
+
+    git: list[Git] = []
+
+    def store(repo: str) -> Store:
+        from task.edges.stores.bare import BareStore  # noqa: PLC0415
+
+        if not git:
+            git.append(
+                Git(
+                    environ,
+                    protocols=settings.git.protocols,
+                    rewrites=settings.git.rewrites,
+                    log=lambda sentence: log("debug", sentence),
+                )
+            )
+        return BareStore(git[0], repo)
+
+    return store

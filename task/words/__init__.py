@@ -1,0 +1,1 @@
+"""What people read: branch names, commit messages, proposals and summaries. Pure: values in, text out."""

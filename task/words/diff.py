@@ -1,0 +1,28 @@
+"""The exact unified diff of a changeset, as `git diff` prints it, for `plan`."""
+
+from task.model import Files
+
+CONTEXT = 3
+
+
+def unified_diff(before: Files, after: Files) -> str:
+    """The diff of all files in `after` against `before`, in order of their paths."""
+    from difflib import unified_diff as diff  # noqa: PLC0415 - only `plan` and `demo` show one
+
+    parts: list[str] = []
+    for path in sorted(after):
+        old, new = before.get(path), after[path]
+        parts.append(f"diff --git a/{path} b/{path}\n")
+        if old is None:
+            parts.append(f"new file mode {new.mode}\n")
+        source = "/dev/null" if old is None else f"a/{path}"
+        lines = diff(_lines(old.text if old else ""), _lines(new.text), source, f"b/{path}", n=CONTEXT)
+        for line in lines:
+            parts.append(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")
+    return "".join(parts)
+
+
+def _lines(text: str) -> list[str]:
+    """Lines end at a line feed alone, as for Git; everything else stays in the line."""
+    lines = text.split("\n")
+    return [line + "\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])

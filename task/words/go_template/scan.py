@@ -1,0 +1,115 @@
+"""Template text to tokens, as Go's `text/template/parse` cuts it."""
+
+import re
+from typing import NamedTuple
+
+from task.errors import Malformed
+
+SPACES = " \t\r\n"
+KEYWORDS = frozenset(("block", "break", "continue", "define", "else", "end", "if", "nil", "range", "template", "with"))
+UNFINISHED = {'"': "quoted string", "`": "raw quoted string", "'": "character constant"}
+# A closing delimiter may carry a trim marker, which begins with a space: a run of spaces ends before it.
+ACTION = re.compile(
+    r"""(?P<close>(?:[ \t\r\n]-)?\}\})
+    |(?P<space>[ \t\r\n]+(?!-\}\}))
+    |(?P<declare>:=)|(?P<assign>=)|(?P<pipe>\|)|(?P<left>\()|(?P<right>\))
+    |(?P<string>"(?:[^"\\\n]|\\[^\n])*+")|(?P<raw>`[^`]*`)|(?P<char>'(?:[^'\\\n]|\\[^\n])*+')
+    |(?P<variable>\$\w*)
+    |(?P<number>[+-]?\.?[0-9](?:[eEpP][+-]|[\w.])*)
+    |(?P<field>\.\w+)|(?P<dot>\.)|(?P<word>\w+)
+    |(?P<other>[!-~])""",
+    re.VERBOSE,
+)
+
+
+class Token(NamedTuple):
+    """One token; `line` counts from one."""
+
+    kind: str
+    text: str
+    line: int
+
+
+def malformed(line: int, problem: str) -> Malformed:
+    """The error of a template that cannot be read."""
+    return Malformed(f"template, line {line}: {problem}")
+
+
+def scan(text: str) -> list[Token]:
+    """The tokens of a template, `end of text` last; raises Malformed."""
+    tokens: list[Token] = []
+    at, line = 0, 1
+    while (opening := text.find("{{", at)) >= 0:
+        inside = opening + 2
+        trims = text[inside : inside + 1] == "-" and text[inside + 1 : inside + 2] in tuple(SPACES)
+        piece = text[at:opening]
+        _add_text(tokens, piece.rstrip(SPACES) if trims else piece, line)
+        line += piece.count("\n")
+        inside += 2 if trims else 0
+        at = _comment(text, inside, line) if text.startswith("/*", inside) else _action(text, inside, line, tokens)
+        line += text.count("\n", opening, at)
+    _add_text(tokens, text[at:], line)
+    tokens.append(Token("end of text", "end of text", line))
+    return tokens
+
+
+def _add_text(tokens: list[Token], text: str, line: int) -> None:
+    if text:
+        tokens.append(Token("text", text, line))
+
+
+def _comment(text: str, at: int, line: int) -> int:
+    end = text.find("*/", at + 2)
+    if end < 0:
+        raise malformed(line, "unclosed comment")
+    close = ACTION.match(text, end + 2)
+    if close is None or close.lastgroup != "close":
+        raise malformed(line, "comment ends before closing delimiter")
+    return _after(text, close)
+
+
+def _after(text: str, close: re.Match[str]) -> int:
+    """Where the text goes on after a closing delimiter, past the white space that its trim marker eats."""
+    at = close.end()
+    if len(close.group()) > 2:  # noqa: PLR2004 (longer than "}}": with its marker)
+        while text[at : at + 1] in tuple(SPACES):
+            at += 1
+    return at
+
+
+def _action(text: str, at: int, line: int, tokens: list[Token]) -> int:
+    """Appends the tokens of one action; answers where the text goes on."""
+    tokens.append(Token("open", "{{", line))
+    while at < len(text):
+        match = ACTION.match(text, at)
+        if match is None:
+            raise malformed(line, f"unrecognized character in action: {text[at]!r}")
+        token = _token(match, line)
+        tokens.append(token)
+        if token.kind == "close":
+            return _after(text, match)
+        at = match.end()
+        line += token.text.count("\n")
+        if token.kind in {"variable", "field", "dot", "word"} or token.text in KEYWORDS:
+            _check_end_of_name(text, at, line)
+    raise malformed(line, "unclosed action")
+
+
+def _token(match: re.Match[str], line: int) -> Token:
+    kind, text = str(match.lastgroup), match.group()
+    if kind == "other" and text in UNFINISHED:
+        raise malformed(line, f"unterminated {UNFINISHED[text]}")
+    if not text.isascii() and kind in {"variable", "field", "word", "number"}:
+        for letter in text.lstrip(".$"):
+            # \w is wider than Go's letters and decimal digits
+            if not (letter == "_" or letter.isalpha() or letter.isdecimal() or letter.isascii()):
+                raise malformed(line, f"unrecognized character in action: {letter!r}")
+    if kind == "word" and text in KEYWORDS:
+        return Token(text, text, line)
+    return Token(kind, text, line)
+
+
+def _check_end_of_name(text: str, at: int, line: int) -> None:
+    """A name ends at white space, at one of `.,|:()` or with the action."""
+    if at < len(text) and text[at] not in SPACES + ".,|:()" and not text.startswith("}}", at):
+        raise malformed(line, f"bad character {text[at]!r}")

@@ -1,0 +1,111 @@
+"""Report → the few short results that a host's next step reads (contract, section 10).
+
+All together stay below 2 KiB: Tekton's limit of 4096 bytes is shared with other steps and
+is hit after the push. No name may look to Tekton Chains as if this step had built the image.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+
+from task.model import Report
+from task.words.outcome import current, public_url, status
+
+LIMIT = 2048
+NAMES = (
+    "status",
+    "updated",
+    "commit",
+    "pull-request",
+    "repository",
+    "branch",
+    "tag",
+    "digest",
+    "applications",
+    "applications-count",
+    "image_ARTIFACT_INPUTS",
+)
+
+
+def results(report: Report) -> Mapping[str, str]:
+    """Every result, always; "" where there is nothing to say."""
+    commit = report.commits[0] if report.commits else None
+    image = report.images[0] if report.images else None
+    updated = sorted({one.subscription.application.key for one in report.decisions if one.verdict.verdict == "update"})
+    found = {
+        "status": status(report),
+        "updated": "true" if report.commits else "false",
+        "commit": (commit.commit or "") if commit else "",
+        "pull-request": (commit.pull_request or "") if commit else "",
+        "repository": _cut(public_url(commit.repo)) if commit else "",
+        "branch": _cut(commit.head) if commit else "",
+        "tag": image.tag if image else "",
+        "digest": image.digest if image else "",
+        "applications": "",
+        "applications-count": str(len(updated)),
+        "image_ARTIFACT_INPUTS": _inputs(report),
+    }
+    room = LIMIT - 1 - sum(len(name) + len(value.encode()) for name, value in found.items())
+    return {**found, "applications": _fitting(updated, room)}
+
+
+def _cut(text: str, size: int = 300) -> str:
+    return text.encode()[:size].decode(errors="ignore")
+
+
+def _inputs(report: Report) -> str:
+    """Chains reads it as a material of this run; an image without a digest is none."""
+    image = report.images[0] if report.images else None
+    if image is None:
+        return json.dumps({"uri": "", "digest": ""})
+    return json.dumps({"uri": _cut(image.name + (f":{image.tag}" if image.tag else ""), 400), "digest": image.digest})
+
+
+def _fitting(names: Sequence[str], room: int) -> str:
+    """A JSON list of as many names as fit."""
+    kept: list[str] = []
+    size = 2
+    for name in names:
+        size += len(json.dumps(name, ensure_ascii=False).encode()) + 2
+        if size > room:
+            break
+        kept.append(name)
+    return json.dumps(kept, ensure_ascii=False)
+
+
+def dotenv(found: Mapping[str, str]) -> str:
+    """GitLab's dotenv report: letters, digits and `_` in keys, one line each."""
+    lines = (f"IMAGE_UPDATE_{name.upper().replace('-', '_')}={_one_line(value)}\n" for name, value in found.items())
+    return "".join(lines)
+
+
+def github_output(found: Mapping[str, str]) -> str:
+    """`name=value` lines for $GITHUB_OUTPUT; no value of ours holds a line break."""
+    return "".join(f"{name}={_one_line(value)}\n" for name, value in found.items())
+
+
+def _one_line(value: str) -> str:
+    return " ".join(value.splitlines())
+
+
+def github_summary(report: Report) -> str:
+    """A Markdown table for $GITHUB_STEP_SUMMARY."""
+    rows = ["| Application | Image | Was | Now | Decision |", "|---|---|---|---|---|"]
+    for one in report.decisions[:500]:
+        cells = (
+            one.subscription.application.key,
+            one.subscription.entry.image.name,
+            current(one) or "",
+            one.candidate.version,
+            f"{one.verdict.verdict} ({one.verdict.rule}): {one.verdict.because}",
+        )
+        rows.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
+    commits = [f"\nCommit `{one.commit}` on `{_cell(one.head)}` of {_cell(public_url(one.repo))}" for one in report.commits if one.commit]
+    return "\n".join([f"### Image Update: {status(report)}", "", *rows, *commits]) + "\n"
+
+
+def _cell(text: str) -> str:
+    """Text of others, made harmless inside a Markdown table."""
+    cleaned = "".join(char if char.isprintable() else " " for char in text)
+    for char in "\\`|<>[]*_":
+        cleaned = cleaned.replace(char, f"\\{char}" if char not in "<>" else {"<": "&lt;", ">": "&gt;"}[char])
+    return cleaned

@@ -1,0 +1,60 @@
+"""Report → what a person reads on the terminal: one block per Application, then the commits."""
+
+from collections.abc import Iterable
+
+from task.model import Decision, Report
+from task.words.outcome import counts, current, public_url, status
+
+MARKS = {"update": "+", "unchanged": "=", "refuse": "-", "defer": "~", "error": "!"}
+
+
+def screen(report: Report) -> str:
+    """The whole report as text, each line telling one thing."""
+    lines: list[str] = []
+    app = ""
+    for one in report.decisions:
+        if one.subscription.application.key != app:
+            app = one.subscription.application.key
+            lines.append(app)
+        lines += _decision(one)
+    for commit in report.commits:
+        name = f"commit {commit.commit[:12]}" if commit.commit else "would commit"
+        lines.append(f"{name} on {clean(commit.head)} of {clean(public_url(commit.repo))}: {_some(commit.files)}")
+        if commit.diff:
+            lines.append(commit.diff.rstrip("\n"))
+    if not report.decisions:
+        names = ", ".join(image.reference for image in report.images)
+        lines.append(f"no Application takes {names} ({report.considered} looked at)")
+    lines.append(_summary(report))
+    return "\n".join(lines) + "\n"
+
+
+def _decision(one: Decision) -> list[str]:
+    alias = f"{one.subscription.entry.alias}=" if one.subscription.entry.alias else ""
+    was = current(one) or "(none)"
+    now = one.candidate.version
+    arrow = f"{was} -> {now}" if one.verdict.verdict == "update" else f"{was}, offered {now}"
+    mark = MARKS[one.verdict.verdict]
+    lines = [f"  {mark} {one.verdict.verdict:9} {alias}{clean(one.subscription.entry.image.name)}  {clean(arrow)}"]
+    lines.append(f"      {one.verdict.rule}: {clean(one.verdict.because)}")
+    if one.hint and one.verdict.verdict == "error":
+        lines.append(f"      do: {clean(one.hint)}")
+    if one.current.file and one.verdict.verdict in ("update", "unchanged"):
+        lines.append(f"      file: {clean(one.current.file)}")
+    return lines
+
+
+def _some(names: Iterable[str], most: int = 5) -> str:
+    names = list(names)
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(clean, names[:most])) + more
+
+
+def _summary(report: Report) -> str:
+    parts = (f"{number} {name}" for name, number in counts(report).items() if name not in ("applications", "matched") and number)
+    return f"{status(report)}: {', '.join(parts) or 'nothing to do'}"
+
+
+def clean(text: str) -> str:
+    """Text of others, without characters that a terminal or log would obey."""
+    return "".join(char if char.isprintable() else "?" for char in text)

@@ -1,0 +1,35 @@
+"""What every test starts from: a clean room, and hypothesis that finds the same in CI every time."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from support import IN_CI, clean_environment
+
+settings.register_profile("dev", deadline=None, max_examples=100)
+settings.register_profile("ci", deadline=None, max_examples=200, derandomize=True, print_blob=True)
+settings.load_profile("ci" if IN_CI else "dev")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _clean_room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No setting of the person, machine or CI system that runs the tests reaches them."""
+    environment = clean_environment(tmp_path_factory.mktemp("home"))
+    with pytest.MonkeyPatch.context() as patch:
+        for name in set(os.environ) - set(environment):
+            patch.delenv(name)
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        yield
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty home of the test's own."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    for name, value in clean_environment(folder).items():
+        monkeypatch.setenv(name, value)
+    return folder

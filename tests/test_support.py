@@ -1,0 +1,37 @@
+"""The tests' own tools do what tests rely on."""
+
+import os
+from pathlib import Path
+
+import pytest
+import support
+from support import Link, bare_repo, changed_paths, commit, git, show
+
+
+def test_a_bare_repository_holds_every_byte(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, {'odd "name"\n.yaml': "a: 1\r\nb", "é/x": b"\x00\xff", "link": Link("é/x")})
+    assert show(repo, "main", 'odd "name"\n.yaml') == "a: 1\r\nb"
+    assert git(repo, "ls-tree", "main", "link").startswith("120000")
+
+
+def test_commits_follow_one_another(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, {"a": "1", "b": "1"})
+    commit(repo, {"a": "2", "b": None}, message="Second")
+    assert git(repo, "log", "--format=%s", "main") == "Second\nStart"
+    assert changed_paths(repo) == ["a", "b"]
+    assert git(repo, "ls-tree", "--name-only", "main") == "a"
+
+
+def test_nothing_of_the_machine_is_left(tmp_path: Path) -> None:
+    assert not [name for name in os.environ if name.startswith(("GITHUB_", "CI_", "IMAGE_UPDATE_", "SSH_"))]
+    settings = git(bare_repo(tmp_path, {}), "config", "--show-scope", "--list").splitlines()
+    assert {line.split("\t")[0] for line in settings} == {"local"}
+
+
+@pytest.mark.parametrize(("in_ci", "outcome"), [(True, pytest.fail.Exception), (False, pytest.skip.Exception)])
+def test_a_missing_component_fails_in_ci_only(
+    *, in_ci: bool, outcome: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(support, "IN_CI", in_ci)
+    with pytest.raises(outcome, match="no-such-program is not here"):
+        support.needs("no-such-program")
