@@ -6,11 +6,11 @@ import sys
 def main() -> None:
     """Run the command line and exit with its code."""
     if sys.argv[1:] == ["--version"]:
-        from task import __version__  # noqa: PLC0415
+        from task import __version__
 
         print(f"image-update {__version__}")
         return
-    from task.cli import main as run  # noqa: PLC0415
+    from task.cli import main as run
 
     sys.exit(run(sys.argv[1:]))
 

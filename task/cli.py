@@ -6,7 +6,6 @@ loaded for help, completion and mistakes (`task.typer_door`).
 
 import os
 import signal
-import sys
 from collections.abc import Mapping, Sequence
 from types import FrameType
 
@@ -26,7 +25,7 @@ def main(argv: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, _terminate)
     call = read(argv)
     if call is None:
-        from task.typer_door import enter  # noqa: PLC0415 - 100 ms
+        from task.typer_door import enter
 
         return enter(argv, execute)
     return execute(call)
@@ -73,10 +72,10 @@ def _log_format(wanted: str, environ: Mapping[str, str]) -> str:
 
 def _command(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
     if settings.command == "lint":
-        from task.commands.lint import lint  # noqa: PLC0415 - each command loads what it needs
+        from task.commands.lint import lint
 
         return lint(settings, environ, log)
-    from task.commands.run import run  # noqa: PLC0415
+    from task.commands.run import run
 
     return run(settings, environ, log)
 
@@ -88,11 +87,11 @@ def _end(error: TaskError, call: Call, environ: Mapping[str, str], log: Log) -> 
     problem = Problem("", error.rule, str(error), error.hint)
     report = Report(call.command, (), 0, (), (), (problem,), int(code))
     last = {name: texts[-1] for name, texts in call.values.items() if texts}
-    output = Output(last.get("output", "text"), last.get("report", ""), last.get("results-dir", ""), last.get("dotenv", ""))
+    output = Output(
+        last.get("output", "text"), last.get("report", ""), last.get("results-dir", ""), last.get("dotenv", "")
+    )
     if call.command in ("run", "plan"):
-        from task.edges.publish import publish_failure  # noqa: PLC0415
+        from task.edges.publish import publish_failure
 
         publish_failure(report, output, environ)
     return int(code)
-
-

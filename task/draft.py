@@ -85,12 +85,14 @@ def hopeless(ask: Ask, terms: Terms) -> Decision | None:
         name = ask.subscription.entry.image.name
         verdict = Verdict("refuse", "not-live", f"no live image of the Application is {name} (--require-live)")
         return Decision(ask.subscription, ask.candidates[0], verdict)
-    refusals = [(image, objection(image, ask.subscription.policy)) for image in ask.candidates]
-    for image, refusal in refusals:
-        if refusal is None:
-            return None
-    image, refusal = refusals[0]
-    return Decision(ask.subscription, image, refusal, _live_reading(ask.subscription)) if refusal else None
+    if ask.subscription.held:
+        verdict = Verdict("defer", "held", ask.subscription.held)
+        return Decision(ask.subscription, ask.candidates[0], verdict)
+    refusals = [objection(image, ask.subscription.policy) for image in ask.candidates]
+    first = refusals[0]
+    if first is None or None in refusals:
+        return None
+    return Decision(ask.subscription, ask.candidates[0], first, _live_reading(ask.subscription))
 
 
 def places(ask: Ask) -> tuple[Place, ...]:
@@ -130,7 +132,9 @@ def _choose(where: Decision, candidates: Sequence[Image], terms: Terms) -> Decis
         wanted = _wanted(image, where)
         decision = where._replace(candidate=wanted, verdict=judge(wanted, policy, where.current, terms.leave))
         if decision.verdict.verdict == "error":
-            decision = decision._replace(exit=int(Exit.CONFIGURATION), hint="give --image-digest, or repo:tag@sha256:… as --image")
+            decision = decision._replace(
+                exit=int(Exit.CONFIGURATION), hint="give --image-digest, or repo:tag@sha256:… as --image"
+            )
         if best is None or _better(decision, best):
             best = decision
     return best or where
@@ -273,7 +277,9 @@ def _with_heads(decisions: Sequence[Decision]) -> list[Decision]:
         if one.verdict.verdict != "update" or not sub.head:
             found.append(one._replace(head=one.branch))
             continue
-        app = AppFacts(sub.application.name, sub.application.namespace, sub.repo, one.branch, one.current.file or sub.path)
+        app = AppFacts(
+            sub.application.name, sub.application.namespace, sub.repo, one.branch, one.current.file or sub.path
+        )
         try:
             found.append(one._replace(head=branch_name(sub.head, changes[sub.application.key], app)))
         except Malformed as error:
@@ -295,7 +301,9 @@ def change_of(decision: Decision) -> Change:
     )
 
 
-def _edit(files: Files, members: Sequence[Decision], terms: Terms) -> tuple[dict[str, File], list[Decision], list[Decision]]:
+def _edit(
+    files: Files, members: Sequence[Decision], terms: Terms
+) -> tuple[dict[str, File], list[Decision], list[Decision]]:
     """Apply all edits, one after the other: (changed files, done, settled otherwise)."""
     seen: dict[str, File] = dict(files)
     changed: dict[str, File] = {}
@@ -325,11 +333,26 @@ def _draft(snapshot: Snapshot, head: str, files: Files, done: Sequence[Decision]
         app = one.subscription.application
         apps.setdefault((app.namespace, app.name), []).append(change_of(one))
     message = commit_message(
-        wording.template, [AppChanges(ns, name, tuple(changes)) for (ns, name), changes in apps.items()], wording.trailers
+        wording.template,
+        [AppChanges(ns, name, tuple(changes)) for (ns, name), changes in apps.items()],
+        wording.trailers,
     )
     destination = Destination(snapshot.repo, snapshot.branch, head)
     changeset = Changeset(destination, snapshot.tip, files, message.text, wording.author)
     return Draft(changeset, tuple(done), message.warning)
 
 
-__all__ = ["Ask", "Draft", "Edit", "Terms", "Wording", "change_of", "decide", "drafts", "failed", "hopeless", "places", "same"]
+__all__ = [
+    "Ask",
+    "Draft",
+    "Edit",
+    "Terms",
+    "Wording",
+    "change_of",
+    "decide",
+    "drafts",
+    "failed",
+    "hopeless",
+    "places",
+    "same",
+]

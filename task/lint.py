@@ -18,7 +18,7 @@ from task.words.branch_name import check_branch_template
 Severity = Literal["error", "warning", "info"]
 OURS = ("pull-request", "write-back-source", "pin-digest", "manifests.image-name")
 # AIU reads these per image only; here their Application-wide form counts for every image.
-PER_IMAGE_IN_AIU = tuple(key for key in IMAGE_KEYS if "." in key) + ("platforms",)
+PER_IMAGE_IN_AIU = (*(key for key in IMAGE_KEYS if "." in key), "platforms")
 WITH_ALIAS_ONLY = "AIU reads per-image keys only under an alias"
 
 
@@ -56,7 +56,11 @@ def _of_flaw(app: Application, flaw: Flaw) -> Finding:
 def _list(app: Application) -> Iterator[Finding]:
     if app.annotations and not app.annotations.get("image-list"):
         yield _finding(
-            app, "image-list", "warning", "there are annotations but no image-list: nothing is ever updated", "write image-list: <alias>=<image>"
+            app,
+            "image-list",
+            "warning",
+            "there are annotations but no image-list: nothing is ever updated",
+            "write image-list: <alias>=<image>",
         )
     text = app.annotations.get("image-list", "")
     for piece in text.split(","):
@@ -74,7 +78,13 @@ def _key(app: Application, key: str) -> Iterator[Finding]:
     """An unknown key, an alias that no entry has, a level that AIU does not know."""
     if key in APPLICATION_KEYS or key in IMAGE_KEYS:
         if key in PER_IMAGE_IN_AIU:
-            yield _finding(app, key, "info", f"{key} counts for every image here; AIU ignores it without an alias", f"write <alias>.{key}")
+            yield _finding(
+                app,
+                key,
+                "info",
+                f"{key} counts for every image here; AIU ignores it without an alias",
+                f"write <alias>.{key}",
+            )
         elif key in OURS:
             yield _finding(app, key, "info", f"{key} works here; AIU ignores it", "")
         return
@@ -84,11 +94,16 @@ def _key(app: Application, key: str) -> Iterator[Finding]:
         return
     level = next((name for name in APPLICATION_KEYS if key.endswith(f".{name}")), "")
     if level:
-        yield _finding(app, key, "error", f"{level} has no per-image form: it is ignored", f"write {level} for the whole Application")
+        yield _finding(
+            app,
+            key,
+            "error",
+            f"{level} has no per-image form: it is ignored",
+            f"write {level} for the whole Application",
+        )
         return
-    head, _, tail = key.rpartition(".")
     near = get_close_matches(key, (*APPLICATION_KEYS, *IMAGE_KEYS), 1) or [
-        f"{key.partition('.')[0]}.{name}" for name in get_close_matches(key.partition(".")[2] or tail, IMAGE_KEYS, 1)
+        f"{key.partition('.')[0]}.{name}" for name in get_close_matches(key.partition(".")[2] or key, IMAGE_KEYS, 1)
     ]
     hint = f"did you mean {near[0]}?" if near else "see the list of annotations in the documentation"
     yield _finding(app, key, "error" if near else "warning", f"unknown annotation {key!r}", hint)
@@ -104,11 +119,19 @@ def _alias(app: Application, key: str, alias: str, known: str) -> Iterator[Findi
     bare = [one for one in entries if not one.alias and alias in prefixes(one, frozenset(aliases))]
     if bare:
         yield _finding(
-            app, key, "info", f"the entry {bare[0].text!r} has no alias; {WITH_ALIAS_ONLY}", f"write {alias}={bare[0].text} in image-list"
+            app,
+            key,
+            "info",
+            f"the entry {bare[0].text!r} has no alias; {WITH_ALIAS_ONLY}",
+            f"write {alias}={bare[0].text} in image-list",
         )
         return
     near = get_close_matches(alias, sorted(aliases), 1)
-    hint = f"did you mean {near[0]}.{known}?" if near else f"write {alias}=<image> in image-list, or use one of: {', '.join(sorted(aliases)) or 'no alias yet'}"
+    hint = (
+        f"did you mean {near[0]}.{known}?"
+        if near
+        else f"write {alias}=<image> in image-list, or use one of: {', '.join(sorted(aliases)) or 'no alias yet'}"
+    )
     yield _finding(app, key, "error", f"no entry of image-list has the alias {alias!r}", hint)
 
 
@@ -132,7 +155,9 @@ def _targets(app: Application, subscribed: Subscribed) -> Iterator[Finding]:
                 "write write-back-target: manifests",
             )
         if sub.head and (trouble := _template_trouble(sub.head)):
-            yield _finding(app, "git-branch", "error", f"git-branch: {trouble}", "write a Go text/template without sprig functions")
+            yield _finding(
+                app, "git-branch", "error", f"git-branch: {trouble}", "write a Go text/template without sprig functions"
+            )
 
 
 def _template_trouble(template: str) -> str:

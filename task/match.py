@@ -9,8 +9,19 @@ from typing import NamedTuple
 
 from task.draft import Ask
 from task.errors import Exit
-from task.model import Application, Decision, Flaw, Image, Policy, Problem, Source, Subscribed, Subscription, Verdict
-from task.model import Keys
+from task.model import (
+    Application,
+    Decision,
+    Flaw,
+    Image,
+    Keys,
+    Policy,
+    Problem,
+    Source,
+    Subscribed,
+    Subscription,
+    Verdict,
+)
 
 
 class Matched(NamedTuple):

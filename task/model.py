@@ -228,6 +228,7 @@ class Subscription(NamedTuple):
     fallbacks: tuple[str, ...] = ()
     managed: tuple[str, ...] = ()
     pull_request: bool = False
+    held: str = ""  # why a hold covers it: nothing is written; "" when none does
 
 
 class Problem(NamedTuple):

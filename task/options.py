@@ -38,7 +38,13 @@ EVENT, FIND, RULES, COMMIT, GIT, RESULTS = "The image", "Applications", "Rules",
 LINT = ("run", "plan", "lint")
 
 OPTIONS = (
-    Option("image", "lines", "Image just built; several by commas, white space, newlines or as a JSON list.", EVENT, metavar="REF"),
+    Option(
+        "image",
+        "lines",
+        "Image just built; several by commas, white space, newlines or as a JSON list.",
+        EVENT,
+        metavar="REF",
+    ),
     Option("image-digest", "text", "Digest of the single --image.", EVENT, metavar="sha256:…"),
     Option("tag", "text", "Tag of an --image that has only a digest.", EVENT, metavar="TAG"),
     Option(
@@ -49,8 +55,17 @@ OPTIONS = (
         metavar="SOURCE",
         commands=LINT,
     ),
-    Option("application", "words", "Only Applications of this name (glob, or NAMESPACE/NAME).", FIND, metavar="NAME", commands=LINT),
-    Option("selector", "text", "Only Applications with these labels: a=b,c!=d,e,!f.", FIND, metavar="LABELS", commands=LINT),
+    Option(
+        "application",
+        "words",
+        "Only Applications of this name (glob, or NAMESPACE/NAME).",
+        FIND,
+        metavar="NAME",
+        commands=LINT,
+    ),
+    Option(
+        "selector", "text", "Only Applications with these labels: a=b,c!=d,e,!f.", FIND, metavar="LABELS", commands=LINT
+    ),
     Option("project", "words", "Only Applications of this project (glob).", FIND, metavar="NAME", commands=LINT),
     Option("namespace", "words", "Only Applications of this namespace (glob).", FIND, metavar="NAME", commands=LINT),
     Option(
@@ -87,12 +102,22 @@ OPTIONS = (
     Option("carry-parameters", "flag", "Carry the spec's parameters along in an override file.", RULES, default="true"),
     Option("atomic", "flag", "One failing Application stops its whole commit.", COMMIT),
     Option("git-author-name", "text", "Author and committer.", COMMIT, default="image-update", metavar="NAME"),
-    Option("git-author-email", "text", "Their address.", COMMIT, default="image-update@noreply.invalid", metavar="ADDRESS"),
-    Option("commit-message-template", "text", "Go template of the commit message, as AIU takes it.", COMMIT, metavar="FILE"),
+    Option(
+        "git-author-email", "text", "Their address.", COMMIT, default="image-update@noreply.invalid", metavar="ADDRESS"
+    ),
+    Option(
+        "commit-message-template", "text", "Go template of the commit message, as AIU takes it.", COMMIT, metavar="FILE"
+    ),
     Option("trailer", "lines", "One more trailer of the commit message.", COMMIT, metavar="KEY=VALUE"),
     Option("deadline", "number", "Seconds that a contended branch is tried.", GIT, default="120", metavar="SECONDS"),
     Option("allow-protocol", "words", "One more Git transport: file.", GIT, metavar="NAME"),
-    Option("rewrite-url", "lines", "Reach a repository under another URL; longest prefix wins.", GIT, metavar="PREFIX=REPLACEMENT"),
+    Option(
+        "rewrite-url",
+        "lines",
+        "Reach a repository under another URL; longest prefix wins.",
+        GIT,
+        metavar="PREFIX=REPLACEMENT",
+    ),
     Option("only-repository", "lines", "Do only what lands in this repository.", GIT, metavar="URL"),
     Option(
         "output",

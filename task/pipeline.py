@@ -97,9 +97,18 @@ class Outcome(NamedTuple):
     decisions: tuple[Decision, ...] = ()
     commits: tuple[Commit, ...] = ()
 
-    def __add__(self, other: "Outcome") -> "Outcome":  # type: ignore[override]
-        """Both."""
+    def plus(self, other: "Outcome") -> "Outcome":
+        """Both together."""
         return Outcome(self.decisions + other.decisions, self.commits + other.commits)
+
+
+class Site(NamedTuple):
+    """One base branch of one repository: one fetch, and one commit and push per head branch."""
+
+    store: Store
+    branch: str
+    order: Order
+    edges: Edges
 
 
 def run(order: Order, edges: Edges) -> Report:
@@ -108,7 +117,7 @@ def run(order: Order, edges: Edges) -> Report:
     matched = match(subscribed, order.images)
     done = Outcome(matched.decisions)
     for repo, asks in by_repository(matched, order).items():
-        done += deliver(repo, asks, order, edges)
+        done = done.plus(deliver(repo, asks, order, edges))
     return report(order, subscribed, done, problems + matched.problems)
 
 
@@ -155,70 +164,78 @@ def deliver(repo: str, asks: Sequence[Ask], order: Order, edges: Edges) -> Outco
     """Decide and land everything of one repository. Whatever fails here fails alone."""
     refused = [(ask, hopeless(ask, order.terms)) for ask in asks]
     done = Outcome(tuple(decision for _, decision in refused if decision))
-    open_asks = [ask for ask, decision in refused if decision is None]
-    if not open_asks:
+    waiting = [ask for ask, decision in refused if decision is None]
+    if not waiting:
         return done
     try:
         store = edges.store(repo)
     except TaskError as error:
-        return done + _failed(open_asks, error)
+        return done.plus(_failed(waiting, error))
     try:
-        for branch, members in _by_branch(open_asks, store).items():
-            done += land(store, branch, members, order, edges)
-    except TaskError as error:
-        done += _failed([ask for ask in open_asks if not ask.subscription.base], error)
+        return done.plus(_deliver(store, waiting, order, edges))
     finally:
         store.close()
+
+
+def _deliver(store: Store, asks: Sequence[Ask], order: Order, edges: Edges) -> Outcome:
+    try:
+        default = store.default_branch() if any(not ask.subscription.base for ask in asks) else ""
+    except TaskError as error:
+        return _failed(asks, error)
+    branches: dict[str, list[Ask]] = {}
+    for ask in asks:
+        branches.setdefault(ask.subscription.base or default, []).append(ask)
+    done = Outcome()
+    for branch, members in branches.items():
+        done = done.plus(land(Site(store, branch, order, edges), members))
     return done
 
 
-def _by_branch(asks: Sequence[Ask], store: Store) -> dict[str, list[Ask]]:
-    default = store.default_branch() if any(not ask.subscription.base for ask in asks) else ""
-    groups: dict[str, list[Ask]] = {}
-    for ask in asks:
-        groups.setdefault(ask.subscription.base or default, []).append(ask)
-    return groups
-
-
-def land(store: Store, branch: str, asks: Sequence[Ask], order: Order, edges: Edges) -> Outcome:
+def land(site: Site, asks: Sequence[Ask]) -> Outcome:
     """Read, decide, edit, push; when the branch moved meanwhile, all of it again on the new tip."""
-    wanted = tuple(dict.fromkeys(place for ask in asks for place in places(ask)))
-    end, attempt, done = edges.now() + order.deadline, 0, Outcome()
-    pending = list(asks)
+    order, edges = site.order, site.edges
+    end, attempt, done, pending = edges.now() + order.deadline, 0, Outcome(), list(asks)
     while pending:
         attempt += 1
         try:
-            snapshot = store.snapshot(branch, wanted)
+            finished, pending = _attempt(site, pending, attempt)
         except TaskError as error:
-            return done + _failed(pending, error)
-        decisions = _all_or_nothing(decide(snapshot, pending, order.terms), order.atomic)
-        changes, settled = drafts(snapshot, decisions, order.terms, order.wording)
-        if order.atomic and any(one.verdict.verdict == "error" for one in settled):
-            changes, settled = (), _all_or_nothing((*settled, *(d for c in changes for d in c.decisions)), atomic=True)
-        done += Outcome(settled)
-        pending = []
-        for change in changes:
-            try:
-                done += _landed(store, snapshot, change, attempt, order, edges)
-            except Outpaced:
-                landed = {one.subscription for one in change.decisions}
-                pending += [ask for ask in asks if ask.subscription in landed]
-            except TaskError as error:
-                done += Outcome(tuple(failed(one, error) for one in change.decisions))
-        if pending and edges.now() >= end:
-            return done + _failed(pending, _contended(branch, attempt, order))
+            return done.plus(_failed(pending, error))
+        done = done.plus(finished)
+        left = end - edges.now()
+        if pending and left <= 0:
+            return done.plus(_failed(pending, _contended(site.branch, attempt, order)))
         if pending:
-            edges.log("info", f"{branch} moved meanwhile; deciding again on its new tip (attempt {attempt + 1})")
-            edges.sleep(min(random.uniform(0.02, 0.1) * 2 ** min(attempt, 6), max(0.0, end - edges.now())))  # noqa: S311
+            edges.log("info", f"{site.branch} moved meanwhile; deciding again on its new tip (attempt {attempt + 1})")
+            edges.sleep(min(random.uniform(0.02, 0.1) * 2 ** min(attempt, 6), left))  # noqa: S311 - no secret
     return done
 
 
-def _landed(store: Store, snapshot: Snapshot, change: Draft, attempt: int, order: Order, edges: Edges) -> Outcome:
+def _attempt(site: Site, asks: Sequence[Ask], number: int) -> tuple[Outcome, list[Ask]]:
+    """One try on one tip: what is finished, and the asks that were outpaced."""
+    order = site.order
+    snapshot = site.store.snapshot(site.branch, tuple(dict.fromkeys(place for ask in asks for place in places(ask))))
+    decisions = decide(snapshot, asks, order.terms)
+    changes, settled = drafts(snapshot, decisions, order.terms, order.wording)
+    if order.atomic and any(one.verdict.verdict == "error" for one in settled):
+        return Outcome(_stopped((*settled, *(one for change in changes for one in change.decisions)))), []
+    done, outpaced = Outcome(settled), set[int]()
+    for change in changes:
+        try:
+            done = done.plus(_landed(site, snapshot, change, number))
+        except Outpaced:
+            outpaced |= {id(one.subscription) for one in change.decisions}
+        except TaskError as error:
+            done = done.plus(Outcome(tuple(failed(one, error) for one in change.decisions)))
+    return done, [ask for ask in asks if id(ask.subscription) in outpaced]
+
+
+def _landed(site: Site, snapshot: Snapshot, change: Draft, attempt: int) -> Outcome:
     """One changeset, landed or (in `plan`) predicted."""
     if change.warning:
-        edges.log("warning", change.warning)
-    planning = order.command == "plan"
-    landing = Landing("", store.predict(change.changeset)) if planning else store.land(change.changeset)
+        site.edges.log("warning", change.warning)
+    planning = site.order.command == "plan"
+    landing = Landing("", site.store.predict(change.changeset)) if planning else site.store.land(change.changeset)
     commit = Commit(
         repo=change.changeset.destination.repo,
         branch=snapshot.branch,
@@ -236,15 +253,14 @@ def _landed(store: Store, snapshot: Snapshot, change: Draft, attempt: int, order
     return Outcome(tuple(one._replace(verdict=verdict) for one in change.decisions))
 
 
-def _all_or_nothing(decisions: tuple[Decision, ...], atomic: bool) -> tuple[Decision, ...]:
+def _stopped(decisions: Sequence[Decision]) -> tuple[Decision, ...]:
     """With `--atomic`: one error stops every update of the same commit."""
-    broken = next((one for one in decisions if one.verdict.verdict == "error"), None)
-    if not atomic or broken is None:
-        return decisions
+    broken = next(one for one in decisions if one.verdict.verdict == "error")
     why = f"not written: {broken.subscription.application.key} failed and --atomic is given"
     stopped = Verdict("error", broken.verdict.rule, why)
+    hint = f"mend {broken.subscription.application.key}, or leave out --atomic"
     return tuple(
-        one._replace(verdict=stopped, exit=broken.exit, hint="mend the one that failed") if one.verdict.verdict == "update" else one
+        one._replace(verdict=stopped, exit=broken.exit, hint=hint) if one.verdict.verdict == "update" else one
         for one in decisions
     )
 
@@ -264,7 +280,10 @@ def _contended(branch: str, attempts: int, order: Order) -> ContendedError:
 def report(order: Order, subscribed: Sequence[Subscribed], done: Outcome, problems: tuple[Problem, ...]) -> Report:
     """Everything in one value, in a fixed order: by Application, then alias."""
     decisions = tuple(
-        sorted(done.decisions, key=lambda one: (one.subscription.application.key, one.subscription.entry.alias, one.subscription.path))
+        sorted(
+            done.decisions,
+            key=lambda one: (one.subscription.application.key, one.subscription.entry.alias, one.subscription.path),
+        )
     )
     errors = tuple(
         Problem(one.subscription.application.key, one.verdict.rule, one.verdict.because, one.hint)
@@ -278,5 +297,5 @@ def report(order: Order, subscribed: Sequence[Subscribed], done: Outcome, proble
         decisions=decisions,
         commits=tuple(sorted(done.commits, key=lambda one: (one.repo, one.branch, one.head))),
         problems=tuple(dict.fromkeys(errors + problems)),
-        exit=int(exit_code(decisions, problems, order.require_update)),
+        exit=int(exit_code(decisions, problems, require_update=order.require_update)),
     )

@@ -71,7 +71,9 @@ def settings_of(call: Call) -> Settings:
         namespace=read.many("namespace"),
         project=read.many("project"),
         selector=read.text("selector"),
-        output=Output(*(read.text(name) for name in ("output", "report", "results-dir", "dotenv", "log-level", "log-format"))),
+        output=Output(
+            *(read.text(name) for name in ("output", "report", "results-dir", "dotenv", "log-level", "log-format"))
+        ),
         git=_git(read),
         argocd_namespace=read.text("argocd-namespace"),
         annotation_prefix=read.text("annotation-prefix"),

@@ -23,7 +23,7 @@ def application(execute: Execute) -> typer.Typer:
     """The whole command line as Typer sees it."""
     app = typer.Typer(
         name="image-update",
-        help="Deploys an image that was just built: finds the Argo CD Applications that ask for it and commits the new tag.",
+        help="Deploys an image just built: finds the Argo CD Applications that ask for it, commits the new tag.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -41,7 +41,9 @@ def _version(wanted: bool) -> None:
 
 
 def _root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
 ) -> None:
     del version
 
@@ -49,7 +51,7 @@ def _root(
 def _demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave the repository, to play with.")] = False,
 ) -> None:
-    from task.commands.demo import demo  # noqa: PLC0415
+    from task.commands.demo import demo
 
     raise typer.Exit(demo(keep=keep))
 
@@ -69,7 +71,9 @@ def _command(name: str, execute: Execute) -> Callable[..., None]:
 
 def _parameter(option: Option) -> inspect.Parameter:
     default: Any = [] if option.takes in ("words", "lines") else None
-    return inspect.Parameter(option.field, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=_annotation(option))
+    return inspect.Parameter(
+        option.field, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=_annotation(option)
+    )
 
 
 def _annotation(option: Option) -> Any:

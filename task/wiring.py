@@ -54,16 +54,20 @@ def defaults_of(settings: Settings) -> Defaults:
 def _template(path: str) -> str | None:
     if not path:
         return None
-    from task.words.commit_message import check_template  # noqa: PLC0415 - only when one is given
+    from task.words.commit_message import check_template
 
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
         check_template(text)
     except OSError as error:
-        raise UsageError(f"--commit-message-template: cannot read {path!r}: {error.strerror}", hint="name a readable file") from None
+        raise UsageError(
+            f"--commit-message-template: cannot read {path!r}: {error.strerror}", hint="name a readable file"
+        ) from None
     except (Malformed, UnicodeDecodeError) as error:
-        raise UsageError(f"--commit-message-template: {error}", hint="write a Go text/template, as Image Updater takes it") from None
+        raise UsageError(
+            f"--commit-message-template: {error}", hint="write a Go text/template, as Image Updater takes it"
+        ) from None
     return text
 
 
@@ -80,7 +84,7 @@ def _source(source: str, store: Callable[[str], Store]) -> Iterable[Manifest]:
         raise UsageError(f"--applications {source} is not supported by this version", hint=f"give {CHOICES}")
     repo, marker, path = _repository(source)
     if marker and not os.path.exists(source):
-        from task.edges.applications.git_manifests import GitManifests  # noqa: PLC0415 - its own edge, rarely used
+        from task.edges.applications.git_manifests import GitManifests
 
         return GitManifests(store(repo), path).all()
     return Manifests(source).all()
@@ -95,12 +99,12 @@ def _repository(source: str) -> tuple[str, str, str]:
 
 
 def _stores(settings: Settings, environ: Mapping[str, str], log: Log) -> Callable[[str], Store]:
-    from task.edges.git import Git  # noqa: PLC0415 - loads sh
+    from task.edges.git import Git
 
     git: list[Git] = []
 
     def store(repo: str) -> Store:
-        from task.edges.stores.bare import BareStore  # noqa: PLC0415
+        from task.edges.stores.bare import BareStore
 
         if not git:
             git.append(

@@ -16,7 +16,7 @@ DATA = ROOT / "tests" / "data"
 IN_CI = os.environ.get("CI") == "true"  # read before the tests' environment is cleaned
 
 # Known even in a clean room: what programs need to start, and what measures coverage in subprocesses.
-KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "COVERAGE_", "PYTHON", "PYTEST_", "HYPOTHESIS_", "VIRTUAL_ENV")
+KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "COVERAGE_", "PYTHON", "PYTEST_", "SCHEMAS_DIR")
 AUTHOR = {
     "GIT_AUTHOR_NAME": "Tests",
     "GIT_AUTHOR_EMAIL": "tests@example.com",
@@ -53,21 +53,19 @@ def needs(component: str) -> list[str]:
     for candidate in _candidates(component):
         if found := shutil.which(candidate[0], path=_search_path()):
             return [found, *candidate[1:]]
-    message = f"{component} is not here; .ci/run installs it"
-    if IN_CI:
-        pytest.fail(message)
-    pytest.skip(message)
+    raise _missing(f"{component} is not here; .ci/run installs it")
 
 
 def schemas() -> Path:
-    """The folder with the hosts' schemas (SCHEMAS_DIR); skips without it, or fails in CI."""
-    folder = Path(os.environ.get("SCHEMAS_DIR") or ROOT.parent / "shared" / "schemas")
-    if folder.is_dir():
-        return folder
-    message = f"no schemas in {folder}; SCHEMAS_DIR says where they are"
-    if IN_CI:
-        pytest.fail(message)
-    pytest.skip(message)
+    """The folder with the hosts' schemas: SCHEMAS_DIR, else the tests' own; skips without, or fails in CI."""
+    for folder in (Path(os.environ.get("SCHEMAS_DIR") or "/nonexistent"), DATA / "schemas"):
+        if folder.is_dir():
+            return folder
+    raise _missing("no folder of schemas; SCHEMAS_DIR says where they are")
+
+
+def _missing(message: str) -> BaseException:
+    return pytest.fail.Exception(message) if IN_CI else pytest.skip.Exception(message)
 
 
 def _candidates(component: str) -> list[list[str]]:

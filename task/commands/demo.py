@@ -55,7 +55,7 @@ def demo(*, keep: bool) -> int:
         return _play(folder)
     finally:
         if keep:
-            print(f"\nKept: {folder} (repository gitops.git, Applications in applications.yaml)")
+            _say(f"\nKept: {folder} (repository gitops.git, Applications in applications.yaml)\n")
         else:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -66,20 +66,26 @@ def _play(folder: str) -> int:
     _make_repository(git, repo)
     with open(applications, "w", encoding="utf-8") as file:
         file.write(_applications(repo))
-    print("A CI pipeline has just built", " and ".join(IMAGES))
-    print("Three Applications take them:", "shop (Helm), worker (Kustomize), legacy (pinned to ~1.4)\n")
+    _say(f"A CI pipeline has just built {' and '.join(IMAGES)}\n")
+    _say("Three Applications take them: shop (Helm), worker (Kustomize), legacy (held to ~1.4)\n\n")
     plan = carry_out(_settings("plan", applications), {}, Log("warning"))
     report = carry_out(_settings("run", applications), {}, Log("warning"))
-    print(screen(report), end="")
-    print("\nThe diff:\n" + "\n".join(one.diff or "" for one in plan.commits), end="")
-    print("\nThe commit:\n" + _last_commit(git, repo), end="")
+    _say(screen(report))
+    _say("\nThe diff:\n" + "\n".join(one.diff or "" for one in plan.commits))
+    _say("\nThe commit:\n" + _last_commit(git, repo))
     return _verified(report, plan)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text)
 
 
 def _verified(report: Report, plan: Report) -> int:
     """The demo fails when what it shows is not what must happen."""
     verdicts = [one.verdict.verdict for one in report.decisions]
-    if sorted(verdicts) != ["refuse", "update", "update"] or [c.tree for c in plan.commits] != [c.tree for c in report.commits]:
+    if sorted(verdicts) != ["refuse", "update", "update"] or [c.tree for c in plan.commits] != [
+        c.tree for c in report.commits
+    ]:
         sys.stderr.write("the demo did not do what it shows; please report this\n")
         return 1
     return report.exit
@@ -105,7 +111,11 @@ def _applications(repo: str) -> str:
 def _make_repository(git: Git, repo: str) -> None:
     """A bare repository with one commit."""
     git.run("init", "--quiet", "--bare", "--initial-branch=main", "--", repo)
-    lines = ["commit refs/heads/main", "committer You <you@example.com> 1700000000 +0000", "data 18\nThree applications"]
+    lines = [
+        "commit refs/heads/main",
+        "committer You <you@example.com> 1700000000 +0000",
+        "data 18\nThree applications",
+    ]
     for path, text in FILES.items():
         lines.append(f"M 100644 inline {path}\ndata {len(text.encode())}\n{text}")
     git.run("--git-dir", repo, "fast-import", "--quiet", stdin="\n".join(lines) + "\n")

@@ -19,7 +19,10 @@ def lint(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
     """Print all findings; 3 when one of them is an error."""
     found = _collect(settings, environ, log)
     if settings.output.format == "json":
-        sys.stdout.write(json.dumps({"schema": SCHEMA, "findings": [_as_json(*one) for one in found]}, indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(
+            json.dumps({"schema": SCHEMA, "findings": [_as_json(*one) for one in found]}, indent=2, ensure_ascii=False)
+            + "\n"
+        )
     elif log.form == "github":
         sys.stdout.writelines(_as_command(*one) for one in found)
     else:
@@ -35,7 +38,12 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> list[P
     seen: set[str] = set()
     for manifest in edges_of(settings, environ, log).applications():
         if manifest.problem:
-            found.append((Finding("", "", "", "error", manifest.problem, manifest.hint, manifest.origin), *_origin(manifest.origin)))
+            found.append(
+                (
+                    Finding("", "", "", "error", manifest.problem, manifest.hint, manifest.origin),
+                    *_origin(manifest.origin),
+                )
+            )
         elif is_application(manifest.item):
             found += _application(manifest.item, manifest.origin, settings, seen)
     return found

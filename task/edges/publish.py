@@ -37,7 +37,9 @@ def _write(path: str, text: str, option: str, mode: str = "w") -> None:
         with open(path, mode, encoding="utf-8", newline="") as file:
             file.write(text)
     except OSError as error:
-        raise UsageError(f"{option}: cannot write {path!r}: {error.strerror}", hint="name a place that this user may write") from None
+        raise UsageError(
+            f"{option}: cannot write {path!r}: {error.strerror}", hint="name a place that this user may write"
+        ) from None
 
 
 def publish_failure(report: Report, output: Output, environ: Mapping[str, str]) -> None:

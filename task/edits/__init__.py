@@ -6,7 +6,7 @@ A new target is one module with `places`, `read` and `write`, and one line in `E
 from collections.abc import Mapping
 from typing import Protocol
 
-from task.edits import kustomization, override_helm, override_kustomize, override_plugin
+from task.edits import flux, helm_values, kustomization, manifests, override_helm, override_kustomize, override_plugin
 from task.model import Edit, Files, Image, Place, Reading, Target, TargetKind
 
 
@@ -31,4 +31,7 @@ EDITORS: Mapping[TargetKind, Editor] = {
     "kustomize-override": override_kustomize,
     "plugin-override": override_plugin,
     "kustomization": kustomization,
+    "helmvalues": helm_values,
+    "manifests": manifests,
+    "flux": flux,
 }

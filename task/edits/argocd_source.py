@@ -115,7 +115,9 @@ def _grow_list(tree: Tree, document: Document, inner: Node, section: Section, it
 
 def _refuse_alias(tree: Tree, document: Document, node: Node, path: str) -> None:
     if node.kind == "alias":
-        raise TargetError(f"line {tree.line(node)}: *{node.value} stands for a shared list", hint="write it out", subject=path)
+        raise TargetError(
+            f"line {tree.line(node)}: *{node.value} stands for a shared list", hint="write it out", subject=path
+        )
     alone(tree, document, node)
 
 

@@ -1,7 +1,7 @@
 """`helm.parameters` of an override file `.argocd-source-<app>.yaml`."""
 
 from task.edits.argocd_source import Item, Section, items_of, load, merge_items, places, unsound_names
-from task.edits.texts import split_tag, spelled, tag_value
+from task.edits.texts import spelled, split_tag, tag_value
 from task.edits.yaml_scalar import looks_typed
 from task.errors import AnnotationError
 from task.model import Edit, Files, Image, Keys, Reading, Target
@@ -37,7 +37,9 @@ def _names(keys: Keys) -> tuple[str, str]:
         return keys.spec, keys.spec
     name, tag = keys.name or "image.name", keys.tag or "image.tag"
     if name == tag:
-        raise AnnotationError(f"helm.image-name and helm.image-tag are both {name!r}", hint=f"write helm.image-spec: {name}")
+        raise AnnotationError(
+            f"helm.image-name and helm.image-tag are both {name!r}", hint=f"write helm.image-spec: {name}"
+        )
     return name, tag
 
 

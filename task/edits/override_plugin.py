@@ -1,7 +1,7 @@
 """`plugin.env` of an override file `.argocd-source-<app>.yaml`: the variables of a config management plugin."""
 
 from task.edits.argocd_source import Item, Section, items_of, load, merge_items, places, unsound_names
-from task.edits.texts import split_tag, spelled, tag_value
+from task.edits.texts import spelled, split_tag, tag_value
 from task.errors import AnnotationError
 from task.model import Edit, Files, Image, Keys, Reading, Target
 from task.parse.image import live_image

@@ -2,9 +2,10 @@
 
 import posixpath
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from task.edits.yaml_tree import Document, Node, Tree, parse, users
-from task.errors import TargetError
+from task.errors import TargetError, TaskError
 from task.model import Edit, File, Files, Image, Target
 from task.parse.image import live_image
 
@@ -45,7 +46,9 @@ def _refuse_problem(file: File, path: str) -> None:
     if problem:
         raise TargetError(f"cannot be edited: {problem}", hint="name a smaller YAML text in UTF-8", subject=path)
     if file.text.startswith(_LFS):
-        raise TargetError("is kept in Git LFS: Git holds a pointer, not the text", hint=f"git lfs untrack {path}", subject=path)
+        raise TargetError(
+            "is kept in Git LFS: Git holds a pointer, not the text", hint=f"git lfs untrack {path}", subject=path
+        )
 
 
 def _parents(path: str) -> Iterator[str]:
@@ -67,7 +70,9 @@ def single(tree: Tree, path: str) -> Document | None:
     if not tree.documents:
         return None
     if len(tree.documents) > 1:
-        raise TargetError(f"holds {len(tree.documents)} YAML documents", hint="keep one: the others are not read", subject=path)
+        raise TargetError(
+            f"holds {len(tree.documents)} YAML documents", hint="keep one: the others are not read", subject=path
+        )
     return rooted(tree.documents[0], path)
 
 
@@ -118,3 +123,12 @@ def split_tag(text: str) -> tuple[str, str]:
     """`tag@sha256:…` → tag and digest."""
     tag, _, digest = text.partition("@")
     return (tag, digest) if not tag.startswith("sha256:") else ("", tag)
+
+
+@contextmanager
+def about(path: str) -> Iterator[None]:
+    """Errors that name no file get this one."""
+    try:
+        yield
+    except TaskError as error:
+        raise error if error.subject else error.about(path) from error

@@ -63,7 +63,7 @@ def content_end(text: str, node: Node) -> int:
 def _keeps(text: str, node: Node) -> bool:
     """Whether a block scalar keeps its trailing blank lines: `|+`."""
     start = body(text, node)
-    return "+" in text[start : start + 3].split(" ")[0]
+    return "+" in text[start : start + 3].split(" ", maxsplit=1)[0]
 
 
 def value_slot(text: str, key: Node) -> int | None:

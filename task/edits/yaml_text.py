@@ -92,7 +92,9 @@ def _props(tree: Tree, node: Node, start: int) -> str:
 def _into_nothing(tree: Tree, node: Node, text: str) -> Splice:
     """A value where nothing stands, behind the `:` or the `-` (or behind the anchor that stands there)."""
     if node.anchor or node.tag:
-        props = _props(tree, node, node.end) if node.tag in {"", STRING, "!"} else f"&{node.anchor}" if node.anchor else ""
+        props = (
+            _props(tree, node, node.end) if node.tag in {"", STRING, "!"} else f"&{node.anchor}" if node.anchor else ""
+        )
         return Splice(node.start, node.end, f"{props.rstrip()} {spell(text)}".lstrip())
     at = _slot(tree, node)
     return Splice(at, at, " " + spell(text, quote=_quotes(tree, node, text)))
@@ -286,7 +288,9 @@ def _apply(text: str, splices: Iterable[Splice]) -> str:
 
 
 def _more_than_meant() -> TargetError:
-    return TargetError("the edit would change more than was meant", hint="write the value on a line of its own, as `key: value`")
+    return TargetError(
+        "the edit would change more than was meant", hint="write the value on a line of its own, as `key: value`"
+    )
 
 
 def _checked(tree: Tree, splices: Sequence[Splice], meant: Mapping[int, Same]) -> Tree:
@@ -334,7 +338,9 @@ def _grows(more: Mapping[str, Data] | Sequence[Data], *, last: bool = True) -> S
 def _shrinks(index: int) -> Same:
     def same(old: Node, new: Node) -> Iterable[tuple[Node, Node]] | None:
         left = old.children[: 2 * index] + old.children[2 * index + 2 :]
-        return zip(left, new.children, strict=True) if len(left) == len(new.children) and new.kind == "mapping" else None
+        return (
+            zip(left, new.children, strict=True) if len(left) == len(new.children) and new.kind == "mapping" else None
+        )
 
     return same
 

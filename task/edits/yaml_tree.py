@@ -58,7 +58,9 @@ class Tree:
     def parent(self, node: Node) -> Node | None:
         """The collection that holds `node`; None for a root."""
         if self._parents is None:
-            self._parents = {id(child): each for doc in self.documents for each in walk(doc.root) for child in each.children}
+            self._parents = {
+                id(child): each for doc in self.documents for each in walk(doc.root) for child in each.children
+            }
         return self._parents.get(id(node))
 
     def ancestors(self, node: Node) -> Iterator[Node]:
@@ -115,7 +117,7 @@ def parse(text: str) -> Tree:
 
 
 def _parse(text: str) -> Tree:
-    """libyaml first; what it refuses (`%YAML 1.2`, `[a:1]`) the parser in Python may know better."""
+    """Libyaml first; what it refuses (`%YAML 1.2`, `[a:1]`) the parser in Python may know better."""
     shift = int(text.startswith("\ufeff"))  # the parsers leave a byte order mark out when they count
     problem = TargetError("")
     for events in _parsers(len(text)):
@@ -212,7 +214,9 @@ class _Builder:
         node = Node("alias", event.start_mark.index + self.shift, event.end_mark.index + self.shift, event.anchor)
         if event.anchor not in self.anchored:
             line = event.start_mark.line + 1
-            raise TargetError(f"the alias *{event.anchor} in line {line} stands for nothing", hint="define the anchor above it")
+            raise TargetError(
+                f"the alias *{event.anchor} in line {line} stands for nothing", hint="define the anchor above it"
+            )
         self.aliases[id(node)] = self.anchored[event.anchor]
         self.into.append(node)
 

@@ -159,14 +159,20 @@ def write_back_method(value: str) -> tuple[str, str]:
     method, credentials = method.strip(), credentials.strip()
     if method not in ("", "git", "argocd") or (method != "git" and credentials):
         raise Faulty(
-            "write-back-method", value, f"unknown write-back method {value!r}", "write git, git:secret:<namespace>/<name> or argocd"
+            "write-back-method",
+            value,
+            f"unknown write-back method {value!r}",
+            "write git, git:secret:<namespace>/<name> or argocd",
         )
     if credentials in ("", "repocreds"):
         return method or "git", ""
     kind, _, name = credentials.partition(":")
     if kind != "secret" or not name.strip("/") or name.count("/") > 1:
         raise Faulty(
-            "write-back-method", value, f"invalid git credentials source {credentials!r}", "write git:secret:<namespace>/<name>"
+            "write-back-method",
+            value,
+            f"invalid git credentials source {credentials!r}",
+            "write git:secret:<namespace>/<name>",
         )
     return method, credentials
 

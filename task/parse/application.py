@@ -28,7 +28,9 @@ def is_application(item: object) -> bool:
     )
 
 
-def parse_application(item: Mapping[str, Any], prefix: str = PREFIX, origin: str = "", namespace: str = "argocd") -> Application:
+def parse_application(
+    item: Mapping[str, Any], prefix: str = PREFIX, origin: str = "", namespace: str = "argocd"
+) -> Application:
     """Read an Application manifest or API object.
 
     `namespace` is taken where the manifest names none. Raises `Malformed` when it has no

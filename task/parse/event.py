@@ -39,7 +39,8 @@ def _with_digest(images: tuple[Image, ...], digest: str) -> tuple[Image, ...]:
         )
     if other := next((image.digest for image in images if image.digest not in ("", digest)), ""):
         raise UsageError(
-            f"--image and --image-digest name two different digests ({other[:19]}…, {digest[:19]}…)", hint="give one of them"
+            f"--image and --image-digest name two different digests ({other[:19]}…, {digest[:19]}…)",
+            hint="give one of them",
         )
     return tuple(image._replace(digest=digest) for image in images)
 
@@ -56,7 +57,8 @@ def _refuse_incomplete(images: tuple[Image, ...]) -> None:
     for image in images:
         if not image.tag and not image.digest:
             raise UsageError(
-                f"--image: {image.name!r} has neither tag nor digest", hint=f"write {image.name}:<tag> as the build pushed it"
+                f"--image: {image.name!r} has neither tag nor digest",
+                hint=f"write {image.name}:<tag> as the build pushed it",
             )
 
 
@@ -70,5 +72,3 @@ def _without_contradictions(images: tuple[Image, ...]) -> tuple[Image, ...]:
             raise UsageError(f"--image: two different digests for {image.name}:{image.tag}", hint="give one of them")
         found[key] = image if before is None or image.digest else before
     return tuple(found.values())
-
-

@@ -30,7 +30,7 @@ def considered(app: Application, narrow: Narrow) -> bool:
 
 @lru_cache(maxsize=256)
 def _glob(glob: str) -> re.Pattern[str]:
-    from fnmatch import translate  # noqa: PLC0415 - rarely used, and start-up counts
+    from fnmatch import translate
 
     return re.compile(translate(glob))
 

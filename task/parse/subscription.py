@@ -60,7 +60,9 @@ def _wheres(app: Application, entries: list[Entry], defaults: Defaults) -> tuple
     except TaskError as error:
         target = app.annotations.get("write-back-target", "")
         return (), [
-            Flaw(entry.text, entry, "write-back-target" if target else "", target, error.message, error.hint, error.rule)
+            Flaw(
+                entry.text, entry, "write-back-target" if target else "", target, error.message, error.hint, error.rule
+            )
             for entry in entries
         ]
 
@@ -86,14 +88,15 @@ class _EntryReader:
     def read(self) -> None:
         """Fill `policy` and `keys`."""
         self.keys = self._keys()
-        strategy, extra = self._try(self._strategy, ("semver", ""))
+        nothing: tuple[Strategy, str] = ("semver", "")
+        strategy, extra = self._try(self._strategy, nothing)
         self.policy = Policy(
             strategy=strategy,
             constraints=self._try(lambda: self._constraints(strategy, extra), ()),
             allow=self._try(self._allow, None),
             ignore=self._try(self._ignore, ()),
             platforms=keys.platforms(self.settings.get("platforms")),
-            pin_digest=self._try(self._pin, False),
+            pin_digest=self._try(self._pin, otherwise=False),
         )
         self._force_update()
 
@@ -158,7 +161,7 @@ class _EntryReader:
                 f"write {name}={self.entry.image.name}:<tag>",
             )
         for text in found if strategy == "semver" else ():
-            key = "update-strategy" if text == extra else "image-list"
+            key = "image-list" if text == self.entry.constraint else self.settings.get("update-strategy").key
             _checked(Setting(key, text), parse_range)
         return found
 

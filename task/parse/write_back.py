@@ -45,9 +45,7 @@ def write_backs(app: Application, argocd_namespace: str) -> tuple[Where, ...]:
     wanted = [one.strip() for one in app.annotations.get(TARGET, "").split(",") if one.strip()] or [""]
     places = [_where(app, text, argocd_namespace) for text in wanted]
     return tuple(
-        place._replace(
-            base=base or _branch(place.base), head=head, method=method, credentials=credentials
-        )
+        place._replace(base=base or _branch(place.base), head=head, method=method, credentials=credentials)
         for place in places
     )
 
@@ -57,7 +55,7 @@ def _where(app: Application, text: str, argocd_namespace: str) -> Where:
     source = choose_source(app, FORCED.get(target, ""))
     if target == "helmvalues" and path.startswith("$"):
         return _in_ref(app, path, source)
-    _refuse_chart(app, source, target, path)
+    _refuse_chart(app, source, target)
     repo, base = _repository(app, source)
     where = Where(target, "", source, repo, base, "", "git", "")
     if target == "override":
@@ -85,7 +83,12 @@ def _target(text: str) -> tuple[str, str]:
         folder = posixpath.dirname(text).lstrip("/") or "."
         raise Faulty(TARGET, text, f"{text!r} is a kustomization file", f"write kustomization:/{folder}")
     if colon:
-        raise Faulty(TARGET, text, f"unknown target {text!r}", "write kustomization[:dir], helmvalues[:file], manifests[:path] or a file")
+        raise Faulty(
+            TARGET,
+            text,
+            f"unknown target {text!r}",
+            "write kustomization[:dir], helmvalues[:file], manifests[:path] or a file",
+        )
     return ("file", text) if text else ("override", "")
 
 
@@ -117,15 +120,19 @@ def _in_ref(app: Application, path: str, source: Source) -> Where:
     found = next((one for one in app.sources if one.ref == ref), None)
     if found is None or not rest:
         known = ", ".join(f"${one.ref}" for one in app.sources if one.ref) or "none"
-        raise Faulty(TARGET, f"helmvalues:{path}", f"no source has the ref {ref!r}", f"refs of this Application: {known}")
+        raise Faulty(
+            TARGET, f"helmvalues:{path}", f"no source has the ref {ref!r}", f"refs of this Application: {known}"
+        )
     return Where("helmvalues", inside("", rest), source, found.repo, found.revision, "", "git", "")
 
 
-def _refuse_chart(app: Application, source: Source, target: str, path: str) -> None:
+def _refuse_chart(app: Application, source: Source, target: str) -> None:
     if not source.chart:
         return
     if target == "override" or not app.annotations.get("git-repository"):
-        raise SourceError(f"the source is the Helm chart {source.chart!r}, not a Git repository", hint=WAY_OUT_OF_CHARTS)
+        raise SourceError(
+            f"the source is the Helm chart {source.chart!r}, not a Git repository", hint=WAY_OUT_OF_CHARTS
+        )
 
 
 def _repository(app: Application, source: Source) -> tuple[str, str]:
@@ -144,7 +151,7 @@ def _repository(app: Application, source: Source) -> tuple[str, str]:
 def normal_url(url: str) -> str:
     """Equal for the spellings of one repository that Argo CD takes as equal (its NormalizeGitURL)."""
     text = url.strip().rstrip("/")
-    text = text[:-4] if text.endswith(".git") else text
+    text = text.removesuffix(".git")
     scheme, sep, rest = text.partition("://")
     if not sep and "@" in text and ":" in text:
         scheme, rest = "ssh", text.replace(":", "/", 1)
@@ -175,7 +182,9 @@ def inside(folder: str, path: str, what: str = "target") -> str:
     for part in joined.split("/"):
         if part == "..":
             if not parts:
-                raise _error(what)(f"the path {joined.lstrip('/')!r} leaves the repository", hint="name a path inside it")
+                raise _error(what)(
+                    f"the path {joined.lstrip('/')!r} leaves the repository", hint="name a path inside it"
+                )
             parts.pop()
         elif part not in ("", "."):
             parts.append(part)

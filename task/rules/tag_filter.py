@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from task.errors import Malformed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 _MEMORY = 1 << 25  # RE2's own 8 MB refuses some patterns that Go takes: \pL{1000}; more would allow very slow ones
 _QUOTED = 200
-# The tokens of a legal pattern that matter to _refused_by_go: quoted text, escapes, classes, named groups.
-_TOKEN = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.|\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\]|\(\?P?<(?P<name>[^>]*)>", re.DOTALL)
+_ESCAPE = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.", re.DOTALL)
 
 
 class _Piece(NamedTuple):
@@ -114,21 +113,16 @@ def _compiled(pattern: str) -> Any:
         raise _bad_pattern(pattern, _message(problem)) from problem
     except UnicodeEncodeError as problem:
         raise _bad_pattern(pattern, f"invalid UTF-8: {problem.reason}") from problem
-    if trouble := _refused_by_go(pattern):
+    if trouble := _refused_by_go(pattern, compiled.groupindex):
         raise _bad_pattern(pattern, trouble)
     return compiled
 
 
-def _refused_by_go(pattern: str) -> str:
-    r"""What Go's regexp has against a pattern that the C++ library takes.
-
-    It knows no `\C` (one byte of a letter), no name of a group beyond ASCII, and no name twice.
-    """
-    tokens = list(_TOKEN.finditer(pattern))
-    if any(token[0] == r"\C" for token in tokens):
+def _refused_by_go(pattern: str, names: Iterable[bytes]) -> str:
+    """What Go's regexp has against a pattern that the C++ library takes: a single byte, a name beyond ASCII."""
+    if r"\C" in _ESCAPE.findall(pattern):
         return r"invalid escape sequence: \C"
-    names = [name for token in tokens if (name := token["name"])]
-    return next((f"invalid named capture: {name}" for name in names if not name.isascii() or names.count(name) > 1), "")
+    return next((f"invalid named capture: {name.decode()}" for name in names if not name.isascii()), "")
 
 
 def _message(problem: Exception) -> str:

@@ -25,10 +25,8 @@ _NUMBER = r"[0-9|xX*]++"  # the "|" is the library's own slip; such a number is 
 _LOOSE = rf"v?{_NUMBER}(?:\.{_NUMBER})?+(?:\.{_NUMBER})?+(?:-{_WORDS})?+(?:\+{_WORDS})?+"
 _LOOSE_PARTS = rf"v?({_NUMBER})(?:\.({_NUMBER}))?+(?:\.({_NUMBER}))?+(?:-({_WORDS}))?+(?:\+({_WORDS}))?+"
 _OPERATOR = r"(?:[<>!]=|=[<>]|~>|[=<>~^])?+"
-_TERM = re.compile(rf"({_OPERATOR}){_BLANK}*+({_LOOSE_PARTS})", re.ASCII)
-_ONE = rf"{_OPERATOR}{_BLANK}*+{_LOOSE}"
-_ALL_OF = re.compile(rf"{_BLANK}*+{_ONE}(?:(?:{_BLANK}*+,{_BLANK}*+|{_BLANK}++){_ONE})*+{_BLANK}*+", re.ASCII)
-_HYPHEN = re.compile(rf"{_BLANK}*+({_LOOSE}){_BLANK}++-{_BLANK}++({_LOOSE}){_BLANK}*+", re.ASCII)
+_TERM = re.compile(rf"({_OPERATOR}){_BLANK}*+({_LOOSE_PARTS})(?P<gap>{_BLANK}*+(?:,{_BLANK}*+)?+)", re.ASCII)
+_HYPHEN = rf"{_BLANK}*+({_LOOSE}){_BLANK}++-{_BLANK}++({_LOOSE}){_BLANK}*+"  # compiled where one may be: few have it
 _ANY_PART = frozenset({None, "x", "X", "*"})
 _MAJOR, _MINOR, _PATCH = 1, 2, 3  # how many parts of a version are written, or compared
 _UINT64 = 2**64
@@ -114,20 +112,26 @@ def _has_leading_zero(part: str) -> bool:
 def _without_hyphens(text: str) -> str:
     """`1.2 - 1.4` as comparisons, replaced by text as the library does it."""
     result = text
-    for match in _HYPHEN.finditer(text):
-        result = result.replace(match[0], f">= {match[1]}, <= {match[2]} ", 1)
+    if "-" in text.split():
+        for match in re.finditer(_HYPHEN, text, re.ASCII):
+            result = result.replace(match[0], f">= {match[1]}, <= {match[2]} ", 1)
     return result
 
 
 def _group(part: str, text: str) -> tuple[Term, ...]:
-    """The terms between two `||`."""
-    if not _ALL_OF.fullmatch(part):
+    """The terms between two `||`, with blanks or a comma between them."""
+    terms: list[Term] = []
+    stripped, position, gap = part.strip(" \t\n\f\r"), 0, " "
+    while gap and (match := _TERM.match(stripped, position)):
+        terms.append(_term(match, text))
+        position, gap = match.end(), match["gap"]
+    if gap or position < len(stripped):
         raise _improper(part, text)
-    return tuple(_term(match, text) for match in _TERM.finditer(part))
+    return tuple(terms)
 
 
 def _term(match: re.Match[str], text: str) -> Term:
-    operator, written, *numbers, prerelease, build = match.groups()
+    operator, written, *numbers, prerelease, build, _ = match.groups()
     given = next((index for index, number in enumerate(numbers) if number in _ANY_PART), _PATCH)
     known = tuple(numbers[:given])
     if len(written) > _LONGEST_VERSION or not all(number.isdecimal() for number in known):

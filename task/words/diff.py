@@ -7,7 +7,7 @@ CONTEXT = 3
 
 def unified_diff(before: Files, after: Files) -> str:
     """The diff of all files in `after` against `before`, in order of their paths."""
-    from difflib import unified_diff as diff  # noqa: PLC0415 - only `plan` and `demo` show one
+    from difflib import unified_diff as diff
 
     parts: list[str] = []
     for path in sorted(after):
@@ -17,8 +17,7 @@ def unified_diff(before: Files, after: Files) -> str:
             parts.append(f"new file mode {new.mode}\n")
         source = "/dev/null" if old is None else f"a/{path}"
         lines = diff(_lines(old.text if old else ""), _lines(new.text), source, f"b/{path}", n=CONTEXT)
-        for line in lines:
-            parts.append(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")
+        parts += (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
     return "".join(parts)
 
 

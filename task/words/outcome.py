@@ -10,7 +10,7 @@ from task.model import Commit, Decision, Image, Problem, Report
 SCHEMA = "image-update/report/v1"
 
 
-def exit_code(decisions: Sequence[Decision], problems: Iterable[Problem], require_update: bool) -> Exit:
+def exit_code(decisions: Sequence[Decision], problems: Iterable[Problem], *, require_update: bool) -> Exit:
     """The first of the exit codes that occurred, in the contract's order of precedence."""
     codes = {one.exit for one in decisions if one.verdict.verdict == "error"}
     codes |= {int(Exit.CONFIGURATION) for one in problems if one.severity == "error"}

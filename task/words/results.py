@@ -99,7 +99,11 @@ def github_summary(report: Report) -> str:
             f"{one.verdict.verdict} ({one.verdict.rule}): {one.verdict.because}",
         )
         rows.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
-    commits = [f"\nCommit `{one.commit}` on `{_cell(one.head)}` of {_cell(public_url(one.repo))}" for one in report.commits if one.commit]
+    commits = [
+        f"\nCommit `{one.commit}` on `{_cell(one.head)}` of {_cell(public_url(one.repo))}"
+        for one in report.commits
+        if one.commit
+    ]
     return "\n".join([f"### Image Update: {status(report)}", "", *rows, *commits]) + "\n"
 
 

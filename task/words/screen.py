@@ -51,7 +51,11 @@ def _some(names: Iterable[str], most: int = 5) -> str:
 
 
 def _summary(report: Report) -> str:
-    parts = (f"{number} {name}" for name, number in counts(report).items() if name not in ("applications", "matched") and number)
+    parts = (
+        f"{number} {name}"
+        for name, number in counts(report).items()
+        if name not in ("applications", "matched") and number
+    )
     return f"{status(report)}: {', '.join(parts) or 'nothing to do'}"
 
 

@@ -40,8 +40,8 @@ class GitManifests:
             self.store.close()
 
     def _files(self, branch: str) -> Iterator[Found]:
-        want = "text" if self.path.endswith((".yaml", ".yml", ".json")) else "tree"
-        snapshot = self.store.snapshot(branch, [Place(self.path, want)])
+        is_file = self.path.endswith((".yaml", ".yml", ".json"))
+        snapshot = self.store.snapshot(branch, [Place(self.path, "text" if is_file else "tree")])
         files = {path: file for path, file in snapshot.files.items() if file.text}
         if not files:
             raise SourceError(

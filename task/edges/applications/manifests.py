@@ -28,12 +28,17 @@ class Manifests:
         if os.path.isdir(self.path):
             return self._folder()
         if not os.path.exists(self.path):
-            raise UsageError(f"--applications: {self.path!r} does not exist", hint="name a file or folder of manifests, or - for stdin")
+            raise UsageError(
+                f"--applications: {self.path!r} does not exist",
+                hint="name a file or folder of manifests, or - for stdin",
+            )
         return self._file(self.path)
 
     def _folder(self) -> Iterator[Found]:
         def unreadable(error: OSError) -> None:
-            raise UsageError(f"--applications: cannot read {error.filename!r}: {error.strerror}", hint="check its permissions")
+            raise UsageError(
+                f"--applications: cannot read {error.filename!r}: {error.strerror}", hint="check its permissions"
+            )
 
         for folder, subfolders, names in os.walk(self.path, onerror=unreadable):
             subfolders[:] = sorted(name for name in subfolders if name != ".git")
@@ -47,7 +52,9 @@ class Manifests:
                 content = file.read()
         except OSError as error:
             if path == self.path:
-                raise UsageError(f"--applications: cannot read {path!r}: {error.strerror}", hint="check its permissions") from None
+                raise UsageError(
+                    f"--applications: cannot read {path!r}: {error.strerror}", hint="check its permissions"
+                ) from None
             yield Found({}, path, f"cannot read {path}: {error.strerror}", "check its permissions")
             return
         yield from found_in(content, path)

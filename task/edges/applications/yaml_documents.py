@@ -9,7 +9,11 @@ does not hide its neighbours.
 import json
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple
+
+from task.errors import Malformed
+from task.yaml_events import NotYaml, parsed
 
 MAX_DEPTH = 200
 # Documents without any of these are no manifests of ours and are not even parsed.
@@ -43,7 +47,7 @@ def documents(text: str) -> Iterator[Document]:
         starts = []
     bounds = [0, *[start for start in starts if start], len(text)]
     line = 1
-    for start, end in zip(bounds, bounds[1:], strict=False):
+    for start, end in pairwise(bounds):
         chunk = text[start:end]
         if OURS.search(chunk):
             yield from _read(chunk, line)
@@ -51,25 +55,14 @@ def documents(text: str) -> Iterator[Document]:
 
 
 def _read(chunk: str, line: int) -> Iterator[Document]:
-    from ruamel.yaml import YAML  # noqa: PLC0415 - 40 ms, and JSON needs none of it
-    from ruamel.yaml.error import YAMLError  # noqa: PLC0415
-
-    first = line + len(chunk[: len(chunk) - len(chunk.lstrip("-\r\n\t "))].splitlines()) - 1
+    before = chunk[: len(chunk) - len(chunk.lstrip("-\r\n\t "))].count("\n")
     try:
-        for data in _Builder().build(YAML(typ="safe").parse(chunk)):
-            yield Document(data, max(first, line))
-    except (YAMLError, _Unreadable, ValueError) as error:
-        yield Document(None, line, _words(error, line))
-
-
-class _Unreadable(Exception):
-    """A document that no person wrote."""
-
-
-def _words(error: Exception, line: int) -> str:
-    mark = getattr(error, "problem_mark", None)
-    where = f"line {line + mark.line}: " if mark is not None else ""
-    return where + str(getattr(error, "problem", None) or error)
+        for data in parsed(chunk, lambda events: list(_Builder().build(events))):
+            yield Document(data, line + before)
+    except NotYaml as error:
+        yield Document(None, line, f"line {line + max(error.line, 1) - 1}: {error.what}")
+    except Malformed as error:
+        yield Document(None, line, error.message)
 
 
 class _Builder:
@@ -99,7 +92,7 @@ class _Builder:
 
     def _open(self, container: Any, anchor: str | None) -> None:
         if len(self.stack) >= MAX_DEPTH:
-            raise _Unreadable(f"nested more than {MAX_DEPTH} levels deep")
+            raise Malformed(f"nested more than {MAX_DEPTH} levels deep")
         self._put(container, anchor)
         self.stack.append((container, []))
 

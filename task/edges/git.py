@@ -1,0 +1,323 @@
+"""The one door to the git command line: a clean environment, no prompt, no shell, no secret in an argument."""
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Any, NamedTuple
+
+from task.edges import quick_sh
+from task.edges.git_names import address_of, rewritten, without_login
+from task.errors import SourceError, UnreachableError, UsageError
+
+PROTOCOLS = frozenset({"https", "ssh", "http"})
+SECONDS = 900.0  # no git command here takes so long; a stalled transfer ends earlier by itself
+
+# Of the host's GIT_* only what says how servers are reached; the rest would point git at other repositories or
+# identities, or make it speak otherwise (GIT_DIR, GIT_INDEX_FILE, GIT_TRACE, GIT_AUTHOR_NAME, ...).
+_KEPT = frozenset({
+    "GIT_ASKPASS", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_EXEC_PATH",
+    "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_HTTP_USER_AGENT", "GIT_HTTP_PROXY_AUTHMETHOD",
+    "GIT_PROXY_COMMAND", "GIT_PROXY_SSL_CAINFO", "GIT_PROXY_SSL_CERT", "GIT_PROXY_SSL_KEY",
+    "GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "GIT_SSL_CERT", "GIT_SSL_KEY", "GIT_SSL_CERT_PASSWORD_PROTECTED",
+    "GIT_SSL_NO_VERIFY", "GIT_SSL_VERSION", "GIT_SSL_CIPHER_LIST",
+})  # fmt: skip
+_DROPPED = frozenset({"LANGUAGE", "SSH_ASKPASS", "DISPLAY"})
+_CONFIG_KEPT = ("credential.", "http.", "url.", "ssh.", "core.sshcommand", "core.askpass", "core.gitproxy")
+_SETTINGS = {
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_NO_LAZY_FETCH": "1",  # git >= 2.44: an object that is missing is an error, no fetch of its own
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_LFS_SKIP_SMUDGE": "1",
+    "GIT_PAGER": "cat",
+    "SSH_ASKPASS_REQUIRE": "never",
+    "GCM_INTERACTIVE": "never",
+    "LC_ALL": "C",
+}
+_SSH = "ssh -o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
+_LOGIN_HELPER = (
+    '!f() { test "$1" = get && printf "username=%s\\npassword=%s\\n"'
+    ' "$IMAGE_UPDATE_URL_USER" "$IMAGE_UPDATE_URL_PASSWORD"; }; f'
+)
+
+
+class GitFailed(Exception):
+    """A git command ended with an error; the caller knows what it was about."""
+
+    def __init__(self, command: str, code: int, out: bytes, err: str) -> None:
+        super().__init__(f"git {command} ended with {code}")
+        self.command = command
+        self.code = code
+        self.out = out
+        self.err = err
+
+
+class GitTimeout(GitFailed):
+    """A git command was ended because it took too long."""
+
+
+class Ran(NamedTuple):
+    """What a git command wrote."""
+
+    out: bytes
+    err: str
+
+
+class Talk(NamedTuple):
+    """A git command that answers while it runs."""
+
+    ask: IO[bytes]
+    answer: IO[bytes]
+    running: Any  # sh.RunningCommand
+
+    def close(self) -> None:
+        """Close its input, and wait until it has ended."""
+        self.ask.close()
+        self.answer.close()
+        _finish(self.running, 10.0)
+
+
+class Git:
+    """Runs git, the same way every time. One per run of the program; stores in several threads may share it."""
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        *,
+        protocols: frozenset[str] = frozenset(),
+        rewrites: Sequence[tuple[str, str]] = (),
+        log: Callable[[str], None] = lambda _sentence: None,
+        ssh_command: str = "",
+    ) -> None:
+        self.protocols = PROTOCOLS | protocols
+        self.calls: list[str] = []  # the git commands that were started, for whoever counts them
+        self.temporary = environ.get("TMPDIR") or "/tmp"  # noqa: S108 - names in it are random, folders private
+        self._rewrites = tuple(rewrites)
+        self._log = log
+        self._warned: set[str] = set()
+        self._environ = clean_environment(environ, self.protocols)
+        self._ssh_command = ssh_command
+        self._program: Any = None
+
+    def url(self, repo: str) -> str:
+        """The URL to contact for an Application's URL, without any login in it. Raises `SourceError`."""
+        target = address_of(rewritten(repo, self._rewrites))
+        if target.protocol not in self.protocols:
+            hint = "allow it with --allow-protocol file" if target.protocol == "file" else "use https or ssh"
+            what = "a local path or file:// URL" if target.protocol == "file" else f"{target.protocol}://"
+            raise SourceError(f"{what} is not allowed for repositories", hint=hint, subject=without_login(repo))
+        if target.protocol == "http" and target.url not in self._warned:
+            self._warned.add(target.url)
+            self._log(f"warning: {target.url} is plain http: what is sent can be read and changed on the way")
+        if target.protocol == "file" and not target.url.startswith("file://"):
+            return os.path.abspath(target.url)
+        return target.url
+
+    def login(self, repo: str) -> dict[str, str]:
+        """The environment that gives the login within a URL to that server only; empty where there is none."""
+        target = address_of(rewritten(repo, self._rewrites))
+        if not target.user or target.protocol not in {"https", "http"}:
+            return {}
+        server = "/".join(target.url.split("/", 3)[:3])
+        pairs = [(f"credential.{server}.username", target.user)]
+        if target.password:
+            pairs += [(f"credential.{server}.helper", ""), (f"credential.{server}.helper", _LOGIN_HELPER)]
+        known = _config_pairs(self._environ)
+        user, password = "IMAGE_UPDATE_URL_USER", "IMAGE_UPDATE_URL_PASSWORD"
+        return {**_config_environment(known + pairs), user: target.user, password: target.password}
+
+    def run(
+        self,
+        *argv: str,
+        git_dir: str = "",
+        stdin: bytes | str = b"",
+        env: Mapping[str, str] | None = None,
+        timeout: float = SECONDS,
+    ) -> bytes:
+        """Run one command to its end and return its output. Raises `GitFailed`, and `GitTimeout` when it was ended."""
+        return self.ran(*argv, git_dir=git_dir, stdin=stdin, env=env, timeout=timeout).out
+
+    def ran(
+        self,
+        *argv: str,
+        git_dir: str = "",
+        stdin: bytes | str = b"",
+        env: Mapping[str, str] | None = None,
+        timeout: float = SECONDS,
+    ) -> Ran:
+        """As `run`, with what the command said on stderr."""
+        folder = git_dir or self.temporary
+        with _scratch(folder) as into, _scratch(folder) as out, _scratch(folder) as err:
+            into.write(stdin.encode() if isinstance(stdin, str) else stdin)
+            into.seek(0)
+            code, ended = self._wait(self._start(argv, git_dir, env, (into, out, err)), timeout)
+            out.seek(0)
+            err.seek(0)
+            output, words = out.read(), err.read().decode("utf-8", "replace")
+        if ended:
+            raise GitTimeout(_head(argv), code, output, f"{words}\ntimed out after {timeout:.0f} seconds")
+        if code:
+            raise GitFailed(_head(argv), code, output, words)
+        self._warn(words)
+        return Ran(output, words)
+
+    def talk(self, *argv: str, git_dir: str, env: Mapping[str, str] | None = None) -> Talk:
+        """Start a command that reads questions and writes answers until it is closed."""
+        read_in, ask = os.pipe()
+        answer, write_out = os.pipe()
+        with open(read_in, "rb") as into, open(write_out, "wb") as out, open(os.devnull, "wb") as err:
+            running = self._start(argv, git_dir, env, (into, out, err))
+        return Talk(open(ask, "wb"), open(answer, "rb"), running)
+
+    def ssh_environment(self, url: str) -> dict[str, str]:
+        """What ssh needs so that it never asks: unless the host or the user's git configuration say how to call it."""
+        if address_of(url).protocol != "ssh" or {"GIT_SSH_COMMAND", "GIT_SSH"} & self._environ.keys():
+            return {}
+        if not self._ssh_command:
+            try:
+                self._ssh_command = self.run("config", "--get", "core.sshCommand").decode().strip()
+            except GitFailed:
+                self._ssh_command = _SSH
+        return {"GIT_SSH_COMMAND": self._ssh_command}
+
+    def _start(self, argv: Sequence[str], git_dir: str, env: Mapping[str, str] | None, files: tuple[Any, Any, Any]) -> Any:
+        self.calls.append(_head(argv))
+        environ = {**self._environ, **(env or {}), **({"GIT_DIR": git_dir} if git_dir else {})}
+        if sys.version_info >= (3, 12):
+            _allow_fork()
+        into, out, err = files
+        return self._git()(*argv, _env=environ, _in=into, _out=out, _err=err)
+
+    def _git(self) -> Any:
+        if self._program is None:
+            sh = quick_sh.load()
+            import logging
+
+            logging.getLogger("sh").setLevel(logging.WARNING)  # at INFO it writes every argument
+            try:
+                program = sh.Command("git", self._environ.get("PATH", os.defpath).split(os.pathsep))
+            except sh.CommandNotFound as error:
+                raise UsageError("git is not installed", hint="install git 2.31 or newer") from error
+            # `_bg=1` so that a signal finds the process in our hands; the files and the missing `_timeout`
+            # because sh's own threads for those cost up to 0.1 s a call; a session of its own so that
+            # nothing can ask on a terminal, and so that all its children end with it.
+            self._program = program.bake(
+                _bg=1, _bg_exc=False, _return_cmd=True, _tty_out=False, _truncate_exc=False, _close_fds=False,
+                _decode_errors="replace", _encoding="utf-8", _new_session=True,
+            )  # fmt: skip
+        return self._program
+
+    def _wait(self, running: Any, timeout: float) -> tuple[int, bool]:
+        """(exit code, whether the time was up). Whatever ends the wait ends the process as well."""
+        ended = threading.Event()
+
+        def end() -> None:
+            ended.set()
+            _signal(running, "SIGTERM")
+
+        timer = threading.Timer(timeout, end)
+        timer.daemon = True
+        timer.start()
+        try:
+            return _exit_code(running), ended.is_set()
+        except BaseException:
+            _finish(running, 1.0)
+            raise
+        finally:
+            timer.cancel()
+            timer.join()
+
+    def _warn(self, words: str) -> None:
+        for line in words.splitlines():
+            if line.startswith("warning:") and line not in self._warned:
+                self._warned.add(line)
+                self._log(f"git: {line}")
+
+
+def clean_environment(environ: Mapping[str, str], protocols: frozenset[str]) -> dict[str, str]:
+    """The environment of every git process: the host's, without what would change what git does. Pure."""
+    kept = {name: value for name, value in environ.items() if not name.startswith("GIT_") or name in _KEPT}
+    clean = {name: value for name, value in kept.items() if name not in _DROPPED and not _harmful(name, value)}
+    pairs = [(key, value) for key, value in _config_pairs(environ) if key.lower().startswith(_CONFIG_KEPT)]
+    return {**clean, **_config_environment(pairs), **_SETTINGS, "GIT_ALLOW_PROTOCOL": ":".join(sorted(protocols))}
+
+
+def _harmful(name: str, value: str) -> bool:
+    """An empty variable counts as unset; to git an empty GIT_SSL_CAINFO is an error."""
+    return name in _KEPT and not value.strip()
+
+
+def _config_pairs(environ: Mapping[str, str]) -> list[tuple[str, str]]:
+    count = environ.get("GIT_CONFIG_COUNT", "")
+    numbers = range(int(count) if count.isdigit() else 0)
+    return [(environ.get(f"GIT_CONFIG_KEY_{n}", ""), environ.get(f"GIT_CONFIG_VALUE_{n}", "")) for n in numbers]
+
+
+def _config_environment(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
+    if not pairs:
+        return {}
+    keys = {f"GIT_CONFIG_KEY_{n}": key for n, (key, _) in enumerate(pairs)}
+    values = {f"GIT_CONFIG_VALUE_{n}": value for n, (_, value) in enumerate(pairs)}
+    return {"GIT_CONFIG_COUNT": str(len(pairs)), **keys, **values}
+
+
+def _head(argv: Sequence[str]) -> str:
+    """The name of the git command: the first word that is no option, nor an option's value."""
+    words = iter(argv)
+    for word in words:
+        if word in {"-c", "-C", "--git-dir", "--work-tree"}:
+            next(words, None)
+        elif not word.startswith("-"):
+            return word
+    return ""
+
+
+def _scratch(folder: str) -> IO[bytes]:
+    """A file without a name, so that nothing is left behind."""
+    try:
+        if hasattr(os, "memfd_create"):
+            return open(os.memfd_create("git"), "w+b", buffering=0)
+        path = os.path.join(folder, f".image-update-{os.urandom(8).hex()}")
+        file = open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b", buffering=0)
+        os.unlink(path)
+        return file
+    except OSError as error:
+        raise UnreachableError(f"no temporary file: {error.strerror}", hint="make room and run it again") from error
+
+
+def _exit_code(running: Any) -> int:
+    sh = quick_sh.load()
+    try:
+        return int(running.wait().exit_code)
+    except sh.ErrorReturnCode as error:
+        return int(error.exit_code)
+
+
+def _finish(running: Any, patience: float) -> None:
+    """Wait a moment for the end, then bring it about."""
+    timer = threading.Timer(patience, _signal, (running, "SIGKILL"))
+    timer.daemon = True
+    timer.start()
+    _signal(running, "SIGTERM")
+    try:
+        _exit_code(running)
+    finally:
+        timer.cancel()
+        timer.join()
+
+
+def _signal(running: Any, name: str) -> None:
+    import signal
+
+    try:
+        os.killpg(running.pid, signal.Signals[name])
+    except (ProcessLookupError, PermissionError):
+        pass  # it has ended already
+
+
+def _allow_fork() -> None:
+    """Python 3.12 warns of any fork beside threads. Here sh executes another program at once, which is sound."""
+    import warnings
+
+    warnings.filterwarnings("ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning)

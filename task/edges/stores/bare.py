@@ -1,0 +1,158 @@
+"""A remote repository without a work tree: only the trees on the way to the files are fetched, never the files' list.
+
+One store is one repository. It keeps what it has fetched, so that the answer to a lost race costs little.
+"""
+
+from collections.abc import Collection
+from typing import Self
+
+from task.edges import git_errors
+from task.edges.git import Git, GitFailed
+from task.edges.git_names import branch_name
+from task.edges.stores import fast_import
+from task.edges.stores.remote import Remote, StartAgain
+from task.edges.stores.texts import file_of
+from task.edges.stores.tree_walk import Entry, Seen, Tree, look, parse_tree
+from task.errors import Outpaced, SourceError, TargetError, TaskError, UnreachableError
+from task.model import Changeset, File, Landing, Place, Snapshot
+
+
+class BareStore:
+    """`snapshot` reads, `land` commits and pushes, or raises `Outpaced`: compare-and-swap on a branch's tip."""
+
+    def __init__(self, git: Git, repo: str) -> None:
+        self._remote = Remote(git, repo)
+        self._roots: dict[str, str] = {}  # commit → its tree
+        self._trees: dict[str, Tree] = {}
+        self._texts: dict[str, File] = {}  # blob → what it holds
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove all that was fetched."""
+        self._remote.close()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._roots.clear()
+        self._trees.clear()
+        self._texts.clear()
+
+    def default_branch(self) -> str:
+        """The branch that the remote's HEAD names. Raises `SourceError` where there is none."""
+        said = self._remote.refs("HEAD", symbolic=True)
+        branch = next((word for word, name in said if name == "HEAD" and word.startswith("ref: ")), "")
+        if branch:
+            return branch.removeprefix("ref: ").removeprefix("refs/heads/")
+        if said:
+            raise SourceError("HEAD names no branch", hint="name a branch", subject=self._remote.repo)
+        hint = "push a first commit, or name a branch that exists"
+        message = "the repository has no default branch: it is empty, or HEAD names a branch that does not exist"
+        raise SourceError(message, hint=hint, subject=self._remote.repo)
+
+    def snapshot(self, branch: str, places: Collection[Place]) -> Snapshot:
+        """The places asked for, at the branch's present tip; all from one commit.
+
+        Raises `SourceError` for what is no branch, and what `task.edges.git_errors` says of servers.
+        """
+        name = self.default_branch() if branch in {"", "HEAD"} else branch_name(branch)
+        try:
+            return self._read(name, places)
+        except StartAgain:
+            self._forget()
+            return self._read(name, places)
+
+    def predict(self, change: Changeset) -> str:
+        """The tree that `land` would make. Nothing is sent."""
+        return self._make(change).tree
+
+    def land(self, change: Changeset) -> Landing:
+        """Commit on the tip that was read, and push. Raises `Outpaced` when the branch has moved since.
+
+        A head branch of its own is created, or replaced if it is still what was found; never the base branch.
+        """
+        base, head = change.destination.base, change.destination.head
+        made = self._make(change)
+        if made.tree == self._roots[change.tip]:
+            return Landing(change.tip, made.tree, pushed=False)
+        if head == base:
+            self._push(head, made.commit)
+            return Landing(made.commit, made.tree)
+        there = self._remote.commit_of(head)
+        if there and self._root(there) == made.tree:
+            return Landing(there, made.tree, pushed=False)
+        self._push(head, made.commit, f"--force-with-lease=refs/heads/{head}:{there}")
+        return Landing(made.commit, made.tree)
+
+    def _read(self, branch: str, places: Collection[Place]) -> Snapshot:
+        tip = self._tip(branch)
+        seen = self._walk(branch, tip, places)
+        return Snapshot(self._remote.repo, branch, tip, self._files(branch, seen))
+
+    def _tip(self, branch: str) -> str:
+        tip = self._remote.fetch_tip(branch)
+        self._root(tip)
+        return tip
+
+    def _root(self, commit: str) -> str:
+        if commit not in self._roots:
+            content = self._remote.objects.read([commit])[commit].content or b""
+            self._roots[commit] = content[len("tree ") :].partition(b"\n")[0].decode()
+        return self._roots[commit]
+
+    def _walk(self, branch: str, tip: str, places: Collection[Place]) -> Seen:
+        """Level by level, for all places at once."""
+        root = self._roots[tip]
+        while (seen := look(self._trees, root, places)).missing:
+            missing = sorted(seen.missing)
+            self._remote.fetch_objects([oid for oid in missing if oid != root], branch, trees=True)
+            for oid, found in self._remote.objects.read(missing).items():
+                self._trees[oid] = parse_tree(found.content or b"", len(oid) // 2)
+        return seen
+
+    def _files(self, branch: str, seen: Seen) -> dict[str, File]:
+        wanted = {seen.entries[path].oid for path in seen.texts} - self._texts.keys()
+        if wanted:
+            oids = sorted(wanted)
+            self._remote.fetch_objects(oids, branch, trees=False)
+            self._texts.update((oid, file_of(found)) for oid, found in self._remote.objects.read(oids).items())
+        return {path: self._file(entry, wanted=path in seen.texts) for path, entry in seen.entries.items()}
+
+    def _file(self, entry: Entry, *, wanted: bool) -> File:
+        return self._texts[entry.oid]._replace(mode=entry.mode) if wanted else File("", entry.mode)
+
+    def _make(self, change: Changeset) -> fast_import.Made:
+        """The commit, in the throw-away repository."""
+        if change.tip not in self._roots and self._tip(change.destination.base) != change.tip:
+            raise Outpaced(f"{change.destination.base} is no longer at {change.tip}")
+        self._walk(change.destination.base, change.tip, [Place(path, "exists") for path in change.files])
+        try:
+            return fast_import.answer(self._remote.local("fast-import", "--quiet", "--force", "--date-format=now",
+                                                         "--done", stdin=fast_import.stream(change)))  # fmt: skip
+        except GitFailed as error:
+            raise self._not_made(error, change.destination.base) from error
+
+    def _not_made(self, error: GitFailed, base: str) -> TaskError:
+        subject = self._remote.subject(base)
+        if "nvalid path" in error.err:
+            return TargetError(f"git accepts no such path: {git_errors.quoted(error.err)}", subject=subject)
+        return git_errors.failure(error.err, subject)
+
+    def _push(self, head: str, commit: str, lease: str = "") -> None:
+        try:
+            self._remote.push(head, commit, lease)
+        except UnreachableError as error:
+            if not self._landed_all_the_same(head, commit, error):
+                raise
+
+    def _landed_all_the_same(self, head: str, commit: str, cause: UnreachableError) -> bool:
+        """A connection that died says nothing about the push: look, before anyone tries again."""
+        try:
+            return self._remote.contains(head, commit)
+        except TaskError:
+            hint = "whether the push arrived is not known; run it again: what has landed will be found"
+            raise UnreachableError(cause.message, hint=hint, subject=cause.subject) from cause

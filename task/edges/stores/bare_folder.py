@@ -1,0 +1,131 @@
+"""The throw-away bare repository of one store: three files and two folders, written without a process."""
+
+import os
+
+from task.errors import UnreachableError
+
+REMOTE = "image-update"  # not "origin", of which a user's git configuration may say something
+
+# What a user's or system's configuration says otherwise must not change what a run does.
+_CONFIG = """\
+[core]
+	repositoryformatversion = 1
+	bare = true
+	hooksPath = /dev/null
+	logAllRefUpdates = false
+	fsync = none
+	pager = cat
+[extensions]
+	objectFormat = {format}
+{partial}[remote "{remote}"]
+	url = {url}
+	tagOpt = --no-tags
+{promisor}{local}[protocol]
+	version = 2
+[fetch]
+	unpackLimit = 1
+	recurseSubmodules = no
+	writeCommitGraph = false
+	fsckObjects = false
+	prune = false
+	pruneTags = false
+	showForcedUpdates = false
+[transfer]
+	fsckObjects = false
+	bundleURI = false
+[fastimport]
+	unpackLimit = 0
+[push]
+	gpgSign = false
+	followTags = false
+	recurseSubmodules = no
+	pushOption =
+	negotiate = false
+[submodule]
+	recurse = false
+[http]
+	lowSpeedLimit = 1
+	lowSpeedTime = {stall}
+[gc]
+	auto = 0
+[maintenance]
+	auto = false
+[color]
+	ui = false
+[advice]
+	pushUpdateRejected = false
+"""
+_PARTIAL = f"\tpartialClone = {REMOTE}\n"
+_PROMISOR = "\tpromisor = true\n\tpartialCloneFilter = tree:0\n"
+# A local repository is served by our own git: it may filter, and belong to another user.
+_SERVED = '"git -c uploadpack.allowFilter=true -c uploadpack.allowAnySHA1InWant=true -c safe.directory=* upload-pack"'
+_LOCAL = f'\tuploadpack = {_SERVED}\n\treceivepack = "git -c safe.directory=* receive-pack"\n'
+
+
+class BareFolder:
+    """A bare repository in a folder of its own, readable by this user only; `close` removes it."""
+
+    def __init__(self, parent: str, url: str, *, local: bool, stall: int = 60) -> None:
+        self.path = ""
+        self._parent = parent
+        self._url = url
+        self._local = local
+        self._stall = stall
+        self.object_format = "sha1"
+        self._written = ""
+
+    def create(self) -> None:
+        """Make it, if it is not there. Raises `UnreachableError` where there is no room."""
+        if self.path:
+            return
+        path = os.path.join(self._parent, f"image-update-{os.urandom(8).hex()}")
+        try:
+            os.mkdir(path, 0o700)
+            self.path = path
+            os.mkdir(f"{path}/objects")
+            os.mkdir(f"{path}/refs")
+            self._write("HEAD", "ref: refs/heads/none\n")
+            self.partial()
+        except OSError as error:
+            raise UnreachableError(
+                f"no temporary folder in {self._parent}: {error.strerror}", hint="make room, or set TMPDIR"
+            ) from error
+
+    def restart(self, object_format: str) -> None:
+        """An empty one again, for the other kind of object ids."""
+        self.close()
+        self.object_format = object_format
+        self.create()
+
+    def partial(self) -> None:
+        """Objects may be missing: the remote has them. For fetching."""
+        self._configure(_PARTIAL, _PROMISOR)
+
+    def complete(self) -> None:
+        """As if no object were missing. For pushing: `pack-objects` would otherwise fetch what it walks over."""
+        self._configure("", "")
+
+    def _configure(self, partial: str, promisor: str) -> None:
+        text = _CONFIG.format(
+            partial=partial, promisor=promisor, remote=REMOTE, url=_quoted(self._url), format=self.object_format,
+            local=_LOCAL if self._local else "", stall=self._stall,
+        )  # fmt: skip
+        if text != self._written:
+            self._write("config", text)
+            self._written = text
+
+    def _write(self, name: str, text: str) -> None:
+        with open(os.path.join(self.path, name), "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(text)
+
+    def close(self) -> None:
+        """Remove it, with all that is in it."""
+        if self.path:
+            import shutil
+
+            shutil.rmtree(self.path, ignore_errors=True)
+            self.path, self._written = "", ""
+
+
+def _quoted(value: str) -> str:
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'

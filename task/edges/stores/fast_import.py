@@ -1,0 +1,55 @@
+"""A changeset as input of `git fast-import`, and its answer. Pure.
+
+fast-import rewrites just the trees on the way to the files, without an index or work tree, for any number of files.
+"""
+
+from typing import NamedTuple
+
+from task.model import Changeset, Person
+
+REF = "refs/image-update/work"
+
+
+class Made(NamedTuple):
+    """The commit and its tree."""
+
+    commit: str
+    tree: str
+
+
+def stream(change: Changeset) -> bytes:
+    """The whole input: one commit on `change.tip`, message and texts byte for byte."""
+    who = _person(change.author)
+    head = f"commit {REF}\nmark :1\nauthor {who}\ncommitter {who}\n".encode()
+    files = b"".join(
+        f"M {file.mode} inline {_path(path)}\n".encode("utf-8", "surrogateescape") + _data(file.text)
+        for path, file in sorted(change.files.items())
+    )
+    start = f"from {change.tip}\n".encode()
+    return head + _data(change.message.replace("\0", "")) + start + files + b'\nget-mark :1\nls :1 ""\ndone\n'
+
+
+def answer(output: bytes) -> Made:
+    """What `get-mark` and `ls` printed."""
+    commit, tree = output.decode().split("\n")[:2]
+    return Made(commit, tree.split()[2])
+
+
+def _data(text: str) -> bytes:
+    raw = text.encode("utf-8", "surrogateescape")
+    return b"data %d\n%b\n" % (len(raw), raw)
+
+
+def _person(person: Person) -> str:
+    name, email = _plain(person.name), _plain(person.email)
+    return f"{name or email} <{email}> now"
+
+
+def _plain(text: str) -> str:
+    """Without what git's own format gives a meaning."""
+    return " ".join("".join(" " if char in "<>" or not char.isprintable() else char for char in text).split())
+
+
+def _path(path: str) -> str:
+    escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

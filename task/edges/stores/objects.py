@@ -1,0 +1,64 @@
+"""Reads objects of a bare repository, through one `git cat-file --batch` for all of a store's life."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from task.edges.git import Git, Talk
+from task.edges.stores.bare_folder import BareFolder
+from task.errors import UnreachableError
+
+LARGEST = 10_000_000  # bytes; more is no file that a person writes
+_AT_ONCE = 500  # questions that fit into a pipe, so that neither side waits for the other
+_CHUNK = 1_000_000
+
+
+class Object(NamedTuple):
+    """One object: `content` is None where it is larger than `LARGEST`."""
+
+    kind: str  # "commit", "tree", "blob"
+    size: int
+    content: bytes | None
+
+
+class Objects:
+    """The objects that are present. Asking for another is an error: nothing is fetched for it."""
+
+    def __init__(self, git: Git, folder: BareFolder) -> None:
+        self._git = git
+        self._folder = folder
+        self._talk: Talk | None = None
+
+    def read(self, oids: Sequence[str]) -> Mapping[str, Object]:
+        """All of these. Raises `UnreachableError` for one that is not there: the server sent less than was asked."""
+        found: dict[str, Object] = {}
+        for start in range(0, len(oids), _AT_ONCE):
+            found.update(self._some(oids[start : start + _AT_ONCE]))
+        return found
+
+    def close(self) -> None:
+        """End the process, if one was started."""
+        if self._talk:
+            self._talk.close()
+            self._talk = None
+
+    def _some(self, oids: Sequence[str]) -> Iterator[tuple[str, Object]]:
+        if self._talk is None:
+            self._talk = self._git.talk("cat-file", "--batch", git_dir=self._folder.path)
+        self._talk.ask.write("".join(f"{oid}\n" for oid in oids).encode())
+        self._talk.ask.flush()
+        for oid in oids:
+            yield oid, self._one(self._talk, oid)
+
+    def _one(self, talk: Talk, oid: str) -> Object:
+        head = talk.answer.readline().split()
+        if len(head) != 3:  # noqa: PLR2004 - "<id> <type> <size>", or "<id> missing"
+            raise UnreachableError(f"the Git server did not send object {oid}", hint="run it again")
+        kind, size = head[1].decode(), int(head[2])
+        content = talk.answer.read(size) if size <= LARGEST else self._passed_over(talk, size)
+        talk.answer.read(1)  # a line end
+        return Object(kind, size, content)
+
+    @staticmethod
+    def _passed_over(talk: Talk, size: int) -> None:
+        while size > 0:
+            size -= len(talk.answer.read(min(size, _CHUNK))) or size

@@ -1,0 +1,168 @@
+"""What is asked of a Git server: refs, tips, objects, pushes; every failure as a named error."""
+
+import os
+
+from task.edges import git_errors
+from task.edges.git import Git, GitFailed
+from task.edges.git_names import address_of, without_login
+from task.edges.stores.bare_folder import REMOTE, BareFolder
+from task.edges.stores.objects import Objects
+from task.errors import SourceError, TaskError
+
+# How little of a tip is asked for, and what is tried where a server refuses that (GitHub limits the depth of tree
+# filters; old and dumb servers know no filters).
+_WALK, _TREES, _WHOLE = "tree:1", "blob:none", ""
+_FILTER_REFUSED = ("' not supported", "tree filter allows", "filter-spec", "unadvertised object")
+_NO_FILTER, _NO_SHALLOW, _OTHER_FORMAT = "filtering not recognized", "does not support shallow", "mismatched algorithms"
+_LOOK_BACK = 100  # commits: others may have pushed on top of ours
+
+
+class StartAgain(Exception):
+    """The server does not give single objects: what was fetched is gone, and the tip comes with everything next time."""
+
+
+class Remote:
+    """One repository on a server, and the throw-away bare repository that what was fetched is kept in."""
+
+    def __init__(self, git: Git, repo: str) -> None:
+        self.repo = without_login(repo)
+        self._git = git
+        url = git.url(repo)
+        self._env = git.login(repo) | git.ssh_environment(url)
+        self._folder = BareFolder(git.temporary, url, local=address_of(url).protocol == "file")
+        self._filter = _WALK
+        self._depth = ["--depth=1"]
+        self.objects = Objects(git, self._folder)
+
+    def subject(self, branch: str) -> str:
+        """`repo@branch`, as messages say it."""
+        return f"{self.repo}@{branch}" if branch else self.repo
+
+    def close(self) -> None:
+        """End the reading process and remove the repository."""
+        self.objects.close()
+        self._folder.close()
+
+    def refs(self, *names: str, symbolic: bool = False) -> list[tuple[str, str]]:
+        """(id or `ref: name`, ref) for each of the refs that exists."""
+        self._folder.create()
+        try:
+            out = self._run("ls-remote", *(["--symref"] if symbolic else []), REMOTE, *names)
+        except GitFailed as error:
+            raise git_errors.failure(error.err, self.repo) from error
+        lines = out.decode("utf-8", "replace").splitlines()
+        return [(word, name) for word, _, name in (line.partition("\t") for line in lines)]
+
+    def fetch_tip(self, branch: str) -> str:
+        """The branch's tip, its root tree present. Raises `SourceError` where there is no such branch."""
+        self._folder.create()
+        try:
+            said = self._fetch(*self._depth, f"+refs/heads/{branch}:refs/image-update/base")
+        except GitFailed as error:
+            if not self._coarser(error.err):
+                raise self._no_tip(error, branch) from error
+            return self.fetch_tip(branch)
+        if _NO_FILTER in said:
+            self._filter = _WHOLE
+        return self._fetched()
+
+    def commit_of(self, branch: str) -> str:
+        """The branch's tip, only its commit present; "" where there is no such branch."""
+        try:
+            self._fetch("--depth=1", f"+refs/heads/{branch}:refs/image-update/head", filtered="tree:0")
+        except GitFailed as error:
+            if f"couldn't find remote ref refs/heads/{branch}" in error.err:
+                return ""
+            raise git_errors.failure(error.err, self.subject(branch)) from error
+        return self._fetched()
+
+    def fetch_objects(self, oids: list[str], branch: str, *, trees: bool) -> None:
+        """These very objects, unless the tip brought them along."""
+        if not oids or self._filter == _WHOLE or (trees and self._filter == _TREES):
+            return
+        try:
+            wanted = "".join(f"{oid}\n" for oid in oids)
+            self._fetch("--no-write-fetch-head", "--stdin", filtered="tree:0", stdin=wanted)
+        except GitFailed as error:
+            if any(words in error.err for words in _FILTER_REFUSED):
+                self._filter = _WHOLE
+                self.close()
+                raise StartAgain from error
+            raise git_errors.failure(error.err, self.subject(branch)) from error
+
+    def push(self, head: str, commit: str, lease: str = "") -> None:
+        """Push the commit. Raises `Outpaced`, `RepositoryError`, ...; `UnreachableError` leaves open whether it landed."""
+        self._folder.complete()
+        try:
+            self._run("push", "--porcelain", "--no-verify", *filter(None, [lease]), REMOTE, f"{commit}:refs/heads/{head}")
+        except GitFailed as error:
+            lines = error.out.decode("utf-8", "replace").splitlines()
+            status = next((line for line in lines if line.startswith("!")), "")
+            raise git_errors.refusal(status, error.err, self.subject(head), forced=bool(lease)) from error
+
+    def contains(self, branch: str, commit: str) -> bool:
+        """Whether the branch is at this commit, or was a little while ago."""
+        name = f"refs/heads/{branch}"
+        at = next((oid for oid, ref in self.refs(name) if ref == name), "")
+        if not at or at == commit:
+            return bool(at)
+        try:
+            self._fetch(f"--depth={_LOOK_BACK}", f"+{name}:refs/image-update/look", filtered="tree:0")
+            return commit.encode() in self.local("rev-list", "refs/image-update/look").split()
+        except GitFailed as error:
+            raise git_errors.failure(error.err, self.subject(branch)) from error
+
+    def local(self, *argv: str, stdin: bytes = b"") -> bytes:
+        """A command on what was fetched; it does not contact the server. Raises `GitFailed`."""
+        self._folder.complete()
+        return self._git.run(*argv, git_dir=self._folder.path, stdin=stdin)
+
+    def _run(self, *argv: str) -> bytes:
+        return self._git.run(*argv, git_dir=self._folder.path, env=self._env)
+
+    def _fetch(self, *what: str, filtered: str | None = None, stdin: str = "") -> str:
+        """Fetch, and return what was said. Without `haves`: the server would send deltas against what we never had."""
+        whole = self._filter == _WHOLE
+        wanted = "" if whole else self._filter if filtered is None else filtered
+        if whole:
+            self._folder.complete()
+        else:
+            self._folder.partial()
+        options = ["--quiet", "--no-tags", *([f"--filter={wanted}"] if wanted else [])]
+        options += [one for one in what if one.startswith("--")]
+        refs = [one for one in what if not one.startswith("--")]
+        negotiation = f"fetch.negotiationAlgorithm={'default' if whole else 'noop'}"
+        argv = ("-c", negotiation, "fetch", *options, REMOTE, *refs)
+        return self._git.ran(*argv, git_dir=self._folder.path, env=self._env, stdin=stdin).err
+
+    def _fetched(self) -> str:
+        with open(os.path.join(self._folder.path, "FETCH_HEAD"), encoding="utf-8") as file:
+            return file.readline().partition("\t")[0]
+
+    def _coarser(self, said: str) -> bool:
+        """Whether there is a coarser request that this server may take; from now on it is the one made."""
+        if _OTHER_FORMAT in said and self._folder.object_format == "sha1":
+            self.objects.close()
+            self._folder.restart("sha256")
+        elif _NO_SHALLOW in said and self._depth:
+            self._depth, self._filter = [], _WHOLE
+        elif self._filter != _WHOLE and any(words in said for words in _FILTER_REFUSED):
+            self._filter = _TREES if self._filter == _WALK else _WHOLE
+        else:
+            return False
+        return True
+
+    def _no_tip(self, error: GitFailed, branch: str) -> TaskError:
+        """The error, more helpful where the branch is missing: is it a tag, or is there nothing at all?"""
+        found = git_errors.failure(error.err, self.subject(branch))
+        if not isinstance(found, SourceError) or "couldn't find remote ref" not in error.err:
+            return found
+        tag = f"refs/tags/{branch}"
+        try:
+            there = {name for _, name in self.refs(tag, "HEAD")}
+        except TaskError:
+            return found
+        if tag in there:
+            return SourceError("this is a tag: a commit can go to a branch only", hint="name a branch", subject=found.subject)
+        hint = found.hint if "HEAD" in there else "the repository may be empty: push a first commit, or name another branch"
+        return SourceError("the branch does not exist", hint=hint, subject=found.subject)

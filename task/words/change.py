@@ -1,0 +1,36 @@
+"""What happened to one image of one Application, as branch names and commit messages tell it."""
+
+from typing import NamedTuple
+
+from task.model import Image
+
+DOCKER_HUB = ("docker.io", "index.docker.io")
+
+
+class Change(NamedTuple):
+    """One image from an old to a new version; "" where nothing is known."""
+
+    image: Image  # the entry's, as the annotation spells it
+    alias: str
+    old_tag: str
+    new_tag: str
+    old_digest: str = ""
+    new_digest: str = ""
+
+    @property
+    def old(self) -> str:
+        """The old digest, else the old tag: what AIU's templates call OldTag."""
+        return self.old_digest or self.old_tag
+
+    @property
+    def new(self) -> str:
+        """The new digest, else the new tag: what AIU's templates call NewTag."""
+        return self.new_digest or self.new_tag
+
+    @property
+    def name(self) -> str:
+        """The repository without registry and tag, as AIU names it: `acme/api`; `nginx` of docker.io/library/nginx."""
+        first, slash, rest = self.image.name.partition("/")
+        if not slash or not ("." in first or ":" in first or first == "localhost"):
+            return self.image.name
+        return rest.removeprefix("library/") if first in DOCKER_HUB else rest

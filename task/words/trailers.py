@@ -1,0 +1,65 @@
+"""Trailers of a commit message, so that `git interpret-trailers` reads them back."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from task.errors import Malformed
+
+KEY = re.compile(r"[A-Za-z0-9-]+")
+# Line ends and other control characters would end the line; the others turn text around on a screen.
+UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]+")
+LONGEST_VALUE = 1000
+REFERENCE = "Argocd-reference-commit-"
+
+Trailer = tuple[str, str]
+
+
+def one_line(text: str, longest: int = LONGEST_VALUE) -> str:
+    """The text on one line, without control characters; cut where it is longer than any honest value."""
+    line = UNSAFE.sub(" ", text).strip()
+    return line if len(line) <= longest else line[: longest - 1].rstrip() + "…"
+
+
+def trailer_lines(trailers: Iterable[Trailer]) -> str:
+    """`Key: value` lines, in order, each once; raises Malformed for a key that Git does not read as one."""
+    lines: dict[str, None] = {}
+    for key, value in trailers:
+        if not KEY.fullmatch(key):
+            raise Malformed(f"{key!r} is no trailer key", "write letters, digits and dashes: --trailer Ticket=ABC-1")
+        if line := one_line(value):
+            lines[f"{key}: {line}\n"] = None
+    return "".join(lines)
+
+
+def commit_references(
+    sha: str, repository: str = "", author: str = "", date: str = "", message: str = ""
+) -> list[Trailer]:
+    """Argo CD's commit references: where the source of the image is; nothing without a commit.
+
+    Argo CD shows them next to the synced revision. `author` is `Name <address>`, `date` is RFC 3339;
+    the body is a JSON string, as Argo CD reads it.
+    """
+    if not sha:
+        return []
+    from json import dumps
+
+    subject, _, body = message.strip().partition("\n")
+    body = body.strip()
+    found = {"author": author, "date": date, "subject": subject, "sha": sha.lower(), "repourl": repository}
+    if body:
+        found["body"] = dumps(_shortened(body))
+    return [(REFERENCE + name, value) for name, value in found.items() if value.strip()]
+
+
+def _shortened(body: str) -> str:
+    """A cut JSON string would be none: the body is cut before, with room for its escapes."""
+    longest = LONGEST_VALUE // 6 - 2
+    return body if len(body) <= longest else body[: longest - 1] + "…"
+
+
+def build_trailers(
+    source_commit: str = "", pipeline_run: str = "", more: Sequence[Trailer] = (), references: Sequence[Trailer] = ()
+) -> tuple[Trailer, ...]:
+    """What is known of the build, then what the user added, then Argo CD's references; `""` is left out."""
+    known = (("Source-Commit", source_commit), ("Pipeline-Run", pipeline_run))
+    return (*((key, value) for key, value in known if value), *more, *references)

@@ -1,0 +1,76 @@
+"""YAML text → parse events, from the best parser at hand.
+
+libyaml 0.2 (in PyYAML's wheels) is what Go's YAML, and so Helm, Argo CD and kustomize,
+descends from, and ten times faster than the parser in Python (ruamel.yaml's), which has
+the second word where libyaml refuses (`%YAML 1.2`, `[a:1]`) or is missing. ruamel.yaml's
+own C extension is libyaml 0.1, which refuses `{url: https://example.com}`.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from task.errors import Malformed
+
+_LARGE = 1_000_000  # characters: no second try, the parser in Python would take minutes
+
+Build = Callable[[Iterator[Any]], Any]
+
+
+def parsed(text: str, build: Build) -> Any:
+    """What `build` makes of the events of `text`.
+
+    A leading byte order mark must have been taken off: parsers leave it out when they
+    count. Raises `Malformed`: what is wrong, with the line counted from 1 in `line`.
+    """
+    from yaml import YAMLError
+
+    problem: Exception | None = None
+    for events in _parsers(len(text)):
+        try:
+            return build(events(text))
+        except (YAMLError, *_ruamel_errors(events), RecursionError, ValueError) as error:
+            if isinstance(error, Malformed):
+                raise
+            problem = problem or error
+    raise NotYaml(problem)
+
+
+class NotYaml(Malformed):
+    """Text that no parser reads."""
+
+    def __init__(self, error: Exception | None) -> None:
+        mark = getattr(error, "problem_mark", None)
+        what = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
+        self.line = mark.line + 1 if mark is not None else 0
+        self.what = str(what)
+        super().__init__(f"not valid YAML: {what}" + (f", line {self.line}" if self.line else ""))
+
+
+def _parsers(size: int) -> tuple[Callable[[str], Iterator[Any]], ...]:
+    import yaml
+
+    if not yaml.__with_libyaml__:
+        return (_python,)
+    return (_libyaml, _python) if size <= _LARGE else (_libyaml,)
+
+
+def _ruamel_errors(events: Callable[[str], Iterator[Any]]) -> tuple[type[Exception], ...]:
+    if events is not _python:
+        return ()
+    from ruamel.yaml.error import YAMLError
+
+    return (YAMLError,)
+
+
+def _libyaml(text: str) -> Iterator[Any]:
+    from yaml.cyaml import CParser
+
+    parser = CParser(text)
+    while (event := parser.get_event()) is not None:
+        yield event
+
+
+def _python(text: str) -> Iterator[Any]:
+    from ruamel.yaml import YAML
+
+    yield from YAML(typ="safe", pure=True).parse(text)

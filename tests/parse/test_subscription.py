@@ -1,0 +1,183 @@
+"""What the annotations mean. Rows of `cases/annotations.json` are AIU's own outputs."""
+
+import json
+from typing import Any
+
+import pytest
+from support import DATA
+
+from task.model import Application, Keys, Source, Subscribed
+from task.parse.application import parse_application
+from task.parse.subscription import Defaults, subscribe
+
+CASES = json.loads((DATA / "cases" / "annotations.json").read_text())["cases"]
+OURS = {
+    "opt-no-alias-image-keys": "per-image keys are found without an alias too",
+}
+
+
+def app(annotations: dict[str, str], **more: Any) -> Application:
+    source = Source("https://git.example/x.git", "apps/web", "main", kind="Helm", section="Helm")
+    return Application("argocd", "web", annotations, (source,))._replace(**more)
+
+
+def only(annotations: dict[str, str]) -> Subscribed:
+    return subscribe(app({"image-list": "web=ghcr.io/acme/web", **annotations}))
+
+
+def errors(subscribed: Subscribed) -> list[str]:
+    return [flaw.key for flaw in subscribed.flaws if flaw.severity == "error"]
+
+
+@pytest.mark.parametrize(
+    "case", [c for c in CASES if c["input"]["op"] == "options" and c["id"] not in OURS], ids=lambda c: c["id"]
+)
+def test_options_as_image_updater_reads_them(case: dict[str, Any]) -> None:
+    expected = case.get("expect_v1", case["expect"])
+    subscribed = subscribe(app({"image-list": case["input"]["image"], **case["input"]["annotations"]}))
+    sub = subscribed.subscriptions[0]
+    assert sub.policy.strategy == expected["strategy"]
+    assert sub.policy.allow == (expected["pattern"] if expected["allow"] == "regexp" else None)
+    assert list(sub.policy.ignore) == expected["ignore"]
+    assert sub.keys.kustomize_name == expected["kustomize_name"]
+    if expected["helm_spec"]:
+        assert sub.keys.spec == expected["helm_spec"]
+    else:
+        assert (sub.keys.name or "image.name", sub.keys.tag or "image.tag") == (
+            expected["helm_name"],
+            expected["helm_tag"],
+        )
+
+
+@pytest.mark.parametrize(
+    ("annotations", "strategy", "constraints"),
+    [
+        ({}, "semver", ()),
+        ({"web.update-strategy": "latest"}, "newest-build", ()),
+        ({"web.update-strategy": "Name"}, "alphabetical", ()),
+        ({"update-strategy": "newest-build"}, "newest-build", ()),
+        ({"update-strategy": "newest-build", "web.update-strategy": "alphabetical"}, "alphabetical", ()),
+        ({"update-strategy": "newest-build", "web.update-strategy": ""}, "newest-build", ()),
+        ({"web.update-strategy": "semver:1.6.x"}, "semver", ("1.6.x",)),
+        ({"web.update-strategy": "semver:1.6.x", "image-list": "web=ghcr.io/acme/web:~1"}, "semver", ("~1", "1.6.x")),
+        ({"web.update-strategy": "digest", "image-list": "web=ghcr.io/acme/web:main"}, "digest", ("main",)),
+    ],
+)
+def test_strategy_and_constraints(annotations: dict[str, str], strategy: str, constraints: tuple[str, ...]) -> None:
+    policy = only(annotations).subscriptions[0].policy
+    assert (policy.strategy, policy.constraints) == (strategy, constraints)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "key"),
+    [
+        ({"web.update-strategy": "lexical"}, "web.update-strategy"),
+        ({"web.update-strategy": "digest"}, "image-list"),
+        ({"web.allow-tags": "^v1"}, "web.allow-tags"),
+        ({"web.allow-tags": "regexp:["}, "web.allow-tags"),
+        ({"allow-tags": "glob:x"}, "allow-tags"),
+        ({"ignore-tags": "a,["}, "ignore-tags"),
+        ({"image-list": "web=ghcr.io/acme/web:>"}, "image-list"),
+        ({"web.update-strategy": "semver:nonsense"}, "web.update-strategy"),
+        ({"web.pin-digest": "perhaps"}, "web.pin-digest"),
+        ({"write-back-method": "Git"}, "write-back-method"),
+        ({"write-back-method": "git:nonsense"}, "write-back-method"),
+        ({"write-back-method": "argocd:secret:a/b"}, "write-back-method"),
+        ({"git-branch": "a:b:c"}, "git-branch"),
+        ({"write-back-target": "kustomizationX"}, "write-back-target"),
+        ({"write-back-target": "helmvaluesX:/a"}, "write-back-target"),
+        ({"write-back-target": "kustomization:../../.."}, "write-back-target"),
+        ({"write-back-target": "helmvalues:$nowhere/values.yaml"}, "write-back-target"),
+        ({"write-back-source": "7"}, "write-back-source"),
+    ],
+)
+def test_a_broken_annotation_is_an_error_and_nothing_is_subscribed(annotations: dict[str, str], key: str) -> None:
+    subscribed = only(annotations)
+    assert subscribed.subscriptions == ()
+    assert errors(subscribed) == [key]
+    assert all(flaw.hint for flaw in subscribed.flaws)
+
+
+def test_all_problems_of_an_entry_come_together() -> None:
+    subscribed = only({"web.allow-tags": "regexp:[", "web.ignore-tags": "[", "web.update-strategy": "x"})
+    assert errors(subscribed) == ["web.update-strategy", "web.allow-tags", "web.ignore-tags"]
+
+
+def test_one_broken_entry_leaves_the_others_alone() -> None:
+    subscribed = subscribe(app({"image-list": "a=acme/a, b=acme/b:>", "a.update-strategy": "latest"}))
+    assert [sub.entry.alias for sub in subscribed.subscriptions] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "level"),
+    [
+        ({"web.update-strategy": "latest"}, "web.update-strategy"),
+        ({"tag-match": "regexp:x"}, "tag-match"),
+        ({"web.force-update": "yes"}, "web.force-update"),
+    ],
+)
+def test_deprecated_and_strange_values_work_and_warn(annotations: dict[str, str], level: str) -> None:
+    subscribed = only(annotations)
+    assert len(subscribed.subscriptions) == 1
+    assert [(flaw.key, flaw.severity) for flaw in subscribed.flaws] == [(level, "warning")]
+
+
+def test_an_empty_ignore_list_hides_the_application_wide_one() -> None:
+    assert only({"ignore-tags": "a*", "web.ignore-tags": ""}).subscriptions[0].policy.ignore == ()
+    assert only({"ignore-tags": "a*"}).subscriptions[0].policy.ignore == ("a*",)
+
+
+@pytest.mark.parametrize(
+    ("image_list", "key"),
+    [
+        ("org/app=ghcr.io/acme/web", "org_app"),
+        ("org/app=ghcr.io/acme/web", "org/app"),
+        ("ghcr.io/acme/web", "web"),
+        ("ghcr.io/acme/web", "acme_web"),
+        ("ghcr.io/acme/web", "ghcr.io_acme_web"),
+        ("localhost:5000/web", "web"),
+    ],
+)
+def test_where_per_image_keys_are_looked_up(image_list: str, key: str) -> None:
+    subscribed = subscribe(app({"image-list": image_list, f"{key}.update-strategy": "alphabetical"}))
+    assert subscribed.subscriptions[0].policy.strategy == "alphabetical"
+
+
+def test_an_alias_owns_its_name() -> None:
+    subscribed = subscribe(app({"image-list": "web=acme/other, acme/web", "web.update-strategy": "alphabetical"}))
+    assert [sub.policy.strategy for sub in subscribed.subscriptions] == ["alphabetical", "semver"]
+
+
+def test_every_per_image_key_works_application_wide() -> None:
+    annotations = {
+        "helm.image-tag": "t",
+        "kustomize.image-name": "k",
+        "pin-digest": "true",
+        "platforms": "linux/arm64, linux/amd64",
+    }
+    sub = only(annotations).subscriptions[0]
+    assert sub.keys == Keys(tag="t", kustomize_name="k")
+    assert (sub.policy.pin_digest, sub.policy.platforms) == (True, ("linux/arm64", "linux/amd64"))
+
+
+def test_several_targets_are_several_subscriptions() -> None:
+    subs = only({"write-back-target": "helmvalues:/a.yaml, kustomization:/k"}).subscriptions
+    assert [(sub.target, sub.path) for sub in subs] == [("helmvalues", "a.yaml"), ("kustomization", "k")]
+
+
+def test_the_command_lines_strategy_holds_where_no_annotation_does() -> None:
+    defaults = Defaults(strategy="alphabetical", pin_digest=True)
+    sub = subscribe(app({"image-list": "a=b"}), defaults).subscriptions[0]
+    assert (sub.policy.strategy, sub.policy.pin_digest) == ("alphabetical", True)
+
+
+def test_the_managed_names_of_all_entries_are_known_to_each() -> None:
+    subs = subscribe(app({"image-list": "a=acme/a, b=acme/b", "a.helm.image-tag": "a.tag"})).subscriptions
+    assert subs[0].managed == subs[1].managed
+    assert set(subs[0].managed) == {"image.name", "a.tag", "image.tag", "docker.io/acme/a", "docker.io/acme/b"}
+
+
+def test_no_annotation_at_all_asks_for_nothing() -> None:
+    assert subscribe(parse_application({"metadata": {"name": "x"}})) == Subscribed(
+        parse_application({"metadata": {"name": "x"}}), (), ()
+    )
