@@ -3,7 +3,6 @@
 ARG BASE_IMAGE=python:3.13-slim-trixie
 
 FROM ${BASE_IMAGE} AS builder
-SHELL ["/bin/sh", "-eu", "-c"]
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
 # Dependencies first: this layer lives until a lock changes. The build backend stays out of the result.
@@ -26,7 +25,6 @@ LABEL org.opencontainers.image.title="Image Update" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
-SHELL ["/bin/sh", "-eu", "-c"]
 # The versions are those of the base image's distribution: they are pinned with it.
 # hadolint ignore=DL3008
 RUN apt-get update -qq \
@@ -34,7 +32,7 @@ RUN apt-get update -qq \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/apt /var/log/dpkg.log
 # The root file system is read-only where this runs, so no bytecode is ever written there; base images ship none of the
 # standard library's. Without a passwd entry ssh refuses to start; group 0 may write home, as any uid in it may run this.
-RUN (python3 -m compileall -q "$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')" -x 'lib2to3|test' || true) \
+RUN python3 -m compileall -q -x '/tests?/' "$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')" \
  && echo 'nonroot:x:65532:0:nonroot:/home/nonroot:/usr/sbin/nologin' >> /etc/passwd \
  && mkdir -p /home/nonroot && chown 65532:0 /home/nonroot && chmod 0770 /home/nonroot
 COPY --from=builder /opt/image-update /opt/image-update

@@ -45,7 +45,9 @@ def record(where: Room, argv: Sequence[str]) -> Recording:
     stub.write_text(f'#!/bin/sh\n{settings} exec {sys.executable} {HERE}/recording_git.py "$@"\n')
     stub.chmod(0o755)
     run(where, argv, {"PATH": f"{stub.parent}:{where.environment['PATH']}"})
-    return Recording([_call(file, where) for file in sorted(folder.glob("*.json"))], folder / "before")
+    # In the order of their last input: a conversation asks about what later commands fetch.
+    calls = sorted(folder.glob("*.json"), key=lambda file: file.with_suffix(".in").stat().st_mtime_ns)
+    return Recording([_call(file, where) for file in calls], folder / "before")
 
 
 def _call(file: Path, where: Room) -> Call:
@@ -54,17 +56,21 @@ def _call(file: Path, where: Room) -> Call:
     return Call(said["argv"], said["cwd"], changed, file.with_suffix(".in"), said["status"], said["bytes"])
 
 
-def write_script(recording: Recording, file: Path) -> Path:
-    """The same git commands as a shell script, which stops where one ends otherwise than it did."""
-    lines = ["set -e", *map(_line, recording.calls)]
-    file.write_text("\n".join(lines) + "\n")
+def write_script(recording: Recording, commit: str, file: Path) -> Path:
+    """The same git commands as a shell script, which stops where one ends otherwise than it did.
+
+    `commit` is what the run pushed. The script's own commit has another time and so another
+    id, which it takes from what `fast-import` prints.
+    """
+    file.write_text("\n".join(["set -e", *(_line(call, commit) for call in recording.calls)]) + "\n")
     return file
 
 
-def _line(call: Call) -> str:
+def _line(call: Call, commit: str) -> str:
     settings = "".join(f"{name}={shlex.quote(value)} " for name, value in call.environment.items())
+    words = shlex.join(call.argv).replace(commit, '"$COMMIT"')
+    command = f"{settings}git {words} <{shlex.quote(str(call.stdin))}"
+    if "fast-import" in call.argv:
+        return f"cd {shlex.quote(call.cwd)}\nCOMMIT=$({command} 2>/dev/null)\nCOMMIT=${{COMMIT%%[!0-9a-f]*}}"
     expected = f" || [ $? = {call.status} ]" if call.status else ""
-    return (
-        f"cd {shlex.quote(call.cwd)}\n"
-        f"{settings}git {shlex.join(call.argv)} <{shlex.quote(str(call.stdin))} >/dev/null 2>&1{expected}"
-    )
+    return f"cd {shlex.quote(call.cwd)}\n{command} >/dev/null 2>&1{expected}"

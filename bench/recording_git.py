@@ -22,19 +22,22 @@ def main() -> int:
     if not (folder / "before").exists():  # what the command itself has made by now
         shutil.copytree(os.environ["RECORD_TMP"], folder / "before", symlinks=True)
     number = _number(folder)
+    note = folder / f"{number}.json"
+    _write(note, status=0)  # now, and again at the end: a conversation may be broken off
     with (folder / f"{number}.in").open("wb") as copy:
         git = subprocess.Popen([os.environ["REAL_GIT"], *sys.argv[1:]], stdin=subprocess.PIPE)
         Thread(target=_pass_on, args=(git, copy), daemon=True).start()
         status = git.wait()
-    call = {
-        "argv": sys.argv[1:],
-        "cwd": os.getcwd(),
-        "environment": {name: value for name, value in os.environ.items() if name.startswith(KEPT)},
-        "status": status,
-        "bytes": _on_disk(os.environ["RECORD_TMP"]),
-    }
-    (folder / f"{number}.json").write_text(json.dumps(call))
+    _write(note, status)
     return status
+
+
+def _write(note: Path, status: int) -> None:
+    environment = {name: value for name, value in os.environ.items() if name.startswith(KEPT)}
+    taken = _on_disk(os.environ["RECORD_TMP"])
+    call = {"argv": sys.argv[1:], "cwd": os.getcwd(), "environment": environment, "status": status, "bytes": taken}
+    note.with_suffix(".new").write_text(json.dumps(call))
+    note.with_suffix(".new").rename(note)
 
 
 def _pass_on(git: "subprocess.Popen[bytes]", copy: IO[bytes]) -> None:

@@ -49,7 +49,7 @@ class Place(NamedTuple):
         return spent
 
     def peak(self) -> int:
-        """The most bytes that lie on the disk while the command works."""
+        """The most bytes that lie on the disk after any of the git commands."""
         return record(self.where, event.command(self._next(), self.applications)).peak
 
     def _next(self) -> str:
@@ -66,7 +66,10 @@ def figures() -> Iterator[Figure]:
         ours, theirs = alternate(ROUNDS, large.update, large.clone)
         shown = f"{event.shown()}  ({LARGE:,} files)"
         yield Figure("100,000 files: time", Side(shown, ours), Side(SHOWN, theirs), 1 / 5)
-        disk = Side(f"{shown}, the peak", large.peak()), Side(SHOWN, on_disk(large.where.folder / "clone"))
+        disk = (
+            Side(f"{shown}, the most after any git command", large.peak()),
+            Side(SHOWN, on_disk(large.where.folder / "clone")),
+        )
         yield Figure("100,000 files: disk", *disk, 1 / 50, unit="B")
         ours, theirs = alternate(2 * ROUNDS + 1, large.update, small.update)
         yield Figure(

@@ -70,7 +70,8 @@ def _git_commands(small: Small) -> Figure:
     small.reset()
     recording = record(small.where, event.command(TAG, small.applications))
     small.check()
-    script = write_script(recording, small.where.folder / "replay.sh")
+    commit = material.git(small.repo, "rev-parse", "main")
+    script = write_script(recording, commit, small.where.folder / "replay.sh")
 
     def ours() -> float:
         small.reset()

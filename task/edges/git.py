@@ -4,44 +4,18 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import IO, Any, NamedTuple
 
 from task.edges import quick_sh
+from task.edges.git_environment import clean_environment, login_environment
 from task.edges.git_names import address_of, rewritten, without_login
 from task.errors import SourceError, UnreachableError, UsageError
 
 PROTOCOLS = frozenset({"https", "ssh", "http"})
 SECONDS = 900.0  # no git command here takes so long; a stalled transfer ends earlier by itself
 
-# Of the host's GIT_* only what says how servers are reached; the rest would point git at other repositories or
-# identities, or make it speak otherwise (GIT_DIR, GIT_INDEX_FILE, GIT_TRACE, GIT_AUTHOR_NAME, ...).
-_KEPT = frozenset({
-    "GIT_ASKPASS", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_EXEC_PATH",
-    "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_HTTP_USER_AGENT", "GIT_HTTP_PROXY_AUTHMETHOD",
-    "GIT_PROXY_COMMAND", "GIT_PROXY_SSL_CAINFO", "GIT_PROXY_SSL_CERT", "GIT_PROXY_SSL_KEY",
-    "GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "GIT_SSL_CERT", "GIT_SSL_KEY", "GIT_SSL_CERT_PASSWORD_PROTECTED",
-    "GIT_SSL_NO_VERIFY", "GIT_SSL_VERSION", "GIT_SSL_CIPHER_LIST",
-})  # fmt: skip
-_DROPPED = frozenset({"LANGUAGE", "SSH_ASKPASS", "DISPLAY"})
-_CONFIG_KEPT = ("credential.", "http.", "url.", "ssh.", "core.sshcommand", "core.askpass", "core.gitproxy")
-_SETTINGS = {
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_NO_LAZY_FETCH": "1",  # git >= 2.44: an object that is missing is an error, no fetch of its own
-    "GIT_NO_REPLACE_OBJECTS": "1",
-    "GIT_ATTR_NOSYSTEM": "1",
-    "GIT_LFS_SKIP_SMUDGE": "1",
-    "GIT_PAGER": "cat",
-    "SSH_ASKPASS_REQUIRE": "never",
-    "GCM_INTERACTIVE": "never",
-    "LC_ALL": "C",
-}
 _SSH = "ssh -o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
-_LOGIN_HELPER = (
-    '!f() { test "$1" = get && printf "username=%s\\npassword=%s\\n"'
-    ' "$IMAGE_UPDATE_URL_USER" "$IMAGE_UPDATE_URL_PASSWORD"; }; f'
-)
-
-
 class GitFailed(Exception):
     """A git command ended with an error; the caller knows what it was about."""
 
@@ -116,16 +90,7 @@ class Git:
 
     def login(self, repo: str) -> dict[str, str]:
         """The environment that gives the login within a URL to that server only; empty where there is none."""
-        target = address_of(rewritten(repo, self._rewrites))
-        if not target.user or target.protocol not in {"https", "http"}:
-            return {}
-        server = "/".join(target.url.split("/", 3)[:3])
-        pairs = [(f"credential.{server}.username", target.user)]
-        if target.password:
-            pairs += [(f"credential.{server}.helper", ""), (f"credential.{server}.helper", _LOGIN_HELPER)]
-        known = _config_pairs(self._environ)
-        user, password = "IMAGE_UPDATE_URL_USER", "IMAGE_UPDATE_URL_PASSWORD"
-        return {**_config_environment(known + pairs), user: target.user, password: target.password}
+        return login_environment(self._environ, address_of(rewritten(repo, self._rewrites)))
 
     def run(
         self,
@@ -176,12 +141,18 @@ class Git:
             return {}
         if not self._ssh_command:
             try:
-                self._ssh_command = self.run("config", "--get", "core.sshCommand").decode().strip()
+                self._ssh_command = self._users("core.sshCommand")
             except GitFailed:
                 self._ssh_command = _SSH
         return {"GIT_SSH_COMMAND": self._ssh_command}
 
-    def _start(self, argv: Sequence[str], git_dir: str, env: Mapping[str, str] | None, files: tuple[Any, Any, Any]) -> Any:
+    def _users(self, key: str) -> str:
+        """A setting of the user or system; not of the repository that this process happens to stand in."""
+        return self.run("config", "--get", key, env={"GIT_DIR": os.devnull}).decode().strip()
+
+    def _start(
+        self, argv: Sequence[str], git_dir: str, env: Mapping[str, str] | None, files: Sequence[IO[bytes]]
+    ) -> Any:
         self.calls.append(_head(argv))
         environ = {**self._environ, **(env or {}), **({"GIT_DIR": git_dir} if git_dir else {})}
         if sys.version_info >= (3, 12):
@@ -235,33 +206,6 @@ class Git:
                 self._log(f"git: {line}")
 
 
-def clean_environment(environ: Mapping[str, str], protocols: frozenset[str]) -> dict[str, str]:
-    """The environment of every git process: the host's, without what would change what git does. Pure."""
-    kept = {name: value for name, value in environ.items() if not name.startswith("GIT_") or name in _KEPT}
-    clean = {name: value for name, value in kept.items() if name not in _DROPPED and not _harmful(name, value)}
-    pairs = [(key, value) for key, value in _config_pairs(environ) if key.lower().startswith(_CONFIG_KEPT)]
-    return {**clean, **_config_environment(pairs), **_SETTINGS, "GIT_ALLOW_PROTOCOL": ":".join(sorted(protocols))}
-
-
-def _harmful(name: str, value: str) -> bool:
-    """An empty variable counts as unset; to git an empty GIT_SSL_CAINFO is an error."""
-    return name in _KEPT and not value.strip()
-
-
-def _config_pairs(environ: Mapping[str, str]) -> list[tuple[str, str]]:
-    count = environ.get("GIT_CONFIG_COUNT", "")
-    numbers = range(int(count) if count.isdigit() else 0)
-    return [(environ.get(f"GIT_CONFIG_KEY_{n}", ""), environ.get(f"GIT_CONFIG_VALUE_{n}", "")) for n in numbers]
-
-
-def _config_environment(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
-    if not pairs:
-        return {}
-    keys = {f"GIT_CONFIG_KEY_{n}": key for n, (key, _) in enumerate(pairs)}
-    values = {f"GIT_CONFIG_VALUE_{n}": value for n, (_, value) in enumerate(pairs)}
-    return {"GIT_CONFIG_COUNT": str(len(pairs)), **keys, **values}
-
-
 def _head(argv: Sequence[str]) -> str:
     """The name of the git command: the first word that is no option, nor an option's value."""
     words = iter(argv)
@@ -279,7 +223,9 @@ def _scratch(folder: str) -> IO[bytes]:
         if hasattr(os, "memfd_create"):
             return open(os.memfd_create("git"), "w+b", buffering=0)
         path = os.path.join(folder, f".image-update-{os.urandom(8).hex()}")
-        file = open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b", buffering=0)
+        file = open(  # noqa: SIM115 - the caller closes it
+            os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b", buffering=0
+        )
         os.unlink(path)
         return file
     except OSError as error:
@@ -310,10 +256,8 @@ def _finish(running: Any, patience: float) -> None:
 def _signal(running: Any, name: str) -> None:
     import signal
 
-    try:
+    with suppress(ProcessLookupError, PermissionError):  # it may have ended already
         os.killpg(running.pid, signal.Signals[name])
-    except (ProcessLookupError, PermissionError):
-        pass  # it has ended already
 
 
 def _allow_fork() -> None:

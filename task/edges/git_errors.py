@@ -22,137 +22,163 @@ class Meaning(NamedTuple):
     hint: str
 
 
-def _row(words: str, error: type[TaskError], message: str, hint: str) -> Meaning:
-    return Meaning(re.compile(words, re.IGNORECASE), error, message, hint)
+def _any(*words: str) -> re.Pattern[str]:
+    return re.compile("|".join(words), re.IGNORECASE)
 
 
-_ACCESS = "check the URL, and that the credentials given may read it; servers answer the same for both"
+_ACCESS = "check the URL, and that the credentials may read and write it; servers answer the same for both"
 _AGAIN = "run it again"
-_LOGIN = "check the user name and the password or token given for this server"
-_CA = "give the server's certificate authority"
-_PROTOCOL = "allow it with --allow-protocol, or change the repository URL"
 
 FAILURES = (
-    _row(r"transport '[^']*' not allowed", SourceError, "this Git transport is not allowed", _PROTOCOL),
-    _row(
-        r"couldn't find remote ref|invalid refspec|remote branch .* not found",
+    Meaning(
+        _any("transport '[^']*' not allowed"),
+        SourceError,
+        "this Git transport is not allowed",
+        "allow it with --allow-protocol, or change the repository URL",
+    ),
+    Meaning(
+        _any("couldn't find remote ref"),
         SourceError,
         "the branch does not exist",
-        "check the spelling of the branch, that it was not deleted, and that the repository is not empty",
+        "check the spelling of the branch, and that it was not deleted",
     ),
-    _row(
-        r"remote host identification has changed",
+    Meaning(
+        _any("remote host identification has changed"),
         CredentialsError,
         "the server's SSH host key has changed",
         "if that is right, replace the key in known_hosts; if nobody changed it, somebody is in between",
     ),
-    _row(
-        r"host key verification failed|no \S+ host key is known",
+    Meaning(
+        _any("host key verification failed", r"no \S+ host key is known"),
         CredentialsError,
         "the server's SSH host key is not known",
         "add its host key to known_hosts",
     ),
-    _row(
-        r"no user exists for uid",
+    Meaning(
+        _any("no user exists for uid"),
         CredentialsError,
         "ssh refuses to run for a user id without a passwd entry",
         "run as a user that exists in the image, or use https",
     ),
-    _row(
-        r"certificate verif|ssl certificate|peer certificate|certificate problem|unable to get local issuer|ssl ca cert"
-        r"|cafile|client certificate|certificate (?:has expired|subject name)|self[- ]signed",
+    Meaning(
+        _any(
+            "certificate (?:verif|problem|has expired|subject name)", "(?:ssl|peer|client|issuer) certificate",
+            "ssl ca cert", "cafile", "self[- ]signed", "ssl: no alternative certificate",
+        ),
         CredentialsError,
         "the server's TLS certificate was not accepted",
-        _CA,
+        "give the server's certificate authority, and check the host name in the URL",
     ),
-    _row(
-        r"load key .*(?:passphrase|invalid format|bad permissions|error in libcrypto)|bad permissions|unprotected private key",
+    Meaning(
+        _any("load key .*(?:passphrase|invalid format|libcrypto)", "bad permissions", "unprotected private key"),
         CredentialsError,
         "the SSH key cannot be used",
         "give a private key without passphrase, readable by this user only",
     ),
-    _row(
-        r"permission denied \([a-z,-]+\)|too many authentication failures|no supported authentication methods"
-        r"|sign_and_send_pubkey|no mutual signature",
+    Meaning(
+        _any(
+            r"permission denied \([a-z,-]+\)", "too many authentication failures", "sign_and_send_pubkey",
+            "no supported authentication methods", "no mutual signature",
+        ),
         CredentialsError,
         "the server did not accept the SSH key",
-        "check that a key is given and that the server knows its public half",
+        "check that a key is given, and that the server knows its public half",
     ),
-    _row(
-        r"could not read (?:username|password)|terminal prompts disabled",
+    Meaning(
+        _any("could not read (?:username|password)", "terminal prompts disabled"),
         CredentialsError,
         "the server asks for a login and none was given; or the repository does not exist",
         "give credentials for this server, and check the URL",
     ),
-    _row(
-        r"authentication failed|returned error: 401|access denied\. .*password|http basic: access denied|bad credentials"
-        r"|invalid (?:credentials|username or (?:token|password))|password authentication (?:was removed|is not supported)"
-        r"|authentication required|http code 407",
+    Meaning(
+        _any(
+            "authentication (?:failed|required)", "returned error: 401", "http code 407", "http basic: access denied",
+            "bad credentials", "invalid (?:credentials|username or (?:token|password))",
+            "password authentication (?:was removed|is not supported)",
+        ),
         CredentialsError,
         "the server did not accept the login",
-        _LOGIN,
+        "check the user name and the password or token given for this server",
     ),
-    _row(r"no space left on device|disk quota exceeded", UnreachableError, "a disk is full", "make room and " + _AGAIN),
-    _row(
-        r"write access to repository not granted|read[- ]only|is archived|archived so|key you are authenticating with|returned error: 403"
-        r"|insufficient permission|permission to \S+ denied|not allowed to|genericcontribute|access denied|forbidden",
+    Meaning(
+        _any("no space left on device", "disk quota exceeded"),
+        UnreachableError,
+        "a disk is full",
+        "make room and run it again",
+    ),
+    Meaning(
+        _any("dubious ownership"),
+        RepositoryError,
+        "git does not trust this local repository: it belongs to another user",
+        "run as its owner",
+    ),
+    Meaning(
+        _any(
+            "repository .*not found", "not found: ", "does not appear to be a git repository", "returned error: 404",
+            "project you were looking for", "repository not exported", "could not find repository",
+            "no such repository", "tf401019", "repository .*(?:does not|doesn't) exist", "not a git repository",
+            "not exist or you do not have permission", "no longer exists",
+        ),
+        RepositoryError,
+        "the repository was not found, or there is no access to it",
+        _ACCESS,
+    ),
+    Meaning(
+        _any(
+            "write access to repository not granted", "read[- ]only", "archived", "returned error: 403", "forbidden",
+            "insufficient permission", r"permission to \S+ denied", "not allowed to", "genericcontribute",
+            "access denied", "not authorized", "unauthorized", "does not have permission", "you cannot push",
+            "unable to (?:create|write) .*permission denied",
+        ),
         RepositoryError,
         "the server does not permit this",
         "check that these credentials may read and write the repository",
     ),
-    _row(
-        r"dubious ownership",
-        RepositoryError,
-        "git does not trust this local repository: it belongs to another user",
-        "run as its owner, or set safe.directory",
-    ),
-    _row(
-        r"repository .*not found|not found: |not found\b.*repository|does not appear to be a git repository|returned error: 404"
-        r"|project you were looking for|repository not exported|could not find repository|no such repository|tf401019"
-        r"|repository .*(?:does not|doesn't) exist|not exist or you do not have permission|not a git repository"
-        r"|no such device or address.*username",
-        RepositoryError,
-        "the repository was not found, or there is no access to it",
-        _ACCESS,
-    ),
-    _row(
-        r"could not resolve|name resolution|name or service not known|connection (?:refused|reset|closed|timed out)"
-        r"|operation timed out|operation too slow|failed to connect|couldn't connect|network is (?:unreachable|down)"
-        r"|no route to host|empty reply|broken pipe|early eof|unexpected disconnect|rpc failed|returned error: (?:5\d\d|429|408)"
-        r"|transfer closed|gnutls_handshake|ssl_error_syscall|ssl_connect|tls connect|kex_exchange_identification"
-        r"|ssh_exchange_identification|remote end hung up|unable to connect|internal server error|commit_refs"
-        r"|bad pack header|invalid index-pack output|index-pack (?:failed|died|abnormal)|unpack-objects (?:failed|abnormal)"
-        r"|http/2 stream|early end of file|timeout|timed out|service unavailable|bad gateway|too many requests|rate limit"
-        r"|unable to (?:write|create)|did not send all|protocol error|expected flush|bad line length|not our ref|proxy",
+    Meaning(
+        _any(
+            "could not resolve", "name resolution", "name or service not known", "failed to connect", "no route to",
+            "connection (?:refused|reset|closed|timed out)", "timed out", "timeout", "operation too slow",
+            "couldn't connect", "unable to connect", "network is (?:unreachable|down)", "empty reply", "broken pipe",
+            "early (?:eof|end of file)", "unexpected disconnect", "rpc failed", r"returned error: (?:5\d\d|429|408)",
+            "transfer closed", "gnutls_handshake", "ssl_error_syscall", "ssl_connect", "tls connect", "from proxy",
+            "kex_exchange_identification", "ssh_exchange_identification", "remote end hung up", "bad pack header",
+            "internal server error", "internal error", "commit_refs", "invalid index-pack output",
+            "(?:index-pack|unpack-objects) (?:failed|died|abnormal)", "http/2 stream", "bad gateway",
+            "service unavailable", "too many requests", "rate limit", "unable to (?:write|create)", "did not send all",
+            "protocol error", "expected flush", "not our ref", "remote failed to report status", "out of memory",
+        ),
         UnreachableError,
         "the Git server could not be reached, or broke off",
         _AGAIN,
     ),
-    _row(
-        r"permission denied|unable to access|could not read from remote repository",
+    Meaning(
+        _any("permission denied", "unable to access", "could not read from remote repository"),
         RepositoryError,
         "the repository was not found, or there is no access to it",
         _ACCESS,
     ),
-)
+)  # fmt: skip
 
 # Said by git, GitHub, GitLab (Gitaly), Gitea, Bitbucket, JGit servers and Azure when another push was faster.
-_RACE = re.compile(
-    r"fetch first|non-fast-forward|needs? force|stale info|remote ref updated|cannot lock ref|failed to (?:update ref|lock)"
-    r"|unable to lock|lock(?:ing)? (?:failure|error)|incorrect old value|reference already exists"
-    r"|is at [0-9a-f]+ but expected|does not point to (?:the )?expected|unexpected old|reference (?:has )?changed"
-    r"|has already been updated by another|tf401028|concurrent(?:ly)?\b|atomic (?:push|transaction) fail|transaction aborted"
-    r"|another (?:push|update|operation)",
-    re.IGNORECASE,
-)
+_RACE = _any(
+    "fetch first", "non-fast-forward", "needs? force", "stale info", "remote ref updated", "cannot lock ref",
+    "failed to (?:update ref|lock)", "unable to lock", "lock(?:ing)? (?:failure|error)", "incorrect old value",
+    "reference already exists", "is at [0-9a-f]+ but expected", "does not point to (?:the )?expected",
+    "unexpected old", "reference (?:has )?changed", "already been updated by another", "tf401028", "concurrent",
+    "atomic (?:push|transaction) fail", "transaction aborted", "another (?:push|update|operation)",
+)  # fmt: skip
 # A lock that no later attempt will get either.
-_FOR_GOOD = re.compile(r"exists; cannot create|permission denied|read-only file system|no space left", re.IGNORECASE)
-_HOOK = re.compile(r"hook declined|protected|policy|\bGH0\d\d\b|prohibited|deny|denied|not permitted|not allowed", re.IGNORECASE)
-_PROTECTED = re.compile(
-    r"protected|GH006|GH013|rule violations|TF402455|pull request|merge request|not allowed to push", re.IGNORECASE
-)
-_SERVER_DENIES_FORCE = re.compile(r"\[remote rejected\].*\(non-fast-forward\)")
-_NOISE = re.compile(r"(?:hint|warning|To|From|remote: (?:Enumerating|Counting|Compressing|Resolving|Processing)|remote: *$)\b")
+_FOR_GOOD = _any("exists; cannot create", "permission denied", "read-only file system", "no space left")
+_RULE = _any(
+    "hook declined", "protected", "policy", r"\bGH0\d\d\b", "prohibited", "deny", "denied", "not permitted",
+    "not allowed",
+)  # fmt: skip
+_PROTECTED = _any(
+    "protected", "GH006", "GH013", "rule violations", "TF402455", "pull request", "merge request",
+    "not allowed to push",
+)  # fmt: skip
+_UNKNOWN = _any("remote failure", "remote failed to report")
+_NOISE = _any("hint:", "warning:", "To ", r"remote: *$", "remote: (?:Enumerating|Counting|Compressing|Resolving|Total)")
 
 
 def failure(stderr: str, subject: str) -> TaskError:
@@ -167,39 +193,44 @@ def failure(stderr: str, subject: str) -> TaskError:
 def refusal(status: str, stderr: str, subject: str, *, forced: bool = False) -> TaskError | Outpaced:
     """What a refused push means: `status` is its line of `push --porcelain`, "" when there was none.
 
-    `forced`: a head branch was to be replaced, so that "non-fast-forward" from the server is its policy and no race.
+    An `UnreachableError` leaves open whether the push arrived. `forced`: a head branch was to be replaced, so that
+    a "non-fast-forward" of the server's own is its rule, and no race.
     """
-    if not status:
-        return failure(stderr, subject)
-    reason = status.rpartition("\t")[2]
-    denied = forced and _SERVER_DENIES_FORCE.search(reason)
-    if not (denied or _HOOK.search(reason) or _FOR_GOOD.search(stderr)) and _is_race(reason, stderr):
-        return Outpaced(f"{subject}: {printable(reason)}")
-    if not _HOOK.search(reason) and isinstance(failure(f"{reason}\n{stderr}", subject), UnreachableError):
-        return failure(stderr, subject)
+    reason = printable(without_logins(status.rpartition("\t")[2])).strip()
+    if not status or _UNKNOWN.search(reason):
+        return failure(f"{stderr}\n{reason}", subject)
+    if _is_race(reason, stderr, forced=forced):
+        return Outpaced(f"{subject}: {reason}")
+    if not _RULE.search(reason) and isinstance(failure(f"{reason}\n{stderr}", subject), UnreachableError):
+        return failure(f"{reason}\n{stderr}", subject)
     return _refused(reason, stderr, subject)
 
 
-def _is_race(reason: str, stderr: str) -> bool:
-    """Some servers name only the failed update in the status and the reason in a `remote:` line."""
-    return bool(_RACE.search(reason)) or ("failure" in reason and bool(re.search(r"cannot lock ref|but expected", stderr)))
+def _is_race(reason: str, stderr: str, *, forced: bool) -> bool:
+    if _RULE.search(reason) or _FOR_GOOD.search(f"{reason}\n{stderr}"):
+        return False
+    if forced and reason.startswith("[remote rejected]") and "(non-fast-forward)" in reason:
+        return False
+    # Some servers name only "failure" in the status, and the lock in a `remote:` line.
+    return bool(_RACE.search(reason)) or ("failure" in reason and bool(_RACE.search(stderr)))
 
 
 def _refused(reason: str, stderr: str, subject: str) -> RepositoryError:
-    said = quoted(stderr) or printable(without_logins(reason))
     hint = "the server's own words say why"
-    if _PROTECTED.search(reason + stderr):
+    if _PROTECTED.search(f"{reason}\n{stderr}"):
         hint = "let this user push to the branch, or have a branch proposed: annotation git-branch with base:head"
-    short = printable(without_logins(reason)).strip()
-    why = f"{short}: {said}" if said != short else short
-    return RepositoryError(f"the server refused the push {why}", hint=hint, subject=subject)
+    elif "(non-fast-forward)" in reason:
+        hint = "let this user replace its own head branches (force push), or delete the branch"
+    elif "exists; cannot create" in stderr:
+        hint = "a branch's name cannot be the folder of another's: choose another head branch"
+    said = quoted(stderr)
+    said = f"; {said}" if said else ""
+    return RepositoryError(f"the server refused the push: {reason}{said}", hint=hint, subject=subject)
 
 
 def quoted(stderr: str) -> str:
     """What was said, on one line: the server's lines first, then git's; no logins, no control characters."""
     lines = [line.strip() for line in re.split(r"[\r\n]+", without_logins(stderr))]
-    told = [line for line in lines if line and not _NOISE.match(line)]
-    remote = [line for line in told if line.startswith("remote:")]
-    rest = [line for line in told if not line.startswith("remote:") and "failed to push some refs" not in line]
-    words = list(dict.fromkeys(printable(line) for line in remote + rest))
-    return "; ".join(words[:_LINES])[:_CHARACTERS]
+    told = [line for line in lines if line and not _NOISE.match(line) and "failed to push some refs" not in line]
+    words = [printable(line) for line in sorted(told, key=lambda line: not line.startswith("remote:"))]
+    return "; ".join(list(dict.fromkeys(words))[:_LINES])[:_CHARACTERS]

@@ -129,4 +129,4 @@ def branch_name(revision: str) -> str:
 
 def is_branch_name(name: str) -> bool:
     """Whether git accepts the name for a branch; equals `git check-ref-format --branch`, without its `@{-1}`."""
-    return bool(name) and name not in ("@", "HEAD") and not _NO_BRANCH.search(name)
+    return name not in {"", "HEAD"} and not _NO_BRANCH.search(name)

@@ -28,14 +28,14 @@ def _import_quickly() -> None:
     added = {name: _stand_in(name) for name in _STAND_INS if name not in sys.modules}
     sys.modules.update(added)
     if "importlib.metadata" in added:
-        importlib.metadata = added["importlib.metadata"]  # type: ignore[attr-defined]
+        importlib.metadata = added["importlib.metadata"]
     try:
         importlib.import_module("sh")
     finally:
         for name in added:
             del sys.modules[name]
         if "importlib.metadata" in added:
-            del importlib.metadata  # type: ignore[attr-defined]
+            del importlib.metadata
 
 
 def _stand_in(name: str) -> ModuleType:

@@ -108,10 +108,11 @@ def _spec(files: Files, target: Target) -> list[Entry]:
 def _renewed(now: list[Entry], spec: list[Entry], target: Target, image: Image) -> list[Entry]:
     """The entries of the file, each as it is to be."""
     name = target.keys.kustomize_name
-    fresh = [_at(each, spec, target, image) if _mine(each, target) else _refreshed(each, spec, target) for each in now]
+    current = [each if _mine(each, target) else _refreshed(each, spec, target) for each in now]
+    fresh = [_at(each, spec, target, image) if _mine(each, target) else each for each in current]
     keys = [each.key for each in fresh]
     if name and identity_of(name) not in keys:  # another name in the manifests led to the image: ours takes its place
-        index = next((number for number, each in enumerate(now) if _mine(each, target)), None)
+        index = next((number for number, each in enumerate(current) if _mine(each, target)), None)
         if index is not None:
             fresh[index] = Entry(name, fresh[index].right)
     return fresh

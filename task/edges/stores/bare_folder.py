@@ -53,6 +53,7 @@ _CONFIG = """\
 [color]
 	ui = false
 [advice]
+	fetchShowForcedUpdates = false
 	pushUpdateRejected = false
 """
 _PARTIAL = f"\tpartialClone = {REMOTE}\n"

@@ -18,7 +18,7 @@ _LOOK_BACK = 100  # commits: others may have pushed on top of ours
 
 
 class StartAgain(Exception):
-    """The server does not give single objects: what was fetched is gone, and the tip comes with everything next time."""
+    """The server does not give single objects: what was fetched is gone; next time the tip comes with everything."""
 
 
 class Remote:
@@ -91,10 +91,11 @@ class Remote:
             raise git_errors.failure(error.err, self.subject(branch)) from error
 
     def push(self, head: str, commit: str, lease: str = "") -> None:
-        """Push the commit. Raises `Outpaced`, `RepositoryError`, ...; `UnreachableError` leaves open whether it landed."""
+        """Push the commit. Raises `Outpaced`, `RepositoryError`; `UnreachableError` leaves open whether it landed."""
         self._folder.complete()
         try:
-            self._run("push", "--porcelain", "--no-verify", *filter(None, [lease]), REMOTE, f"{commit}:refs/heads/{head}")
+            options = ["--porcelain", "--no-verify", *filter(None, [lease])]
+            self._run("push", *options, REMOTE, f"{commit}:refs/heads/{head}")
         except GitFailed as error:
             lines = error.out.decode("utf-8", "replace").splitlines()
             status = next((line for line in lines if line.startswith("!")), "")
@@ -120,10 +121,10 @@ class Remote:
     def _run(self, *argv: str) -> bytes:
         return self._git.run(*argv, git_dir=self._folder.path, env=self._env)
 
-    def _fetch(self, *what: str, filtered: str | None = None, stdin: str = "") -> str:
+    def _fetch(self, *what: str, filtered: str = "", stdin: str = "") -> str:
         """Fetch, and return what was said. Without `haves`: the server would send deltas against what we never had."""
         whole = self._filter == _WHOLE
-        wanted = "" if whole else self._filter if filtered is None else filtered
+        wanted = filtered if filtered and self._filter == _WALK else self._filter
         if whole:
             self._folder.complete()
         else:
@@ -153,16 +154,17 @@ class Remote:
         return True
 
     def _no_tip(self, error: GitFailed, branch: str) -> TaskError:
-        """The error, more helpful where the branch is missing: is it a tag, or is there nothing at all?"""
+        """The error; where the branch is missing it says whether it is a tag, or nothing is there at all."""
         found = git_errors.failure(error.err, self.subject(branch))
         if not isinstance(found, SourceError) or "couldn't find remote ref" not in error.err:
             return found
-        tag = f"refs/tags/{branch}"
+        tag, where = f"refs/tags/{branch}", found.subject
         try:
             there = {name for _, name in self.refs(tag, "HEAD")}
         except TaskError:
             return found
         if tag in there:
-            return SourceError("this is a tag: a commit can go to a branch only", hint="name a branch", subject=found.subject)
-        hint = found.hint if "HEAD" in there else "the repository may be empty: push a first commit, or name another branch"
-        return SourceError("the branch does not exist", hint=hint, subject=found.subject)
+            return SourceError("this is a tag, and only a branch can be written to", hint="name a branch", subject=where)
+        empty = "the repository may be empty: push a first commit, or name another branch"
+        hint = found.hint if "HEAD" in there else empty
+        return SourceError(found.message, hint=hint, subject=where)

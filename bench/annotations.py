@@ -1,0 +1,129 @@
+"""How fast Applications are read and decided, against only parsing the same bytes."""
+
+import gc
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import yaml
+
+from bench.figure import Figure, Side, alternate
+from bench.material import PREFIX
+from task.door import Call
+from task.edges.log import Log
+from task.parse.event import event_images
+from task.pipeline import run
+from task.rules.tag_filter import allowed
+from task.settings import settings_of
+from task.wiring import edges_of, order_of
+
+APPLICATIONS, IMAGES = 10_000, 5
+EVENT = "ghcr.io/acme/shop/part-3:2.0.0"  # the constraints refuse it: everything is decided, and Git is not asked
+LETTERS = 10_000
+
+
+def figures() -> Iterator[Figure]:
+    """10,000 Applications of 5 images each, from JSON and from YAML; a hostile pattern."""
+    with TemporaryDirectory() as name:
+        yield _json(Path(name) / "apps.json")
+        yield _yaml(Path(name) / "apps")
+    yield _pattern()
+
+
+def _json(file: Path) -> Figure:
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [_application(n) for n in _numbers()]}))
+    both = alternate(3, _timed(lambda: _decide(file)), _timed(lambda: json.loads(file.read_bytes())))
+    ours = Side(f"{APPLICATIONS:,} Applications x {IMAGES} images, read from JSON and decided", both[0])
+    note = f"{file.stat().st_size / APPLICATIONS / 1000:.1f} kB of JSON for each Application"
+    return Figure("10,000 Applications from JSON", ours, Side("json.loads of the same file", both[1]), 3, note=note)
+
+
+def _yaml(folder: Path) -> Figure:
+    folder.mkdir()
+    for number in _numbers():
+        (folder / f"{number}.yaml").write_text(yaml.dump(_application(number), Dumper=yaml.CSafeDumper))
+    both = alternate(1, _timed(lambda: _decide(folder)), _timed(lambda: _load(folder)))
+    ours = Side(f"{APPLICATIONS:,} Applications x {IMAGES} images, read from a folder of YAML and decided", both[0])
+    theirs = Side("yaml.load(…, CSafeLoader) of the same files", both[1])
+    return Figure("10,000 Applications from YAML", ours, theirs, 1.5)
+
+
+def _pattern() -> Figure:
+    tag = "a" * LETTERS + "!"
+    assert not allowed("(a+)+$", tag)
+    assert not allowed("a+$", tag)
+    both = alternate(15, _timed(lambda: allowed("(a+)+$", tag)), _timed(lambda: allowed("a+$", tag)))
+    ours = Side(f"allow-tags regexp:(a+)+$ on {LETTERS:,} characters", both[0])
+    return Figure("a hostile pattern", ours, Side("allow-tags regexp:a+$ on the same", both[1]), 20)
+
+
+def _decide(source: Path) -> None:
+    settings = settings_of(Call("run", {"image": (EVENT,), "applications": (str(source),)}))
+    report = run(order_of(settings, event_images((EVENT,))), edges_of(settings, {}, Log()))
+    rules = [decision.verdict.rule for decision in report.decisions]
+    assert rules == ["constraint"] * APPLICATIONS, f"{len(rules)} decisions: {set(rules)}"
+
+
+def _load(folder: Path) -> None:
+    for file in folder.iterdir():
+        yaml.load(file.read_bytes(), Loader=yaml.CSafeLoader)
+
+
+def _timed(work: Callable[[], object]) -> Callable[[], float]:
+    def measure() -> float:
+        gc.collect()
+        began = time.perf_counter()
+        work()
+        return time.perf_counter() - began
+
+    return measure
+
+
+def _numbers() -> range:
+    return range(APPLICATIONS)
+
+
+def _application(number: int) -> dict[str, Any]:
+    """An Application as clusters hold it: annotated with 5 images, and with a status."""
+    images = [f"ghcr.io/acme/shop/part-{part}" for part in range(IMAGES)]
+    entries = ", ".join(f"part{part}={image}:~1.{part}" for part, image in enumerate(images))
+    keys = {f"part{part}.helm.image-tag": f"parts.part{part}.tag" for part in range(IMAGES)}
+    keys |= {f"part{part}.allow-tags": r"regexp:^v?[0-9]+\.[0-9]+\.[0-9]+$" for part in range(IMAGES)}
+    texts = {"image-list": entries, "write-back-method": "git", **keys}
+    return {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Application",
+        "metadata": {
+            "name": f"shop-{number}",
+            "namespace": "argocd",
+            "annotations": {f"{PREFIX}/{key}": text for key, text in texts.items()},
+        },
+        "spec": {
+            "project": "default",
+            "destination": {"server": "https://kubernetes.default.svc", "namespace": f"shop-{number}"},
+            "source": {
+                "repoURL": "https://git.example.com/acme/deploy.git",
+                "path": f"apps/shop-{number}",
+                "targetRevision": "main",
+                "helm": {"valueFiles": ["values.yaml"]},
+            },
+        },
+        "status": _status(number, images),
+    }
+
+
+def _status(number: int, images: list[str]) -> dict[str, Any]:
+    resources = [
+        {"kind": kind, "name": f"shop-{number}", "namespace": f"shop-{number}", "status": "Synced", "version": "v1"}
+        for kind in ("ConfigMap", "Deployment", "Ingress", "Secret", "Service", "ServiceAccount")
+    ]
+    return {
+        "health": {"status": "Healthy"},
+        "resources": resources,
+        "sourceType": "Helm",
+        "summary": {"images": [f"{image}:1.{part}.0" for part, image in enumerate(images)]},
+        "sync": {"status": "Synced", "revision": "5e2bf5365c806caefc746c879fa7098eb0f6a775"},
+    }

@@ -1,0 +1,81 @@
+"""How Argo CD's repo-server reads override files, stated anew for the tests.
+
+Each file is a JSON merge patch (RFC 7396) over the source; the result is decoded over the old
+structure: what is absent keeps its value, and an element of a list inherits the fields it
+lacks from the old element at the same place. `tests/data/cases/argocd-merge.json` has its answers.
+"""
+
+import copy
+from typing import Any
+
+import yaml
+
+ELEMENTS = {"parameters": {"name": str, "value": str, "forceString": bool}, "env": {"name": str, "value": str}}
+KEPT = ("chart", "path", "repoURL", "targetRevision")
+
+
+class GenerationFailed(Exception):
+    """Argo CD would not render the Application."""
+
+
+def merged(source: dict[str, Any], *overrides: str) -> dict[str, Any]:
+    """The source after its override files, `.argocd-source.yaml` first."""
+    for text in overrides:
+        patch = yaml.safe_load(text)
+        if not isinstance(patch, dict):
+            raise GenerationFailed("Invalid JSON Patch")
+        source = decode(patched(source, {**patch, **{key: source.get(key) for key in KEPT if key in source}}), source)
+    return source
+
+
+def patched(old: Any, patch: Any) -> Any:
+    """RFC 7396."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(old) if isinstance(old, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = patched(result.get(key), value)
+    return result
+
+
+def decode(new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
+    """What Go's decoder makes of JSON in a structure that holds `old` already."""
+    result = copy.deepcopy(old)
+    for key, value in new.items():
+        if key == "directory":
+            result[key] = {}  # its fields are not taken from override files
+        elif isinstance(value, dict):
+            result[key] = decode(value, result.get(key) or {})
+        elif isinstance(value, list):
+            result[key] = [element(key, each, at(result.get(key), number)) for number, each in enumerate(value)]
+            if not value:
+                del result[key]  # left out when empty
+        else:
+            result[key] = value
+    return result
+
+
+def at(items: Any, number: int) -> Any:
+    return items[number] if items and number < len(items) else None
+
+
+def element(key: str, new: Any, old: Any) -> Any:
+    """One element, over the one that stood at its place."""
+    if key not in ELEMENTS:
+        return expect(str, new)
+    fields = ELEMENTS[key]
+    result = dict(old or {})
+    for name in sorted(new):
+        known = next((field for field in fields if field.lower() == name.lower()), None)
+        if known and new[name] is not None:
+            result[known] = expect(fields[known], new[name])
+    return result
+
+
+def expect(kind: type, value: Any) -> Any:
+    if not isinstance(value, kind):
+        raise GenerationFailed(f"cannot unmarshal {value!r} into {kind.__name__}")
+    return value

@@ -1,0 +1,237 @@
+"""The manifests of the hosts: valid, complete, and in step with the command's options and results."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from support import ROOT, schemas
+
+from task import __version__
+from task.options import OPTIONS, Option, options_of
+from task.words.results import NAMES as RESULTS
+
+TASK = ROOT / "tekton" / "task" / "image-update" / "image-update.yaml"
+TEMPLATE = ROOT / "argo-workflows" / "image-update" / "manifests.yaml"
+ACTION = ROOT / "action.yml"
+MANIFESTS = {"tekton": TASK, "argo": TEMPLATE, "github": ACTION}
+
+# What a host settles itself; and what it adds to the command's options.
+SETTLED = {
+    "tekton": {"results-dir", "dotenv"},
+    "argo": {"results-dir", "report", "dotenv"},
+    "github": {"results-dir", "dotenv"},
+}
+OWN = {"tekton": {"user-home"}, "argo": {"mutex"}, "github": set[str]()}
+REFERENCE = {
+    "tekton": re.compile(r"\$\(params\.([^)]+)\)"),
+    "argo": re.compile(r"\{\{inputs\.parameters\.([^}]+)\}\}"),
+    "github": re.compile(r"\$\{\{ inputs\.(\S+) \}\}"),
+}
+# Tekton Chains reads these as "this run built that image".
+SIGNED = re.compile(r"(IMAGE_URL|IMAGE_DIGEST|ARTIFACT_URI|ARTIFACT_DIGEST|ARTIFACT_OUTPUTS)$|^IMAGES$|^CHAINS-GIT_")
+
+
+def load(path: Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def leaf() -> Any:
+    (template,) = (one for one in load(TEMPLATE)["spec"]["templates"] if "container" in one)
+    return template
+
+
+def parameters(host: str) -> dict[str, str | None]:
+    """Declared parameters and their defaults; `None` for a required one."""
+    if host == "tekton":
+        return {one["name"]: one.get("default") for one in load(TASK)["spec"]["params"]}
+    if host == "argo":
+        return {one["name"]: one.get("value") for one in leaf()["inputs"]["parameters"]}
+    return {name: one.get("default") for name, one in load(ACTION)["inputs"].items()}
+
+
+def environment(host: str) -> dict[str, str]:
+    if host == "github":
+        return dict(load(ACTION)["runs"]["env"])
+    container = load(TASK)["spec"]["steps"][0] if host == "tekton" else leaf()["container"]
+    return {one["name"]: one["value"] for one in container["env"]}
+
+
+def results(host: str) -> list[str]:
+    if host == "tekton":
+        return [one["name"] for one in load(TASK)["spec"]["results"]]
+    if host == "argo":
+        return [one["name"] for one in leaf()["outputs"]["parameters"]]
+    return list(load(ACTION)["outputs"])
+
+
+def texts(value: Any) -> Iterator[str]:
+    """Every text in a manifest."""
+    if isinstance(value, Mapping):
+        for one in value.values():
+            yield from texts(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from texts(one)
+    elif isinstance(value, str):
+        yield value
+
+
+def used(host: str) -> set[str]:
+    return {name for text in texts(load(MANIFESTS[host])) for name in REFERENCE[host].findall(text)}
+
+
+def default_of(option: Option) -> str | None:
+    if option.name == "image":
+        return None
+    return option.default or ("false" if option.takes == "flag" else "")
+
+
+def problems(schema: str, document: Any) -> list[str]:
+    validator = jsonschema.Draft7Validator(json.loads((schemas() / schema).read_text(encoding="utf-8")))
+    return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(document)]
+
+
+@pytest.mark.parametrize(
+    ("path", "schema"),
+    [
+        (TASK, "strict/tekton-task-v1.json"),
+        (TEMPLATE, "strict/argo-workflows-workflowtemplate-v1alpha1.json"),
+        (ACTION, "schemastore/github-action.json"),
+    ],
+    ids=MANIFESTS,
+)
+def test_is_what_the_host_takes(path: Path, schema: str) -> None:
+    assert problems(schema, load(path)) == []
+
+
+@pytest.mark.parametrize("host", MANIFESTS)
+def test_every_parameter_is_declared_and_used(host: str) -> None:
+    assert used(host) == set(parameters(host))
+
+
+@pytest.mark.parametrize("host", MANIFESTS)
+def test_every_option_is_a_parameter_with_its_default(host: str) -> None:
+    expected = {one.name: default_of(one) for one in options_of("run") if one.name not in SETTLED[host]}
+    declared = {name: value for name, value in parameters(host).items() if name not in OWN[host]}
+    assert declared == expected
+
+
+@pytest.mark.parametrize("host", MANIFESTS)
+def test_every_variable_belongs_to_an_option(host: str) -> None:
+    given = {name: value for name, value in environment(host).items() if name.startswith("IMAGE_UPDATE_")}
+    known = {one.variable: one.name for one in OPTIONS}
+    assert set(given) <= set(known)
+    for variable, value in given.items():
+        names = REFERENCE[host].findall(value)
+        assert names in ([known[variable]], [])
+        assert names or known[variable] in SETTLED[host]
+
+
+@pytest.mark.parametrize("host", MANIFESTS)
+def test_the_declared_results_are_those_written(host: str) -> None:
+    assert results(host) == list(RESULTS)
+
+
+@pytest.mark.parametrize("host", MANIFESTS)
+def test_no_result_claims_that_the_image_was_built_here(host: str) -> None:
+    assert [name for name in results(host) if SIGNED.search(name)] == []
+
+
+@pytest.mark.parametrize("host", MANIFESTS)
+def test_the_image_is_of_this_version(host: str) -> None:
+    images = re.findall(r"ghcr\.io/argocd-image-update/image-update:\S+", MANIFESTS[host].read_text(encoding="utf-8"))
+    assert images == [f"ghcr.io/argocd-image-update/image-update:v{__version__}"]
+
+
+@pytest.mark.parametrize("host", MANIFESTS)
+def test_values_travel_by_environment_only(host: str) -> None:
+    if host == "github":
+        runs = load(ACTION)["runs"]
+        command, arguments = [runs["entrypoint"]], runs["args"]
+    else:
+        container = load(TASK)["spec"]["steps"][0] if host == "tekton" else leaf()["container"]
+        command, arguments = container["command"], container["args"]
+        assert "script" not in container
+    assert (command, arguments) == (["/usr/local/bin/image-update"], ["run"])
+
+
+@pytest.mark.parametrize("host", ["tekton", "argo"])
+def test_runs_without_rights(host: str) -> None:
+    if host == "tekton":
+        pod = container = load(TASK)["spec"]["stepTemplate"]["securityContext"]
+    else:
+        pod, container = leaf()["securityContext"], leaf()["container"]["securityContext"]
+    assert pod["runAsNonRoot"] is True
+    assert pod["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["readOnlyRootFilesystem"] is True
+    assert container["allowPrivilegeEscalation"] is False
+    assert container["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_argo_writes_to_volumes_that_the_template_declares() -> None:
+    mounted = {one["mountPath"] for one in leaf()["container"]["volumeMounts"]}
+    declared = {one["name"] for one in leaf()["volumes"]}
+    assert {one["name"] for one in leaf()["container"]["volumeMounts"]} == declared
+    paths = [one["valueFrom"]["path"] for one in leaf()["outputs"]["parameters"]]
+    paths += [one["path"] for one in (*leaf()["outputs"]["artifacts"], *leaf()["inputs"]["artifacts"])]
+    paths += [value for name, value in environment("argo").items() if name in {"HOME", "TMPDIR"}]
+    assert {f"/{path.split('/')[1]}" for path in paths} <= mounted
+    assert all(one["valueFrom"]["path"] == f"/out/{one['name']}" for one in leaf()["outputs"]["parameters"])
+
+
+def test_argo_has_a_default_for_every_output() -> None:
+    defaults = {one["name"]: one["valueFrom"]["default"] for one in leaf()["outputs"]["parameters"]}
+    assert json.loads(defaults["applications"]) == []
+    assert json.loads(defaults["image_ARTIFACT_INPUTS"]) == {"uri": "", "digest": ""}
+    assert (defaults["status"], defaults["updated"], defaults["applications-count"]) == ("failed", "false", "0")
+
+
+def test_argo_tries_again_what_is_temporary() -> None:
+    assert "asInt(lastRetry.exitCode) == 75" in leaf()["retryStrategy"]["expression"]
+    assert list(leaf()["synchronization"]) == ["mutexes"]
+
+
+def test_argo_needs_nothing_that_templateref_leaves_behind() -> None:
+    spec = load(TEMPLATE)["spec"]
+    assert set(spec) == {"entrypoint", "arguments", "templates"}
+    assert spec["entrypoint"] == leaf()["name"]
+    assert {one["name"] for one in spec["arguments"]["parameters"]} <= set(parameters("argo"))
+
+
+def test_tekton_names_the_file_as_the_task() -> None:
+    metadata = load(TASK)["metadata"]
+    assert metadata["name"] == TASK.stem == TASK.parent.name
+    assert metadata["labels"]["app.kubernetes.io/version"] == __version__
+    assert metadata["annotations"]["tekton.dev/pipelines.minVersion"] == "1.0.0"
+
+
+def test_tekton_declares_the_shape_of_structured_results() -> None:
+    declared = {one["name"]: one for one in load(TASK)["spec"]["results"]}
+    assert declared["applications"]["type"] == "array"
+    assert declared["image_ARTIFACT_INPUTS"]["properties"] == {"uri": {"type": "string"}, "digest": {"type": "string"}}
+    assert environment("tekton")["IMAGE_UPDATE_RESULTS_DIR"] == "/tekton/results"
+
+
+def test_tekton_workspaces_are_declared_and_used() -> None:
+    spec = load(TASK)["spec"]
+    names = {name for text in texts(spec["steps"]) for name in re.findall(r"\$\(workspaces\.([^.]+)\.", text)}
+    assert names == {one["name"] for one in spec["workspaces"] if one["optional"]}
+
+
+@pytest.mark.parametrize("host", ["tekton", "argo"])
+def test_the_readme_lists_every_parameter_and_result(host: str) -> None:
+    readme = (MANIFESTS[host].parent / "README.md").read_text(encoding="utf-8")
+    sections = {part.partition("\n")[0]: part for part in readme.split("\n## ")}
+    rows = dict(re.findall(r"^\| `([^`]+)` \| (.*) \|$", sections["Parameters"], re.MULTILINE))
+    shown = {
+        name: f"{'*required*' if value is None else f'`{value}`' if value else ''} |"
+        for name, value in parameters(host).items()
+    }
+    assert {name: row[: len(shown[name])] for name, row in rows.items()} == shown
+    told = sections["Results" if host == "tekton" else "Outputs"]
+    assert re.findall(r"^\| `([^`]+)` \|", told, re.MULTILINE) == results(host)

@@ -1,0 +1,425 @@
+"""From the command line to the remote branch."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from support import ROOT, Content, Link, Result, bare_repo, changed_paths, command, commit, git, image_update, show
+
+P = "argocd-image-updater.argoproj.io/"
+SCHEMA = json.loads((ROOT / "task" / "schemas" / "report.v1.json").read_text())
+KUSTOMIZATION = "resources: []\nimages:\n- name: ghcr.io/acme/web\n  newTag: 1.0.0\n"
+WEB = "ghcr.io/acme/web"
+
+
+def application(name: str, repo: Path | str, *, revision: str = "main", path: str | None = None, **annotations: str) -> dict[str, Any]:
+    given = {"image-list": f"web={WEB}", **{key.replace("__", ".").replace("_", "-"): value for key, value in annotations.items()}}
+    return {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Application",
+        "metadata": {"name": name, "namespace": "argocd", "annotations": {P + key: value for key, value in given.items()}},
+        "spec": {
+            "source": {"repoURL": str(repo), "path": f"apps/{name}" if path is None else path, "targetRevision": revision},
+        },
+    }
+
+
+def files(*names: str) -> dict[str, Content]:
+    return {f"apps/{name}/kustomization.yaml": KUSTOMIZATION for name in names}
+
+
+def write(folder: Path, *apps: dict[str, Any]) -> Path:
+    manifest = folder / "applications.yaml"
+    manifest.write_text(yaml.safe_dump_all(apps))
+    return manifest
+
+
+def run(manifest: Path | str, *more: str, image: str = f"{WEB}:1.1.0", env: dict[str, str] | None = None) -> Result:
+    args = ("run", "--image", image, "--applications", manifest, "--allow-protocol", "file", "--output", "json", *more)
+    result = image_update(*args, env=env)
+    if result.stdout.startswith("{"):
+        jsonschema.validate(result.json, SCHEMA)
+    return result
+
+
+def rules(result: Result) -> dict[str, str]:
+    return {one["application"]: one["rule"] for one in result.json["decisions"]}
+
+
+def test_one_commit_for_all_applications_of_a_branch(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, files("a", "b", "c"))
+    manifest = write(tmp_path, *(application(name, repo) for name in "abc"))
+    result = run(manifest)
+    assert (result.code, result.json["status"]) == (0, "updated")
+    assert git(repo, "rev-list", "--count", "main") == "2"
+    assert changed_paths(repo) == [f"apps/{name}/.argocd-source-{name}.yaml" for name in "abc"]
+    assert result.json["commits"][0]["commit"] == git(repo, "rev-parse", "main")
+    assert result.json["commits"][0]["tree"] == git(repo, "rev-parse", "main^{tree}")
+
+
+def test_the_second_run_finds_nothing_to_do(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, files("a"))
+    manifest = write(tmp_path, application("a", repo))
+    run(manifest)
+    result = run(manifest)
+    assert (result.code, result.json["status"], rules(result)) == (0, "unchanged", {"argocd/a": "same"})
+    assert git(repo, "rev-list", "--count", "main") == "2"
+
+
+@pytest.mark.parametrize("revision", ["HEAD", ""])
+def test_an_empty_revision_is_the_default_branch(tmp_path: Path, revision: str) -> None:
+    repo = bare_repo(tmp_path, files("a"), branch="trunk")
+    result = run(write(tmp_path, application("a", repo, revision=revision)))
+    assert result.json["commits"][0]["branch"] == "trunk"
+    assert changed_paths(repo, "trunk") == ["apps/a/.argocd-source-a.yaml"]
+
+
+def test_default_and_named_branch_are_one_commit(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, files("a", "b"))
+    result = run(write(tmp_path, application("a", repo), application("b", repo, revision="HEAD")))
+    assert len(result.json["commits"]) == 1
+
+
+def test_a_repository_that_fails_fails_alone(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, files("a"))
+    result = run(write(tmp_path, application("a", repo), application("b", tmp_path / "nowhere.git")))
+    assert result.code == 4
+    assert rules(result) == {"argocd/a": "admitted", "argocd/b": "repository"}
+    assert git(repo, "rev-list", "--count", "main") == "2"
+
+
+def test_an_application_that_fails_leaves_the_others_alone(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, files("a"))
+    result = run(write(tmp_path, application("a", repo), application("gone", repo)))
+    assert (result.code, rules(result)) == (3, {"argocd/a": "admitted", "argocd/gone": "source"})
+    assert changed_paths(repo) == ["apps/a/.argocd-source-a.yaml"]
+
+
+def test_atomic_stops_the_whole_commit(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, files("a"))
+    result = run(write(tmp_path, application("a", repo), application("gone", repo)), "--atomic")
+    assert (result.code, rules(result)) == (3, {"argocd/a": "source", "argocd/gone": "source"})
+    assert git(repo, "rev-list", "--count", "main") == "1"
+
+
+def test_one_teams_typo_does_not_fail_every_pipeline(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, files("a"))
+    other = application("b", repo, image_list="x=acme/other:>", x__allow_tags="regexp:[")
+    result = run(write(tmp_path, application("a", repo), other))
+    assert (result.code, rules(result)) == (0, {"argocd/a": "admitted"})
+    assert {one["severity"] for one in result.json["errors"]} == {"warning"}
+
+
+def test_an_entry_that_cannot_be_read_may_be_ours(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, files("a"))
+    result = run(write(tmp_path, application("a", repo, image_list=f"{WEB}:>=1.0")))
+    assert (result.code, result.json["decisions"]) == (3, [])
+    assert [one["rule"] for one in result.json["errors"]] == ["annotation"]
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {"web__allow_tags": "regexp:["},
+        {"web__ignore_tags": "["},
+        {"image_list": f"web={WEB}:>"},
+        {"web__update_strategy": "newest"},
+        {"write_back_method": "svn"},
+        {"git_branch": "a:b:c"},
+        {"git_branch": "main:upd-{{ .Nope }}"},
+        {"git_branch": "main:-f"},
+    ],
+)
+def test_a_broken_annotation_lets_no_tag_through(tmp_path: Path, annotations: dict[str, str]) -> None:
+    repo = bare_repo(tmp_path, files("a"))
+    result = run(write(tmp_path, application("a", repo, **annotations)))
+    assert (result.code, rules(result)) == (3, {"argocd/a": "annotation"})
+    assert git(repo, "rev-list", "--count", "main") == "1"
+
+
+def test_nobody_takes_the_image(tmp_path: Path) -> None:
+    result = run(write(tmp_path, application("a", "https://git.example/none")), image="acme/other:1")
+    assert (result.code, result.json["status"], result.json["decisions"]) == (0, "unchanged", [])
+
+
+def test_require_update_exits_5(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, files("a"))
+    manifest = write(tmp_path, application("a", repo))
+    assert run(manifest, "--require-update").code == 0
+    assert run(manifest, "--require-update").code == 5
+
+
+def test_require_live_refuses_what_does_not_run(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, files("a", "b"))
+    live = application("b", repo)
+    live["status"] = {"summary": {"images": ["ghcr.io/acme/web:1.0.0"]}}
+    result = run(write(tmp_path, application("a", repo), live), "--require-live")
+    assert rules(result) == {"argocd/a": "not-live", "argocd/b": "admitted"}
+
+
+def test_a_refusal_needs_no_repository(tmp_path: Path) -> None:
+    result = run(write(tmp_path, application("a", tmp_path / "nowhere.git", web__ignore_tags="1.*")))
+    assert (result.code, rules(result)) == (0, {"argocd/a": "ignore-tags"})
+
+
+def test_of_several_tags_of_one_build_the_newest_admitted_is_taken(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, files("a"))
+    result = run(write(tmp_path, application("a", repo)), image=f"{WEB}:latest {WEB}:1.2 {WEB}:1.2.3 {WEB}:1")
+    assert [one["candidate"] for one in result.json["decisions"]] == ["1.2.3"]
+
+
+def test_pin_digest_writes_tag_and_digest(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, files("a"))
+    digest = "sha256:" + "c" * 64
+    run(write(tmp_path, application("a", repo)), "--pin-digest", "--image-digest", digest)
+    assert f"{WEB}:1.1.0@{digest}" in show(repo, "main", "apps/a/.argocd-source-a.yaml")
+
+
+def test_a_head_branch_is_made_on_top_of_the_base(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, files("a"))
+    manifest = write(tmp_path, application("a", repo, git_branch="main:upd-{{ .AppName }}"))
+    assert run(manifest).json["commits"][0]["head"] == "upd-a"
+    assert git(repo, "rev-parse", "upd-a^") == git(repo, "rev-parse", "main")
+    assert run(manifest).json["status"] == "unchanged"
+    run(manifest, image=f"{WEB}:1.2.0")
+    assert git(repo, "rev-list", "--count", "main..upd-a") == "1"
+
+
+def test_results_for_hosts(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, files("a"))
+    output, summary = tmp_path / "output", tmp_path / "summary"
+    env = {"GITHUB_OUTPUT": str(output), "GITHUB_STEP_SUMMARY": str(summary)}
+    where = ("--results-dir", str(tmp_path / "results"), "--dotenv", str(tmp_path / "out.env"), "--report", str(tmp_path / "r.json"))
+    result = run(write(tmp_path, application("a", repo)), *where, env=env)
+    written = {path.name: path.read_text() for path in (tmp_path / "results").iterdir()}
+    assert written["status"] == "updated"
+    assert written["updated"] == "true"
+    assert written["commit"] == git(repo, "rev-parse", "main")
+    assert json.loads(written["applications"]) == ["argocd/a"]
+    assert json.loads(written["image_ARTIFACT_INPUTS"]) == {"uri": f"{WEB}:1.1.0", "digest": ""}
+    assert not any(text.endswith("\n") for text in written.values())
+    assert sum(len(name) + len(text) for name, text in written.items()) < 2048
+    assert "commit=" + written["commit"] in output.read_text()
+    assert "IMAGE_UPDATE_COMMIT=" + written["commit"] in (tmp_path / "out.env").read_text()
+    assert "argocd/a" in summary.read_text()
+    assert json.loads((tmp_path / "r.json").read_text()) == result.json
+
+
+@pytest.mark.parametrize("args", [["run"], ["run", "--image", "a b c"], ["run", "--image", "a:1", "--deadline", "soon"]])
+def test_results_are_written_when_the_run_fails(tmp_path: Path, args: list[str]) -> None:
+    result = image_update(*args, "--results-dir", tmp_path / "results")
+    assert result.code == 2
+    assert (tmp_path / "results" / "status").read_text() == "failed"
+    assert (tmp_path / "results" / "updated").read_text() == "false"
+
+
+def test_applications_from_stdin(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, files("a"))
+    stdin = json.dumps({"kind": "List", "apiVersion": "v1", "items": [application("a", repo)]})
+    result = image_update("run", "--image", f"{WEB}:1.1.0", "--applications", "-", "--allow-protocol", "file", stdin=stdin)
+    assert result.code == 0
+    assert "updated: 1 updated" in result.stdout
+
+
+def test_applications_from_git(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, files("a"))
+    manifests = {"argo/apps/a.yaml": yaml.safe_dump(application("a", repo)), "argo/b.txt": "not this"}
+    source = bare_repo(tmp_path, manifests, branch="live", name="apps.git")
+    for path in ("argo", "argo/apps/a.yaml"):
+        result = run(f"{source}//{path}?ref=live")
+        assert result.code == 0, result.stderr
+    assert git(repo, "rev-list", "--count", "main") == "2"
+
+
+def test_narrowing(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, files("a", "b"))
+    manifest = write(tmp_path, application("a", repo), application("b", repo))
+    assert set(rules(run(manifest, "--application", "a*"))) == {"argocd/a"}
+    assert set(rules(run(manifest, "--application", "argocd/b"))) == {"argocd/b"}
+    assert run(manifest, "--namespace", "other").json["counts"]["applications"] == 0
+    assert run(manifest, "--only-repository", "https://elsewhere/x").json["commits"] == []
+
+
+def test_a_broken_manifest_is_a_warning_and_the_others_count(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, files("a"))
+    folder = tmp_path / "apps"
+    folder.mkdir()
+    (folder / "a.yaml").write_text(yaml.safe_dump(application("a", repo)))
+    (folder / "broken.yaml").write_text("apiVersion: argoproj.io/v1alpha1\nkind: [\n")
+    (folder / "latin.yaml").write_bytes(b"argoproj.io: \xff\n")
+    (folder / "nameless.yaml").write_text("apiVersion: argoproj.io/v1alpha1\nkind: Application\n")
+    result = run(folder)
+    assert (result.code, rules(result)) == (0, {"argocd/a": "admitted"})
+    assert len(result.json["errors"]) == 3
+    assert all(name in result.stderr for name in ("broken.yaml", "latin.yaml", "nameless.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--image", "a:1"], "--applications"),
+        (["--applications", "x.yaml"], "--image"),
+        (["--image", "a", "--applications", "x.yaml"], "neither tag nor digest"),
+        (["--image", "a:1", "--applications", "/does/not/exist"], "does not exist"),
+        (["--image", "http://a:1", "--applications", "x"], "--image"),
+        (["--image", "a:$(id)", "--applications", "x"], "--image"),
+        (["--image", "a:1", "--image-digest", "sha256:1", "--applications", "x"], "--image-digest"),
+        (["--image", "a:1", "--strategy", "newest", "--applications", "x"], "--strategy"),
+        (["--image", "a:1", "--selector", "a==b==c", "--applications", "-"], "--selector"),
+        (["--image", "a:1", "--commit-message-template", "/none", "--applications", "-"], "--commit-message-template"),
+        (["--imag", "a:1"], "--image"),
+    ],
+)
+def test_usage_errors_exit_2_and_name_the_option(args: list[str], words: str) -> None:
+    stdin = json.dumps(application("a", "x"))
+    result = image_update("run", *args, stdin=stdin)
+    assert result.code == 2
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("repo", "code", "words"),
+    [
+        ("--upload-pack=touch /tmp/pwned", 3, "repository"),
+        ("ext::sh -c touch% /tmp/pwned", 3, "ext"),
+        ("-oProxyCommand=x", 3, "repository"),
+        ("file:///etc", 3, "--allow-protocol file"),
+        ("/etc", 3, "--allow-protocol file"),
+        ("ssh://-oProxyCommand=x/y", 3, "host"),
+        ("https://git.example/a\nb", 3, "repository"),
+    ],
+)
+def test_hostile_repository_urls(tmp_path: Path, repo: str, code: int, words: str) -> None:
+    manifest = write(tmp_path, application("a", repo))
+    result = image_update("run", "--image", f"{WEB}:1.1.0", "--applications", manifest, "--output", "json")
+    assert result.code == code, result.stderr
+    assert rules(result) == {"argocd/a": "source"}
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "rule"),
+    [
+        ({"apps/a/.argocd-source-a.yaml": Link("/etc/passwd")}, "target"),
+        ({"apps/a/.argocd-source-a.yaml": "helm: [\n"}, "target"),
+        ({"apps/a/.argocd-source-a.yaml/x": "y"}, "target"),
+        ({"apps/a/.argocd-source-a.yaml": b"\xff\xfe"}, "target"),
+        ({"apps/a/.argocd-source-a.yaml": "a: &a [x]\nb: *a\n---\nc: d\n"}, "target"),
+    ],
+)
+def test_a_file_that_cannot_be_edited_is_left_alone(tmp_path: Path, content: dict[str, Content], rule: str) -> None:
+    repo = bare_repo(tmp_path, {**files("a", "b"), **content})
+    result = run(write(tmp_path, application("a", repo), application("b", repo)))
+    assert (result.code, rules(result)) == (3, {"argocd/a": rule, "argocd/b": "admitted"})
+    assert changed_paths(repo) == ["apps/b/.argocd-source-b.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("path", "revision", "rule"),
+    [("../..", "main", "source"), ("apps/none", "main", "source"), ("apps/a", "nowhere", "source"), ("apps/a", "--force", "source")],
+)
+def test_a_path_or_branch_that_is_none(tmp_path: Path, path: str, revision: str, rule: str) -> None:
+    repo = bare_repo(tmp_path, files("a"))
+    result = run(write(tmp_path, application("a", repo, path=path, revision=revision)))
+    assert (result.code, rules(result)) == (3, {"argocd/a": rule})
+
+
+@pytest.mark.parametrize("tag", ["1.10", "12345678", "1e3", "0123", "yes", "2024-01-02", "null", "1_000", "0x1f", "true"])
+def test_a_tag_stays_a_string(tmp_path: Path, tag: str) -> None:
+    repo = bare_repo(tmp_path, {**files("a"), "apps/h/Chart.yaml": "name: h\n"})
+    apps = (application("a", repo, write_back_target="kustomization"), application("h", repo))
+    for app in apps:
+        app["metadata"]["annotations"][P + "update-strategy"] = "newest-build"
+    assert run(write(tmp_path, *apps), image=f"{WEB}:{tag}").code == 0
+    assert yaml.safe_load(show(repo, "main", "apps/a/kustomization.yaml"))["images"][0]["newTag"] == tag
+    parameters = yaml.safe_load(show(repo, "main", "apps/h/.argocd-source-h.yaml"))["helm"]["parameters"]
+    assert {"name": "image.tag", "value": tag, "forcestring": True} in parameters
+
+
+def test_twenty_runs_at_once_all_land(tmp_path: Path) -> None:
+    names = [f"app{number}" for number in range(20)]
+    repo = bare_repo(tmp_path, files(*names))
+    running = []
+    for name in names:
+        manifest = tmp_path / f"{name}.yaml"
+        manifest.write_text(yaml.safe_dump(application(name, repo)))
+        args = [command(), "run", "--image", f"{WEB}:1.1.0", "--applications", str(manifest), "--allow-protocol", "file"]
+        running.append(subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+    ends = [process.communicate() for process in running]
+    assert [process.returncode for process in running] == [0] * 20, ends
+    assert git(repo, "rev-list", "--count", "main") == "21"
+    assert git(repo, "rev-list", "--min-parents=2", "main") == ""
+
+
+def test_termination_leaves_nothing_behind(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, files("a"))
+    hook = repo / "hooks" / "pre-receive"
+    hook.write_text("#!/bin/sh\nsleep 20\n")
+    hook.chmod(0o755)
+    manifest, scratch = write(tmp_path, application("a", repo)), tmp_path / "scratch"
+    scratch.mkdir()
+    args = [command(), "run", "--image", f"{WEB}:1.1.0", "--applications", str(manifest), "--allow-protocol", "file"]
+    args += ["--results-dir", str(tmp_path / "results")]
+    process = subprocess.Popen(args, env={**os.environ, "TMPDIR": str(scratch)}, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 20
+    while not list(scratch.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=10) == 143
+    assert list(scratch.iterdir()) == []
+    assert (tmp_path / "results" / "status").read_text() == "failed"
+
+
+def test_the_branch_moves_while_we_push(tmp_path: Path) -> None:
+    """A hook moves the branch during our first push; the second try decides again on the new tip."""
+    repo = bare_repo(tmp_path, files("a"))
+    hook = repo / "hooks" / "update"
+    script = f"""#!/bin/sh
+[ -e {tmp_path}/moved ] && exit 0
+touch {tmp_path}/moved
+new=$(git -c user.name=x -c user.email=x commit-tree -p main -m other main^{{tree}})
+env -u GIT_QUARANTINE_PATH git update-ref refs/heads/main $new
+"""
+    hook.write_text(script)
+    hook.chmod(0o755)
+    result = run(write(tmp_path, application("a", repo)))
+    assert result.code == 0, result.stderr
+    assert result.json["commits"][0]["attempts"] == 2
+    assert git(repo, "log", "-2", "--format=%s", "main").splitlines()[1] == "other"
+
+
+def test_a_refused_push_says_what_the_server_said(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, files("a"))
+    hook = repo / "hooks" / "pre-receive"
+    hook.write_text("#!/bin/sh\necho 'changes need a ticket number' >&2\nexit 1\n")
+    hook.chmod(0o755)
+    result = run(write(tmp_path, application("a", repo)))
+    assert (result.code, rules(result)) == (4, {"argocd/a": "repository"})
+    assert "changes need a ticket number" in result.json["decisions"][0]["because"]
+
+
+def test_a_contended_branch_ends_at_the_deadline(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, files("a"))
+    hook = repo / "hooks" / "update"
+    hook.write_text('#!/bin/sh\necho "error: cannot lock ref" >&2\nnew=$(git -c user.name=x -c user.email=x commit-tree -p main -m x main^{tree})\nenv -u GIT_QUARANTINE_PATH git update-ref refs/heads/main $new\n')
+    hook.chmod(0o755)
+    result = run(write(tmp_path, application("a", repo)), "--deadline", "2")
+    assert (result.code, rules(result)) == (75, {"argocd/a": "contended"})
+
+
+def test_only_the_meant_applications_file_changes_between_runs(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, files("a"))
+    manifest = write(tmp_path, application("a", repo, write_back_target="kustomization"))
+    commit(repo, {"apps/a/kustomization.yaml": "# mine\r\nresources: []\r\nimages:\r\n- name: ghcr.io/acme/web # why\r\n  newTag: '1.0.0'\r\n"})
+    run(manifest)
+    expected = "# mine\r\nresources: []\r\nimages:\r\n- name: ghcr.io/acme/web # why\r\n  newTag: '1.1.0'\r\n"
+    assert show(repo, "main", "apps/a/kustomization.yaml") == expected
