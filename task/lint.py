@@ -102,11 +102,16 @@ def _key(app: Application, key: str) -> Iterator[Finding]:
             f"write {level} for the whole Application",
         )
         return
-    near = get_close_matches(key, (*APPLICATION_KEYS, *IMAGE_KEYS), 1) or [
-        f"{key.partition('.')[0]}.{name}" for name in get_close_matches(key.partition(".")[2] or key, IMAGE_KEYS, 1)
-    ]
+    near = _near(key)
     hint = f"did you mean {near[0]}?" if near else "see the list of annotations in the documentation"
     yield _finding(app, key, "error" if near else "warning", f"unknown annotation {key!r}", hint)
+
+
+def _near(key: str) -> list[str]:
+    """The known key that was meant, if one is near; under the same alias where the key has one."""
+    alias, dot, rest = key.partition(".")
+    per_image = get_close_matches(rest, IMAGE_KEYS, 1) if dot else []
+    return [f"{alias}.{name}" for name in per_image] or get_close_matches(key, (*APPLICATION_KEYS, *IMAGE_KEYS), 1)
 
 
 def _alias(app: Application, key: str, alias: str, known: str) -> Iterator[Finding]:

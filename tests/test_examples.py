@@ -26,7 +26,16 @@ class Play:
         given = [part for image in images for part in ("--image", image)]
         rewrite = f"{self.url}={self.repo}"
         return image_update(
-            command, *given, "--applications", manifest or self.manifest, "--allow-protocol", "file", "--rewrite-url", rewrite, "--output", "json"
+            command,
+            *given,
+            "--applications",
+            manifest or self.manifest,
+            "--allow-protocol",
+            "file",
+            "--rewrite-url",
+            rewrite,
+            "--output",
+            "json",
         )
 
     def file(self, path: str) -> str:
@@ -111,7 +120,9 @@ def test_a_mutable_tag_is_followed_by_its_digest(tmp_path: Path) -> None:
 
 
 def test_a_minor_version_is_held(tmp_path: Path) -> None:
-    play = Play("gitlab-minor.yaml", tmp_path, {"deploy/charts/frontend/Chart.yaml": "name: x\nversion: 0.1.0\n"}, "trunk")
+    play = Play(
+        "gitlab-minor.yaml", tmp_path, {"deploy/charts/frontend/Chart.yaml": "name: x\nversion: 0.1.0\n"}, "trunk"
+    )
     image = "registry.gitlab.com/microservices28/frontend"
     assert rules(play.event(f"{image}:v0.0.40")) == ["admitted"]
     assert rules(play.event(f"{image}:v0.1.0")) == ["constraint"]

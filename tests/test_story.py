@@ -19,14 +19,27 @@ KUSTOMIZATION = "resources: []\nimages:\n- name: ghcr.io/acme/web\n  newTag: 1.0
 WEB = "ghcr.io/acme/web"
 
 
-def application(name: str, repo: Path | str, *, revision: str = "main", path: str | None = None, **annotations: str) -> dict[str, Any]:
-    given = {"image-list": f"web={WEB}", **{key.replace("__", ".").replace("_", "-"): value for key, value in annotations.items()}}
+def application(
+    name: str, repo: Path | str, *, revision: str = "main", path: str | None = None, **annotations: str
+) -> dict[str, Any]:
+    given = {
+        "image-list": f"web={WEB}",
+        **{key.replace("__", ".").replace("_", "-"): value for key, value in annotations.items()},
+    }
     return {
         "apiVersion": "argoproj.io/v1alpha1",
         "kind": "Application",
-        "metadata": {"name": name, "namespace": "argocd", "annotations": {P + key: value for key, value in given.items()}},
+        "metadata": {
+            "name": name,
+            "namespace": "argocd",
+            "annotations": {P + key: value for key, value in given.items()},
+        },
         "spec": {
-            "source": {"repoURL": str(repo), "path": f"apps/{name}" if path is None else path, "targetRevision": revision},
+            "source": {
+                "repoURL": str(repo),
+                "path": f"apps/{name}" if path is None else path,
+                "targetRevision": revision,
+            },
         },
     }
 
@@ -196,7 +209,14 @@ def test_results_for_hosts(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     output, summary = tmp_path / "output", tmp_path / "summary"
     env = {"GITHUB_OUTPUT": str(output), "GITHUB_STEP_SUMMARY": str(summary)}
-    where = ("--results-dir", str(tmp_path / "results"), "--dotenv", str(tmp_path / "out.env"), "--report", str(tmp_path / "r.json"))
+    where = (
+        "--results-dir",
+        str(tmp_path / "results"),
+        "--dotenv",
+        str(tmp_path / "out.env"),
+        "--report",
+        str(tmp_path / "r.json"),
+    )
     result = run(write(tmp_path, application("a", repo)), *where, env=env)
     written = {path.name: path.read_text() for path in (tmp_path / "results").iterdir()}
     assert written["status"] == "updated"
@@ -212,7 +232,9 @@ def test_results_for_hosts(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "r.json").read_text()) == result.json
 
 
-@pytest.mark.parametrize("args", [["run"], ["run", "--image", "a b c"], ["run", "--image", "a:1", "--deadline", "soon"]])
+@pytest.mark.parametrize(
+    "args", [["run"], ["run", "--image", "a b c"], ["run", "--image", "a:1", "--deadline", "soon"]]
+)
 def test_results_are_written_when_the_run_fails(tmp_path: Path, args: list[str]) -> None:
     result = image_update(*args, "--results-dir", tmp_path / "results")
     assert result.code == 2
@@ -223,7 +245,9 @@ def test_results_are_written_when_the_run_fails(tmp_path: Path, args: list[str])
 def test_applications_from_stdin(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     stdin = json.dumps({"kind": "List", "apiVersion": "v1", "items": [application("a", repo)]})
-    result = image_update("run", "--image", f"{WEB}:1.1.0", "--applications", "-", "--allow-protocol", "file", stdin=stdin)
+    result = image_update(
+        "run", "--image", f"{WEB}:1.1.0", "--applications", "-", "--allow-protocol", "file", stdin=stdin
+    )
     assert result.code == 0
     assert "updated: 1 updated" in result.stdout
 
@@ -324,7 +348,12 @@ def test_a_file_that_cannot_be_edited_is_left_alone(tmp_path: Path, content: dic
 
 @pytest.mark.parametrize(
     ("path", "revision", "rule"),
-    [("../..", "main", "source"), ("apps/none", "main", "source"), ("apps/a", "nowhere", "source"), ("apps/a", "--force", "source")],
+    [
+        ("../..", "main", "source"),
+        ("apps/none", "main", "source"),
+        ("apps/a", "nowhere", "source"),
+        ("apps/a", "--force", "source"),
+    ],
 )
 def test_a_path_or_branch_that_is_none(tmp_path: Path, path: str, revision: str, rule: str) -> None:
     repo = bare_repo(tmp_path, files("a"))
@@ -332,7 +361,9 @@ def test_a_path_or_branch_that_is_none(tmp_path: Path, path: str, revision: str,
     assert (result.code, rules(result)) == (3, {"argocd/a": rule})
 
 
-@pytest.mark.parametrize("tag", ["1.10", "12345678", "1e3", "0123", "yes", "2024-01-02", "null", "1_000", "0x1f", "true"])
+@pytest.mark.parametrize(
+    "tag", ["1.10", "12345678", "1e3", "0123", "yes", "2024-01-02", "null", "1_000", "0x1f", "true"]
+)
 def test_a_tag_stays_a_string(tmp_path: Path, tag: str) -> None:
     repo = bare_repo(tmp_path, {**files("a"), "apps/h/Chart.yaml": "name: h\n"})
     apps = (application("a", repo, write_back_target="kustomization"), application("h", repo))
@@ -351,7 +382,16 @@ def test_twenty_runs_at_once_all_land(tmp_path: Path) -> None:
     for name in names:
         manifest = tmp_path / f"{name}.yaml"
         manifest.write_text(yaml.safe_dump(application(name, repo)))
-        args = [command(), "run", "--image", f"{WEB}:1.1.0", "--applications", str(manifest), "--allow-protocol", "file"]
+        args = [
+            command(),
+            "run",
+            "--image",
+            f"{WEB}:1.1.0",
+            "--applications",
+            str(manifest),
+            "--allow-protocol",
+            "file",
+        ]
         running.append(subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
     ends = [process.communicate() for process in running]
     assert [process.returncode for process in running] == [0] * 20, ends
@@ -368,7 +408,9 @@ def test_termination_leaves_nothing_behind(tmp_path: Path) -> None:
     scratch.mkdir()
     args = [command(), "run", "--image", f"{WEB}:1.1.0", "--applications", str(manifest), "--allow-protocol", "file"]
     args += ["--results-dir", str(tmp_path / "results")]
-    process = subprocess.Popen(args, env={**os.environ, "TMPDIR": str(scratch)}, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        args, env={**os.environ, "TMPDIR": str(scratch)}, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
     deadline = time.monotonic() + 20
     while not list(scratch.iterdir()) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -410,7 +452,9 @@ def test_a_refused_push_says_what_the_server_said(tmp_path: Path) -> None:
 def test_a_contended_branch_ends_at_the_deadline(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     hook = repo / "hooks" / "update"
-    hook.write_text('#!/bin/sh\necho "error: cannot lock ref" >&2\nnew=$(git -c user.name=x -c user.email=x commit-tree -p main -m x main^{tree})\nenv -u GIT_QUARANTINE_PATH git update-ref refs/heads/main $new\n')
+    hook.write_text(
+        '#!/bin/sh\necho "error: cannot lock ref" >&2\nnew=$(git -c user.name=x -c user.email=x commit-tree -p main -m x main^{tree})\nenv -u GIT_QUARANTINE_PATH git update-ref refs/heads/main $new\n'
+    )
     hook.chmod(0o755)
     result = run(write(tmp_path, application("a", repo)), "--deadline", "2")
     assert (result.code, rules(result)) == (75, {"argocd/a": "contended"})
@@ -419,7 +463,12 @@ def test_a_contended_branch_ends_at_the_deadline(tmp_path: Path) -> None:
 def test_only_the_meant_applications_file_changes_between_runs(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     manifest = write(tmp_path, application("a", repo, write_back_target="kustomization"))
-    commit(repo, {"apps/a/kustomization.yaml": "# mine\r\nresources: []\r\nimages:\r\n- name: ghcr.io/acme/web # why\r\n  newTag: '1.0.0'\r\n"})
+    commit(
+        repo,
+        {
+            "apps/a/kustomization.yaml": "# mine\r\nresources: []\r\nimages:\r\n- name: ghcr.io/acme/web # why\r\n  newTag: '1.0.0'\r\n"
+        },
+    )
     run(manifest)
     expected = "# mine\r\nresources: []\r\nimages:\r\n- name: ghcr.io/acme/web # why\r\n  newTag: '1.1.0'\r\n"
     assert show(repo, "main", "apps/a/kustomization.yaml") == expected

@@ -40,6 +40,11 @@ ON_PURPOSE = {
     },  # issue 516: both are written
     "merge-docker-io-org": ["docker.io/jannfis/foobar:1.0.1"],  # one repository, one entry, spelled as in the file
     "merge-x-duplicates": ["a:3", "a:3"],  # all duplicates get the new tag
+    "k-multi-registry": {
+        "kustomize": {
+            "images": ["jannfis/foobar:1.0.1", "jannfis/barbar:1.0.1", "gcr.io/jannfis/foobar:1.0.3", "gcr.io/jannfis/barbar:1.0.3"]
+        }
+    },  # an image of another registry is another image: what the spec says about it is carried along
     "flow-type-none": None,  # decided before an editor is asked
     "set-x-two-docs": TargetError,
 }

@@ -1,0 +1,140 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from support import image_update
+
+from task.lint import Finding, findings
+from task.model import Application, Source
+from task.schemas import load
+
+P = "argocd-image-updater.argoproj.io/"
+
+
+def lint(annotations: dict[str, str], **source: Any) -> tuple[Finding, ...]:
+    one = Source("https://git.example/x", "apps/web", "main")._replace(**source)
+    return findings(Application("argocd", "web", annotations, (one,), origin="apps.yaml:3"))
+
+
+@pytest.mark.parametrize(
+    ("annotations", "severity", "key", "words"),
+    [
+        (
+            {"image-list": "web=acme/web", "web.update-stratgy": "semver"},
+            "error",
+            "web.update-stratgy",
+            "did you mean web.update-strategy?",
+        ),
+        (
+            {"image-list": "web=acme/web", "write-back-metod": "git"},
+            "error",
+            "write-back-metod",
+            "did you mean write-back-method?",
+        ),
+        ({"image-list": "web=acme/web", "colour": "blue"}, "warning", "colour", "unknown annotation"),
+        (
+            {"image-list": "web=acme/web", "wep.allow-tags": "any"},
+            "error",
+            "wep.allow-tags",
+            "did you mean web.allow-tags?",
+        ),
+        ({"image-list": "web=acme/web", "other.allow-tags": "any"}, "error", "other.allow-tags", "write other=<image>"),
+        ({"image-list": "acme/web", "web.allow-tags": "any"}, "info", "web.allow-tags", "write web=acme/web"),
+        ({"image-list": "web=acme/web", "helm.image-tag": "t"}, "info", "helm.image-tag", "AIU ignores it"),
+        ({"image-list": "web=acme/web", "platforms": "linux/arm64"}, "info", "platforms", "AIU ignores it"),
+        ({"image-list": "web=acme/web", "web.pin-digest": "true"}, "info", "web.pin-digest", "AIU ignores it"),
+        (
+            {"image-list": "web=acme/web", "web.write-back-target": "helmvalues"},
+            "error",
+            "web.write-back-target",
+            "no per-image form",
+        ),
+        ({"image-list": "web=acme/web", "web.allow-tags": "^v1"}, "error", "web.allow-tags", "regexp:^v1"),
+        ({"image-list": "web=acme/web:>=1.0,<2.0"}, "error", "image-list", ">=1.2 <2"),
+        ({"image-list": "acme/web:>=1.0"}, "error", "image-list", "=acme/web:>=1.0"),
+        ({"image-list": "web=acme/web", "update-strategy": "latest"}, "warning", "update-strategy", "newest-build"),
+        ({"write-back-method": "git"}, "warning", "image-list", "nothing is ever updated"),
+        ({"image-list": "web=acme/web", "git-branch": "main:{{ lower .AppName }}"}, "error", "git-branch", "lower"),
+        (
+            {"image-list": "web=acme/web", "write-back-target": "helmvalues", "web.helm.image-name": "image.name"},
+            "error",
+            "write-back-target",
+            "web.helm.image-tag",
+        ),
+    ],
+)
+def test_typical_mistakes_get_their_own_sentence(
+    annotations: dict[str, str], severity: str, key: str, words: str
+) -> None:
+    found = [one for one in lint(annotations) if one.key == key and one.severity == severity]
+    assert found, lint(annotations)
+    assert any(words in f"{one.message} {one.hint}" for one in found)
+
+
+def test_good_annotations_have_no_findings() -> None:
+    annotations = {
+        "image-list": "web=acme/web:^1",
+        "web.allow-tags": "regexp:^1",
+        "write-back-method": "git",
+        "git-branch": "main",
+    }
+    assert lint(annotations) == ()
+
+
+def test_a_plain_directory_needs_the_manifests_target() -> None:
+    found = lint({"image-list": "web=acme/web"}, kind="Directory", section="Directory")
+    assert [one.hint for one in found] == ["write write-back-target: manifests"]
+
+
+def test_every_problem_comes_at_once_errors_first() -> None:
+    found = lint({"image-list": "web=acme/web:>", "web.allow-tags": "x", "force-update": "yes", "platforms": "a"})
+    assert [one.severity for one in found] == ["error", "error", "warning", "info"]
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Path:
+    app = {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Application",
+        "metadata": {"name": "web", "annotations": {P + "image-list": "web=acme/web", P + "web.allow-tags": "^1"}},
+        "spec": {"source": {"repoURL": "https://git.example/x", "path": "p"}},
+    }
+    path = tmp_path / "apps.yaml"
+    path.write_text("# first line\n---\n" + yaml.safe_dump(app))
+    return path
+
+
+def test_the_command_exits_3_and_prints_the_fix(manifest: Path) -> None:
+    result = image_update("lint", "--applications", manifest)
+    assert result.code == 3
+    assert "regexp:^1" in result.stdout
+
+
+def test_json_findings_have_file_and_line(manifest: Path) -> None:
+    result = image_update("lint", "--applications", manifest, "--output", "json")
+    jsonschema.validate(result.json, load("lint.v1"))
+    finding = result.json["findings"][0]
+    line = next(n for n, text in enumerate(manifest.read_text().splitlines(), 1) if "allow-tags" in text)
+    assert (finding["file"], finding["line"], finding["key"]) == (str(manifest), line, "web.allow-tags")
+
+
+def test_github_gets_annotations_on_the_line(manifest: Path) -> None:
+    result = image_update("lint", "--applications", manifest, env={"GITHUB_ACTIONS": "true"})
+    assert result.stdout.startswith(f"::error file={manifest},line=")
+    assert "title=argocd/web::" in result.stdout
+
+
+def test_warnings_alone_exit_0(tmp_path: Path) -> None:
+    app = {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Application",
+        "metadata": {"name": "x", "annotations": {P + "write-back-method": "git"}},
+    }
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(app))
+    result = image_update("lint", "--applications", path)
+    assert result.code == 0
+    assert "0 errors, 1 warnings" in result.stdout
