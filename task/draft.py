@@ -270,16 +270,15 @@ def _with_heads(decisions: Sequence[Decision]) -> list[Decision]:
     changes: dict[str, list[Change]] = {}
     for one in decisions:
         if one.verdict.verdict == "update":
-            changes.setdefault(one.subscription.application.key, []).append(change_of(one))
+            of_app = changes.setdefault(one.subscription.application.key, [])
+            of_app += [change] if (change := change_of(one)) not in of_app else []
     found = []
     for one in decisions:
         sub = one.subscription
         if one.verdict.verdict != "update" or not sub.head:
             found.append(one._replace(head=one.branch))
             continue
-        app = AppFacts(
-            sub.application.name, sub.application.namespace, sub.repo, one.branch, one.current.file or sub.path
-        )
+        app = AppFacts(sub.application.name, sub.application.namespace, sub.repo, one.branch, sub.path)
         try:
             found.append(one._replace(head=branch_name(sub.head, changes[sub.application.key], app)))
         except Malformed as error:

@@ -4,7 +4,6 @@ Reads like the README. The world is touched only through the Protocols below, wh
 edges fit; every decision is made by pure code, on values.
 """
 
-import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -72,6 +71,7 @@ class Edges(NamedTuple):
     store: Callable[[str], Store]
     now: Callable[[], float]  # seconds, monotonic
     sleep: Callable[[float], None]
+    jitter: Callable[[], float]  # seconds, some hundredths: keeps many writers from trying in step
     log: Callable[[str, str], None]  # level, sentence
 
 
@@ -207,7 +207,7 @@ def land(site: Site, asks: Sequence[Ask]) -> Outcome:
             return done.plus(_failed(pending, _contended(site.branch, attempt, order)))
         if pending:
             edges.log("info", f"{site.branch} moved meanwhile; deciding again on its new tip (attempt {attempt + 1})")
-            edges.sleep(min(random.uniform(0.02, 0.1) * 2 ** min(attempt, 6), left))  # noqa: S311 - no secret
+            edges.sleep(min(edges.jitter() * 2 ** min(attempt, 6), left))
     return done
 
 

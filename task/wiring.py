@@ -21,7 +21,11 @@ CHOICES = "a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF"
 def edges_of(settings: Settings, environ: Mapping[str, str], log: Log) -> Edges:
     """The world as these settings want it."""
     store = _stores(settings, environ, log)
-    return Edges(lambda: _applications(settings, store), store, time.monotonic, time.sleep, log)
+    return Edges(lambda: _applications(settings, store), store, time.monotonic, time.sleep, _jitter, log)
+
+
+def _jitter() -> float:
+    return 0.02 + int.from_bytes(os.urandom(2)) / 0xFFFF * 0.08
 
 
 def order_of(settings: Settings, images: tuple[Image, ...]) -> Order:

@@ -16,6 +16,8 @@ PROTOCOLS = frozenset({"https", "ssh", "http"})
 SECONDS = 900.0  # no git command here takes so long; a stalled transfer ends earlier by itself
 
 _SSH = "ssh -o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
+
+
 class GitFailed(Exception):
     """A git command ended with an error; the caller knows what it was about."""
 

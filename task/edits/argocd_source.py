@@ -148,12 +148,14 @@ def items_of(document: Document | None, section: Section, path: str) -> tuple[It
 
 
 def unsound_names(document: Document | None, section: Section, path: str) -> set[str]:
-    """The names of elements whose value some YAML reader takes for something else than a string."""
+    """The names whose value some YAML reader takes for something else than a string, or that have several values."""
     if document is None:
         return set()
-    found = ((each, field(document, each, "value")) for each in elements(document, section, path))
+    found = [(each, field(document, each, "value")) for each in elements(document, section, path)]
     unsound = (each for each, node in found if node is not None and not sound(resolved(document, node)))
-    return {text_field(document, each, "name") for each in unsound}
+    values = {item[:2] for item in items_of(document, section, path)}
+    names = [name for name, _ in values]
+    return {text_field(document, each, "name") for each in unsound} | {name for name in names if names.count(name) > 1}
 
 
 def common_document(files: Files, target: Target) -> tuple[str, Document | None]:

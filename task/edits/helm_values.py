@@ -30,8 +30,9 @@ def read(files: Files, target: Target) -> Reading:
     with about(path):
         document = rooted(tree.documents[0], path) if tree.documents else None
         nodes = {key: _look(tree, document, key) for key in keys if key}
+        same = all(_once(document, key) for key in nodes) if document else True
     texts = {key: node.value if node else "" for key, node in nodes.items()}
-    good = all(node is None or (sound(node) and node.value == node.value.strip()) for node in nodes.values())
+    good = same and all(node is None or (sound(node) and node.value == node.value.strip()) for node in nodes.values())
     if keys.spec:
         image = live_image(texts[keys.spec])
         return Reading(*(image.name, image.tag, image.digest) if image else ("", "", ""), sound=good, file=path)
@@ -86,6 +87,11 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
             edits.append(Edit(path, key, old, new))
     changed = tuple(edit for edit in edits if edit.old != edit.new)
     return result(files, path, tree.text, changed or tuple(edits[:1]))
+
+
+def _once(document: Document, key: str) -> bool:
+    """Whether a key that stands several times says the same each time."""
+    return len({resolved(document, node).value for node in find(document, parse_path(key), merges=True)}) <= 1
 
 
 def _current(tree: Tree, key: str, path: str) -> str:

@@ -35,12 +35,13 @@ def read(files: Files, target: Target) -> Reading:
         return Reading(file=path)
     name, new, tag, digest = (_text(document, mine[0], field) for field in ("name", "newName", "newTag", "digest"))
     leads = not named or (identity_of(name) == named and identity_of(new or name) == target.image.identity)
-    return Reading(new or name, tag, digest, sound=leads and _sound(document, mine[0]), file=path)
+    alike = len({version for _, version in _versions(document, target, path)}) == 1
+    good = leads and alike and all(_sound(document, each) for each in mine)
+    return Reading(new or name, tag, digest, sound=good, file=path)
 
 
 def _sound(document: Document, entry: Node) -> bool:
-    tag = value(resolved(document, entry), "newTag")
-    return tag is None or sound(resolved(document, tag))
+    return all(sound(resolved(document, tag)) for tag in values(resolved(document, entry), "newTag"))
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
@@ -49,13 +50,19 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     before = _versions(document, target, path)
     if before:
         tree = _renew(tree, target, image, path)
-    named = identity_of(target.keys.kustomize_name)
-    if not before or (named and named not in {identity_of(name) for name, _ in before}):
+    if not before or not _named(document, target, path):
         tree = _append(tree, _new(target, image), path)
     after = _versions(single(tree, path), target, path)
     old = dict(before)
     edits = (Edit(path, name, old.get(name, ""), version) for name, version in dict(after).items())
     return result(files, path, tree.text, tuple(edit for edit in edits if edit.old != edit.new) or _same(path, after))
+
+
+def _named(document: Document | None, target: Target, path: str) -> bool:
+    """Whether the name in the manifests, where one is annotated, has its entry."""
+    named = identity_of(target.keys.kustomize_name)
+    entries = _mine(document, target, path) if document else []
+    return not named or any(identity_of(_text(document, each, "name")) == named for each in entries)
 
 
 def _same(path: str, after: list[tuple[str, str]]) -> tuple[Edit, ...]:

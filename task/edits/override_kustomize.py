@@ -61,8 +61,9 @@ def read(files: Files, target: Target) -> Reading:
     mine.sort(key=lambda one: one[1].key != wanted if wanted else False)
     if not mine or (image := live_image(mine[0][1].right)) is None:
         return Reading(file=path)
-    leads = mine[0][1].identity == target.image.identity and mine[0][1].key == (wanted or mine[0][1].key)
-    return Reading(image.name, image.tag, image.digest, sound=leads, file=path)
+    leads = all(each.identity == target.image.identity for _, each in mine) and mine[0][1].key == (wanted or mine[0][1].key)
+    alike = all((other := live_image(each.right)) and other[3:] == image[3:] for _, each in mine)
+    return Reading(image.name, image.tag, image.digest, sound=leads and alike, file=path)
 
 
 def _entries(document: Document | None, path: str) -> list[tuple[Node, Entry]]:

@@ -282,7 +282,7 @@ def _cut(tree: Tree, mapping: Node, index: int) -> Splice:
 
 
 def _apply(text: str, splices: Iterable[Splice]) -> str:
-    for start, end, fresh in sorted(splices, reverse=True):
+    for start, end, fresh in reversed(sorted(splices, key=lambda splice: splice[:2])):
         text = text[:start] + fresh + text[end:]
     return text
 

@@ -1,14 +1,14 @@
 """`--image`, `--image-digest` and `--tag` → the images of the event."""
 
-import re
 from collections.abc import Sequence
 
 from task.errors import Malformed, UsageError
 from task.model import Image
 from task.parse.image import parse_images
+from task.pattern import pattern
 
-DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
-TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+DIGEST = pattern(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
+TAG = pattern(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
 def event_images(references: Sequence[str], digest: str = "", tag: str = "") -> tuple[Image, ...]:

@@ -9,21 +9,22 @@ from collections.abc import Sequence
 
 from task.errors import Malformed
 from task.model import Entry, Image
+from task.pattern import pattern
 
 _HUB = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com"})
 _HOST = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*"
-_REGISTRY = re.compile(rf"(?:{_HOST}|\[[0-9a-f:.]+\])(?::[0-9]+)?", re.ASCII | re.IGNORECASE)
+_REGISTRY = pattern(rf"(?:{_HOST}|\[[0-9a-f:.]+\])(?::[0-9]+)?", re.ASCII | re.IGNORECASE)
 # What can only be a host: a port before a slash is never a tag.
-_HOST_AND_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.]+\](?::[0-9]+)?|[^/:@\s\[\]]+:[0-9]+)(?=/)", re.ASCII)
-_PART = re.compile(r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*", re.ASCII)
-_PART_ANY_CASE = re.compile(_PART.pattern, re.ASCII | re.IGNORECASE)
-_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128}", re.ASCII)
-_DIGEST_LIKE = re.compile(r"[A-Za-z][A-Za-z0-9+._-]*:[A-Za-z0-9+/=_-]+", re.ASCII)
-_IMAGE_ID = re.compile(r"(?:sha256:)?[0-9a-f]{64}", re.ASCII)
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://", re.ASCII)
-_BLANK = re.compile(r"[\s\x00-\x20\x7f-\xa0]")
-_NO_TAG = re.compile(rf"{_BLANK.pattern}|[/:]")
+_HOST_AND_PORT = pattern(r"(?:\[[0-9A-Fa-f:.]+\](?::[0-9]+)?|[^/:@\s\[\]]+:[0-9]+)(?=/)", re.ASCII)
+_PART = pattern(r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*", re.ASCII)
+_PART_ANY_CASE = pattern(_PART.pattern, re.ASCII | re.IGNORECASE)
+_TAG = pattern(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
+_DIGEST = pattern(r"sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128}", re.ASCII)
+_DIGEST_LIKE = pattern(r"[A-Za-z][A-Za-z0-9+._-]*:[A-Za-z0-9+/=_-]+", re.ASCII)
+_IMAGE_ID = pattern(r"(?:sha256:)?[0-9a-f]{64}", re.ASCII)
+_SCHEME = pattern(r"[A-Za-z][A-Za-z0-9+.-]*://", re.ASCII)
+_BLANK = pattern(r"[\s\x00-\x20\x7f-\xa0]")
+_NO_TAG = pattern(rf"{_BLANK.pattern}|[/:]")
 _LONGEST_REPOSITORY = 255
 _LONGEST_QUOTE = 200
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from task.errors import UsageError
 from task.model import Application
+from task.pattern import pattern
 
 
 class Narrow(NamedTuple):
@@ -54,9 +55,9 @@ class _Requirement(NamedTuple):
         return (labels.get(self.key) in self.values) != self.negated
 
 
-_SET = re.compile(r"(?P<key>[^\s!=,()]+)\s+(?P<not>notin|in)\s*\((?P<values>[^()]*)\)")
-_EQUAL = re.compile(r"(?P<key>[^\s!=,()]+)\s*(?P<not>!?)={1,2}\s*(?P<values>[^\s!=,()]*)")
-_EXISTS = re.compile(r"(?P<not>!?)\s*(?P<key>[^\s!=,()]+)")
+_SET = pattern(r"(?P<key>[^\s!=,()]+)\s+(?P<not>notin|in)\s*\((?P<values>[^()]*)\)")
+_EQUAL = pattern(r"(?P<key>[^\s!=,()]+)\s*(?P<not>!?)={1,2}\s*(?P<values>[^\s!=,()]*)")
+_EXISTS = pattern(r"(?P<not>!?)\s*(?P<key>[^\s!=,()]+)")
 
 
 @lru_cache(maxsize=16)

@@ -11,13 +11,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from task.errors import Malformed
+from task.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _MEMORY = 1 << 25  # RE2's own 8 MB refuses some patterns that Go takes: \pL{1000}; more would allow very slow ones
 _QUOTED = 200
-_ESCAPE = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.", re.DOTALL)
+_ESCAPE = pattern(r"\\Q.*?(?:\\E|\Z)|\\.", re.DOTALL)
 
 
 class _Piece(NamedTuple):

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from task.errors import Malformed
+from task.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,14 +19,14 @@ if TYPE_CHECKING:
     from semver import Version
 
 _WORDS = r"[0-9A-Za-z-]++(?:\.[0-9A-Za-z-]++)*+"
-_VERSION = re.compile(rf"v?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?(?:-({_WORDS}))?(?:\+({_WORDS}))?", re.ASCII)
+_VERSION = pattern(rf"v?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?(?:-({_WORDS}))?(?:\+({_WORDS}))?", re.ASCII)
 # Possessive throughout: nothing given back could ever match, and a hostile constraint costs no time.
 _BLANK = r"[\t\n\f\r ]"
 _NUMBER = r"[0-9|xX*]++"  # the "|" is the library's own slip; such a number is refused one step later
 _LOOSE = rf"v?{_NUMBER}(?:\.{_NUMBER})?+(?:\.{_NUMBER})?+(?:-{_WORDS})?+(?:\+{_WORDS})?+"
 _LOOSE_PARTS = rf"v?({_NUMBER})(?:\.({_NUMBER}))?+(?:\.({_NUMBER}))?+(?:-({_WORDS}))?+(?:\+({_WORDS}))?+"
 _OPERATOR = r"(?:[<>!]=|=[<>]|~>|[=<>~^])?+"
-_TERM = re.compile(rf"({_OPERATOR}){_BLANK}*+({_LOOSE_PARTS})(?P<gap>{_BLANK}*+(?:,{_BLANK}*+)?+)", re.ASCII)
+_TERM = pattern(rf"({_OPERATOR}){_BLANK}*+({_LOOSE_PARTS})(?P<gap>{_BLANK}*+(?:,{_BLANK}*+)?+)", re.ASCII)
 _HYPHEN = rf"{_BLANK}*+({_LOOSE}){_BLANK}++-{_BLANK}++({_LOOSE}){_BLANK}*+"  # compiled where one may be: few have it
 _ANY_PART = frozenset({None, "x", "X", "*"})
 _MAJOR, _MINOR, _PATCH = 1, 2, 3  # how many parts of a version are written, or compared

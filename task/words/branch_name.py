@@ -1,6 +1,5 @@
 """The name of a write branch, from the template behind the colon of `git-branch`."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -59,14 +58,18 @@ def _data(changes: Sequence[Change], app: AppFacts) -> Mapping[str, Any]:
 
 def changes_digest(changes: Sequence[Change]) -> str:
     """`.SHA256`: over `name-old-new,` of every change, in the order of the image list."""
-    text = "".join(f"{one.name}-{one.old}-{one.new}," for one in changes)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return _sha256("".join(f"{one.name}-{one.old}-{one.new}," for one in changes))
 
 
 def target_key(app: AppFacts) -> str:
     """`.TargetKey`: tells write-back targets apart."""
-    text = f"{app.repo}|{app.branch}|{app.target}"
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return _sha256(f"{app.repo}|{app.branch}|{app.target}")[:8]
+
+
+def _sha256(text: str) -> str:
+    import hashlib
+
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def check_branch_template(template: str) -> None:

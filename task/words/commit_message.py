@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from task.model import Image
+from task.pattern import pattern
 from task.words.change import Change
 from task.words.trailers import Trailer, one_line, trailer_lines
 
@@ -15,9 +16,9 @@ MOST_TRAILERS = 50  # of a kind
 LONGEST = 64 * 1024
 EMPTY = "Update parameters"  # as AIU commits
 STEPS = 2_000_000  # the operator's own template, over thousands of changes
-UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+UNSAFE = pattern("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
 # Git ends a message at a patch's divider and at scissors: such a line is moved by one blank.
-DIVIDER = re.compile(r"^(?=---\s|---$|\S -{8,} >8 -{8,})", re.MULTILINE)
+DIVIDER = pattern(r"^(?=---\s|---$|\S -{8,} >8 -{8,})", re.MULTILINE)
 
 
 class AppChanges(NamedTuple):

@@ -1,13 +1,13 @@
 """Trailers of a commit message, so that `git interpret-trailers` reads them back."""
 
-import re
 from collections.abc import Iterable, Sequence
 
 from task.errors import Malformed
+from task.pattern import pattern
 
-KEY = re.compile(r"[A-Za-z0-9-]+")
+KEY = pattern(r"[A-Za-z0-9-]+")
 # Line ends and other control characters would end the line; the others turn text around on a screen.
-UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]+")
+UNSAFE = pattern("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]+")
 LONGEST_VALUE = 1000
 REFERENCE = "Argocd-reference-commit-"
 

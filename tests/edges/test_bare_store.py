@@ -247,7 +247,9 @@ V0 = '\tuploadpack = "env -u GIT_PROTOCOL git-upload-pack"\n'
 def test_servers_that_allow_less(
     tmp_path: Path, served: str, settings: Mapping[str, str], fetches: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("task.edges.stores.bare_folder._LOCAL", served)  # else a local repository is served with filters
+    monkeypatch.setattr(
+        "task.edges.stores.bare_folder._LOCAL", served
+    )  # else a local repository is served with filters
     repo = bare_repo(tmp_path, {"a/b/c/d.yaml": "1\n", "a/b/e.yaml": "2\n", "f.yaml": "3\n"})
     for key, value in settings.items():
         git(repo, "config", key, value)
@@ -308,7 +310,10 @@ def test_head_of_no_branch(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("url", ["{}/none.git", "file://{}/none.git"])
 def test_missing_repository(tmp_path: Path, url: str) -> None:
-    with BareStore(door(), url.format(tmp_path)) as store, pytest.raises(RepositoryError, match="not found, or there is no"):
+    with (
+        BareStore(door(), url.format(tmp_path)) as store,
+        pytest.raises(RepositoryError, match="not found, or there is no"),
+    ):
         store.snapshot("main", [])
 
 

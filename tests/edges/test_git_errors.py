@@ -29,7 +29,10 @@ SAID = [
     (CredentialsError, "git@host: Permission denied (publickey,password).\r\n" + SSH_TAIL),
     (CredentialsError, "Host key verification failed.\r\n" + SSH_TAIL),
     (CredentialsError, "No ED25519 host key is known for h and you have requested strict checking.\r\n" + SSH_TAIL),
-    (CredentialsError, "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.\n" + SSH_TAIL),
+    (
+        CredentialsError,
+        "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.\n" + SSH_TAIL,
+    ),
     (CredentialsError, "No user exists for uid 54321\r\n" + SSH_TAIL),
     (CredentialsError, 'Load key "/k": invalid format\r\ngit@h: Permission denied (publickey).\r\n' + SSH_TAIL),
     (
@@ -54,11 +57,17 @@ SAID = [
     ),
     (RepositoryError, "fatal: '/srv/x' does not appear to be a git repository\n" + SSH_TAIL),
     (RepositoryError, "fatal: unable to access 'https://h/x/': The requested URL returned error: 403\n"),
-    (RepositoryError, "remote: Permission to a/b.git denied to c.\nfatal: unable to access 'https://github.com/a/b/': "
-                      "The requested URL returned error: 403\n"),
+    (
+        RepositoryError,
+        "remote: Permission to a/b.git denied to c.\nfatal: unable to access 'https://github.com/a/b/': "
+        "The requested URL returned error: 403\n",
+    ),
     (RepositoryError, "fatal: remote error: access denied or repository not exported: /x\n"),
-    (RepositoryError, "remote: TF401019: The Git repository with name or identifier x does not exist or you do not have "
-                      "permissions for the operation you are attempting.\nfatal: repository 'https://h/' not found\n"),
+    (
+        RepositoryError,
+        "remote: TF401019: The Git repository with name or identifier x does not exist or you do not have "
+        "permissions for the operation you are attempting.\nfatal: repository 'https://h/' not found\n",
+    ),
     (RepositoryError, "ERROR: The key you are authenticating with has been marked as read only.\r\n" + SSH_TAIL),
     (RepositoryError, SSH_TAIL),
     (RepositoryError, "fatal: detected dubious ownership in repository at '/srv/x'\n"),
@@ -71,7 +80,10 @@ SAID = [
     (UnreachableError, "kex_exchange_identification: Connection closed by remote host\r\n" + SSH_TAIL),
     (UnreachableError, "fatal: unable to access 'https://h/x/': The requested URL returned error: 502\n"),
     (UnreachableError, "fatal: unable to access 'https://h/x/': The requested URL returned error: 429\n"),
-    (UnreachableError, "error: RPC failed; curl 56 Recv failure: Connection reset by peer\nfatal: expected 'packfile'\n"),
+    (
+        UnreachableError,
+        "error: RPC failed; curl 56 Recv failure: Connection reset by peer\nfatal: expected 'packfile'\n",
+    ),
     (UnreachableError, "error: RPC failed; curl 28 Operation too slow. Less than 1 bytes/sec transferred\n"),
     (UnreachableError, "fetch-pack: unexpected disconnect while reading sideband packet\nfatal: early EOF\n"),
     (UnreachableError, "fatal: the remote end hung up unexpectedly\n"),
@@ -173,7 +185,9 @@ def test_the_servers_own_words_reach_the_user() -> None:
 
 
 def test_no_login_and_no_control_character_is_shown() -> None:
-    error = failure("remote: \x1b[31mRepository not found.\nfatal: repository 'https://u:secret@host/x' not found\n", "x")
+    error = failure(
+        "remote: \x1b[31mRepository not found.\nfatal: repository 'https://u:secret@host/x' not found\n", "x"
+    )
     assert "secret" not in str(error)
     assert str(error).isprintable()
 

@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from task.pattern import pattern
 from task.errors import Malformed
 from task.yaml_events import NotYaml, parsed
 
 MAX_DEPTH = 200
 # Documents without any of these are no manifests of ours and are not even parsed.
-OURS = re.compile(r"argoproj\.io|fluxcd\.io|weave\.works")
-_START = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
+OURS = pattern(r"argoproj\.io|fluxcd\.io|weave\.works")
+_START = pattern(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 _PLAIN = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _NULL = frozenset(("", "~", "null", "Null", "NULL"))
 

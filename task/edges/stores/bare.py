@@ -8,7 +8,7 @@ from typing import Self
 
 from task.edges import git_errors
 from task.edges.git import Git, GitFailed
-from task.edges.git_names import branch_name
+from task.edges.git_names import branch_name, printable
 from task.edges.stores import fast_import
 from task.edges.stores.remote import Remote, StartAgain
 from task.edges.stores.texts import file_of
@@ -129,18 +129,22 @@ class BareStore:
         """The commit, in the throw-away repository."""
         if change.tip not in self._roots and self._tip(change.destination.base) != change.tip:
             raise Outpaced(f"{change.destination.base} is no longer at {change.tip}")
-        self._walk(change.destination.base, change.tip, [Place(path, "exists") for path in change.files])
+        self._refuse_odd_paths(change)
         try:
-            return fast_import.answer(self._remote.local("fast-import", "--quiet", "--force", "--date-format=now",
-                                                         "--done", stdin=fast_import.stream(change)))  # fmt: skip
+            return fast_import.answer(self._remote.local(*fast_import.COMMAND, stdin=fast_import.stream(change)))
         except GitFailed as error:
-            raise self._not_made(error, change.destination.base) from error
+            raise git_errors.failure(error.err, self._remote.subject(change.destination.base)) from error
 
-    def _not_made(self, error: GitFailed, base: str) -> TaskError:
-        subject = self._remote.subject(base)
-        if "nvalid path" in error.err:
-            return TargetError(f"git accepts no such path: {git_errors.quoted(error.err)}", subject=subject)
-        return git_errors.failure(error.err, subject)
+    def _refuse_odd_paths(self, change: Changeset) -> None:
+        """fast-import would replace a link by a folder, or write `.git/config`. Looking fetches the trees it needs."""
+        subject = self._remote.subject(change.destination.base)
+        for path in change.files:
+            if not fast_import.is_path(path):
+                raise TargetError(f"{printable(path)!r} is no path that git can hold", subject=subject)
+        seen = self._walk(change.destination.base, change.tip, [Place(path, "exists") for path in change.files])
+        for path, entry in seen.entries.items():
+            if not (path in change.files and entry.is_file):
+                raise TargetError(f"{printable(path)!r} stands where a file is to be written", subject=subject)
 
     def _push(self, head: str, commit: str, lease: str = "") -> None:
         try:

@@ -8,6 +8,8 @@ from typing import NamedTuple
 from task.model import Changeset, Person
 
 REF = "refs/image-update/work"
+COMMAND = ("fast-import", "--quiet", "--force", "--date-format=now", "--done")
+_NO_NAMES = frozenset({"", ".", "..", ".git", "git~1"})
 
 
 class Made(NamedTuple):
@@ -15,6 +17,11 @@ class Made(NamedTuple):
 
     commit: str
     tree: str
+
+
+def is_path(path: str) -> bool:
+    """Whether a path from the root may be in a tree; git's own rule, which fast-import leaves to its callers."""
+    return "\0" not in path and not any(name.lower() in _NO_NAMES for name in path.split("/"))
 
 
 def stream(change: Changeset) -> bytes:

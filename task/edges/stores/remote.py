@@ -164,7 +164,9 @@ class Remote:
         except TaskError:
             return found
         if tag in there:
-            return SourceError("this is a tag, and only a branch can be written to", hint="name a branch", subject=where)
+            return SourceError(
+                "this is a tag, and only a branch can be written to", hint="name a branch", subject=where
+            )
         empty = "the repository may be empty: push a first commit, or name another branch"
         hint = found.hint if "HEAD" in there else empty
         return SourceError(found.message, hint=hint, subject=where)

@@ -4,12 +4,13 @@ import re
 from typing import NamedTuple
 
 from task.errors import Malformed
+from task.pattern import pattern
 
 SPACES = " \t\r\n"
 KEYWORDS = frozenset(("block", "break", "continue", "define", "else", "end", "if", "nil", "range", "template", "with"))
 UNFINISHED = {'"': "quoted string", "`": "raw quoted string", "'": "character constant"}
 # A closing delimiter may carry a trim marker, which begins with a space: a run of spaces ends before it.
-ACTION = re.compile(
+ACTION = pattern(
     r"""(?P<close>(?:[ \t\r\n]-)?\}\})
     |(?P<space>[ \t\r\n]+(?!-\}\}))
     |(?P<declare>:=)|(?P<assign>=)|(?P<pipe>\|)|(?P<left>\()|(?P<right>\))
