@@ -37,7 +37,7 @@ class Finding(NamedTuple):
 def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding, ...]:
     """Everything about the annotations of one Application, errors first."""
     subscribed = subscribe(app, defaults)
-    found = [_of_flaw(app, flaw) for flaw in subscribed.flaws if flaw.severity != "info"]
+    found = [of_flaw(app, flaw) for flaw in subscribed.flaws if flaw.severity != "info"]
     found += _list(app)
     found += [finding for key in app.annotations for finding in _key(app, key)]
     found += _targets(app, subscribed)
@@ -49,7 +49,8 @@ def _finding(app: Application, key: str, severity: Severity, message: str, hint:
     return Finding(app.key, key, app.annotations.get(key, ""), severity, message, hint, app.origin)
 
 
-def _of_flaw(app: Application, flaw: Flaw) -> Finding:
+def of_flaw(app: Application, flaw: Flaw) -> Finding:
+    """A flaw as a finding."""
     return Finding(app.key, flaw.key, flaw.value, flaw.severity, flaw.message, flaw.hint, app.origin)
 
 

@@ -4,14 +4,15 @@ Reads like the README. The world is touched only through the Protocols below, wh
 edges fit; every decision is made by pure code, on values.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple, Protocol
 
 from task.draft import Ask, Draft, Terms, Wording, decide, drafts, failed, hopeless, places
-from task.errors import ContendedError, Malformed, Outpaced, TaskError
+from task.errors import ContendedError, Outpaced, TaskError
+from task.find import Locate, Manifest, Scope, subscribed
+from task.find import find as find_all
 from task.match import Matched, match
 from task.model import (
-    Application,
     Changeset,
     Commit,
     Decision,
@@ -24,25 +25,9 @@ from task.model import (
     Subscribed,
     Verdict,
 )
-from task.parse.application import is_application, parse_application
-from task.parse.narrow import Narrow, considered
-from task.parse.subscription import Defaults, subscribe
 from task.parse.write_back import normal_url
 from task.words.diff import unified_diff
 from task.words.outcome import exit_code
-
-
-class Manifest(Protocol):
-    """One manifest that an application source found, or why it could not be read."""
-
-    @property
-    def item(self) -> Mapping[str, Any]: ...  # noqa: D102
-    @property
-    def origin(self) -> str: ...  # noqa: D102
-    @property
-    def problem(self) -> str: ...  # noqa: D102
-    @property
-    def hint(self) -> str: ...  # noqa: D102
 
 
 class Store(Protocol):
@@ -68,6 +53,7 @@ class Edges(NamedTuple):
     """The world, as the pipeline needs it."""
 
     applications: Callable[[], Iterable[Manifest]]
+    locate: Locate
     store: Callable[[str], Store]
     now: Callable[[], float]  # seconds, monotonic
     sleep: Callable[[float], None]
@@ -80,9 +66,7 @@ class Order(NamedTuple):
 
     command: str  # "run" or "plan"
     images: tuple[Image, ...]
-    prefix: str
-    narrow: Narrow
-    defaults: Defaults
+    scope: Scope
     terms: Terms
     wording: Wording
     deadline: float = 120.0  # seconds
@@ -113,40 +97,20 @@ class Site(NamedTuple):
 
 def run(order: Order, edges: Edges) -> Report:
     """The main job. `plan` is the same with predictions in place of pushes."""
-    subscribed, problems = find(order, edges)
-    matched = match(subscribed, order.images)
+    asking, problems = find(order, edges)
+    matched = match(asking, order.images)
     done = Outcome(matched.decisions)
     for repo, asks in by_repository(matched, order).items():
         done = done.plus(deliver(repo, asks, order, edges))
-    return report(order, subscribed, done, problems + matched.problems)
+    return report(order, asking, done, problems + matched.problems)
 
 
-def find(order: Order, edges: Edges) -> tuple[list[Subscribed], tuple[Problem, ...]]:
+def find(order: Order, edges: Edges) -> tuple[tuple[Subscribed, ...], tuple[Problem, ...]]:
     """The Applications in question, each with what its annotations ask for."""
-    found, problems, seen = [], [], set()
-    for manifest in edges.applications():
-        if manifest.problem:
-            problems.append(Problem("", "source", manifest.problem, manifest.hint, "warning"))
-            continue
-        if manifest.item.get("kind") == "ApplicationSet" and "ApplicationSet" not in seen:
-            seen.add("ApplicationSet")
-            edges.log("info", "ApplicationSets are passed over: give the Applications they generate")
-        app = _application(manifest, order, problems)
-        if app and app.key not in seen and considered(app, order.narrow):
-            seen.add(app.key)
-            found.append(subscribe(app, order.defaults))
-    return found, tuple(problems)
-
-
-def _application(manifest: Manifest, order: Order, problems: list[Problem]) -> Application | None:
-    if not is_application(manifest.item):
-        return None
-    try:
-        app = parse_application(manifest.item, order.prefix, manifest.origin, order.defaults.argocd_namespace)
-    except Malformed as error:
-        problems.append(Problem("", "source", f"{manifest.origin}: {error.message}", error.hint, "warning"))
-        return None
-    return app if app.annotations.get("image-list") else None
+    found = find_all(edges.applications(), order.scope, edges.locate)
+    if found.sets:
+        edges.log("info", f"{found.sets} ApplicationSets are passed over: the Applications they generate count")
+    return subscribed(found, order.scope), found.problems
 
 
 def by_repository(matched: Matched, order: Order) -> dict[str, tuple[Ask, ...]]:
@@ -277,7 +241,7 @@ def _contended(branch: str, attempts: int, order: Order) -> ContendedError:
     )
 
 
-def report(order: Order, subscribed: Sequence[Subscribed], done: Outcome, problems: tuple[Problem, ...]) -> Report:
+def report(order: Order, asking: Sequence[Subscribed], done: Outcome, problems: tuple[Problem, ...]) -> Report:
     """Everything in one value, in a fixed order: by Application, then alias."""
     decisions = tuple(
         sorted(
@@ -293,7 +257,7 @@ def report(order: Order, subscribed: Sequence[Subscribed], done: Outcome, proble
     return Report(
         command=order.command,
         images=order.images,
-        considered=len(subscribed),
+        considered=len(asking),
         decisions=decisions,
         commits=tuple(sorted(done.commits, key=lambda one: (one.repo, one.branch, one.head))),
         problems=tuple(dict.fromkeys(errors + problems)),

@@ -1,27 +1,49 @@
 """Settings → Edges: the only file that constructs edges, and the tables of what there is."""
 
+from __future__ import annotations
+
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING
 
 from task.draft import Terms, Wording
 from task.edges.applications.manifests import Manifests
 from task.edges.log import Log
 from task.errors import Malformed, UsageError
+from task.find import Manifest, Scope
 from task.model import Image
 from task.parse.narrow import Narrow
 from task.parse.subscription import Defaults
-from task.pipeline import Edges, Manifest, Order, Store
+from task.pipeline import Edges, Order, Store
 from task.rules.judge import Leave
 from task.settings import Settings
+
+if TYPE_CHECKING:
+    from task.edges.git import Git
 
 CHOICES = "a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF"
 
 
 def edges_of(settings: Settings, environ: Mapping[str, str], log: Log) -> Edges:
     """The world as these settings want it."""
-    store = _stores(settings, environ, log)
-    return Edges(lambda: _applications(settings, store), store, time.monotonic, time.sleep, _jitter, log)
+    git = _gits(settings, environ, log)
+    store = _stores(git)
+    return Edges(
+        applications=lambda: _applications(settings, store),
+        locate=_locate(git),
+        store=store,
+        now=time.monotonic,
+        sleep=time.sleep,
+        jitter=_jitter,
+        log=log,
+    )
+
+
+def _of_git(sentence: str, log: Log) -> None:
+    warning = sentence.startswith(("warning: ", "git: warning: "))
+    log("warning" if warning else "debug", sentence.replace("warning: ", "", 1))
 
 
 def _jitter() -> float:
@@ -33,9 +55,7 @@ def order_of(settings: Settings, images: tuple[Image, ...]) -> Order:
     return Order(
         command=settings.command,
         images=images,
-        prefix=settings.annotation_prefix,
-        narrow=narrow_of(settings),
-        defaults=defaults_of(settings),
+        scope=scope_of(settings),
         terms=Terms(Leave(settings.allow_downgrade), settings.carry, settings.require_live),
         wording=Wording(settings.git.author, _template(settings.git.template_file), settings.git.trailers),
         deadline=settings.git.deadline,
@@ -45,14 +65,13 @@ def order_of(settings: Settings, images: tuple[Image, ...]) -> Order:
     )
 
 
-def narrow_of(settings: Settings) -> Narrow:
-    """Which Applications are considered."""
-    return Narrow(settings.application, settings.namespace, settings.project, settings.selector)
-
-
-def defaults_of(settings: Settings) -> Defaults:
-    """What holds where no annotation says otherwise."""
-    return Defaults(settings.argocd_namespace, settings.strategy, settings.pin_digest)
+def scope_of(settings: Settings) -> Scope:
+    """Which Applications are considered, and what holds where no annotation says otherwise."""
+    return Scope(
+        settings.annotation_prefix,
+        Narrow(settings.application, settings.namespace, settings.project, settings.selector),
+        Defaults(settings.argocd_namespace, settings.strategy, settings.pin_digest),
+    )
 
 
 def _template(path: str) -> str | None:
@@ -102,23 +121,38 @@ def _repository(source: str) -> tuple[str, str, str]:
     return (source, "", "") if at < 0 else (source[:at], "//", source[at + 2 :])
 
 
-def _stores(settings: Settings, environ: Mapping[str, str], log: Log) -> Callable[[str], Store]:
-    from task.edges.git import Git
+def _gits(settings: Settings, environ: Mapping[str, str], log: Log) -> Callable[[], Git]:
+    """The one door to git, opened when first needed."""
 
-    git: list[Git] = []
+    @cache
+    def git() -> Git:
+        from task.edges.git import Git
 
+        return Git(
+            environ,
+            protocols=settings.git.protocols,
+            rewrites=settings.git.rewrites,
+            log=lambda sentence: _of_git(sentence, log),
+        )
+
+    return git
+
+
+def _stores(git: Callable[[], Git]) -> Callable[[str], Store]:
     def store(repo: str) -> Store:
         from task.edges.stores.bare import BareStore
 
-        if not git:
-            git.append(
-                Git(
-                    environ,
-                    protocols=settings.git.protocols,
-                    rewrites=settings.git.rewrites,
-                    log=lambda sentence: log("debug", sentence),
-                )
-            )
-        return BareStore(git[0], repo)
+        return BareStore(git(), repo)
 
     return store
+
+
+def _locate(git: Callable[[], Git]) -> Callable[[str], tuple[str, str, str] | None]:
+    def locate(origin: str) -> tuple[str, str, str] | None:
+        from task.edges.applications.work_tree import locate as find
+
+        path, _, _line = origin.rpartition(":")
+        found = find(path, git())
+        return (found.repo, found.branch, found.path) if found else None
+
+    return locate

@@ -22,15 +22,13 @@ def parsed(text: str, build: Build) -> Any:
     A leading byte order mark must have been taken off: parsers leave it out when they
     count. Raises `Malformed`: what is wrong, with the line counted from 1 in `line`.
     """
-    from yaml import YAMLError
-
     problem: Exception | None = None
     for events in _parsers(len(text)):
         try:
             return build(events(text))
-        except (YAMLError, *_ruamel_errors(events), RecursionError, ValueError) as error:
-            if isinstance(error, Malformed):
-                raise
+        except Malformed:
+            raise
+        except _errors(events) as error:
             problem = problem or error
     raise NotYaml(problem)
 
@@ -54,16 +52,19 @@ def _parsers(size: int) -> tuple[Callable[[str], Iterator[Any]], ...]:
     return (_libyaml, _python) if size <= _LARGE else (_libyaml,)
 
 
-def _ruamel_errors(events: Callable[[str], Iterator[Any]]) -> tuple[type[Exception], ...]:
-    if events is not _python:
-        return ()
-    from ruamel.yaml.error import YAMLError
+def _errors(events: Callable[[str], Iterator[Any]]) -> tuple[type[Exception], ...]:
+    """What a parser raises for text that is no YAML."""
+    if events is _python:
+        from ruamel.yaml.error import YAMLError
 
-    return (YAMLError,)
+        return (YAMLError, RecursionError, ValueError)
+    from yaml.error import YAMLError as LibYamlError
+
+    return (LibYamlError, ValueError)
 
 
 def _libyaml(text: str) -> Iterator[Any]:
-    from yaml.cyaml import CParser
+    from yaml._yaml import CParser
 
     parser = CParser(text)
     while (event := parser.get_event()) is not None:

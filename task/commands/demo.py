@@ -123,5 +123,4 @@ def _make_repository(git: Git, repo: str) -> None:
 
 def _last_commit(git: Git, repo: str) -> str:
     shown = git.run("--git-dir", repo, "log", "-1", "--format=%h %an: %B", "main")
-    text = shown.decode() if isinstance(shown, bytes) else shown
-    return "".join(f"    {line}\n" for line in text.rstrip().split("\n"))
+    return "".join(f"    {line}\n" for line in shown.decode().rstrip().split("\n"))

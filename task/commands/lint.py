@@ -5,12 +5,12 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from task.edges.log import Log
-from task.errors import Exit, Malformed
-from task.lint import Finding, findings
-from task.parse.application import is_application, parse_application
-from task.parse.narrow import considered
+from task.errors import Exit
+from task.find import find
+from task.lint import Finding, findings, of_flaw
+from task.model import Problem
 from task.settings import Settings
-from task.wiring import defaults_of, edges_of, narrow_of
+from task.wiring import edges_of, scope_of
 
 SCHEMA = "image-update/lint/v1"
 
@@ -34,30 +34,21 @@ Placed = tuple[Finding, str, int]  # a finding, its file ("" when not from one) 
 
 
 def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> list[Placed]:
-    found: list[Placed] = []
-    seen: set[str] = set()
-    for manifest in edges_of(settings, environ, log).applications():
-        if manifest.problem:
-            found.append(
-                (
-                    Finding("", "", "", "error", manifest.problem, manifest.hint, manifest.origin),
-                    *_origin(manifest.origin),
-                )
-            )
-        elif is_application(manifest.item):
-            found += _application(manifest.item, manifest.origin, settings, seen)
-    return found
+    edges, scope = edges_of(settings, environ, log), scope_of(settings)
+    found = find(edges.applications(), scope, edges.locate)
+    placed: list[Placed] = [(_of_problem(one), *_origin(one.message.partition(": ")[0])) for one in found.problems]
+    for app in found.applications:
+        placed += [(one, *_place(one, settings.annotation_prefix)) for one in findings(app, scope.defaults)]
+    for release in found.releases:
+        placed += [(of_flaw(release.application, flaw), *_origin(release.application.origin)) for flaw in release.flaws]
+    return placed
 
 
-def _application(item: Mapping[str, object], origin: str, settings: Settings, seen: set[str]) -> list[Placed]:
-    try:
-        app = parse_application(item, settings.annotation_prefix, origin, settings.argocd_namespace)
-    except Malformed as error:
-        return [(Finding("", "", "", "error", error.message, error.hint, origin), *_origin(origin))]
-    if app.key in seen or not considered(app, narrow_of(settings)):
-        return []
-    seen.add(app.key)
-    return [(one, *_place(one, settings.annotation_prefix)) for one in findings(app, defaults_of(settings))]
+def _of_problem(one: Problem) -> Finding:
+    """What cannot be read at all is an error here."""
+    if one.application:
+        return Finding(one.application, one.key, one.value, "warning", one.message, one.hint, "")
+    return Finding("", "", "", "error", one.message, one.hint, "")
 
 
 def _origin(origin: str) -> tuple[str, int]:

@@ -165,9 +165,6 @@ class Git:
     def _git(self) -> Any:
         if self._program is None:
             sh = quick_sh.load()
-            import logging
-
-            logging.getLogger("sh").setLevel(logging.WARNING)  # at INFO it writes every argument
             try:
                 program = sh.Command("git", self._environ.get("PATH", os.defpath).split(os.pathsep))
             except sh.CommandNotFound as error:

@@ -14,16 +14,21 @@ _LINES, _CHARACTERS = 12, 1500
 
 
 class Meaning(NamedTuple):
-    """One row: words that may occur, and what they mean for whom."""
+    """One row: words that may occur (a regular expression), and what they mean for whom."""
 
-    words: re.Pattern[str]
+    words: str
     error: type[TaskError]
     message: str
     hint: str
 
 
-def _any(*words: str) -> re.Pattern[str]:
-    return re.compile("|".join(words), re.IGNORECASE)
+def _any(*words: str) -> str:
+    return "|".join(words)
+
+
+def _says(text: str, words: str) -> bool:
+    """Patterns are compiled when something has failed: most runs never need them."""
+    return re.search(words, text, re.IGNORECASE) is not None
 
 
 _ACCESS = "check the URL, and that the credentials may read and write it; servers answer the same for both"
@@ -183,7 +188,7 @@ _NOISE = _any("hint:", "warning:", "To ", r"remote: *$", "remote: (?:Enumerating
 
 def failure(stderr: str, subject: str) -> TaskError:
     """The named error for what git said when it could not read a repository, or not reach it for writing."""
-    meaning = next((row for row in FAILURES if row.words.search(stderr)), None)
+    meaning = next((row for row in FAILURES if _says(stderr, row.words)), None)
     said = quoted(stderr)
     if meaning is None:
         return RepositoryError(f"git failed: {said or 'without a word'}", hint=_ACCESS, subject=subject)
@@ -197,27 +202,27 @@ def refusal(status: str, stderr: str, subject: str, *, forced: bool = False) -> 
     a "non-fast-forward" of the server's own is its rule, and no race.
     """
     reason = printable(without_logins(status.rpartition("\t")[2])).strip()
-    if not status or _UNKNOWN.search(reason):
+    if not status or _says(reason, _UNKNOWN):
         return failure(f"{stderr}\n{reason}", subject)
     if _is_race(reason, stderr, forced=forced):
         return Outpaced(f"{subject}: {reason}")
-    if not _RULE.search(reason) and isinstance(failure(f"{reason}\n{stderr}", subject), UnreachableError):
+    if not _says(reason, _RULE) and isinstance(failure(f"{reason}\n{stderr}", subject), UnreachableError):
         return failure(f"{reason}\n{stderr}", subject)
     return _refused(reason, stderr, subject)
 
 
 def _is_race(reason: str, stderr: str, *, forced: bool) -> bool:
-    if _RULE.search(reason) or _FOR_GOOD.search(f"{reason}\n{stderr}"):
+    if _says(reason, _RULE) or _says(f"{reason}\n{stderr}", _FOR_GOOD):
         return False
     if forced and reason.startswith("[remote rejected]") and "(non-fast-forward)" in reason:
         return False
     # Some servers name only "failure" in the status, and the lock in a `remote:` line.
-    return bool(_RACE.search(reason)) or ("failure" in reason and bool(_RACE.search(stderr)))
+    return _says(reason, _RACE) or ("failure" in reason and _says(stderr, _RACE))
 
 
 def _refused(reason: str, stderr: str, subject: str) -> RepositoryError:
     hint = "the server's own words say why"
-    if _PROTECTED.search(f"{reason}\n{stderr}"):
+    if _says(f"{reason}\n{stderr}", _PROTECTED):
         hint = "let this user push to the branch, or have a branch proposed: annotation git-branch with base:head"
     elif "(non-fast-forward)" in reason:
         hint = "let this user replace its own head branches (force push), or delete the branch"
@@ -231,6 +236,6 @@ def _refused(reason: str, stderr: str, subject: str) -> RepositoryError:
 def quoted(stderr: str) -> str:
     """What was said, on one line: the server's lines first, then git's; no logins, no control characters."""
     lines = [line.strip() for line in re.split(r"[\r\n]+", without_logins(stderr))]
-    told = [line for line in lines if line and not _NOISE.match(line) and "failed to push some refs" not in line]
+    told = [line for line in lines if line and not re.match(_NOISE, line) and "failed to push some refs" not in line]
     words = [printable(line) for line in sorted(told, key=lambda line: not line.startswith("remote:"))]
     return "; ".join(list(dict.fromkeys(words))[:_LINES])[:_CHARACTERS]

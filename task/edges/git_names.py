@@ -8,14 +8,10 @@ from typing import NamedTuple
 
 from task.errors import SourceError
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_HELPER = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.-]*::")
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-_USERINFO = re.compile(r"(?P<start>[A-Za-z][A-Za-z0-9+.-]*://)(?P<info>[^/?#\s]*)@")
-_SECRETS = re.compile(r"(://)[^/@\s'\"]*@")
 _TRANSPORTS = {"git+ssh": "ssh", "ssh+git": "ssh"}
-_OBJECT_ID = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})")
-_NO_BRANCH = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(?:/|$)|^[/.-]|[/.]$")
+_HEX = frozenset("0123456789abcdef")
+_ID_LENGTHS = (40, 64)
+_NOT_IN_A_BRANCH = frozenset(" ~^:?*[\\\x7f") | {chr(code) for code in range(32)}
 
 
 class Address(NamedTuple):
@@ -30,18 +26,18 @@ class Address(NamedTuple):
 def address_of(url: str) -> Address:
     """Take a URL apart. Raises `SourceError` for what git would read as an option or a command."""
     shown = without_login(url)
-    if not url or url.startswith("-") or _CONTROL.search(url):
+    if not url or url.startswith("-") or _has_control(url):
         raise SourceError(
             f"{printable(shown)!r} is not a repository URL",
             hint="use https://host/path, ssh://host/path or user@host:path",
         )
-    if _HELPER.match(url):
+    if _is_scheme(url.partition("::")[0]) and "::" in url:
         raise SourceError(
             f"{shown!r} starts a program (git remote helper)", hint="use https://host/path or ssh://host/path"
         )
-    scheme = _SCHEME.match(url)
-    if scheme:
-        return _of_scheme(url, scheme[1].lower())
+    scheme, marker, _ = url.partition("://")
+    if marker and _is_scheme(scheme):
+        return _of_scheme(url, scheme.lower())
     colon, slash = url.find(":"), url.find("/")
     if colon < 0 or 0 <= slash < colon:
         return Address(url, "file")
@@ -76,25 +72,34 @@ def _unquoted(text: str) -> str:
     from urllib.parse import unquote
 
     plain = unquote(text)
-    if _CONTROL.search(plain):
+    if _has_control(plain):
         raise SourceError(
             "the login in the repository URL holds a control character", hint="give credentials by options"
         )
     return plain
 
 
+def _has_control(text: str) -> bool:
+    return any(char < " " or char == "\x7f" for char in text)
+
+
+def _is_scheme(text: str) -> bool:
+    return text.isascii() and text[:1].isalnum() and text.replace("+", "").replace("-", "").replace(".", "").isalnum()
+
+
 def without_login(url: str) -> str:
     """The URL as it may be shown: no user, no password (the user of an ssh URL is its address, and stays)."""
-    found = _USERINFO.match(url)
-    if not found:
+    scheme, marker, rest = url.partition("://")
+    login, at, host = rest.partition("/")[0].rpartition("@")
+    if not marker or not at:
         return url
-    user = found["info"].partition(":")[0] if "ssh" in found["start"].lower() else ""
-    return f"{found['start']}{user}{'@' if user else ''}{url[found.end() :]}"
+    user = login.partition(":")[0] if "ssh" in scheme.lower() else ""
+    return f"{scheme}://{user}{'@' if user else ''}{host}{rest[len(login) + 1 + len(host) :]}"
 
 
 def without_logins(text: str) -> str:
     """Any text of git, with the logins of all URLs in it left out."""
-    return _SECRETS.sub(r"\1", text)
+    return re.sub(r"(://)[^/@\s'\"]*@", r"\1", text)
 
 
 def printable(text: str) -> str:
@@ -118,7 +123,7 @@ def branch_name(revision: str) -> str:
     a tag's full name, a version range.
     """
     name = revision.removeprefix("refs/heads/")
-    if _OBJECT_ID.fullmatch(name):
+    if len(name) in _ID_LENGTHS and _HEX.issuperset(name):
         raise SourceError(f"{name!r} is a commit, not a branch", hint="a commit cannot be written to: name a branch")
     if name.startswith("refs/"):
         raise SourceError(f"{printable(name)!r} is not a branch", hint="only branches can be written to")
@@ -129,4 +134,8 @@ def branch_name(revision: str) -> str:
 
 def is_branch_name(name: str) -> bool:
     """Whether git accepts the name for a branch; equals `git check-ref-format --branch`, without its `@{-1}`."""
-    return name not in {"", "HEAD"} and not _NO_BRANCH.search(name)
+    if name in {"", "HEAD"} or name.startswith("-") or name.endswith(".") or not _NOT_IN_A_BRANCH.isdisjoint(name):
+        return False
+    if ".." in name or "@{" in name:
+        return False
+    return not any(not part or part.startswith(".") or part.endswith(".lock") for part in name.split("/"))

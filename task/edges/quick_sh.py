@@ -1,47 +1,44 @@
 """`sh`, imported without what it does not need here.
 
-`import sh` loads `asyncio` (to await a command: never done here) and `importlib.metadata`
-(to know its own version): two thirds of its 60 ms, in every run. Both are replaced by a
-stand-in while `sh` is imported, unless they are loaded already; afterwards `sys.modules`
-is as before, and whoever wants the real ones gets them.
+`import sh` loads asyncio (to await a command), importlib.metadata (to know its own version), inspect, logging,
+getpass and more: three quarters of its 60 ms, in every run, for things that are never done here. While `sh` is
+imported, each of these that is not loaded yet is replaced by a stand-in that holds the few names used at once, and
+that loads the real module as soon as any other name is asked of it. Afterwards `sys.modules` is as before: whoever
+imports one of them gets the real one.
+
+Two more effects are welcome: sh cannot log the arguments of commands, and does not replace `glob.glob` for everyone.
 """
 
 import importlib
+import os
 import sys
+import threading
 from types import ModuleType
 from typing import Any
 
-_STAND_INS = ("asyncio", "importlib.metadata")
+_LOCK = threading.Lock()
 
 
-def load() -> Any:
-    """The module `sh`. Falls back to the plain import where the quick one fails."""
-    if "sh" not in sys.modules:
-        try:
-            _import_quickly()
-        except (ImportError, AttributeError, TypeError):
-            sys.modules.pop("sh", None)  # another version of sh needs more: the plain import below serves it
-    return importlib.import_module("sh")
+class _StandIn(ModuleType):
+    """A module that is loaded when it is needed after all."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        value = getattr(importlib.import_module(self.__name__), name)
+        setattr(self, name, value)
+        return value
 
 
-def _import_quickly() -> None:
-    added = {name: _stand_in(name) for name in _STAND_INS if name not in sys.modules}
-    sys.modules.update(added)
-    if "importlib.metadata" in added:
-        importlib.metadata = added["importlib.metadata"]
-    try:
-        importlib.import_module("sh")
-    finally:
-        for name in added:
-            del sys.modules[name]
-        if "importlib.metadata" in added:
-            del importlib.metadata
+class _Silence:
+    """A logger that nobody listens to."""
 
+    def debug(self, *_message: object) -> None:
+        """Say nothing."""
 
-def _stand_in(name: str) -> ModuleType:
-    module = ModuleType(name)
-    vars(module).update(_ASYNCIO if name == "asyncio" else _METADATA)
-    return module
+    info = error = exception = setLevel = debug  # noqa: N815 - logging's name
 
 
 def _no_loop() -> None:
@@ -49,5 +46,42 @@ def _no_loop() -> None:
     raise RuntimeError("no running event loop")
 
 
-_ASYNCIO: dict[str, Any] = {"Queue": object, "get_running_loop": _no_loop}
-_METADATA: dict[str, Any] = {"version": lambda _name: "", "PackageNotFoundError": LookupError}
+_STAND_INS: dict[str, dict[str, Any]] = {
+    "asyncio": {"Queue": object, "get_running_loop": _no_loop},
+    "getpass": {},
+    "glob": {"glob": lambda *_: []},
+    "importlib.metadata": {"version": lambda _name: "", "PackageNotFoundError": LookupError},
+    "inspect": {},
+    "locale": {"getpreferredencoding": lambda: "utf-8"},
+    "logging": {"getLogger": lambda _name, _silence=_Silence(): _silence},
+    "platform": {"system": lambda: os.uname().sysname},
+    "textwrap": {},
+    "traceback": {},
+}
+
+
+def load() -> Any:
+    """The module `sh`."""
+    with _LOCK:
+        if "sh" not in sys.modules:
+            _import_quickly()
+        if logging := sys.modules.get("logging"):
+            logging.getLogger("sh").setLevel(logging.WARNING)  # at INFO it writes every argument
+        return sys.modules["sh"]
+
+
+def _import_quickly() -> None:
+    added = {name: _stand_in(name, known) for name, known in _STAND_INS.items() if name not in sys.modules}
+    sys.modules.update(added)
+    try:
+        importlib.import_module("sh")
+    finally:
+        for name, module in added.items():
+            if sys.modules.get(name) is module:
+                del sys.modules[name]
+
+
+def _stand_in(name: str, known: dict[str, Any]) -> ModuleType:
+    module = _StandIn(name)
+    vars(module).update(known)
+    return module

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from task.edits.texts import alone, chosen, result, single, text_of, tree_of
-from task.edits.yaml_layout import Data
+from task.edits.yaml_grow import add_items, add_keys, begin
+from task.edits.yaml_layout import Data, Word
 from task.edits.yaml_scalar import sound
-from task.edits.yaml_text import add_items, add_keys, begin, replace
+from task.edits.yaml_text import replace
 from task.edits.yaml_tree import Document, Node, Tree, pairs, resolved, value
 from task.errors import TargetError
 from task.model import Edit, Files, Place, Target
@@ -205,14 +206,14 @@ def _set_values(tree: Tree, section: Section, wanted: Mapping[str, Item], path: 
     document = single(tree, path)
     if document is None:
         return tree
-    changes: list[tuple[Node, str | bool]] = []
+    changes: list[tuple[Node, Word]] = []
     for element in elements(document, section, path):
         for node, data in _changes(document, element, wanted):
             changes.append((alone(tree, document, node), data))
     return replace(tree, changes) if changes else tree
 
 
-def _changes(document: Document, element: Node, wanted: Mapping[str, Item]) -> Iterator[tuple[Node, str | bool]]:
+def _changes(document: Document, element: Node, wanted: Mapping[str, Item]) -> Iterator[tuple[Node, Word]]:
     item = wanted.get(text_field(document, element, "name"))
     node = field(document, element, "value")
     if node is not None:

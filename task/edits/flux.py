@@ -11,8 +11,9 @@ from task.edits.manifests import key_path
 from task.edits.markers import marked_image, marked_text, marks
 from task.edits.texts import about, alone, result, split_tag, tag_value, tree_of
 from task.edits.value_path import find, parse_path
+from task.edits.yaml_grow import add_keys
 from task.edits.yaml_scalar import sound
-from task.edits.yaml_text import add_keys, replace
+from task.edits.yaml_text import replace
 from task.edits.yaml_tree import Document, Node, Tree, resolved, value
 from task.errors import TargetError
 from task.model import Edit, Files, Image, Keys, Place, Reading, Target

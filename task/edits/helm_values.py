@@ -6,9 +6,10 @@ annotated `image.tag`, and `image.name` where the file has it.
 
 from task.edits.texts import about, alone, chosen, result, rooted, split_tag, tag_value, text_of, tree_of
 from task.edits.value_path import find, locate, parse_path
+from task.edits.yaml_grow import add_keys, begin
 from task.edits.yaml_layout import Data
 from task.edits.yaml_scalar import sound
-from task.edits.yaml_text import add_keys, begin, replace
+from task.edits.yaml_text import replace
 from task.edits.yaml_tree import Document, Node, Tree, parse, resolved
 from task.errors import AnnotationError, TargetError
 from task.model import Edit, Files, Image, Keys, Place, Reading, Target

@@ -8,9 +8,10 @@ import posixpath
 from collections.abc import Iterator, Mapping
 
 from task.edits.texts import alone, result, single, spelled, text_of, tree_of
+from task.edits.yaml_grow import add_items, add_keys, begin, drop_key
 from task.edits.yaml_layout import Data
 from task.edits.yaml_scalar import sound
-from task.edits.yaml_text import add_items, add_keys, begin, drop_key, replace
+from task.edits.yaml_text import replace
 from task.edits.yaml_tree import Document, Node, Tree, pairs, resolved, value, values
 from task.errors import TargetError
 from task.model import Edit, Files, Image, Place, Reading, Target

@@ -1,4 +1,4 @@
-"""`kustomize.images` of an override file: strings `[name=]image[:tag][@digest]`, as `kustomize edit set image` takes them.
+"""`kustomize.images` of an override file: `[name=]image[:tag][@digest]`, as `kustomize edit set image` takes them.
 
 Entries are compared by the repository's normal form, never by text up to a colon: an image of
 `registry:5000` must not overwrite another (Argo CD Image Updater issue 516).
@@ -61,7 +61,8 @@ def read(files: Files, target: Target) -> Reading:
     mine.sort(key=lambda one: one[1].key != wanted if wanted else False)
     if not mine or (image := live_image(mine[0][1].right)) is None:
         return Reading(file=path)
-    leads = all(each.identity == target.image.identity for _, each in mine) and mine[0][1].key == (wanted or mine[0][1].key)
+    ours = all(each.identity == target.image.identity for _, each in mine)
+    leads = ours and mine[0][1].key == (wanted or mine[0][1].key)
     alike = all((other := live_image(each.right)) and other[3:] == image[3:] for _, each in mine)
     return Reading(image.name, image.tag, image.digest, sound=leads and alike, file=path)
 

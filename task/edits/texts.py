@@ -90,7 +90,8 @@ def alone(tree: Tree, document: Document, node: Node) -> Node:
         if each.anchor and each.kind != "alias" and (others := users(document, each)):
             lines = ", ".join(str(tree.line(other)) for other in others)
             raise TargetError(
-                f"line {tree.line(each)}: the value of the anchor &{each.anchor} is used by *{each.anchor} in line {lines} too",
+                f"line {tree.line(each)}: the value of the anchor &{each.anchor} is used by "
+                f"*{each.anchor} in line {lines} too",
                 hint="write the value out where it must differ, or move the anchor",
             )
     return node

@@ -1,4 +1,4 @@
-"""Key paths into a values file: `a.b.c`, `list[0][1].tag`, `labels.app\\.kubernetes\\.io/name`.
+r"""Key paths into a values file: `a.b.c`, `list[0][1].tag`, `labels.app\.kubernetes\.io/name`.
 
 The nested path comes first, then keys that hold a dot themselves (annotations, section k, and
 contract, section 12).
@@ -60,7 +60,9 @@ def find(document: Document, path: Sequence[Segment], *, merges: bool) -> tuple[
     best = [node for literals, node, _ in found if literals == found[0][0]]
     holders = {id(holder) for literals, _, holder in found if literals == found[0][0]}
     if found[0][0] and len(holders) > 1:
-        raise TargetError(f"several keys with dots fit {_text(path)}", hint="escape the dots of the key that is meant: \\.")
+        raise TargetError(
+            f"several keys with dots fit {_text(path)}", hint="escape the dots of the key that is meant: \\."
+        )
     return tuple(best)
 
 
@@ -139,7 +141,9 @@ def locate(tree: Tree, document: Document, path: Sequence[Segment]) -> Spot:
     raise TargetError(f"line {tree.line(node)}: a parent of {_text(path)} is {what}", hint="correct the key path")
 
 
-def _step(document: Document, tree: Tree, node: Node, rest: tuple[Segment, ...]) -> tuple[Node, tuple[Segment, ...]] | None:
+def _step(
+    document: Document, tree: Tree, node: Node, rest: tuple[Segment, ...]
+) -> tuple[Node, tuple[Segment, ...]] | None:
     """One step down, by the plain key or by the only key with dots; None where there is neither."""
     plain = value(node, rest[0].name)
     if plain is not None and not rest[0].flaw:
@@ -152,7 +156,9 @@ def _step(document: Document, tree: Tree, node: Node, rest: tuple[Segment, ...])
         if (child := value(node, key)) is not None
     ]
     if len(dotted) > 1:
-        raise TargetError(f"several keys with dots fit {_text(rest)}", hint="escape the dots of the key that is meant: \\.")
+        raise TargetError(
+            f"several keys with dots fit {_text(rest)}", hint="escape the dots of the key that is meant: \\."
+        )
     for child, indices, used in dotted:
         inner = _item(document, child, indices)
         return (resolved(document, inner), rest[used:]) if inner is not None else None
@@ -183,11 +189,15 @@ def _to_make(document: Document, node: Node, rest: tuple[Segment, ...]) -> tuple
         if segment.flaw:
             raise TargetError(segment.flaw, hint="write a number from 0 on between the brackets")
         if segment.indices:
-            raise TargetError(f"{segment.text}: there is no list {segment.name}", hint="create the list in the file first")
+            raise TargetError(
+                f"{segment.text}: there is no list {segment.name}", hint="create the list in the file first"
+            )
     hidden = _merged(document, node, rest[0].name) if node.kind == "mapping" else ()
     if len(rest) > 1 and any(_hides(document, each, rest[1].name) for each in hidden):
         name = rest[0].name
-        raise TargetError(f"{name} comes from a merge key (<<): a {name} here would hide its other keys", hint="write it out")
+        raise TargetError(
+            f"{name} comes from a merge key (<<): a {name} here would hide its other keys", hint="write it out"
+        )
     return tuple(segment.name for segment in rest)
 
 

@@ -7,8 +7,10 @@ from typing import TypeAlias
 
 from task.edits.yaml_scalar import spell
 from task.edits.yaml_tree import BREAKS, Node, Tree, pairs, walk
+from task.errors import TargetError
 
-Data: TypeAlias = "str | bool | Mapping[str, Data] | Sequence[Data]"
+Word: TypeAlias = str | bool  # what stands in one scalar: a string, or a plain true or false
+Data: TypeAlias = "Word | Mapping[str, Data] | Sequence[Data]"
 _BREAK = re.compile(f"[{BREAKS}]")
 _PROPS = re.compile(r"(?:[&!][^\s]*(?:\s+|$)|#[^\n\r]*|\s+)*")
 
@@ -72,6 +74,24 @@ def value_slot(text: str, key: Node) -> int | None:
     while at < len(text) and text[at] in " \t":
         at += 1
     return at + 1 if text[at : at + 1] == ":" else None
+
+
+def slot(tree: Tree, node: Node) -> int:
+    """Where a value that is not there would begin."""
+    key = tree.key_of(node)
+    at = node.end if key is None else value_slot(tree.text, key)
+    if at is None or key is node:
+        raise TargetError(f"line {tree.line(node)} has a key without a value", hint="write `key: value` there")
+    return at
+
+
+def quoted_keys(tree: Tree, node: Node) -> bool:
+    """Whether keys are in double quotes here: JSON."""
+    each: Node | None
+    for each in tree.ancestors(node):
+        if each.kind == "mapping" and each.children:
+            return each.style == "{" and each.children[0].style == '"'
+    return False
 
 
 def column(text: str, node: Node) -> int:
@@ -142,5 +162,5 @@ def flow(data: Data, *, quote: bool = False) -> str:
     return "[" + ", ".join(flow(item, quote=quote) for item in data) + "]"
 
 
-def _word(value: str | bool, *, quote: bool = False) -> str:
+def _word(value: Word, *, quote: bool = False) -> str:
     return str(value).lower() if isinstance(value, bool) else spell(value, quote=quote)

@@ -76,12 +76,12 @@ def spell(text: str, style: str = "", *, quote: bool = False) -> str:
 def reblock(old: str, text: str) -> str | None:
     """A block scalar `old` (header and lines) with the content `text`; None if that cannot be said in its style.
 
-    The header keeps its kind, indentation and comment; the value ends without a line break.
+    The header keeps its kind and comment; the value ends without a line break.
     """
-    match = re.match(rf"([|>])([0-9]?)([-+]?)([0-9]?)([^{BREAKS}]*)(\r\n|[{BREAKS}])", old)
+    match = re.match(rf"([|>])[0-9+-]*([^{BREAKS}]*)(\r\n|[{BREAKS}])", old)
     lines = [line for line in re.split(rf"\r\n|[{BREAKS}]", old) if line.strip()][1:]
-    if match is None or not lines or not text.strip() == text or set(text) & set(BREAKS) or not text:
+    if match is None or not lines or not text or text.strip() != text or set(text) & set(BREAKS):
         return None
-    kind, before, _, after, comment, eol = match.groups()
+    kind, comment, eol = match.groups()
     indent = lines[0][: len(lines[0]) - len(lines[0].lstrip(" "))]
-    return f"{kind}{before or after}-{comment}{eol}{indent}{text}"
+    return f"{kind}-{comment}{eol}{indent}{text}"

@@ -147,7 +147,7 @@ def _explain(error: Exception) -> str:
 def _parsers(size: int) -> tuple[Callable[[str], Iterator[Any]], ...]:
     """Functions from text to parse events, to be tried in this order."""
     try:
-        import _ruamel_yaml as _  # type: ignore[import-not-found]
+        import _ruamel_yaml  # type: ignore[import-not-found]  # noqa: F401
     except ImportError:
         return (_events,)
     return (_libyaml_events, _events) if size <= _LARGE else (_libyaml_events,)

@@ -8,27 +8,17 @@ because a filter is broken, this is an error.
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from task.errors import Malformed
-from task.model import Application, Entry, Flaw, Image, Keys, Policy, Source, Subscribed, Subscription
-from task.parse.image import live_image
+from task.model import Application, Entry, Flaw, Keys, Policy, Source, Subscribed, Subscription
+from task.parse.helm_release_images import Container, containers, expanded, unmapped
 from task.rules.tag_filter import allow_pattern
 from task.rules.version_range import parse_range
 
 GROUPS = ("helm.fluxcd.io/", "flux.weave.works/")
 PREFIXES = ("fluxcd.io/", "flux.weave.works/")  # the first one wins
 FILTER = "filter.fluxcd.io/"
-MAPPED = ("repository.fluxcd.io/", "tag.fluxcd.io/", "registry.fluxcd.io/")
-TOP = "chart-image"  # the image at the top level of the values
-
-
-class Container(NamedTuple):
-    """One image in the values: its name to Flux, and the key path under which the editor finds it."""
-
-    name: str
-    image: Image
-    path: str
 
 
 def is_helm_release(item: object) -> bool:
@@ -52,16 +42,19 @@ def subscribe_helm_release(item: Mapping[str, Any], origin: str, repo: str, bran
     flaws = list(_unmeant(annotations))
     if _policy(annotations, "automated")[1] != "true" or _policy(annotations, "ignore")[1] == "true":
         return Subscribed(app, (), tuple(flaws))
-    containers, unmapped = _containers(_values(item), annotations)
-    flaws += unmapped
-    flaws += _nameless(annotations, containers)
-    app = app._replace(live=tuple(one.image.reference for one in containers))
+    values = expanded(_mapping(item.get("spec")).get("values"))
+    found = containers(values, annotations)
+    flaws += _nameless(annotations, found)
+    flaws += [_warned(*words) for words in unmapped(values, annotations)]
+    app = app._replace(live=tuple(one.image.reference for one in found))
     held, subscriptions = _held(annotations), []
-    for one in containers:
-        entry = _entry(one)
+    for one in found:
+        entry = Entry(one.name, one.bare, "", f"{one.name}={one.image.name}")
         policy = _filter(annotations, one, entry, flaws, held)
         if not repo:
             flaws.append(_homeless(entry, path))
+        elif not one.path:
+            flaws.append(_spread(entry))
         elif policy is not None:
             subscriptions.append(_subscription(app, entry, policy, one.path, path)._replace(held=held))
     return Subscribed(app, tuple(subscriptions), tuple(flaws))
@@ -131,6 +124,13 @@ def _homeless(entry: Entry, path: str) -> Flaw:
     return Flaw(entry.text, entry, "", "", message, hint, rule="source")
 
 
+def _spread(entry: Entry) -> Flaw:
+    key = f"repository.fluxcd.io/{entry.alias}"
+    message = f"{key}: repository and tag do not stand side by side, or beside another image"
+    hint = "keep the two keys in one mapping of their own, as repository and tag"
+    return Flaw(entry.text, entry, key, "", message, hint)
+
+
 def _held(annotations: Mapping[str, str]) -> str:
     """Why nothing is written, "" where nothing holds."""
     key, value = _policy(annotations, "locked")
@@ -149,8 +149,8 @@ def _filter(
     try:
         return filter_policy(value if key else "glob:*")
     except Malformed as error:
-        severity = "warning" if held else "error"
-        flaws.append(Flaw(entry.text, entry, key, value, f"{key}: {error.message}", error.hint, severity=severity))
+        flaw = Flaw(entry.text, entry, key, value, f"{key}: {error.message}", error.hint)
+        flaws.append(flaw._replace(severity="warning") if held else flaw)
         return Policy() if held else None
 
 
@@ -162,128 +162,18 @@ def filter_policy(text: str) -> Policy:
     kind, colon, pattern = text.partition(":")
     if colon and kind == "semver":
         parse_range(pattern)
-        return Policy("semver", (pattern.strip(),) if pattern.strip() else ())
+        return Policy("semver", tuple(filter(None, (pattern.strip(),))))
     if colon and kind in ("regex", "regexp"):
         return Policy("newest-build", allow=allow_pattern(f"regexp:{pattern}") or None)
     glob = pattern if colon and kind == "glob" else text
-    return Policy("newest-build", allow=None if glob.strip("*") == "" and glob else glob_pattern(glob))
+    if not glob:
+        raise Malformed("the filter is empty, which no tag passes", "write glob:*, semver:<range> or regexp:<pattern>")
+    return Policy("newest-build", allow=allow_pattern(f"regexp:{glob_pattern(glob)}") if glob.strip("*") else None)
 
 
 def glob_pattern(glob: str) -> str:
     """The RE2 pattern of a Flux glob: only `*` is special, and takes anything (github.com/ryanuber/go-glob)."""
     return r"(?s)\A" + ".*".join(map(re.escape, re.split(r"\*+", glob))) + r"\z"
-
-
-def _entry(one: Container) -> Entry:
-    """The image as an entry of an image-list would name it."""
-    image = one.image._replace(tag="", digest="")
-    return Entry(one.name, image, "", f"{one.name}={image.name}")
-
-
-def _containers(
-    values: Mapping[str, Any], annotations: Mapping[str, str]
-) -> tuple[tuple[Container, ...], tuple[Flaw, ...]]:
-    """The images in the values by Flux's rules, each once; those that annotations map win."""
-    found = {TOP: top} if (top := _container(TOP, values, "")) else {}
-    for key, value in values.items():
-        if one := _container(key, _expanded(value), _escaped(key)):
-            found[key] = one
-    mapped, flaws = _mapped(values, annotations)
-    return tuple((found | mapped).values()), flaws
-
-
-def _container(name: str, holder: Mapping[str, Any], path: str) -> Container | None:
-    """The image of a mapping: `image: {repository, tag}`, or `image` with or without `tag`; `registry` beside."""
-    said = holder.get("image")
-    if isinstance(said, str):
-        image = _image(said, holder)
-        return Container(name, image, path or TOP) if image else None
-    inner = _expanded(said)
-    if not isinstance(inner.get("repository"), str):
-        return None
-    image = _image(inner["repository"], inner)
-    if image is None:
-        return None
-    # A whole reference in `repository` is rewritten there, as Flux does.
-    whole = "tag" not in inner and (image.tag or image.digest)
-    deep = f"{path}.image.repository".lstrip(".") if whole else path
-    return Container(name, image, deep or TOP)
-
-
-def _image(text: str, beside: Mapping[str, Any]) -> Image | None:
-    """The image of a text, with the registry and the tag that stand beside it. None: the text is no reference."""
-    image = live_image(text)
-    registry, tag = beside.get("registry"), beside.get("tag")
-    if image and isinstance(registry, str) and registry.strip("/ "):
-        path = image.name if image.registry == "docker.io" and "." not in image.name.partition("/")[0] else ""
-        path = path or image.repository
-        image = live_image(f"{registry.strip('/ ')}/{path}{text[len(image.name) :]}")
-    return image._replace(tag=tag) if image and isinstance(tag, str) and tag else image
-
-
-def _mapped(values: Mapping[str, Any], annotations: Mapping[str, str]) -> tuple[dict[str, Container], tuple[Flaw, ...]]:
-    """The images whose keys annotations name: `repository.fluxcd.io/<container>: path`, and `tag…`, `registry…`."""
-    found: dict[str, Container] = {}
-    flaws = []
-    for key, where in annotations.items():
-        if not key.startswith(MAPPED[0]):
-            continue
-        name = key.removeprefix(MAPPED[0])
-        tag, registry = (annotations.get(prefix + name, "") for prefix in MAPPED[1:])
-        beside = {"tag": _at(values, tag), "registry": _at(values, registry)}
-        image = _image(repository, beside) if isinstance(repository := _at(values, where), str) else None
-        path = _common(where, tag)
-        if image is None or (tag and not isinstance(beside["tag"], str)):
-            flaws.append(_warned(key, where, "spec.values has no image there", "name a key path below spec.values"))
-        elif path is None:
-            entry = _entry(Container(name, image, ""))
-            message = f"{key}: {where} and {tag} do not stand side by side as repository (or image) and tag"
-            hint = "keep the two keys in one mapping, as repository and tag"
-            flaws.append(Flaw(entry.text, entry, key, where, message, hint))
-            found.pop(name, None)
-        else:
-            found[name] = Container(name, image, path or TOP)
-    return found, tuple(flaws)
-
-
-def _common(repository: str, tag: str) -> str | None:
-    """The path of the mapping that holds both keys; with no tag key the repository's own. None: there is none."""
-    if not tag:
-        return repository
-    one, other = repository.rpartition("."), tag.rpartition(".")
-    return one[0] if one[0] == other[0] and one[2] in ("repository", "image") and other[2] == "tag" else None
-
-
-def _at(values: Mapping[str, Any], path: str) -> object:
-    """What stands at a dotted path; None where nothing does."""
-    place: object = values
-    for step in path.split("."):
-        place = _expanded(place).get(step)
-    return place
-
-
-def _values(item: Mapping[str, Any]) -> dict[str, Any]:
-    return _expanded(_mapping(item.get("spec")).get("values"))
-
-
-def _expanded(value: object) -> dict[str, Any]:
-    """A mapping with what its merge keys (`<<`) bring in; {} for anything else. No alias is followed twice."""
-    found: dict[str, Any] = {}
-    queue, seen = [value], set[int]()
-    while queue:
-        one = queue.pop(0)
-        if isinstance(one, list):
-            queue = [*one, *queue]
-        elif isinstance(one, Mapping) and id(one) not in seen:
-            seen.add(id(one))
-            found = {**{str(k): v for k, v in one.items() if k != "<<"}, **found}
-            queue.append(one.get("<<"))
-    return found if isinstance(value, Mapping) else {}
-
-
-def _escaped(key: str) -> str:
-    """A key as one step of a path."""
-    return key.replace(".", "\\.")
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -67,10 +67,10 @@ def _selector(text: str) -> tuple[_Requirement, ...]:
 
 
 def _requirement(part: str, text: str) -> _Requirement:
-    for pattern in (_SET, _EQUAL, _EXISTS):
-        if found := pattern.fullmatch(part):
+    for form in (_SET, _EQUAL, _EXISTS):
+        if found := form.fullmatch(part):
             negated = found["not"] in ("!", "notin")
-            if pattern is _EXISTS:
+            if form is _EXISTS:
                 return _Requirement(found["key"], (), negated, exists=True)
             return _Requirement(found["key"], tuple(v.strip() for v in found["values"].split(",")), negated)
     raise UsageError(f"--selector: cannot read {part!r} in {text!r}", hint="write a=b, a!=b, a in (b,c), a or !a")

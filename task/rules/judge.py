@@ -7,6 +7,7 @@ asking again on the new tip.
 from typing import NamedTuple
 
 from task.model import Image, Policy, Reading, Verdict
+from task.parse.image import live_image
 from task.rules.strategies import STRATEGIES
 from task.rules.tag_filter import allowed, ignored
 
@@ -46,11 +47,17 @@ def judge(image: Image, policy: Policy, current: Reading, leave: Leave = Leave()
 
 def same(image: Image, current: Reading) -> bool:
     """Whether the target already says so: the same tag, and the same digest if the event has one."""
-    if not current.sound:
+    if not current.sound or _other_repository(image, current.name):
         return False
     if image.digest and current.digest:
         return image.digest == current.digest and image.tag in ("", current.tag)
     return bool(image.tag) and image.tag == current.tag and not image.digest
+
+
+def _other_repository(image: Image, name: str) -> bool:
+    """Whether the target names another repository, whatever the spelling; the tag alone would not do then."""
+    now = live_image(name) if name else None
+    return now is not None and now.identity != image.identity
 
 
 def version(current: Reading) -> str:

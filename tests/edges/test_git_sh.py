@@ -5,6 +5,11 @@ import sys
 
 import pytest
 
+from task.edges.quick_sh import _STAND_INS
+
+LOAD = "import sys; from task.edges import quick_sh; sh = quick_sh.load()\n"
+ECHO = "sh.echo('hello', _tty_out=False).strip()"
+
 
 def python(code: str) -> str:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -12,41 +17,40 @@ def python(code: str) -> str:
     return done.stdout.strip()
 
 
-def test_sh_works_and_asyncio_is_not_loaded() -> None:
-    code = (
-        "import sys; from task.edges import quick_sh; sh = quick_sh.load();"
-        "print(sh.echo('hello', _tty_out=False).strip(), 'asyncio' in sys.modules, 'importlib.metadata' in sys.modules)"
-    )
-    assert python(code) == "hello False False"
+def test_sh_works_without_them() -> None:
+    heavy = sorted(set(_STAND_INS) - {"locale"})  # some versions of Python load it at start
+    assert python(f"{LOAD}print({ECHO}, [name for name in {heavy} if name in sys.modules])") == "hello []"
 
 
-def test_the_real_modules_can_be_imported_afterwards() -> None:
-    code = (
-        "from task.edges import quick_sh; quick_sh.load();"
-        "import asyncio, importlib.metadata; from importlib import metadata;"
-        "async def one(): return 1\n"
-        "print(asyncio.run(one()), metadata is importlib.metadata, bool(metadata.version('sh')))"
-    ).replace("async def", "\nasync def")
-    assert python(code) == "1 True True"
+@pytest.mark.parametrize("name", sorted(_STAND_INS))
+def test_the_real_module_can_be_imported_afterwards(name: str) -> None:
+    assert python(f"{LOAD}import {name}\nprint(bool({name}.__file__), {ECHO})") == "True hello"
 
 
-def test_what_is_loaded_already_is_kept() -> None:
-    code = (
-        "import asyncio, importlib.metadata as real; from task.edges import quick_sh; sh = quick_sh.load();"
-        "import sys; print(sys.modules['asyncio'] is asyncio, sys.modules['importlib.metadata'] is real,"
-        " sh.echo('x', _tty_out=False).strip())"
-    )
-    assert python(code) == "True True x"
+@pytest.mark.parametrize("name", sorted(_STAND_INS))
+def test_what_is_loaded_already_is_kept(name: str) -> None:
+    code = f"import {name} as real\n{LOAD}print(sys.modules[{name!r}] is real, {ECHO})"
+    assert python(code) == "True hello"
 
 
-@pytest.mark.parametrize("broken", ["_ASYNCIO", "_METADATA"])
-def test_another_sh_that_needs_more_gets_the_real_modules(broken: str) -> None:
-    code = (
-        f"from task.edges import quick_sh; quick_sh.{broken}.clear(); sh = quick_sh.load();"
-        "print(sh.echo('x', _tty_out=False).strip())"
-    )
-    assert python(code) == "x"
+@pytest.mark.parametrize("name", sorted(_STAND_INS))
+def test_what_is_needed_after_all_is_loaded(name: str) -> None:
+    code = f"from task.edges import quick_sh; quick_sh._STAND_INS[{name!r}].clear()\n{LOAD}print({ECHO})"
+    assert python(code) == "hello"
+
+
+def test_asyncio_runs_afterwards() -> None:
+    code = f"{LOAD}import asyncio\nasync def one(): return 1\nprint(asyncio.run(one()))"
+    assert python(code) == "1"
+
+
+def test_its_own_use_of_inspect_works() -> None:
+    assert python(f"{LOAD}said = []\nsh.echo('x', _out=said.append, _tty_out=False)\nprint(said)") == "['x\\n']"
+
+
+def test_glob_stays_what_it_was() -> None:
+    assert python(f"import sys\n{LOAD}import glob\nprint(glob.glob.__module__)") == "glob"
 
 
 def test_it_is_loaded_once() -> None:
-    assert python("from task.edges import quick_sh; print(quick_sh.load() is quick_sh.load())") == "True"
+    assert python(f"{LOAD}print(quick_sh.load() is sh)") == "True"

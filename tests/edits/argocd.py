@@ -10,7 +10,10 @@ from typing import Any
 
 import yaml
 
-ELEMENTS = {"parameters": {"name": str, "value": str, "forceString": bool}, "env": {"name": str, "value": str}}
+ELEMENTS: dict[str, dict[str, type]] = {
+    "parameters": {"name": str, "value": str, "forceString": bool},
+    "env": {"name": str, "value": str},
+}
 KEPT = ("chart", "path", "repoURL", "targetRevision")
 
 

@@ -82,9 +82,28 @@ def typed(text: str) -> Any:
     return next(yaml.load_all(text.removeprefix("\ufeff"), yaml.SafeLoader), None)
 
 
-KEYS = st.sampled_from(["image", "tag", "name", "web", "api", "a", "b", "repository", "x y", "k.l", "1", "é", "on", "😀"])
+KEYS = st.sampled_from(
+    ["image", "tag", "name", "web", "api", "a", "b", "repository", "x y", "k.l", "1", "é", "on", "😀"]
+)
 WORDS = st.sampled_from(
-    ["v1", "1.10", "nginx", "1.2.3", "yes", "", "a b", "it's", 'say "x"', "é😀", "x" * 200, "- y", "# z", "a: b", "0x1f", "~"]
+    [
+        "v1",
+        "1.10",
+        "nginx",
+        "1.2.3",
+        "yes",
+        "",
+        "a b",
+        "it's",
+        'say "x"',
+        "é😀",
+        "x" * 200,
+        "- y",
+        "# z",
+        "a: b",
+        "0x1f",
+        "~",
+    ]
 )
 DATA = st.recursive(
     WORDS,
@@ -102,6 +121,7 @@ class Look:
         self.step = draw(st.sampled_from([2, 2, 3, 4]))
         self.shift = draw(st.booleans())
         self.noise = draw(st.booleans())
+        self.quotes = True
 
     def pick(self, *choices: str) -> str:
         return str(self.draw(st.sampled_from(choices)))
@@ -110,7 +130,7 @@ class Look:
         return self.pick("", "", "  # note", " #\ttab: x") if self.noise else ""
 
     def word(self, text: str, *, flow: bool = False) -> str:
-        style = self.pick("'", '"', "plain", "plain")
+        style = self.pick("'", '"', "plain", "plain") if self.quotes else "plain"
         simple = text.replace(" ", "").replace(".", "").isalnum() and text.isascii()
         if style == "plain" and simple and text.strip() == text:
             return text
@@ -153,19 +173,28 @@ class Look:
         return [f"{name}:{self.comment()}", *(margin + line if line else line for line in self.lines(data))]
 
     def scalar(self, name: str, text: str) -> list[str]:
-        block = self.pick("|-", ">-", "line", "line", "line", "line")
+        block = self.pick("|-", ">-", "line", "line", "line", "line") if self.quotes else "line"
         if block != "line" and text.strip() == text and text and not text.startswith("#"):
             return [f"{name}: {block}", f"{' ' * self.step}{text}"]
         return [f"{name}: {self.word(text)}{self.comment()}"]
 
 
 @st.composite
-def yaml_texts(draw: Any) -> tuple[str, dict[str, Any]]:
-    """A values file as people write them, and what it says."""
-    data = draw(MAPPINGS)
+def styled(draw: Any, data: Any, *, quotes: bool = True) -> str:
+    """The data as a person might have written it; without `quotes`, plain words stay plain."""
     look = Look(draw)
+    look.quotes = quotes
     eol = draw(st.sampled_from(["\n", "\n", "\r\n"]))
     lines = [look.flow(data)] if draw(st.integers(0, 5)) == 0 else look.lines(data)
     head = draw(st.sampled_from(["", "", "---" + eol, "# head" + eol, "\ufeff", "%YAML 1.1" + eol + "---" + eol]))
-    tail = draw(st.sampled_from([eol, eol, "", eol + "# end" + eol, eol + "---" + eol + "other: 1" + eol, eol + "..." + eol]))
-    return head + eol.join(lines) + tail, data
+    return str(head + eol.join(lines) + draw(st.sampled_from([eol, eol, "", eol + "# end" + eol])))
+
+
+@st.composite
+def yaml_texts(draw: Any) -> tuple[str, dict[str, Any]]:
+    """A values file as people write them, sometimes with a second document, and what it says."""
+    data = draw(MAPPINGS)
+    text = draw(styled(data))
+    eol = "\r\n" if "\r" in text else "\n"
+    tail = draw(st.sampled_from(["", "", f"---{eol}other: 1{eol}", f"...{eol}"]))
+    return text + (eol if tail and not text.endswith("\n") else "") + tail, data

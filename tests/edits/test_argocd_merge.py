@@ -35,7 +35,9 @@ def by_name(helm: dict[str, Any]) -> dict[str, tuple[str, bool]]:
 
 
 NAMES = st.sampled_from(["a", "b.c", "image.tag", "image.name", "replicas", "long", "é"])
-VALUES = st.text(max_size=12) | st.sampled_from(["1", "true", "1.10", "a: b", "# x", "- y", "a\nb\n", "{{ x }}", "'", '"'])
+VALUES = st.text(max_size=12) | st.sampled_from(
+    ["1", "true", "1.10", "a: b", "# x", "- y", "a\nb\n", "{{ x }}", "'", '"']
+)
 SPECS = st.lists(st.builds(Parameter, NAMES, VALUES, st.booleans()), max_size=5)
 ENTRIES = st.lists(
     st.fixed_dictionaries(
@@ -85,7 +87,8 @@ def test_an_element_does_not_inherit_from_the_element_of_the_spec_at_its_place()
 
 def test_what_another_alias_wrote_is_not_reset_to_the_spec() -> None:
     spec = (Parameter("db.tag", "1.0"), Parameter("log", "info"))
-    text = "helm:\n  parameters:\n  - name: db.tag\n    value: v7\n    forcestring: true\n  - name: log\n    value: debug\n"
+    items = [{"name": "db.tag", "value": "v7", "forcestring": True}, {"name": "log", "value": "debug"}]
+    text = yaml.safe_dump({"helm": {"parameters": items}})
     aim = target("helm-override", "acme/web", source=source(parameters=spec), managed=("db.tag", "image.tag"))
     after = edit({OVERRIDE: File(text)}, aim, "acme/web:2")[0]
     found = by_name(merged({}, after[OVERRIDE].text)["helm"])
@@ -98,11 +101,17 @@ def test_nothing_is_carried_along_when_that_is_off() -> None:
     assert set(by_name(merged({}, after[OVERRIDE].text)["helm"])) == {"image.name", "image.tag"}
 
 
-IMAGES = st.sampled_from(["reg:5000/a", "reg:5000/b", "nginx", "docker.io/library/nginx", "acme/web", "ghcr.io/library/nginx"])
-ENTRY = st.builds(lambda left, name, tag: f"{left}{name}:{tag}", st.sampled_from(["", "", "x=", "y="]), IMAGES, st.just("1"))
+IMAGES = st.sampled_from(
+    ["reg:5000/a", "reg:5000/b", "nginx", "docker.io/library/nginx", "acme/web", "ghcr.io/library/nginx"]
+)
+ENTRY = st.builds(
+    lambda left, name, tag: f"{left}{name}:{tag}", st.sampled_from(["", "", "x=", "y="]), IMAGES, st.just("1")
+)
 
 
-@given(st.lists(ENTRY, max_size=4), st.none() | st.lists(ENTRY, max_size=4), IMAGES, st.sampled_from(["", "x", "acme/web"]))
+@given(
+    st.lists(ENTRY, max_size=4), st.none() | st.lists(ENTRY, max_size=4), IMAGES, st.sampled_from(["", "x", "acme/web"])
+)
 def test_no_kustomize_image_is_lost(spec: list[str], existing: list[str] | None, name: str, kname: str) -> None:
     files = {} if existing is None else {OVERRIDE: File(yaml.safe_dump({"kustomize": {"images": existing}}))}
     aim = target("kustomize-override", name, Keys(kustomize_name=kname), source=source(images=tuple(spec)))

@@ -5,6 +5,7 @@ written and the error must say so. Files are compared byte by byte.
 """
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from edits.editing import edit, parameters, read, source, target
 from support import DATA
 
+from task.edits import yaml_tree
 from task.errors import TaskError
 from task.model import File, Keys, Target
 
@@ -60,6 +62,26 @@ def test_folder(folder: Path) -> None:
     assert bool(edits) == bool(changed)
     assert edit(after, aim, event["image"]) == ({}, ())
     assert read(after, aim).sound
+
+
+@pytest.fixture
+def _parser_in_python(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As where ruamel.yaml.clib has no wheel."""
+    monkeypatch.setattr(yaml_tree, "_parsers", lambda _: (yaml_tree._events,))
+    yaml_tree._parse_again.cache_clear()
+    yield
+    yaml_tree._parse_again.cache_clear()
+
+
+@pytest.mark.usefixtures("_parser_in_python")
+def test_all_folders_without_libyaml() -> None:
+    for folder in FOLDERS:
+        event = json.loads((folder / "event.json").read_text())
+        if "error" not in event:
+            before = {path: File(text) for path, text in texts(folder / "before").items()}
+            changed, _ = edit(before, aim_of(folder.parent.name, event), event["image"])
+            after = {path: file.text for path, file in {**before, **changed}.items()}
+            assert after == texts(folder / "after"), folder
 
 
 def test_there_are_enough_of_them() -> None:

@@ -19,7 +19,8 @@ CHART = {
     "values.yaml": "image:\n  name: acme/web\n  tag: v1\nreplicaCount: 1\nlog: {level: info}\n",
     "templates/web.yaml": (
         "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec:\n  replicas: {{ .Values.replicaCount }}\n"
-        "  values: {{ omit .Values \"image\" | toJson | quote }}\n  image: '{{ .Values.image.name }}:{{ .Values.image.tag }}'\n"
+        '  values: {{ omit .Values "image" | toJson | quote }}\n'
+        "  image: '{{ .Values.image.name }}:{{ .Values.image.tag }}'\n"
     ),
 }
 SPEC = (Parameter("replicaCount", "3"), Parameter("log.level", "debug"), Parameter("note", "12", force_string=True))

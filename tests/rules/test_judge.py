@@ -70,6 +70,11 @@ def test_the_same_tag_without_a_digest_is_the_same() -> None:
     assert judge(image("1.0"), SEMVER, Reading(tag="1.0", digest=DIGEST)).rule == "same"
 
 
+def test_the_same_tag_of_another_repository_is_another_image() -> None:
+    assert judge(image("1.0"), SEMVER, Reading("ghcr.io/acme/web", "1.0")).verdict == "update"
+    assert judge(image("1.0"), SEMVER, Reading("docker.io/acme/web", "1.0")).rule == "same"
+
+
 def test_a_tag_that_yaml_reads_as_a_number_is_rewritten() -> None:
     assert judge(image("1.10"), SEMVER, Reading(tag="1.10", sound=False)).verdict == "update"
 

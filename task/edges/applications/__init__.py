@@ -11,3 +11,4 @@ class Found(NamedTuple):
     origin: str = ""  # "apps/web.yaml:12"
     problem: str = ""
     hint: str = ""
+    place: tuple[str, str, str] | None = None  # (repository, branch, path in it), when read from Git

@@ -49,4 +49,5 @@ class GitManifests:
                 hint="check the path behind // and ?ref=",
             )
         for path, file in sorted(files.items()):
-            yield from found_in(file.text.encode(), f"{snapshot.repo}//{path}")
+            for found in found_in(file.text.encode(), f"{snapshot.repo}//{path}"):
+                yield found._replace(place=(snapshot.repo, branch, path))

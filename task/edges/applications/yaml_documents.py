@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from task.pattern import pattern
 from task.errors import Malformed
+from task.pattern import pattern
 from task.yaml_events import NotYaml, parsed
 
 MAX_DEPTH = 200

@@ -3,8 +3,8 @@
 One store is one repository. It keeps what it has fetched, so that the answer to a lost race costs little.
 """
 
-from collections.abc import Collection
-from typing import Self
+from collections.abc import Callable, Collection
+from typing import Self, TypeVar
 
 from task.edges import git_errors
 from task.edges.git import Git, GitFailed
@@ -15,6 +15,8 @@ from task.edges.stores.texts import file_of
 from task.edges.stores.tree_walk import Entry, Seen, Tree, look, parse_tree
 from task.errors import Outpaced, SourceError, TargetError, TaskError, UnreachableError
 from task.model import Changeset, File, Landing, Place, Snapshot
+
+T = TypeVar("T")
 
 
 class BareStore:
@@ -60,15 +62,11 @@ class BareStore:
         Raises `SourceError` for what is no branch, and what `task.edges.git_errors` says of servers.
         """
         name = self.default_branch() if branch in {"", "HEAD"} else branch_name(branch)
-        try:
-            return self._read(name, places)
-        except StartAgain:
-            self._forget()
-            return self._read(name, places)
+        return self._twice(lambda: self._read(name, places))
 
     def predict(self, change: Changeset) -> str:
         """The tree that `land` would make. Nothing is sent."""
-        return self._make(change).tree
+        return self._twice(lambda: self._make(change)).tree
 
     def land(self, change: Changeset) -> Landing:
         """Commit on the tip that was read, and push. Raises `Outpaced` when the branch has moved since.
@@ -76,7 +74,7 @@ class BareStore:
         A head branch of its own is created, or replaced if it is still what was found; never the base branch.
         """
         base, head = change.destination.base, change.destination.head
-        made = self._make(change)
+        made = self._twice(lambda: self._make(change))
         if made.tree == self._roots[change.tip]:
             return Landing(change.tip, made.tree, pushed=False)
         if head == base:
@@ -124,6 +122,14 @@ class BareStore:
 
     def _file(self, entry: Entry, *, wanted: bool) -> File:
         return self._texts[entry.oid]._replace(mode=entry.mode) if wanted else File("", entry.mode)
+
+    def _twice(self, work: Callable[[], T]) -> T:
+        """Again, from an empty repository, where the server gives no single objects."""
+        try:
+            return work()
+        except StartAgain:
+            self._forget()
+            return work()
 
     def _make(self, change: Changeset) -> fast_import.Made:
         """The commit, in the throw-away repository."""

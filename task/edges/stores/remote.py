@@ -158,15 +158,13 @@ class Remote:
         found = git_errors.failure(error.err, self.subject(branch))
         if not isinstance(found, SourceError) or "couldn't find remote ref" not in error.err:
             return found
-        tag, where = f"refs/tags/{branch}", found.subject
+        tag, at = f"refs/tags/{branch}", found.subject
         try:
             there = {name for _, name in self.refs(tag, "HEAD")}
         except TaskError:
             return found
         if tag in there:
-            return SourceError(
-                "this is a tag, and only a branch can be written to", hint="name a branch", subject=where
-            )
+            return SourceError("this is a tag, and only a branch can be written to", hint="name a branch", subject=at)
         empty = "the repository may be empty: push a first commit, or name another branch"
         hint = found.hint if "HEAD" in there else empty
-        return SourceError(found.message, hint=hint, subject=where)
+        return SourceError(found.message, hint=hint, subject=at)

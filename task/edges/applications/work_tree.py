@@ -1,0 +1,50 @@
+"""Where in Git a manifest on disk belongs: a HelmRelease says nothing about its own repository."""
+
+import os
+from functools import lru_cache
+from typing import NamedTuple
+
+from task.edges.git import Git, GitFailed
+
+
+class Located(NamedTuple):
+    """A file of a repository."""
+
+    repo: str  # the URL of the remote `origin`, as it is configured
+    branch: str  # "" when no branch is checked out, as in many CI jobs
+    path: str  # from the repository's root
+
+
+def locate(path: str, git: Git) -> Located | None:
+    """The origin, branch and path of a file in a work tree; None outside of one, without an origin or a commit.
+
+    Git is asked once per work tree.
+    """
+    real = os.path.realpath(path)
+    top = _top(os.path.dirname(real))
+    found = _origin(top, git) if top and os.path.exists(real) else None
+    return Located(*found, os.path.relpath(real, top).replace(os.sep, "/")) if found else None
+
+
+def _top(folder: str) -> str:
+    """The nearest folder with a `.git` (a folder, or the file of a submodule or linked work tree); "" without."""
+    while not os.path.exists(os.path.join(folder, ".git")):
+        above = os.path.dirname(folder)
+        if above == folder:
+            return ""
+        folder = above
+    return folder
+
+
+@lru_cache(maxsize=256)
+def _origin(top: str, git: Git) -> tuple[str, str] | None:
+    """URL and branch. Only configuration is read, so a work tree of another user, usual in containers, is no risk."""
+    ours = ("-c", "safe.directory=*", "-C", top)
+    try:
+        url = git.run(*ours, "config", "--get", "remote.origin.url").decode().strip()
+        branch = git.run(*ours, "rev-parse", "--abbrev-ref", "HEAD").decode().strip()
+    except GitFailed:
+        return None
+    if url.startswith(("./", "../")):
+        url = os.path.normpath(os.path.join(top, url))
+    return url, "" if branch == "HEAD" else branch

@@ -1,0 +1,123 @@
+"""Manifests → the Applications in question, each with what its annotations ask for.
+
+Applications, Flux v1 HelmReleases, and AIU's own ImageUpdater resources, which configure
+the Applications they reference, may come in any order between any other manifests.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from task.errors import Malformed
+from task.model import Application, Problem, Subscribed
+from task.parse.application import is_application, parse_application
+from task.parse.narrow import Narrow, considered
+from task.parse.subscription import Defaults, subscribe
+
+
+class Manifest(Protocol):
+    """One manifest that an application source found, or why it could not be read."""
+
+    @property
+    def item(self) -> Mapping[str, Any]:
+        """The manifest as plain data."""
+
+    @property
+    def origin(self) -> str:
+        """Where it was read: `file:line`."""
+
+    @property
+    def place(self) -> tuple[str, str, str] | None:
+        """(repository, branch, path) of a manifest that came from Git."""
+
+    @property
+    def problem(self) -> str:
+        """Why it could not be read."""
+
+    @property
+    def hint(self) -> str:
+        """What to do about it."""
+
+
+class Scope(NamedTuple):
+    """What is looked for."""
+
+    prefix: str
+    narrow: Narrow
+    defaults: Defaults
+
+
+# (repository, branch, path in it) of a file that lies in a Git work tree; None for one that does not.
+Locate = Callable[[str], tuple[str, str, str] | None]
+
+
+class Found(NamedTuple):
+    """What the manifests hold: Applications that carry annotations, HelmReleases that Flux would update."""
+
+    applications: tuple[Application, ...]
+    releases: tuple[Subscribed, ...]
+    problems: tuple[Problem, ...]
+    sets: int = 0  # ApplicationSets, which are passed over
+
+
+def find(manifests: Iterable[Manifest], scope: Scope, locate: Locate) -> Found:
+    """Everything of interest, each Application once. What cannot be read is a warning of its own."""
+    applications: dict[str, Application] = {}
+    releases: dict[str, Subscribed] = {}
+    updaters: list[Mapping[str, Any]] = []
+    problems: list[Problem] = []
+    sets = 0
+    for manifest in manifests:
+        kind = manifest.item.get("kind")
+        if manifest.problem:
+            problems.append(Problem("", "source", manifest.problem, manifest.hint, "warning"))
+        elif kind == "Application" and (app := _application(manifest, scope, problems)):
+            applications.setdefault(app.key, app)
+        elif kind == "ImageUpdater":
+            updaters.append(manifest.item)
+        elif kind == "HelmRelease" and (release := _release(manifest, locate)):
+            releases.setdefault(release.application.key, release)
+        sets += kind == "ApplicationSet"
+    apps, more = _configured(tuple(applications.values()), updaters, scope)
+    return Found(
+        tuple(app for app in apps if app.annotations and considered(app, scope.narrow)),
+        tuple(one for one in releases.values() if considered(one.application, scope.narrow)),
+        (*problems, *more),
+        sets,
+    )
+
+
+def subscribed(found: Found, scope: Scope) -> tuple[Subscribed, ...]:
+    """What they ask for, with every flaw."""
+    listed = (app for app in found.applications if app.annotations.get("image-list"))
+    return (*(subscribe(app, scope.defaults) for app in listed), *found.releases)
+
+
+def _application(manifest: Manifest, scope: Scope, problems: list[Problem]) -> Application | None:
+    if not is_application(manifest.item):
+        return None
+    try:
+        return parse_application(manifest.item, scope.prefix, manifest.origin, scope.defaults.argocd_namespace)
+    except Malformed as error:
+        problems.append(Problem("", "source", f"{manifest.origin}: {error.message}", error.hint, "warning"))
+        return None
+
+
+def _configured(
+    apps: tuple[Application, ...], updaters: list[Mapping[str, Any]], scope: Scope
+) -> tuple[tuple[Application, ...], tuple[Problem, ...]]:
+    if not updaters:
+        return apps, ()
+    from task.parse.image_updater import configure, is_image_updater
+
+    ours = [item for item in updaters if is_image_updater(item)]
+    return configure(apps, ours, scope.defaults.argocd_namespace)
+
+
+def _release(manifest: Manifest, locate: Locate) -> Subscribed | None:
+    from task.parse.helm_release import is_helm_release, subscribe_helm_release
+
+    if not is_helm_release(manifest.item):
+        return None
+    place = manifest.place or locate(manifest.origin) or ("", "", "")
+    found = subscribe_helm_release(manifest.item, manifest.origin, *place)
+    return found if found.subscriptions or found.flaws else None

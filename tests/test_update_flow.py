@@ -1,0 +1,84 @@
+"""Whole updates of one Application, without Git: AIU's own outputs, from annotations to the text of files.
+
+AIU looks at all tags of the registry; here all of them arrive as one event.
+"""
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+from support import DATA
+
+from task.draft import Ask, Terms, Wording, decide, drafts, hopeless
+from task.match import match
+from task.model import File, Image, Person, Snapshot
+from task.parse.application import PREFIX, parse_application
+from task.parse.image import parse_image
+from task.parse.subscription import subscribe
+
+SUITES = ("update-flow", "override-helm", "override-kustomize", "kustomization", "helmvalues")
+CASES = [
+    case
+    for suite in SUITES
+    for case in json.loads((DATA / "cases" / f"{suite}.json").read_text())["cases"]
+    if "registry_tags" in case["input"]
+]
+# Where ours differs on purpose.
+OURS = {
+    "tags-v-prefix-live": "v1.0.0 runs and 1.0.0 is the same version with the lesser text: not newer",
+    "git-write-branch-digest": "a digest's colon is no branch name: an annotation error",
+    "flow-hostport-existing-file": "images on one registry with a port do not overwrite one another",
+    "flow-two-images-only-one-live": "the event, not the running pods, says what is updated: both images are",
+    "flow-not-live-1584": "the event, not the running pods, says what is updated: both images are",
+    "k-multi-registry": "what the spec holds of other repositories is carried along",
+    "flow-type-none": "the type is found in Git: here nothing tells it",
+}
+
+
+def events(given: dict[str, Any]) -> list[Image]:
+    found = []
+    for name, tags in given["registry_tags"].items():
+        for tag in tags:
+            image = parse_image(f"{name}:{tag if isinstance(tag, str) else tag['name']}")
+            found.append(image if isinstance(tag, str) else image._replace(digest=tag["digest"]))
+    return found
+
+
+def outcome(given: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
+    """(changed files → their data, decisions)."""
+    metadata = {
+        "name": given["app_name"],
+        "namespace": given["app_namespace"],
+        "annotations": {PREFIX + key: value for key, value in given["annotations"].items()},
+    }
+    status = {"sourceType": given.get("source_type", ""), "summary": {"images": given["live_images"]}}
+    app = parse_application({"metadata": metadata, "spec": {"source": given["source"]}, "status": status})
+    matched = match([subscribe(app)], events(given))
+    files = {path: File(text) for path, text in given["files"].items()}
+    files[given["source"]["path"]] = File("", "040000")
+    snapshot = Snapshot(given["source"]["repoURL"], "main", "tip", files)
+    asks: list[Ask] = [ask for ask in matched.asks if hopeless(ask, Terms()) is None]
+    decisions = decide(snapshot, asks, Terms())
+    made, settled = drafts(snapshot, decisions, Terms(), Wording(Person("a", "b")))
+    changed = {path: yaml.safe_load(file.text) for draft in made for path, file in draft.changeset.files.items()}
+    return changed, [*matched.decisions, *settled, *(one for draft in made for one in draft.decisions)]
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case["id"] not in OURS], ids=lambda case: case["id"])
+def test_the_same_files_with_the_same_meaning(case: dict[str, Any]) -> None:
+    expected = case.get("expect_v1", case["expect"])
+    changed, decisions = outcome(case["input"])
+    assert changed == {path: file["parsed"] for path, file in expected.get("files_changed", {}).items()}, decisions
+
+
+def test_two_images_on_one_port_both_land() -> None:
+    case = next(case for case in CASES if case["id"] == "flow-hostport-existing-file")
+    changed, _ = outcome(case["input"])
+    assert changed["apps/web/.argocd-source-web.yaml"] == {
+        "kustomize": {"images": ["reg.example:5000/a:1.1.0", "reg.example:5000/b:1.2.0"]}
+    }
+
+
+def test_what_differs_is_still_in_the_sample() -> None:
+    assert {case["id"] for case in CASES} >= set(OURS)
