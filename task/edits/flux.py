@@ -108,10 +108,12 @@ def _container(keys: Keys) -> str:
 
 
 def _releases(tree: Tree, target: Target) -> Iterator[tuple[Document, Node]]:
-    """The values of the HelmReleases with the target's name."""
-    wanted = target.application.rpartition("/")[2]
+    """The values of the HelmReleases with the target's name, and its namespace where they say one."""
+    namespace, _, name = target.application.rpartition("/")
     for document in tree.documents:
-        if _at(document, "kind") != "HelmRelease" or (wanted and _at(document, "metadata.name") != wanted):
+        if _at(document, "kind") != "HelmRelease" or (name and _at(document, "metadata.name") != name):
+            continue
+        if _at(document, "metadata.namespace") not in {"", namespace}:
             continue
         nodes = find(document, parse_path("spec.values"), merges=True)
         if nodes:

@@ -18,6 +18,8 @@ _PROPS = re.compile(r"(?:[&!][^\s]*(?:\s+|$)|#[^\n\r]*|\s+)*")
 def eol(text: str) -> str:
     """The line end of the text: that of its first line."""
     at = text.find("\n")
+    if at < 0 and "\r" in text:
+        return "\r"
     return "\r\n" if at > 0 and text[at - 1] == "\r" else "\n"
 
 

@@ -1,15 +1,15 @@
 """Reads YAML text into light nodes that know where they stand.
 
-Built from the event stream of libyaml (through ruamel.yaml), whose Go port is what Helm,
-Argo CD and kustomize read with. Aliases stay references: nothing is ever expanded, so an
+Built from parse events. Aliases stay references: nothing is ever expanded, so an
 alias bomb costs no more than its text. No function here recurses.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
-from task.errors import TargetError
+from task.errors import Malformed, TargetError
+from task.yaml_events import parsed
 
 DEPTH = 200  # deeper than any person writes, and C loaders crash on it
 BREAKS = "\n\r\x85\u2028\u2029"  # what YAML 1.1 readers take for an end of line
@@ -117,55 +117,15 @@ def parse(text: str) -> Tree:
 
 
 def _parse(text: str) -> Tree:
-    """Libyaml first; what it refuses (`%YAML 1.2`, `[a:1]`) the parser in Python may know better."""
     shift = int(text.startswith("\ufeff"))  # the parsers leave a byte order mark out when they count
-    problem = TargetError("")
-    for events in _parsers(len(text)):
-        try:
-            return Tree(text, tuple(_documents(events(text[shift:]), shift)))
-        except _yaml_errors() as error:
-            hint = "correct the file, or name another target"
-            problem = TargetError(f"not valid YAML: {_explain(error)}", hint=hint)
-    raise problem
+    try:
+        documents = parsed(text[shift:], lambda events: tuple(_documents(events, shift)))
+    except Malformed as problem:
+        raise TargetError(problem.message, hint="correct the file, or name another target") from problem
+    return Tree(text, documents)
 
 
 _parse_again = lru_cache(maxsize=8)(_parse)  # reading, writing and checking look at the same text
-
-
-def _yaml_errors() -> tuple[type[Exception], ...]:
-    from ruamel.yaml.error import YAMLError
-
-    return (YAMLError, RecursionError, ValueError)
-
-
-def _explain(error: Exception) -> str:
-    mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
-    return f"{problem}, line {mark.line + 1}" if mark is not None else str(problem)
-
-
-def _parsers(size: int) -> tuple[Callable[[str], Iterator[Any]], ...]:
-    """Functions from text to parse events, to be tried in this order."""
-    try:
-        import _ruamel_yaml  # type: ignore[import-not-found]  # noqa: F401
-    except ImportError:
-        return (_events,)
-    return (_libyaml_events, _events) if size <= _LARGE else (_libyaml_events,)
-
-
-def _libyaml_events(text: str) -> Iterator[Any]:
-    from _ruamel_yaml import CParser
-
-    parser = CParser(text)
-    while (event := parser.get_event()) is not None:
-        yield event
-
-
-def _events(text: str) -> Iterator[Any]:
-    """The same from the parser in Python, which is some ten times slower; its marks are the same."""
-    from ruamel.yaml import YAML
-
-    yield from YAML(typ="safe", pure=True).parse(text)
 
 
 def _documents(events: Iterable[Any], shift: int) -> Iterator[Document]:

@@ -1,0 +1,114 @@
+"""A small Git server over HTTP for tests: git's own `http-backend`, with logins and faults on demand."""
+
+import base64
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+
+class GitServer(ThreadingHTTPServer):
+    """Serves the repositories of a folder; `faults` and `logins` may be changed while it runs."""
+
+    daemon_threads = True
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.folder = folder
+        self.logins: dict[str, str] = {}  # empty: everybody may do everything
+        self.readers: set[str] = set()  # logins that may only read
+        self.faults: dict[str, int] = {}  # end of a path → status; 0 breaks the connection off, -1 after the work
+        self.seen: list[tuple[str, str]] = []  # (method and path, user)
+
+    @property
+    def url(self) -> str:
+        """Where it listens, with a slash at the end."""
+        return f"http://127.0.0.1:{self.server_address[1]}/"
+
+
+@contextmanager
+def git_server(folder: Path) -> Iterator[GitServer]:
+    """A server that has ended when the block ends."""
+    with GitServer(folder) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: GitServer
+
+    def do_GET(self) -> None:
+        self._serve(b"")
+
+    def do_POST(self) -> None:
+        self._serve(self._body())
+
+    def log_message(self, *_message: object) -> None:  # type: ignore[explicit-override]
+        """Say nothing: what happened is in `seen`."""
+
+    def _serve(self, body: bytes) -> None:
+        user = self._user()
+        self.server.seen.append((f"{self.command} {self.path}", user))
+        fault = next((status for end, status in self.server.faults.items() if self.path.endswith(end)), None)
+        if self.server.logins and not user:
+            self._answer(401, {"WWW-Authenticate": 'Basic realm="git"'}, b"")
+        elif user in self.server.readers and "receive-pack" in self.path:
+            self._answer(403, {}, b"")
+        elif fault is None:
+            self._answer(*self._backend(body))
+        elif fault > 0:
+            self._answer(fault, {}, b"")
+        else:
+            if fault < 0:
+                self._backend(body)
+            self.close_connection = True
+
+    def _user(self) -> str:
+        kind, _, login = self.headers.get("Authorization", "").partition(" ")
+        user, _, password = base64.b64decode(login).decode().partition(":") if kind == "Basic" else ("", "", "")
+        return user if self.server.logins.get(user) == password and user else ""
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = b""
+        while size := int(self.rfile.readline(), 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return body
+
+    def _backend(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
+        path, _, query = self.path.partition("?")
+        environ = {
+            **os.environ,
+            "GIT_PROJECT_ROOT": str(self.server.folder),
+            "GIT_HTTP_EXPORT_ALL": "1",
+            "PATH_INFO": path,
+            "QUERY_STRING": query,
+            "REQUEST_METHOD": self.command,
+            "CONTENT_TYPE": self.headers.get("Content-Type", ""),
+            "CONTENT_LENGTH": str(len(body)),
+            "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
+            "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
+            "REMOTE_USER": self._user() or "anybody",
+        }
+        done = subprocess.run(["git", "http-backend"], input=body, env=environ, capture_output=True, check=False)
+        head, _, content = done.stdout.partition(b"\r\n\r\n")
+        headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n") if line)
+        return int(headers.pop("Status", "200").split()[0]), headers, content
+
+    def _answer(self, status: int, headers: dict[str, str], content: bytes) -> None:
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(content))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
