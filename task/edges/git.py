@@ -57,7 +57,7 @@ class Talk(NamedTuple):
 class Git:
     """Runs git, the same way every time. One per run of the program; stores in several threads may share it."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - how servers are reached, all of it
         self,
         environ: Mapping[str, str],
         *,
@@ -65,10 +65,12 @@ class Git:
         rewrites: Sequence[tuple[str, str]] = (),
         log: Callable[[str], None] = lambda _sentence: None,
         ssh_command: str = "",
+        stall: int = 60,
     ) -> None:
         self.protocols = PROTOCOLS | protocols
         self.calls: list[str] = []  # the git commands that were started, for whoever counts them
         self.temporary = environ.get("TMPDIR") or "/tmp"  # noqa: S108 - names in it are random, folders private
+        self.stall = stall  # seconds without a byte after which a transfer over http is ended
         self._rewrites = tuple(rewrites)
         self._log = log
         self._warned: set[str] = set()

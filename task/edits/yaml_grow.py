@@ -9,6 +9,7 @@ from task.edits.yaml_layout import (
     body,
     column,
     content_end,
+    dash_width,
     eol,
     flow,
     indent_step,
@@ -56,7 +57,8 @@ def _in_flow(tree: Tree, node: Node) -> bool:
 
 def _grow_block(tree: Tree, node: Node, more: Mapping[str, Data] | Sequence[Data]) -> list[Splice]:
     at = line_end(tree.text, content_end(tree.text, node))
-    return [Splice(at, at, _lines(tree, more, column(tree.text, node)))]
+    width = dash_width(tree.text, node) if node.kind == "sequence" else 2
+    return [Splice(at, at, _lines(tree, more, column(tree.text, node), width))]
 
 
 def _grow_before(tree: Tree, node: Node, more: Mapping[str, Data] | Sequence[Data]) -> list[Splice]:
@@ -66,9 +68,9 @@ def _grow_before(tree: Tree, node: Node, more: Mapping[str, Data] | Sequence[Dat
     return [Splice(at, at, _lines(tree, more, column(tree.text, node))[len(eol(tree.text)) :] + eol(tree.text))]
 
 
-def _lines(tree: Tree, data: Mapping[str, Data] | Sequence[Data], indent: int) -> str:
+def _lines(tree: Tree, data: Mapping[str, Data] | Sequence[Data], indent: int, width: int = 2) -> str:
     """The data as block lines, each behind a line end."""
-    lines = block(data, indent_step(tree), sequence_shift(tree))
+    lines = block(data, indent_step(tree), sequence_shift(tree), width)
     return "".join(f"{eol(tree.text)}{' ' * indent}{line}" for line in lines)
 
 
@@ -129,8 +131,9 @@ def _fill_root(tree: Tree, node: Node, more: Mapping[str, Data] | Sequence[Data]
     fresh = _lines(tree, more, 0)[len(eol(tree.text)) :]
     if start < node.end:  # an explicit null or empty brackets
         at = line_start(tree.text, start)
-        gap = "" if only_blank(tree.text, at, start) else eol(tree.text)
-        return [Splice(start if gap else at, node.end, gap + fresh)]
+        if only_blank(tree.text, at, start):
+            return [Splice(at, node.end, fresh)]
+        return [Splice(_without_blanks(tree.text, Splice(start, start, "")).start, node.end, eol(tree.text) + fresh)]
     if node.anchor:
         return [Splice(node.end, node.end, eol(tree.text) + fresh)]
     at = next(doc.end for doc in tree.documents if doc.root is node)

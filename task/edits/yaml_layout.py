@@ -11,6 +11,7 @@ from task.errors import TargetError
 
 Word: TypeAlias = str | bool  # what stands in one scalar: a string, or a plain true or false
 Data: TypeAlias = "Word | Mapping[str, Data] | Sequence[Data]"
+_WIDEST = 9
 _BREAK = re.compile(f"[{BREAKS}]")
 _PROPS = re.compile(r"(?:[&!][^\s]*(?:\s+|$)|#[^\n\r]*|\s+)*")
 
@@ -138,13 +139,23 @@ def sequence_shift(tree: Tree) -> int:
     return _steps(tree)[1]
 
 
-def block(data: Data, step: int, shift: int) -> list[str]:
-    """The lines of `data` in block style, without line ends."""
+def dash_width(text: str, sequence: Node) -> int:
+    """How far behind its dash the last item of a block sequence begins; 2 for `- item`."""
+    item = sequence.children[-1].start
+    width = item - line_start(text, item) - column(text, sequence)
+    return width if 1 < width < _WIDEST and only_blank(text, item - width + 1, item) else 2
+
+
+def block(data: Data, step: int, shift: int, width: int = 2) -> list[str]:
+    """The lines of `data` in block style, without line ends; `width` is that of the outermost dashes."""
     if isinstance(data, Mapping):
         return [line for key, value in data.items() for line in _entry(key, value, step, shift)]
     if isinstance(data, str | bool):
         return [_word(data)]
-    return [("  " if number else "- ") + line for item in data for number, line in enumerate(block(item, step, shift))]
+    dash, margin = "-".ljust(width), " " * width
+    return [
+        (margin if number else dash) + line for item in data for number, line in enumerate(block(item, step, shift))
+    ]
 
 
 def _entry(key: str, value: Data, step: int, shift: int) -> list[str]:

@@ -69,5 +69,5 @@ def _quotes(tree: Tree, node: Node, text: str) -> bool:
     parent, key = tree.parent(node), tree.key_of(node)
     if parent is None or parent.style != "{":
         return False
-    behind = tree.text[node.start - 1] == ":"
+    behind = node.start < node.end and tree.text[node.start - 1] == ":"
     return ":" in text or behind or bool(key and key.style == '"') or (key is None and quoted_keys(tree, node))

@@ -4,7 +4,8 @@ What each key means: annotations.md of the design, and docs/annotations.md for u
 about Argo CD Image Updater (AIU) are those of v0.18 and v1.3.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import NamedTuple, cast
 
 from task.errors import Malformed
@@ -69,6 +70,7 @@ class Faulty(Malformed):
 Warn = Callable[[str, str, str, str], None]  # key, value, message, hint
 
 
+@lru_cache(maxsize=65536)
 def prefixes(entry: Entry, taken: frozenset[str] = frozenset()) -> tuple[str, ...]:
     """Under which names the per-image keys of an entry are looked up, the first one found wins.
 
@@ -84,30 +86,40 @@ def prefixes(entry: Entry, taken: frozenset[str] = frozenset()) -> tuple[str, ..
     return tuple(one for one in dict.fromkeys(names) if one not in taken)
 
 
-class Settings(NamedTuple):
-    """The settings of one entry: per image first, then Application-wide, empty values counting as absent."""
+# Image key → name in front of it ("" for the Application-wide form) → value.
+Index = Mapping[str, Mapping[str, str]]
 
-    annotations: Mapping[str, str]
-    names: tuple[str, ...]
 
-    def get(self, key: str) -> Setting:
-        """The setting that holds for this entry."""
-        for full in self._keys(key):
-            if value := self.annotations.get(full, ""):
-                return Setting(full, value)
-        return Setting()
+def index(annotations: Mapping[str, str]) -> Index:
+    """The per-image settings of an Application. Empty values are left out, but for a per-image `ignore-tags`."""
+    found: dict[str, dict[str, str]] = {}
+    for full, value in annotations.items():
+        name, key = _split(full)
+        if key and (value or (key == "ignore-tags" and name)):
+            found.setdefault(key, {})[name] = value
+    return found
 
-    def present(self, key: str) -> Setting:
-        """As `get`, but a value that is there and empty hides those behind it (`ignore-tags` only)."""
-        for full in self._keys(key):
-            if full in self.annotations:
-                return Setting(full, self.annotations[full])
-        return Setting()
 
-    def _keys(self, key: str) -> Iterator[str]:
-        for name in self.names:
-            yield f"{name}.{key}"
-        yield key
+@lru_cache(maxsize=65536)
+def _split(full: str) -> tuple[str, str]:
+    """`web.helm.image-tag` → (`web`, `helm.image-tag`); key "" for what is no per-image key."""
+    for key in IMAGE_KEYS:
+        if full == key:
+            return "", key
+        if full.endswith(key) and full[-len(key) - 1] == "." and len(full) > len(key) + 1:
+            return full[: -len(key) - 1], key
+    return "", ""
+
+
+def settings(found: Index, names: tuple[str, ...]) -> tuple[tuple[str, Setting], ...]:
+    """What holds for one entry, as (image key, setting): under its own names first, then Application-wide."""
+    held = []
+    for key, values in found.items():
+        for name in (*names, ""):
+            if name in values:
+                held.append((key, Setting(f"{name}.{key}" if name else key, values[name])))
+                break
+    return tuple(held)
 
 
 def strategy(setting: Setting, default: str, warn: Warn) -> tuple[Strategy, str]:
@@ -135,15 +147,15 @@ def strategy(setting: Setting, default: str, warn: Warn) -> tuple[Strategy, str]
 
 
 # Go's strconv.ParseBool, which AIU v1 uses.
-_TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
-_FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
+TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
+FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 
 
 def boolean(setting: Setting) -> bool:
     """A boolean as AIU v1 spells it; absent is false. Raises `Faulty` for any other text."""
-    if setting.value in _TRUE:
+    if setting.value in TRUE:
         return True
-    if not setting or setting.value in _FALSE:
+    if not setting or setting.value in FALSE:
         return False
     raise Faulty(setting.key, setting.value, f"{setting.value!r} is neither true nor false", 'write "true" or "false"')
 

@@ -104,7 +104,9 @@ def test_a_users_own_url_rewriting_is_honoured(server: GitServer, repo: Path, tm
         ("git-upload-pack", 404, RepositoryError),
         ("git-upload-pack", 403, RepositoryError),
         ("git-upload-pack", 0, UnreachableError),
-        ("git-receive-pack", 502, UnreachableError),
+        ("?service=git-receive-pack", 502, UnreachableError),
+        ("/git-receive-pack", 503, UnreachableError),
+        ("/git-receive-pack", 403, RepositoryError),
         ("git-receive-pack", 0, UnreachableError),
     ],
 )

@@ -1,6 +1,7 @@
 """The one door to git: what its processes see, and how they end."""
 
 import os
+import signal
 import threading
 import time
 from pathlib import Path
@@ -92,6 +93,22 @@ def test_a_command_that_takes_too_long_is_ended() -> None:
         door().run("-c", "alias.nap=!sleep 30", "nap", timeout=0.3)
     assert time.monotonic() - start < 5
     assert "timed out" in caught.value.err
+
+
+def test_an_interrupted_wait_ends_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, stop)
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+    monkeypatch.chdir(tmp_path)
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        door().run("-c", "alias.nap=!echo $$ > pid; sleep 30; touch late", "nap")
+    signal.signal(signal.SIGUSR1, before)
+    assert time.monotonic() - start < 5
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
 def test_nothing_can_ask_on_a_terminal() -> None:

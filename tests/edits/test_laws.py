@@ -1,7 +1,6 @@
 """The laws of every editor, over YAML in every style."""
 
 import copy
-import difflib
 from typing import Any
 
 import yaml
@@ -62,8 +61,13 @@ def is_string(text: str, path: tuple[Any, ...], value: str) -> bool:
 
 
 def changed_lines(before: str, after: str) -> int:
-    matcher = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False)
-    return sum(max(i2 - i1, j2 - j1) for tag, i1, i2, j1, j2 in matcher.get_opcodes() if tag != "equal")
+    """How many lines lie between the first and the last that differ."""
+    old, new = before.splitlines(), after.splitlines()
+    while old and new and old[0] == new[0]:
+        old, new = old[1:], new[1:]
+    while old and new and old[-1] == new[-1]:
+        old, new = old[:-1], new[:-1]
+    return max(len(old), len(new))
 
 
 @given(yaml_texts(), TAGS, st.data())

@@ -67,7 +67,7 @@ _LOCAL = f'\tuploadpack = {_SERVED}\n\treceivepack = "git -c safe.directory=* re
 class BareFolder:
     """A bare repository in a folder of its own, readable by this user only; `close` removes it."""
 
-    def __init__(self, parent: str, url: str, *, local: bool, stall: int = 60) -> None:
+    def __init__(self, parent: str, url: str, *, local: bool, stall: int) -> None:
         self.path = ""
         self._parent = parent
         self._url = url

@@ -29,7 +29,7 @@ class Remote:
         self._git = git
         url = git.url(repo)
         self._env = git.login(repo) | git.ssh_environment(url)
-        self._folder = BareFolder(git.temporary, url, local=address_of(url).protocol == "file")
+        self._folder = BareFolder(git.temporary, url, local=address_of(url).protocol == "file", stall=git.stall)
         self._filter = _WALK
         self._depth = ["--depth=1"]
         self.objects = Objects(git, self._folder)

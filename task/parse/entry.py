@@ -1,0 +1,134 @@
+"""The settings of one entry → Policy and Keys, with everything that is wrong with them.
+
+A pure function of texts, and so remembered: thousands of Applications say the same few things.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple, TypeVar
+
+from task.errors import Malformed
+from task.model import Entry, Flaw, Keys, Policy, Strategy
+from task.parse import annotations as annotation
+from task.parse.annotations import Faulty, Setting
+from task.rules.tag_filter import allow_pattern, ignore_globs
+from task.rules.version_range import parse_range
+
+T = TypeVar("T")
+
+
+class EntryReading(NamedTuple):
+    """What one entry asks for, and its flaws."""
+
+    entry: Entry
+    policy: Policy
+    keys: Keys
+    flaws: tuple[Flaw, ...]
+
+    @property
+    def broken(self) -> bool:
+        """Whether an error (not only a warning) was found."""
+        return any(flaw.severity == "error" for flaw in self.flaws)
+
+    @property
+    def managed(self) -> tuple[str, ...]:
+        """The names in an override file that belong to this entry."""
+        helm = (self.keys.spec,) if self.keys.spec else (self.keys.name or "image.name", self.keys.tag or "image.tag")
+        kustomize = (self.keys.kustomize_name,) if self.keys.kustomize_name else ()
+        return (*helm, self.entry.image.identity, *kustomize)
+
+
+@lru_cache(maxsize=65536)
+def read_entry(
+    entry: Entry, settings: tuple[tuple[str, Setting], ...], strategy: Strategy, pin_digest: bool
+) -> EntryReading:
+    """Read the settings that hold for an entry; `strategy` and `pin_digest` hold where no setting says otherwise."""
+    return _Reader(entry, dict(settings)).read(strategy, pin_digest)
+
+
+class _Reader:
+    """Reads setting after setting, remembering what is wrong with each."""
+
+    def __init__(self, entry: Entry, settings: dict[str, Setting]) -> None:
+        self.entry = entry
+        self.settings = settings
+        self.flaws: list[Flaw] = []
+
+    def read(self, default: Strategy, pin: bool) -> EntryReading:  # noqa: FBT001 - the default of a setting
+        nothing: tuple[Strategy, str] = ("semver", "")
+        strategy, extra = self._try(lambda: annotation.strategy(self._get("update-strategy"), default, self._warn), nothing)
+        policy = Policy(
+            strategy=strategy,
+            constraints=self._try(lambda: self._constraints(strategy, extra), ()),
+            allow=self._try(self._allow, None),
+            ignore=self._try(lambda: _checked(self._get("ignore-tags"), ignore_globs), ()),
+            platforms=annotation.platforms(self._get("platforms")),
+            pin_digest=self._try(lambda: self._pin(pin), otherwise=False),
+        )
+        self._force_update()
+        return EntryReading(self.entry, policy, self._keys(), tuple(self.flaws))
+
+    def _get(self, key: str) -> Setting:
+        return self.settings.get(key, NONE)
+
+    def _try(self, read: Callable[[], T], otherwise: T) -> T:
+        try:
+            return read()
+        except Faulty as error:
+            self.flaws.append(flaw_of(self.entry, error))
+            return otherwise
+
+    def _warn(self, key: str, value: str, message: str, hint: str) -> None:
+        self.flaws.append(Flaw(self.entry.text, self.entry, key, value, f"{key}: {message}", hint, severity="warning"))
+
+    def _keys(self) -> Keys:
+        get = self._get
+        return Keys(
+            name=get("helm.image-name").value or get("plugin.image-name").value,
+            tag=get("helm.image-tag").value or get("plugin.image-tag").value,
+            spec=get("helm.image-spec").value or get("plugin.image-spec").value,
+            kustomize_name=get("kustomize.image-name").value,
+            manifests_name=get("manifests.image-name").value,
+        )
+
+    def _constraints(self, strategy: Strategy, extra: str) -> tuple[str, ...]:
+        found = tuple(dict.fromkeys(filter(None, (self.entry.constraint, extra))))
+        if strategy == "digest" and not self.entry.constraint:
+            fix = f"write {self.entry.alias or 'web'}={self.entry.image.name}:<tag>"
+            raise Faulty("image-list", self.entry.text, "the digest strategy needs the tag to follow", fix)
+        for text in found if strategy == "semver" else ():
+            key = "image-list" if text == self.entry.constraint else self._get("update-strategy").key
+            _checked(Setting(key, text), parse_range)
+        return found
+
+    def _allow(self) -> str | None:
+        setting = self._get("allow-tags")
+        if not setting and (setting := self._get("tag-match")):
+            self._warn(setting.key, setting.value, "tag-match is now called allow-tags", "rename the annotation")
+        return _checked(setting, allow_pattern) if setting else None
+
+    def _pin(self, default: bool) -> bool:  # noqa: FBT001 - likewise
+        setting = self._get("pin-digest")
+        return annotation.boolean(setting) if setting else default
+
+    def _force_update(self) -> None:
+        try:
+            annotation.boolean(self._get("force-update"))
+        except Faulty as error:
+            self._warn(error.key, error.value, f"{error.value!r} is neither true nor false", error.hint)
+
+
+NONE = Setting()
+
+
+def flaw_of(entry: Entry, error: Faulty) -> Flaw:
+    """An annotation that cannot be used, as a flaw of an entry."""
+    return Flaw(entry.text, entry, error.key, error.value, str(error), error.hint)
+
+
+def _checked(setting: Setting, read: Callable[[str], T]) -> T:
+    """`read` the value; what is wrong with it becomes a `Faulty` that knows its key."""
+    try:
+        return read(setting.value)
+    except Malformed as error:
+        raise Faulty(setting.key, setting.value, error.message, error.hint) from None
