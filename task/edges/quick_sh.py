@@ -6,7 +6,7 @@ imported, each of these that is not loaded yet is replaced by a stand-in that ho
 that loads the real module as soon as any other name is asked of it. Afterwards `sys.modules` is as before: whoever
 imports one of them gets the real one.
 
-Two more effects are welcome: sh cannot log the arguments of commands, and does not replace `glob.glob` for everyone.
+One more effect is welcome: sh, which logs the arguments of every command, has nobody to log to.
 """
 
 import importlib

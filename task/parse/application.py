@@ -4,7 +4,7 @@ Everything in it was written by others: whatever has the wrong shape is left out
 never trusted.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from task.errors import Malformed
@@ -22,7 +22,7 @@ SECTIONS: Mapping[str, Kind] = {
 def is_application(item: object) -> bool:
     """Whether a manifest is an Argo CD Application."""
     return (
-        isinstance(item, Mapping)
+        isinstance(item, dict)
         and item.get("kind") == "Application"
         and str(item.get("apiVersion", "")).startswith("argoproj.io/")
     )
@@ -64,10 +64,10 @@ def _annotations(metadata: Mapping[str, Any], prefix: str) -> dict[str, str]:
 
 def _sources(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[tuple[Source, ...], bool]:
     hydrator = spec.get("sourceHydrator")
-    if isinstance(hydrator, Mapping):  # what people edit is the dry source; the hydrated branch is generated
+    if isinstance(hydrator, dict):  # what people edit is the dry source; the hydrated branch is generated
         return (_source(_mapping(hydrator, "drySource"), status.get("sourceType")),), False
     several = spec.get("sources")
-    if isinstance(several, Sequence) and not isinstance(several, str) and several:
+    if isinstance(several, list) and several:
         types = list(status.get("sourceTypes") or ()) if isinstance(status.get("sourceTypes"), list) else []
         types += [""] * (len(several) - len(types))
         return tuple(_source(one, kind) for one, kind in zip(several, types, strict=False)), True
@@ -76,7 +76,7 @@ def _sources(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[tuple[
 
 
 def _source(raw: object, status_kind: object) -> Source:
-    if not isinstance(raw, Mapping):
+    if not isinstance(raw, dict):
         raise Malformed("a source of the Application is not a mapping", "see the Application specification")
     helm, kustomize, plugin, directory = (_mapping(raw, key) for key in SECTIONS)
     section: Kind = next((kind for key, kind in SECTIONS.items() if raw.get(key) is not None), "")
@@ -104,17 +104,20 @@ def _parameters(raw: object) -> list[Parameter]:
     ]
 
 
+NOTHING: Mapping[str, Any] = {}
+
+
 def _mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value = raw.get(key)
     if value is None:
-        return {}
-    if not isinstance(value, Mapping):
+        return NOTHING
+    if not isinstance(value, dict):
         raise Malformed(f"{key} is not a mapping", "see the Application specification")
     return value
 
 
 def _mappings(raw: object) -> list[Mapping[str, Any]]:
-    return [one for one in raw if isinstance(one, Mapping)] if isinstance(raw, list) else []
+    return [one for one in raw if isinstance(one, dict)] if isinstance(raw, list) else []
 
 
 def _strings(raw: object) -> list[str]:
@@ -123,7 +126,9 @@ def _strings(raw: object) -> list[str]:
 
 def _text(value: object) -> str:
     """A scalar as text: YAML may have made a number or boolean of what is a string to Argo CD."""
-    if value is None or isinstance(value, (Mapping, list)):
+    if isinstance(value, str):
+        return value
+    if value is None or isinstance(value, (dict, list)):
         return ""
     if isinstance(value, bool):
         return str(value).lower()

@@ -24,18 +24,8 @@ class EntryReading(NamedTuple):
     policy: Policy
     keys: Keys
     flaws: tuple[Flaw, ...]
-
-    @property
-    def broken(self) -> bool:
-        """Whether an error (not only a warning) was found."""
-        return any(flaw.severity == "error" for flaw in self.flaws)
-
-    @property
-    def managed(self) -> tuple[str, ...]:
-        """The names in an override file that belong to this entry."""
-        helm = (self.keys.spec,) if self.keys.spec else (self.keys.name or "image.name", self.keys.tag or "image.tag")
-        kustomize = (self.keys.kustomize_name,) if self.keys.kustomize_name else ()
-        return (*helm, self.entry.image.identity, *kustomize)
+    broken: bool  # whether an error (not only a warning) was found
+    managed: tuple[str, ...]  # the names in an override file that belong to this entry
 
 
 @lru_cache(maxsize=65536)
@@ -56,7 +46,9 @@ class _Reader:
 
     def read(self, default: Strategy, pin: bool) -> EntryReading:  # noqa: FBT001 - the default of a setting
         nothing: tuple[Strategy, str] = ("semver", "")
-        strategy, extra = self._try(lambda: annotation.strategy(self._get("update-strategy"), default, self._warn), nothing)
+        strategy, extra = self._try(
+            lambda: annotation.strategy(self._get("update-strategy"), default, self._warn), nothing
+        )
         policy = Policy(
             strategy=strategy,
             constraints=self._try(lambda: self._constraints(strategy, extra), ()),
@@ -66,7 +58,9 @@ class _Reader:
             pin_digest=self._try(lambda: self._pin(pin), otherwise=False),
         )
         self._force_update()
-        return EntryReading(self.entry, policy, self._keys(), tuple(self.flaws))
+        names = self._keys()
+        broken = any(flaw.severity == "error" for flaw in self.flaws)
+        return EntryReading(self.entry, policy, names, tuple(self.flaws), broken, _managed(self.entry, names))
 
     def _get(self, key: str) -> Setting:
         return self.settings.get(key, NONE)
@@ -119,6 +113,12 @@ class _Reader:
 
 
 NONE = Setting()
+
+
+def _managed(entry: Entry, names: Keys) -> tuple[str, ...]:
+    helm = (names.spec,) if names.spec else (names.name or "image.name", names.tag or "image.tag")
+    kustomize = (names.kustomize_name,) if names.kustomize_name else ()
+    return (*helm, entry.image.identity, *kustomize)
 
 
 def flaw_of(entry: Entry, error: Faulty) -> Flaw:

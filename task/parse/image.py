@@ -6,6 +6,7 @@ holds a dot or a colon or is `localhost`; only Docker Hub implies `library/`.
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from task.errors import Malformed
 from task.model import Entry, Image
@@ -62,6 +63,7 @@ def same_image(one: Image, other: Image) -> bool:
     return one.identity == other.identity
 
 
+@lru_cache(maxsize=65536)
 def live_image(text: str) -> Image | None:
     """The image of a `status.summary.images` string or of a Kustomize image (`name=image:tag`).
 

@@ -6,6 +6,7 @@ so do we (`choose_source`). A `chart:` source is no Git repository and is never 
 
 import posixpath
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from task.errors import SourceError, TargetError
@@ -68,6 +69,7 @@ def _where(app: Application, text: str, argocd_namespace: str) -> Where:
     return where._replace(path=inside(source.path, path or default))
 
 
+@lru_cache(maxsize=4096)
 def _target(text: str) -> tuple[str, str]:
     """`write-back-target` → (kind, path as written)."""
     word, colon, path = text.partition(":")
@@ -148,6 +150,7 @@ def _repository(app: Application, source: Source) -> tuple[str, str]:
     return other, "" if source.chart or app.multi else source.revision
 
 
+@lru_cache(maxsize=4096)
 def normal_url(url: str) -> str:
     """Equal for the spellings of one repository that Argo CD takes as equal (its NormalizeGitURL)."""
     text = url.strip().rstrip("/")
@@ -173,6 +176,7 @@ def override_names(app: Application, argocd_namespace: str) -> tuple[str, str]:
     return (plain, prefixed) if app.namespace in ("", argocd_namespace) else (prefixed, plain)
 
 
+@lru_cache(maxsize=4096)
 def inside(folder: str, path: str, what: str = "target") -> str:
     """`path` seen from `folder` (from the root with a leading "/"), cleaned; never outside the repository."""
     joined = path if path.startswith("/") else f"{folder}/{path}"

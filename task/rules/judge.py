@@ -4,6 +4,7 @@ Pure: the same question always gets the same answer, so a lost push race is answ
 asking again on the new tip.
 """
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from task.model import Image, Policy, Reading, Verdict
@@ -20,13 +21,18 @@ class Leave(NamedTuple):
 
 def objection(image: Image, policy: Policy) -> Verdict | None:
     """Why the tag is not admitted whatever Git says; None when it is admitted."""
-    if glob := ignored(policy.ignore, image.tag):
-        return Verdict("refuse", "ignore-tags", f"ignore-tags {glob!r} matches {image.tag}")
-    if not allowed(policy.allow, image.tag):
+    return _objection(image.tag, policy)
+
+
+@lru_cache(maxsize=4096)
+def _objection(tag: str, policy: Policy) -> Verdict | None:
+    if glob := ignored(policy.ignore, tag):
+        return Verdict("refuse", "ignore-tags", f"ignore-tags {glob!r} matches {tag}")
+    if not allowed(policy.allow, tag):
         return Verdict(
-            "refuse", "allow-tags", f"allow-tags regexp:{policy.allow} does not match {image.tag or 'an empty tag'}"
+            "refuse", "allow-tags", f"allow-tags regexp:{policy.allow} does not match {tag or 'an empty tag'}"
         )
-    rule, why = STRATEGIES[policy.strategy].objection(image.tag, policy)
+    rule, why = STRATEGIES[policy.strategy].objection(tag, policy)
     return Verdict("refuse", rule, why) if rule else None
 
 
