@@ -4,11 +4,11 @@ Applications, Flux v1 HelmReleases, and AIU's own ImageUpdater resources, which 
 the Applications they reference, may come in any order between any other manifests.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from task.errors import Malformed
-from task.model import Application, Problem, Subscribed
+from task.model import Application, Image, Problem, Subscribed
 from task.parse.application import is_application, parse_application
 from task.parse.narrow import Narrow, considered
 from task.parse.subscription import Defaults, subscribe
@@ -86,10 +86,11 @@ def find(manifests: Iterable[Manifest], scope: Scope, locate: Locate) -> Found:
     )
 
 
-def subscribed(found: Found, scope: Scope) -> tuple[Subscribed, ...]:
-    """What they ask for, with every flaw."""
+def subscribed(found: Found, scope: Scope, images: Collection[Image]) -> tuple[Subscribed, ...]:
+    """Who asks for these images, with every flaw of everybody's annotations."""
+    wanted = {image.identity for image in images}
     listed = (app for app in found.applications if app.annotations.get("image-list"))
-    return (*(subscribe(app, scope.defaults) for app in listed), *found.releases)
+    return (*(subscribe(app, scope.defaults, wanted) for app in listed), *found.releases)
 
 
 def _application(manifest: Manifest, scope: Scope, problems: list[Problem]) -> Application | None:

@@ -110,7 +110,7 @@ def find(order: Order, edges: Edges) -> tuple[tuple[Subscribed, ...], tuple[Prob
     found = find_all(edges.applications(), order.scope, edges.locate)
     if found.sets:
         edges.log("info", f"{found.sets} ApplicationSets are passed over: the Applications they generate count")
-    return subscribed(found, order.scope), found.problems
+    return subscribed(found, order.scope, order.images), found.problems
 
 
 def by_repository(matched: Matched, order: Order) -> dict[str, tuple[Ask, ...]]:

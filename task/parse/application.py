@@ -5,6 +5,7 @@ never trusted.
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from task.errors import Malformed
@@ -17,6 +18,7 @@ SECTIONS: Mapping[str, Kind] = {
     "plugin": "Plugin",
     "directory": "Directory",
 }
+KINDS: Mapping[str, Kind] = {kind: kind for kind in SECTIONS.values()}
 
 
 def is_application(item: object) -> bool:
@@ -57,9 +59,16 @@ def parse_application(
 
 
 def _annotations(metadata: Mapping[str, Any], prefix: str) -> dict[str, str]:
-    cut = len(prefix)
     found = _mapping(metadata, "annotations").items()
-    return {key[cut:]: value.strip() for key, value in found if key.startswith(prefix) and isinstance(value, str)}
+    return {
+        short: value.strip() for key, value in found if (short := _short(key, prefix)) and isinstance(value, str)
+    }
+
+
+@lru_cache(maxsize=65536)
+def _short(key: str, prefix: str) -> str:
+    """The key behind the prefix, the same object every time: thousands of Applications use the same keys."""
+    return key[len(prefix) :] if key.startswith(prefix) else ""
 
 
 def _sources(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[tuple[Source, ...], bool]:
@@ -78,21 +87,24 @@ def _sources(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[tuple[
 def _source(raw: object, status_kind: object) -> Source:
     if not isinstance(raw, dict):
         raise Malformed("a source of the Application is not a mapping", "see the Application specification")
-    helm, kustomize, plugin, directory = (_mapping(raw, key) for key in SECTIONS)
-    section: Kind = next((kind for key, kind in SECTIONS.items() if raw.get(key) is not None), "")
+    there = {key: _mapping(raw, key) for key in SECTIONS if raw.get(key) is not None}
+    section: Kind = SECTIONS[next(iter(there))] if there else ""
+    helm, kustomize, plugin = (there.get(key, NOTHING) for key in ("helm", "kustomize", "plugin"))
     return Source(
         repo=_text(raw.get("repoURL")),
         path=_text(raw.get("path")),
         revision=_text(raw.get("targetRevision")),
         chart=_text(raw.get("chart")),
         ref=_text(raw.get("ref")),
-        kind=next((kind for kind in SECTIONS.values() if status_kind == kind), section),
+        kind=KINDS.get(status_kind, section) if isinstance(status_kind, str) else section,
         section=section,
-        parameters=tuple(_parameters(helm.get("parameters"))),
-        images=tuple(_strings(kustomize.get("images"))),
-        env=tuple((_text(e.get("name")), _text(e.get("value"))) for e in _mappings(plugin.get("env"))),
-        value_files=tuple(_strings(helm.get("valueFiles"))),
-        recurse=directory.get("recurse") is True,
+        parameters=tuple(_parameters(helm.get("parameters"))) if helm else (),
+        images=tuple(_strings(kustomize.get("images"))) if kustomize else (),
+        env=tuple((_text(e.get("name")), _text(e.get("value"))) for e in _mappings(plugin.get("env")))
+        if plugin
+        else (),
+        value_files=tuple(_strings(helm.get("valueFiles"))) if helm else (),
+        recurse=there.get("directory", NOTHING).get("recurse") is True,
     )
 
 

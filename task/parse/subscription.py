@@ -4,6 +4,7 @@ An entry with a problem gets no Subscription: a broken rule never lets a tag thr
 (AIU logs a warning and goes on with another meaning).
 """
 
+from collections.abc import Collection
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -24,8 +25,11 @@ class Defaults(NamedTuple):
     pin_digest: bool = False
 
 
-def subscribe(app: Application, defaults: Defaults = Defaults()) -> Subscribed:
-    """All Subscriptions of an Application (entry × write-back target), and every flaw of its annotations."""
+def subscribe(app: Application, defaults: Defaults = Defaults(), wanted: Collection[str] | None = None) -> Subscribed:
+    """All Subscriptions of an Application (entry × write-back target), and every flaw of its annotations.
+
+    `wanted`: identities of images; Subscriptions are made for these only.
+    """
     listed = _listed(app.annotations.get("image-list", ""))
     entries = [one for _, one in listed if isinstance(one, Entry)]
     aliases = frozenset(name for one in entries if one.alias for name in keys.prefixes(one))
@@ -38,7 +42,12 @@ def subscribe(app: Application, defaults: Defaults = Defaults()) -> Subscribed:
     wheres, general = _wheres(app, entries, defaults)
     return Subscribed(
         app,
-        tuple(_subscription(app, one, where, managed) for one in readings if not one.broken for where in wheres),
+        tuple(
+            _subscription(app, one, where, managed)
+            for one in readings
+            if not one.broken and (wanted is None or one.entry.image.identity in wanted)
+            for where in wheres
+        ),
         (*_unreadable(listed), *(flaw for one in readings for flaw in one.flaws), *general),
     )
 

@@ -60,9 +60,9 @@ def _where(app: Application, text: str, argocd_namespace: str) -> Where:
     repo, base = _repository(app, source)
     where = Where(target, "", source, repo, base, "", "git", "")
     if target == "override":
-        names = override_names(app, argocd_namespace)
-        first, *others = (inside(source.path, name, "source") for name in names)
-        return where._replace(path=first, fallbacks=tuple(others))
+        folder = inside(source.path, ".", "source")
+        first, other = (f"{folder}/{name}" if folder else name for name in override_names(app, argocd_namespace))
+        return where._replace(path=first, fallbacks=(other,))
     if target == "file":
         return where._replace(path=inside("", path.lstrip("/")))
     default = "values.yaml" if target == "helmvalues" else "."
@@ -190,10 +190,10 @@ def inside(folder: str, path: str, what: str = "target") -> str:
                     f"the path {joined.lstrip('/')!r} leaves the repository", hint="name a path inside it"
                 )
             parts.pop()
+        elif part.lower() == ".git":
+            raise _error(what)(f"the path {joined!r} lies in .git", hint="name a path of the work tree")
         elif part not in ("", "."):
             parts.append(part)
-    if any(part.lower() == ".git" for part in parts):
-        raise _error(what)(f"the path {joined!r} lies in .git", hint="name a path of the work tree")
     return "/".join(parts)
 
 

@@ -9,7 +9,7 @@ from support import Content, Link, bare_repo, commit, git
 
 from task.edges.git import Git
 from task.edges.stores.bare import BareStore
-from task.errors import RepositoryError, SourceError
+from task.errors import RepositoryError, SourceError, UnreachableError
 from task.model import File, Place
 
 FILES: Mapping[str, Content] = {
@@ -354,6 +354,13 @@ def test_nothing_is_left_behind(repo: Path, tmp_path: Path) -> None:
         (folder,) = tmp_path.iterdir()
         assert folder.stat().st_mode & 0o777 == 0o700
     assert list(tmp_path.iterdir()) == []
+
+
+def test_no_temporary_folder(repo: Path, tmp_path: Path) -> None:
+    store = BareStore(door(TMPDIR=str(tmp_path / "none")), str(repo))
+    with store, pytest.raises(UnreachableError, match="no temporary folder") as caught:
+        store.snapshot("main", [])
+    assert "TMPDIR" in caught.value.hint
 
 
 def test_a_closed_store_can_be_used_again(repo: Path) -> None:

@@ -1,7 +1,8 @@
 """The throw-away bare repository of one store: three files and two folders, written without a process."""
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from task.errors import UnreachableError
 
@@ -81,17 +82,13 @@ class BareFolder:
         if self.path:
             return
         path = os.path.join(self._parent, f"image-update-{os.urandom(8).hex()}")
-        try:
+        with self._room():
             os.mkdir(path, 0o700)
             self.path = path
             os.mkdir(f"{path}/objects")
             os.mkdir(f"{path}/refs")
-            self._write("HEAD", "ref: refs/heads/none\n")
-            self.partial()
-        except OSError as error:
-            raise UnreachableError(
-                f"no temporary folder in {self._parent}: {error.strerror}", hint="make room, or set TMPDIR"
-            ) from error
+        self._write("HEAD", "ref: refs/heads/none\n")
+        self.partial()
 
     def restart(self, object_format: str) -> None:
         """An empty one again, for the other kind of object ids."""
@@ -117,8 +114,16 @@ class BareFolder:
             self._written = text
 
     def _write(self, name: str, text: str) -> None:
-        with open(os.path.join(self.path, name), "w", encoding="utf-8", errors="surrogateescape") as file:
+        with self._room(), open(f"{self.path}/{name}", "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(text)
+
+    @contextmanager
+    def _room(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            message = f"no temporary folder in {self._parent}: {error.strerror}"
+            raise UnreachableError(message, hint="make room, or set TMPDIR") from error
 
     def close(self) -> None:
         """Remove it, with all that is in it."""

@@ -12,7 +12,7 @@ from task.errors import SourceError, TaskError
 # How little of a tip is asked for, and what is tried where a server refuses that (GitHub limits the depth of tree
 # filters; old and dumb servers know no filters).
 _WALK, _TREES, _WHOLE = "tree:1", "blob:none", ""
-_FILTER_REFUSED = ("' not supported", "tree filter allows", "filter-spec", "unadvertised object")
+_FILTER_REFUSED = ("filter '", "tree filter allows", "filter-spec", "unadvertised object")
 _NO_FILTER, _NO_SHALLOW, _OTHER_FORMAT = "filtering not recognized", "does not support shallow", "mismatched algorithms"
 _LOOK_BACK = 100  # commits: others may have pushed on top of ours
 
