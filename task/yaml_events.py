@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from task.errors import Malformed
+from task.light import libyaml_parser
 
 _LARGE = 1_000_000  # characters: no second try, the parser in Python would take minutes
 
@@ -45,9 +46,7 @@ class NotYaml(Malformed):
 
 
 def _parsers(size: int) -> tuple[Callable[[str], Iterator[Any]], ...]:
-    import yaml
-
-    if not yaml.__with_libyaml__:
+    if libyaml_parser() is None:
         return (_python,)
     return (_libyaml, _python) if size <= _LARGE else (_libyaml,)
 
@@ -64,9 +63,7 @@ def _errors(events: Callable[[str], Iterator[Any]]) -> tuple[type[Exception], ..
 
 
 def _libyaml(text: str) -> Iterator[Any]:
-    from yaml._yaml import CParser
-
-    parser = CParser(text)
+    parser = libyaml_parser()(text)
     while (event := parser.get_event()) is not None:
         yield event
 

@@ -3,10 +3,10 @@
 A new target is one module with `places`, `read` and `write`, and one line in `EDITORS`.
 """
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Protocol, cast
 
-from task.edits import flux, helm_values, kustomization, manifests, override_helm, override_kustomize, override_plugin
 from task.model import Edit, Files, Image, Place, Reading, Target, TargetKind
 
 
@@ -26,12 +26,28 @@ class Editor(Protocol):
         """Only the files that change, and what changed in them; nothing where nothing differs. Errors as in `read`."""
 
 
-EDITORS: Mapping[TargetKind, Editor] = {
-    "helm-override": override_helm,
-    "kustomize-override": override_kustomize,
-    "plugin-override": override_plugin,
-    "kustomization": kustomization,
-    "helmvalues": helm_values,
-    "manifests": manifests,
-    "flux": flux,
+MODULES: Mapping[TargetKind, str] = {
+    "helm-override": "override_helm",
+    "kustomize-override": "override_kustomize",
+    "plugin-override": "override_plugin",
+    "kustomization": "kustomization",
+    "helmvalues": "helm_values",
+    "manifests": "manifests",
+    "flux": "flux",
 }
+
+
+class _Editors(Mapping[TargetKind, Editor]):
+    """Imports an editor when a target of its kind is met: a run needs one of them, and start-up counts."""
+
+    def __getitem__(self, kind: TargetKind) -> Editor:
+        return cast("Editor", import_module(f"{__name__}.{MODULES[kind]}"))
+
+    def __iter__(self) -> Iterator[TargetKind]:
+        return iter(MODULES)
+
+    def __len__(self) -> int:
+        return len(MODULES)
+
+
+EDITORS: Mapping[TargetKind, Editor] = _Editors()

@@ -1,6 +1,5 @@
 """Flux's setter comments: `{"$imagepolicy": "<namespace>:<name>[:tag|:name|:digest]"}` marks a scalar to be set."""
 
-import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -10,9 +9,10 @@ from task.edits.yaml_tree import Document, Node, Tree, resolved, walk
 from task.errors import TargetError
 from task.model import Image, Target
 from task.parse.image import live_image
+from task.pattern import pattern
 
 SIGN = "$imagepolicy"
-_MARKER = re.compile(r'#[^#\n\r]*?\{\s*"\$imagepolicy"\s*:\s*"([^":]+):([^":]+)(?::(tag|name|digest))?"\s*\}')
+_MARKER = pattern(r'#[^#\n\r]*?\{\s*"\$imagepolicy"\s*:\s*"([^":]+):([^":]+)(?::(tag|name|digest))?"\s*\}')
 
 
 class Mark(NamedTuple):

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from task.edits.yaml_tree import DEPTH, Document, Node, Tree, pairs, resolved, value, values
 from task.errors import TargetError
+from task.pattern import pattern
 
-_INDICES = re.compile(r"(.*?)((?:\[[^\]]*\])+)", re.DOTALL)
+_INDICES = pattern(r"(.*?)((?:\[[^\]]*\])+)", re.DOTALL)
 
 
 class Segment(NamedTuple):

@@ -9,9 +9,10 @@ import json
 import re
 
 from task.edits.yaml_tree import BREAKS, Node
+from task.pattern import pattern
 
 # What some reader takes for a number, a date, a merge key or a default value, anchored at both ends.
-_NUMBER = re.compile(
+_NUMBER = pattern(
     r"[-+]?(?:"
     r"(?:[0-9][0-9_,]*\.?[0-9_]*|\.[0-9_]+)(?:[eE][-+]?[0-9_]*)?"  # 12, 1_000, 1.10, .5, 5., 12e03
     r"|0[xX][0-9a-fA-F_]*(?:\.[0-9a-fA-F_]*)?(?:[pP][-+]?[0-9]*)?"
@@ -21,14 +22,14 @@ _NUMBER = re.compile(
     r")",
     re.IGNORECASE,
 )
-_DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:$|[Tt\s].*)", re.DOTALL)
+_DATE = pattern(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:$|[Tt\s].*)", re.DOTALL)
 _WORDS = frozenset(("", "~", "null", "y", "n", "yes", "no", "on", "off", "true", "false", "=", "<<", "..."))
 # Characters without any meaning in YAML, in block and in flow context; `:` and a blank only inside.
-_PLAIN = re.compile(
+_PLAIN = pattern(
     r"[A-Za-z0-9_./+=~$(^](?:[A-Za-z0-9_./+=~$()^@;<>-]|:(?=[A-Za-z0-9_./+=~$-])| (?=[A-Za-z0-9_./+(]))*"
 )
 # What may not stand as it is between double quotes, in one reader or another.
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\xa0\xad\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+_UNPRINTABLE = pattern("[\x00-\x1f\x7f-\xa0\xad\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 STRING = "tag:yaml.org,2002:str"
 
 

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from task.errors import Malformed
+from task.light import semver_version
 from task.pattern import pattern
 
 if TYPE_CHECKING:
@@ -98,12 +99,11 @@ def parse_range(text: str) -> Range:
 
 
 def _version(numbers: tuple[str | None, ...], prerelease: str | None, build: str | None) -> Version | None:
-    from semver import Version
-
     major, minor, patch = (int(number or 0) for number in numbers)
     if max(major, minor, patch) >= _UINT64 or any(map(_has_leading_zero, (prerelease or "").split("."))):
         return None
-    return Version(major, minor, patch, prerelease, build)
+    found: Version = semver_version()(major, minor, patch, prerelease, build)
+    return found
 
 
 def _has_leading_zero(part: str) -> bool:

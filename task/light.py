@@ -1,0 +1,96 @@
+"""Third-party packages without the parts of them that a run does not need.
+
+One run of this step is a fraction of a second, and importing is most of it (`make bench`,
+group start). What is loaded here is the packages' own code; only its company is left out,
+and whoever imports the whole package later gets the whole package.
+"""
+
+import sys
+from functools import cache
+from importlib import import_module
+from importlib.machinery import PathFinder
+from types import ModuleType
+from typing import Any
+
+
+@cache
+def libyaml_parser() -> Any:
+    """PyYAML's `CParser`, or None where PyYAML was built without libyaml.
+
+    `import yaml` compiles regular expressions for its parser in Python: 25 ms. The C
+    extension needs four small modules of the package, and the names of some errors.
+    """
+    if "yaml" in sys.modules:
+        return getattr(sys.modules["yaml"], "CParser", None) or _whole_yaml()
+    package = _bare_package("yaml")
+    try:
+        if package is None:
+            return _whole_yaml()
+        for name in ("error", "tokens", "events", "nodes"):
+            import_module(f"yaml.{name}")
+        error = package.error
+        for name in ("scanner", "parser", "composer", "constructor", "emitter", "serializer", "representer"):
+            setattr(package, name, _Names({f"{name.capitalize()}Error": error.MarkedYAMLError}))
+        reader_error = type("ReaderError", (error.YAMLError,), {"__init__": _reader_error})
+        package.reader = _Names({"ReaderError": reader_error})  # type: ignore[attr-defined]
+        return import_module("yaml._yaml").CParser
+    except (ImportError, AttributeError):
+        sys.modules.pop("yaml", None)
+        return _whole_yaml()
+    finally:
+        if sys.modules.get("yaml") is package:
+            del sys.modules["yaml"]
+
+
+def _whole_yaml() -> Any:
+    try:
+        return import_module("yaml._yaml").CParser
+    except ImportError:
+        return None
+
+
+class _Names:
+    """Stands for a module of which only some names are used."""
+
+    def __init__(self, names: dict[str, Any]) -> None:
+        vars(self).update(names)
+
+
+def _reader_error(self: Exception, _name: str, position: int, _character: object, _encoding: str, reason: str) -> None:
+    """As `yaml.reader.ReaderError` is made: text that holds what YAML does not allow."""
+    Exception.__init__(self, reason)
+    vars(self).update(reason=reason, position=position)
+
+
+def _bare_package(name: str) -> ModuleType | None:
+    """The package without what its `__init__` would load, in `sys.modules` until the caller takes it out."""
+    spec = PathFinder.find_spec(name)
+    if spec is None or spec.submodule_search_locations is None:
+        return None
+    package = ModuleType(name)
+    package.__path__ = spec.submodule_search_locations
+    package.__spec__ = spec
+    sys.modules[name] = package
+    return package
+
+
+@cache
+def semver_version() -> Any:
+    """`semver.Version`. The package's `__init__` loads argparse and inspect for its command line: 15 ms."""
+    if "semver" in sys.modules:
+        return sys.modules["semver"].Version
+    package = _bare_package("semver")
+    try:
+        return import_module("semver.version").Version
+    except ImportError:
+        _forget("semver")
+        return import_module("semver").Version
+    finally:
+        if sys.modules.get("semver") is package:
+            _forget("semver")
+
+
+def _forget(name: str) -> None:
+    """Whoever imports the package from now on gets the whole of it."""
+    for loaded in [known for known in sys.modules if known.partition(".")[0] == name]:
+        del sys.modules[loaded]
