@@ -6,7 +6,7 @@ import pytest
 from support import ROOT
 
 from task.errors import Exit
-from task.options import COMMANDS, OPTIONS
+from task.options import COMMANDS, OPTIONS, Option
 from task.parse.annotations import APPLICATION_KEYS, DEPRECATED, IMAGE_KEYS, STRATEGIES
 from task.schemas import load
 from task.words.results import NAMES
@@ -22,7 +22,7 @@ LATER = {
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
-def test_every_option_is_documented_with_its_variable(option) -> None:  # type: ignore[no-untyped-def]
+def test_every_option_is_documented_with_its_variable(option: Option) -> None:
     row = next(line for line in REFERENCE.splitlines() if line.startswith(f"| `--{option.name}`"))
     assert f"`{option.variable}`" in row
     assert option.help in row

@@ -10,11 +10,10 @@ from task.settings import settings_of
 from task.typer_door import enter
 
 NAMES = {option.name: option for option in options_of("run")}
-VALUES = {"choice": lambda o: o.choices[-1], "number": lambda _: "7"}
 
 
 def value_of(option: Option) -> str:
-    return VALUES.get(option.takes, lambda _: "k=v")(option)
+    return option.choices[-1] if option.choices else "7" if option.takes == "number" else "k=v"
 
 
 def through_typer(argv: list[str]) -> Call:

@@ -17,6 +17,11 @@ P = "argocd-image-updater.argoproj.io/"
 SCHEMA = json.loads((ROOT / "task" / "schemas" / "report.v1.json").read_text())
 KUSTOMIZATION = "resources: []\nimages:\n- name: ghcr.io/acme/web\n  newTag: 1.0.0\n"
 WEB = "ghcr.io/acme/web"
+# An update hook: somebody else's commit lands while ours is being received.
+MOVES_THE_BRANCH = """#!/bin/sh
+new=$(git -c user.name=x -c user.email=x commit-tree -p main -m other 'main^{tree}')
+env -u GIT_QUARANTINE_PATH git update-ref refs/heads/main $new
+"""
 
 
 def application(
@@ -310,22 +315,22 @@ def test_usage_errors_exit_2_and_name_the_option(args: list[str], words: str) ->
 
 
 @pytest.mark.parametrize(
-    ("repo", "code", "words"),
+    ("repo", "words"),
     [
-        ("--upload-pack=touch /tmp/pwned", 3, "repository"),
-        ("ext::sh -c touch% /tmp/pwned", 3, "ext"),
-        ("-oProxyCommand=x", 3, "repository"),
-        ("file:///etc", 3, "--allow-protocol file"),
-        ("/etc", 3, "--allow-protocol file"),
-        ("ssh://-oProxyCommand=x/y", 3, "host"),
-        ("https://git.example/a\nb", 3, "repository"),
+        ("--upload-pack=touch /tmp/pwned", "begins with"),
+        ("ext::sh -c touch% /tmp/pwned", "ext"),
+        ("-oProxyCommand=x", "begins with"),
+        ("file:///etc", "--allow-protocol file"),
+        ("/etc", "--allow-protocol file"),
+        ("ssh://-oProxyCommand=x/y", "host"),
+        ("https://git.example/a\nb", "control character"),
     ],
 )
-def test_hostile_repository_urls(tmp_path: Path, repo: str, code: int, words: str) -> None:
+def test_hostile_repository_urls(tmp_path: Path, repo: str, words: str) -> None:
     manifest = write(tmp_path, application("a", repo))
     result = image_update("run", "--image", f"{WEB}:1.1.0", "--applications", manifest, "--output", "json")
-    assert result.code == code, result.stderr
-    assert rules(result) == {"argocd/a": "source"}
+    assert (result.code, rules(result)) == (3, {"argocd/a": "source"})
+    assert words in result.stderr
     assert "Traceback" not in result.stderr
 
 
@@ -375,6 +380,7 @@ def test_a_tag_stays_a_string(tmp_path: Path, tag: str) -> None:
     assert {"name": "image.tag", "value": tag, "forcestring": True} in parameters
 
 
+@pytest.mark.slow
 def test_twenty_runs_at_once_all_land(tmp_path: Path) -> None:
     names = [f"app{number}" for number in range(20)]
     repo = bare_repo(tmp_path, files(*names))
@@ -399,6 +405,7 @@ def test_twenty_runs_at_once_all_land(tmp_path: Path) -> None:
     assert git(repo, "rev-list", "--min-parents=2", "main") == ""
 
 
+@pytest.mark.slow
 def test_termination_leaves_nothing_behind(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     hook = repo / "hooks" / "pre-receive"
@@ -425,13 +432,8 @@ def test_the_branch_moves_while_we_push(tmp_path: Path) -> None:
     """A hook moves the branch during our first push; the second try decides again on the new tip."""
     repo = bare_repo(tmp_path, files("a"))
     hook = repo / "hooks" / "update"
-    script = f"""#!/bin/sh
-[ -e {tmp_path}/moved ] && exit 0
-touch {tmp_path}/moved
-new=$(git -c user.name=x -c user.email=x commit-tree -p main -m other main^{{tree}})
-env -u GIT_QUARANTINE_PATH git update-ref refs/heads/main $new
-"""
-    hook.write_text(script)
+    once = f"[ -e {tmp_path}/moved ] && exit 0\ntouch {tmp_path}/moved\n"
+    hook.write_text(MOVES_THE_BRANCH.replace("\n", f"\n{once}", 1))
     hook.chmod(0o755)
     result = run(write(tmp_path, application("a", repo)))
     assert result.code == 0, result.stderr
@@ -449,12 +451,11 @@ def test_a_refused_push_says_what_the_server_said(tmp_path: Path) -> None:
     assert "changes need a ticket number" in result.json["decisions"][0]["because"]
 
 
+@pytest.mark.slow
 def test_a_contended_branch_ends_at_the_deadline(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     hook = repo / "hooks" / "update"
-    hook.write_text(
-        '#!/bin/sh\necho "error: cannot lock ref" >&2\nnew=$(git -c user.name=x -c user.email=x commit-tree -p main -m x main^{tree})\nenv -u GIT_QUARANTINE_PATH git update-ref refs/heads/main $new\n'
-    )
+    hook.write_text(MOVES_THE_BRANCH)
     hook.chmod(0o755)
     result = run(write(tmp_path, application("a", repo)), "--deadline", "2")
     assert (result.code, rules(result)) == (75, {"argocd/a": "contended"})
@@ -463,12 +464,7 @@ def test_a_contended_branch_ends_at_the_deadline(tmp_path: Path) -> None:
 def test_only_the_meant_applications_file_changes_between_runs(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     manifest = write(tmp_path, application("a", repo, write_back_target="kustomization"))
-    commit(
-        repo,
-        {
-            "apps/a/kustomization.yaml": "# mine\r\nresources: []\r\nimages:\r\n- name: ghcr.io/acme/web # why\r\n  newTag: '1.0.0'\r\n"
-        },
-    )
+    text = "# mine\r\nresources: []\r\nimages:\r\n- name: ghcr.io/acme/web # why\r\n  newTag: '1.0.0'\r\n"
+    commit(repo, {"apps/a/kustomization.yaml": text})
     run(manifest)
-    expected = "# mine\r\nresources: []\r\nimages:\r\n- name: ghcr.io/acme/web # why\r\n  newTag: '1.1.0'\r\n"
-    assert show(repo, "main", "apps/a/kustomization.yaml") == expected
+    assert show(repo, "main", "apps/a/kustomization.yaml") == text.replace("1.0.0", "1.1.0")

@@ -1,8 +1,6 @@
 """The log: one line per fact on stderr, in the host's own form."""
 
-import json
 import sys
-import time
 from typing import TextIO
 
 LEVELS = ("debug", "info", "warning", "error")
@@ -26,6 +24,9 @@ class Log:
 
     def _line(self, level: str, sentence: str) -> str:
         if self.form == "json":
+            import json
+            import time
+
             now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             return json.dumps({"time": now, "level": level, "msg": sentence}, ensure_ascii=False)
         if self.form == "github":

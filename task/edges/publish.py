@@ -8,15 +8,23 @@ from task.errors import UsageError
 from task.model import Report
 from task.settings import Output
 from task.words.outcome import json_text
-from task.words.results import dotenv, github_output, github_summary, results
 from task.words.screen import screen
 
 
 def publish(report: Report, output: Output, environ: Mapping[str, str]) -> None:
     """Write everything; a place that cannot be written is a `UsageError` that names it."""
-    found = results(report)
     if output.report:
         _write(output.report, json_text(report), "--report")
+    if output.results_dir or output.dotenv or environ.keys() & {"GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY"}:
+        _for_hosts(report, output, environ)
+    sys.stdout.write(json_text(report) if output.format == "json" else screen(report))
+    sys.stdout.flush()
+
+
+def _for_hosts(report: Report, output: Output, environ: Mapping[str, str]) -> None:
+    from task.words.results import dotenv, github_output, github_summary, results
+
+    found = results(report)
     if output.results_dir:
         for name, value in found.items():
             _write(os.path.join(output.results_dir, name), value, "--results-dir")
@@ -26,8 +34,6 @@ def publish(report: Report, output: Output, environ: Mapping[str, str]) -> None:
         _write(path, github_output(found), "GITHUB_OUTPUT", "a")
     if path := environ.get("GITHUB_STEP_SUMMARY"):
         _write(path, github_summary(report), "GITHUB_STEP_SUMMARY", "a")
-    sys.stdout.write(json_text(report) if output.format == "json" else screen(report))
-    sys.stdout.flush()
 
 
 def _write(path: str, text: str, option: str, mode: str = "w") -> None:

@@ -5,7 +5,6 @@ plain `1e3`, `0o17`, `1:30`, `yes` or `2024-01-02` is. Whatever any of them take
 something else than a string is quoted.
 """
 
-import json
 import re
 
 from task.edits.yaml_tree import BREAKS, Node
@@ -25,9 +24,7 @@ _NUMBER = pattern(
 _DATE = pattern(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:$|[Tt\s].*)", re.DOTALL)
 _WORDS = frozenset(("", "~", "null", "y", "n", "yes", "no", "on", "off", "true", "false", "=", "<<", "..."))
 # Characters without any meaning in YAML, in block and in flow context; `:` and a blank only inside.
-_PLAIN = pattern(
-    r"[A-Za-z0-9_./+=~$(^](?:[A-Za-z0-9_./+=~$()^@;<>-]|:(?=[A-Za-z0-9_./+=~$-])| (?=[A-Za-z0-9_./+(]))*"
-)
+_PLAIN = pattern(r"[A-Za-z0-9_./+=~$(^](?:[A-Za-z0-9_./+=~$()^@;<>-]|:(?=[A-Za-z0-9_./+=~$-])| (?=[A-Za-z0-9_./+(]))*")
 # What may not stand as it is between double quotes, in one reader or another.
 _UNPRINTABLE = pattern("[\x00-\x1f\x7f-\xa0\xad\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 STRING = "tag:yaml.org,2002:str"
@@ -54,6 +51,8 @@ def sound(node: Node) -> bool:
 
 def double_quoted(text: str) -> str:
     """`text` between double quotes; also valid JSON unless it holds rare control characters."""
+    import json
+
     return _UNPRINTABLE.sub(_escape, json.dumps(text, ensure_ascii=False))
 
 

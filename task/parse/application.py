@@ -60,9 +60,7 @@ def parse_application(
 
 def _annotations(metadata: Mapping[str, Any], prefix: str) -> dict[str, str]:
     found = _mapping(metadata, "annotations").items()
-    return {
-        short: value.strip() for key, value in found if (short := _short(key, prefix)) and isinstance(value, str)
-    }
+    return {short: value.strip() for key, value in found if (short := _short(key, prefix)) and isinstance(value, str)}
 
 
 @lru_cache(maxsize=65536)

@@ -30,7 +30,7 @@ class EntryReading(NamedTuple):
 
 @lru_cache(maxsize=65536)
 def read_entry(
-    entry: Entry, settings: tuple[tuple[str, Setting], ...], strategy: Strategy, pin_digest: bool
+    entry: Entry, settings: tuple[tuple[str, Setting], ...], strategy: Strategy, *, pin_digest: bool
 ) -> EntryReading:
     """Read the settings that hold for an entry; `strategy` and `pin_digest` hold where no setting says otherwise."""
     return _Reader(entry, dict(settings)).read(strategy, pin_digest)

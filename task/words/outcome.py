@@ -1,6 +1,5 @@
 """Report → exit code, status, counts, and the JSON of contract section 9."""
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -59,6 +58,8 @@ def as_json(report: Report) -> dict[str, Any]:
 
 def json_text(report: Report) -> str:
     """The report as one JSON text with a final newline."""
+    import json
+
     return json.dumps(as_json(report), indent=2, ensure_ascii=False) + "\n"
 
 

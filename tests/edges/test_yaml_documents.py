@@ -18,7 +18,17 @@ def data(text: str) -> list[object]:
 def test_scalars_stay_the_text_they_are() -> None:
     text = APP + "a: 1.10\nb: 'true'\nc: true\nd: ~\ne: 0123\nf: !!str 5\ng: |\n  x\n"
     assert data(text) == [
-        {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application", "a": "1.10", "b": "true", "c": True, "d": None, "e": "0123", "f": "5", "g": "x\n"}
+        {
+            "apiVersion": "argoproj.io/v1alpha1",
+            "kind": "Application",
+            "a": "1.10",
+            "b": "true",
+            "c": True,
+            "d": None,
+            "e": "0123",
+            "f": "5",
+            "g": "x\n",
+        }
     ]
 
 
@@ -32,7 +42,8 @@ def test_a_broken_document_does_not_hide_its_neighbours() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "line"), [("", 1), ("---\n", 2), ("# c\n---\n", 3), ("a: b\n---\n", 3), ("a: b\n---\nc: d\n---\n", 5), ("\n\n", 3)]
+    ("before", "line"),
+    [("", 1), ("---\n", 2), ("# c\n---\n", 3), ("a: b\n---\n", 3), ("a: b\n---\nc: d\n---\n", 5), ("\n\n", 3)],
 )
 def test_the_line_of_a_document_is_known(before: str, line: int) -> None:
     assert [one.line for one in documents(before + APP)] == [line]
@@ -64,12 +75,21 @@ def test_an_alias_bomb_costs_no_more_than_its_text() -> None:
     assert time.perf_counter() - start < 2
 
 
-@pytest.mark.parametrize("text", ["[" * 5000, "{a: " * 5000, "- " * 5000 + "x", "".join(f"{'  ' * n}a:\n" for n in range(400))])
+@pytest.mark.parametrize(
+    "text", ["[" * 5000, "{a: " * 5000, "- " * 5000 + "x", "".join(f"{'  ' * n}a:\n" for n in range(400))]
+)
 def test_nesting_that_no_person_writes_is_a_problem(text: str) -> None:
-    assert [bool(one.problem) for one in documents(APP + "x:\n" + "\n".join("  " + line for line in text.split("\n")))] == [True]
+    assert [
+        bool(one.problem) for one in documents(APP + "x:\n" + "\n".join("  " + line for line in text.split("\n")))
+    ] == [True]
 
 
-@given(st.recursive(st.text(alphabet="abc:-#é😀 ", max_size=8), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc", min_size=1), inner, max_size=3)))
+@given(
+    st.recursive(
+        st.text(alphabet="abc:-#é😀 ", max_size=8),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc", min_size=1), inner, max_size=3),
+    )
+)
 def test_strings_are_read_back(value: object) -> None:
     text = yaml.safe_dump({"apiVersion": "argoproj.io/v1", "value": value}, allow_unicode=True, default_style='"')
     assert data(text) == [{"apiVersion": "argoproj.io/v1", "value": value}]

@@ -6,7 +6,6 @@ merge keys are not followed, and depth is limited: no bomb goes off, and a broke
 does not hide its neighbours.
 """
 
-import json
 import re
 from collections.abc import Iterator
 from itertools import pairwise
@@ -38,6 +37,8 @@ def documents(text: str) -> Iterator[Document]:
     if not OURS.search(text):
         return
     if text.lstrip().startswith("{"):
+        import json
+
         try:
             yield Document(json.loads(text), 1)
             return

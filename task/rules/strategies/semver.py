@@ -3,19 +3,17 @@
 from task.model import Policy
 from task.rules.version_range import compare, parse_range, parse_version
 
-RELEASES = "*"  # no constraint: releases only, as AIU v1
-
 
 def objection(tag: str, policy: Policy) -> tuple[str, str]:
-    """Why the tag is no version, or which constraint keeps it out."""
+    """Why the tag is no version, or which constraint keeps it out; without one releases only, as AIU v1."""
     version = parse_version(tag)
     if version is None:
         return "not-a-version", f"{tag!r} is not a semantic version" if tag else "the image has no tag"
-    for text in policy.constraints or (RELEASES,):
+    if not policy.constraints and version.prerelease:
+        return "constraint", f"{tag} is a pre-release and no constraint admits it (>=0-0 would)"
+    for text in policy.constraints:
         if not parse_range(text).admits(version):
-            if policy.constraints:
-                return "constraint", f"{tag} does not satisfy {text}"
-            return "constraint", f"{tag} is a pre-release and no constraint admits it (>=0-0 would)"
+            return "constraint", f"{tag} does not satisfy {text}"
     return "", ""
 
 
