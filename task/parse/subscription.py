@@ -35,7 +35,12 @@ def subscribe(app: Application, defaults: Defaults = Defaults(), wanted: Collect
     aliases = frozenset(name for one in entries if one.alias for name in keys.prefixes(one))
     found = keys.index(app.annotations)
     readings = [
-        read_entry(entry, keys.settings(found, keys.prefixes(entry, aliases)), defaults.strategy, pin_digest=defaults.pin_digest)
+        read_entry(
+            entry,
+            keys.settings(found, keys.prefixes(entry, aliases)),
+            defaults.strategy,
+            pin_digest=defaults.pin_digest,
+        )
         for entry in entries
     ]
     managed = tuple(dict.fromkeys(name for one in readings for name in one.managed))
