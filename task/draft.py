@@ -113,16 +113,18 @@ def decide(snapshot: Snapshot, asks: Iterable[Ask], terms: Terms) -> tuple[Decis
 
 def _decide(snapshot: Snapshot, ask: Ask, terms: Terms) -> Decision:
     sub = ask.subscription
+    refused = hopeless(ask, terms)
     where = Decision(sub, ask.candidates[0], Verdict("error", "internal", ""), branch=snapshot.branch)
     try:
         kind = _resolve(sub, snapshot)
         where = where._replace(kind=kind)
         current = EDITORS[kind].read(snapshot.files, _target(sub, kind, terms))
     except TaskError as error:
-        return failed(where, error)
+        return refused or failed(where, error)
     if not (current.tag or current.digest):
         current = _live_reading(sub)._replace(file=current.file)
-    return _choose(where._replace(current=current), ask.candidates, terms)
+    where = where._replace(current=current)
+    return where._replace(verdict=refused.verdict) if refused else _choose(where, ask.candidates, terms)
 
 
 def _choose(where: Decision, candidates: Sequence[Image], terms: Terms) -> Decision:

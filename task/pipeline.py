@@ -126,17 +126,15 @@ def by_repository(matched: Matched, order: Order) -> dict[str, tuple[Ask, ...]]:
 
 def deliver(repo: str, asks: Sequence[Ask], order: Order, edges: Edges) -> Outcome:
     """Decide and land everything of one repository. Whatever fails here fails alone."""
-    refused = [(ask, hopeless(ask, order.terms)) for ask in asks]
-    done = Outcome(tuple(decision for _, decision in refused if decision))
-    waiting = [ask for ask, decision in refused if decision is None]
-    if not waiting:
-        return done
+    refused = [decision for ask in asks if (decision := hopeless(ask, order.terms))]
+    if len(refused) == len(asks):  # no state of Git can change that: it is not asked
+        return Outcome(tuple(refused))
     try:
         store = edges.store(repo)
     except TaskError as error:
-        return done.plus(_failed(waiting, error))
+        return _failed(asks, error, order.terms)
     try:
-        return done.plus(_deliver(store, waiting, order, edges))
+        return _deliver(store, asks, order, edges)
     finally:
         store.close()
 
@@ -145,7 +143,7 @@ def _deliver(store: Store, asks: Sequence[Ask], order: Order, edges: Edges) -> O
     try:
         default = store.default_branch() if any(not ask.subscription.base for ask in asks) else ""
     except TaskError as error:
-        return _failed(asks, error)
+        return _failed(asks, error, order.terms)
     branches: dict[str, list[Ask]] = {}
     for ask in asks:
         branches.setdefault(ask.subscription.base or default, []).append(ask)
@@ -164,11 +162,11 @@ def land(site: Site, asks: Sequence[Ask]) -> Outcome:
         try:
             finished, pending = _attempt(site, pending, attempt)
         except TaskError as error:
-            return done.plus(_failed(pending, error))
+            return done.plus(_failed(pending, error, order.terms))
         done = done.plus(finished)
         left = end - edges.now()
         if pending and left <= 0:
-            return done.plus(_failed(pending, _contended(site.branch, attempt, order)))
+            return done.plus(_failed(pending, _contended(site.branch, attempt, order), order.terms))
         if pending:
             edges.log("info", f"{site.branch} moved meanwhile; deciding again on its new tip (attempt {attempt + 1})")
             edges.sleep(min(edges.jitter() * 2 ** min(attempt, 6), left))
@@ -229,9 +227,14 @@ def _stopped(decisions: Sequence[Decision]) -> tuple[Decision, ...]:
     )
 
 
-def _failed(asks: Iterable[Ask], error: TaskError) -> Outcome:
+def _failed(asks: Iterable[Ask], error: TaskError, terms: Terms) -> Outcome:
+    """The error for every ask that it stopped; a refusal stays one, whatever became of the repository."""
     nothing = Verdict("error", error.rule, error.message)
-    return Outcome(tuple(failed(Decision(ask.subscription, ask.candidates[0], nothing), error) for ask in asks))
+    return Outcome(
+        tuple(
+            hopeless(ask, terms) or failed(Decision(ask.subscription, ask.candidates[0], nothing), error) for ask in asks
+        )
+    )
 
 
 def _contended(branch: str, attempts: int, order: Order) -> ContendedError:

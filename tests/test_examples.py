@@ -148,3 +148,17 @@ def test_applications_mixed_with_anything_else(tmp_path: Path) -> None:
     result = play.event("registry.example.com/shop/cart:1.6.3", manifest=mixed)
     assert rules(result) == ["admitted"]
     assert result.stderr.count("ApplicationSet") == 1
+
+
+def test_a_flux_release_gets_its_tag_and_nothing_else(tmp_path: Path) -> None:
+    text = (EXAMPLES / "flux-helmrelease.yaml").read_text()
+    repo = bare_repo(tmp_path, {"releases/frontend.yaml": text}, "master")
+    work = tmp_path / "work"
+    git(tmp_path, "clone", "--quiet", str(repo), str(work))
+    image = "registry.gitlab.com/wenger23/microservices-demo/frontend:v0.0.41"
+    for source in (work / "releases", f"{repo}//releases?ref=master"):
+        args = ("run", "--image", image, "--applications", source, "--allow-protocol", "file", "--output", "json")
+        result = image_update(*args)
+        assert result.code == 0, result.stderr
+        assert [one["target"] for one in result.json["decisions"]] == ["flux"]
+    assert show(repo, "master", "releases/frontend.yaml") == text.replace("tag: v0.0.40", "tag: v0.0.41")

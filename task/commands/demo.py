@@ -34,7 +34,8 @@ metadata:
 FILES = {
     "apps/shop/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 0.1.0\n",
     "apps/shop/.argocd-source-shop.yaml": (
-        "helm:\n  parameters:\n  - name: web.tag  # the web front end\n    value: 1.4.2\n    forcestring: true\n"
+        "helm:\n  parameters:\n  - name: web.image\n    value: ghcr.io/acme/web\n    forcestring: true\n"
+        "  - name: web.tag  # the web front end\n    value: 1.4.2\n    forcestring: true\n"
     ),
     "apps/worker/kustomization.yaml": (
         "resources:\n- deployment.yaml\nimages:\n# two images on one registry with a port\n"
