@@ -232,7 +232,8 @@ def _failed(asks: Iterable[Ask], error: TaskError, terms: Terms) -> Outcome:
     nothing = Verdict("error", error.rule, error.message)
     return Outcome(
         tuple(
-            hopeless(ask, terms) or failed(Decision(ask.subscription, ask.candidates[0], nothing), error) for ask in asks
+            hopeless(ask, terms) or failed(Decision(ask.subscription, ask.candidates[0], nothing), error)
+            for ask in asks
         )
     )
 
