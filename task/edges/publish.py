@@ -12,13 +12,14 @@ from task.words.screen import screen
 
 
 def publish(report: Report, output: Output, environ: Mapping[str, str]) -> None:
-    """Write everything; a place that cannot be written is a `UsageError` that names it."""
+    """Write everything; a place that cannot be written is a `UsageError` that names it. No format: nothing on stdout."""
     if output.report:
         _write(output.report, json_text(report), "--report")
     if output.results_dir or output.dotenv or environ.keys() & {"GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY"}:
         _for_hosts(report, output, environ)
-    sys.stdout.write(json_text(report) if output.format == "json" else screen(report))
-    sys.stdout.flush()
+    if output.format:
+        sys.stdout.write(json_text(report) if output.format == "json" else screen(report))
+        sys.stdout.flush()
 
 
 def _for_hosts(report: Report, output: Output, environ: Mapping[str, str]) -> None:

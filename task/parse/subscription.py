@@ -4,7 +4,7 @@ An entry with a problem gets no Subscription: a broken rule never lets a tag thr
 (AIU logs a warning and goes on with another meaning).
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -30,36 +30,48 @@ def subscribe(app: Application, defaults: Defaults = Defaults(), wanted: Collect
 
     `wanted`: identities of images; Subscriptions are made for these only.
     """
-    listed = _listed(app.annotations.get("image-list", ""))
-    entries = [one for _, one in listed if isinstance(one, Entry)]
+    asked = _asked(tuple(app.annotations.items()), defaults)
+    wheres, general = _wheres(app, asked.entries, defaults)
+    return Subscribed(
+        app,
+        tuple(
+            _subscription(app, one, where, asked.managed)
+            for one in asked.readings
+            if not one.broken and (wanted is None or one.entry.image.identity in wanted)
+            for where in wheres
+        ),
+        (*asked.flaws, *general),
+    )
+
+
+class _Asked(NamedTuple):
+    """What a set of annotations asks for, wherever it is written to."""
+
+    entries: tuple[Entry, ...]
+    readings: tuple[EntryReading, ...]
+    managed: tuple[str, ...]
+    flaws: tuple[Flaw, ...]
+
+
+@lru_cache(maxsize=4096)  # the Applications of one generator carry the same annotations
+def _asked(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _Asked:
+    found = dict(annotations)
+    text = found.get("image-list", "")
+    listed = tuple(zip(split_image_list(text), parse_image_list(text), strict=True))
+    entries = tuple(one for _, one in listed if isinstance(one, Entry))
     aliases = frozenset(name for one in entries if one.alias for name in keys.prefixes(one))
-    found = keys.index(app.annotations)
-    readings = [
+    index = keys.index(found)
+    readings = tuple(
         read_entry(
             entry,
-            keys.settings(found, keys.prefixes(entry, aliases)),
+            keys.settings(index, keys.prefixes(entry, aliases)),
             defaults.strategy,
             pin_digest=defaults.pin_digest,
         )
         for entry in entries
-    ]
-    managed = tuple(dict.fromkeys(name for one in readings for name in one.managed))
-    wheres, general = _wheres(app, entries, defaults)
-    return Subscribed(
-        app,
-        tuple(
-            _subscription(app, one, where, managed)
-            for one in readings
-            if not one.broken and (wanted is None or one.entry.image.identity in wanted)
-            for where in wheres
-        ),
-        (*_unreadable(listed), *(flaw for one in readings for flaw in one.flaws), *general),
     )
-
-
-@lru_cache(maxsize=65536)
-def _listed(text: str) -> tuple[tuple[str, Entry | Malformed], ...]:
-    return tuple(zip(split_image_list(text), parse_image_list(text), strict=True))
+    managed = tuple(dict.fromkeys(name for one in readings for name in one.managed))
+    return _Asked(entries, readings, managed, (*_unreadable(listed), *(flaw for one in readings for flaw in one.flaws)))
 
 
 def _unreadable(listed: tuple[tuple[str, Entry | Malformed], ...]) -> list[Flaw]:
@@ -90,7 +102,7 @@ def _subscription(app: Application, reading: EntryReading, where: Where, managed
     )
 
 
-def _wheres(app: Application, entries: list[Entry], defaults: Defaults) -> tuple[tuple[Where, ...], list[Flaw]]:
+def _wheres(app: Application, entries: Sequence[Entry], defaults: Defaults) -> tuple[tuple[Where, ...], list[Flaw]]:
     """The write-back targets; a flaw of them concerns every entry."""
     try:
         return write_backs(app, defaults.argocd_namespace), []

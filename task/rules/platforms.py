@@ -1,0 +1,35 @@
+"""Platforms: which images of an index an entry takes.
+
+As Argo CD Image Updater (AIU) matches them, in both its generations.
+"""
+
+from collections.abc import Sequence
+
+
+def accepts(wanted: Sequence[str], os: str, arch: str, variant: str = "", runtime: str = "") -> bool:
+    """Whether an image for `os/arch[/variant]` is for one of the wanted platforms.
+
+    A platform without a variant takes any variant of it; one with a variant takes that one only. Letters count as
+    written. A text that is no platform takes nothing, so that a typo never lets an image through. Nothing wanted:
+    `runtime` (in AIU the platform it runs on itself), or with none any platform.
+    """
+    texts = wanted or ([runtime] if runtime else [])
+    return not texts or any(_takes(text, (os, arch, variant)) for text in texts)
+
+
+def _takes(text: str, image: tuple[str, str, str]) -> bool:
+    os, arch, variant = _parts(text)
+    return is_platform(text) and image[:2] == (os, arch) and variant in ("", image[2])
+
+
+def is_platform(text: str) -> bool:
+    """Whether the text names an operating system and an architecture."""
+    os, arch, _ = _parts(text)
+    return bool(os and arch)
+
+
+def _parts(text: str) -> tuple[str, str, str]:
+    """`os/arch/variant`; whatever follows the second slash is the variant."""
+    os, _, rest = text.strip().partition("/")
+    arch, _, variant = rest.partition("/")
+    return os, arch, variant
