@@ -5,34 +5,27 @@ loaded for help, completion and mistakes (`task.typer_door`).
 """
 
 import os
-import signal
 from collections.abc import Mapping, Sequence
-from types import FrameType
 
+from task import stop
 from task.door import Call, read, with_environment
 from task.edges.log import Log
 from task.errors import Exit, TaskError
 from task.model import Problem, Report
 from task.settings import Output, Settings, settings_of
 
-
-class Terminated(BaseException):
-    """SIGTERM came: end children, leave nothing half-done, exit 143."""
+NAMES = {int(Exit.INTERRUPTED): "interrupted", int(Exit.TERMINATED): "terminated"}
 
 
 def main(argv: Sequence[str]) -> int:
     """Run one command line; its exit code."""
-    signal.signal(signal.SIGTERM, _terminate)
+    stop.install()
     call = read(argv)
     if call is None:
         from task.typer_door import enter
 
         return enter(argv, execute)
     return execute(call)
-
-
-def _terminate(_signal: int, _frame: FrameType | None) -> None:
-    raise Terminated
 
 
 def execute(call: Call) -> int:
@@ -48,20 +41,11 @@ def execute(call: Call) -> int:
         return _command(settings, environ, log)
     except TaskError as error:
         return _end(error, call, environ, log)
-    except KeyboardInterrupt:
-        return _end(_Stopped("interrupted", Exit.INTERRUPTED), call, environ, log)
-    except Terminated:
-        return _end(_Stopped("terminated", Exit.TERMINATED), call, environ, log)
+    except stop.Stopped:
+        stopped = stop.StoppedError(NAMES.get(stop.code(), "stopped"), hint="nothing is half-done; run it again")
+        return _end(stopped, call, environ, log)
     except BrokenPipeError:
         return int(Exit.OK)
-
-
-class _Stopped(TaskError):
-    """Stopped from outside."""
-
-    def __init__(self, message: str, code: Exit) -> None:
-        super().__init__(message, hint="nothing is half-done; run it again")
-        self.code = code
 
 
 def _log_format(wanted: str, environ: Mapping[str, str]) -> str:
@@ -82,7 +66,7 @@ def _command(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
 
 def _end(error: TaskError, call: Call, environ: Mapping[str, str], log: Log) -> int:
     """Say the error once, and write the results of a failure: a host waits for them."""
-    code = error.code if isinstance(error, _Stopped) else error.exit
+    code = stop.code() or error.exit
     log("error", f"{error}; {error.hint}" if error.hint else str(error))
     problem = Problem("", error.rule, str(error), error.hint)
     report = Report(call.command, (), 0, (), (), (problem,), int(code))

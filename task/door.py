@@ -5,9 +5,9 @@ mistake, an abbreviation) is left to Typer, which costs 100 ms and knows the wor
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from task.options import OPTIONS, Option, options_of
+from task.record import NamedTuple
 
 Raw = Mapping[str, tuple[str, ...]]  # option name → the texts given for it, in order
 

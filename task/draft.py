@@ -5,7 +5,6 @@ tip, so nothing here may remember, log, or look at the world.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from task.edits import EDITORS
 from task.errors import Exit, Malformed, SourceError, TaskError
@@ -28,6 +27,7 @@ from task.model import (
     Verdict,
 )
 from task.parse.image import live_image
+from task.record import NamedTuple
 from task.rules.judge import Leave, judge, objection, same
 from task.rules.strategies import STRATEGIES
 from task.words.branch_name import AppFacts, branch_name

@@ -5,13 +5,14 @@ the Applications they reference, may come in any order between any other manifes
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from task.errors import Malformed
 from task.model import Application, Image, Problem, Subscribed
 from task.parse.application import is_application, parse_application
 from task.parse.narrow import Narrow, considered
 from task.parse.subscription import Defaults, subscribe
+from task.record import NamedTuple
 
 
 class Manifest(Protocol):

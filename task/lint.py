@@ -6,13 +6,14 @@ mistakes get a sentence of their own.
 
 from collections.abc import Iterator
 from difflib import get_close_matches
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from task.errors import Malformed
 from task.model import Application, Entry, Flaw, Subscribed
 from task.parse.annotations import APPLICATION_KEYS, IMAGE_KEYS, prefixes
 from task.parse.image import parse_image_list
 from task.parse.subscription import Defaults, subscribe
+from task.record import NamedTuple
 from task.words.branch_name import check_branch_template
 
 Severity = Literal["error", "warning", "info"]

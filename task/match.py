@@ -5,7 +5,6 @@ only where the entry names, or may name, the event's image; anything else is a w
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from task.draft import Ask
 from task.errors import Exit
@@ -22,6 +21,7 @@ from task.model import (
     Subscription,
     Verdict,
 )
+from task.record import NamedTuple
 
 
 class Matched(NamedTuple):

@@ -5,7 +5,9 @@ start-up, making a value a fifth (`make bench` watches both).
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
+
+from task.record import NamedTuple
 
 Strategy = Literal["semver", "newest-build", "alphabetical", "digest"]
 Kind = Literal["Helm", "Kustomize", "Plugin", "Directory", ""]

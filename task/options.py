@@ -5,7 +5,9 @@ millisecond), `task.cli` builds the Typer application from it (help, completion,
 words for a mistake). Documentation and hosts' manifests are checked against it.
 """
 
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from task.record import NamedTuple
 
 ENV_PREFIX = "IMAGE_UPDATE_"
 Takes = Literal["text", "words", "lines", "flag", "number", "choice"]

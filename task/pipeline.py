@@ -5,7 +5,7 @@ edges fit; every decision is made by pure code, on values.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from task.draft import Ask, Draft, Terms, Wording, decide, drafts, failed, hopeless, places
 from task.errors import ContendedError, Outpaced, TaskError
@@ -26,6 +26,7 @@ from task.model import (
     Verdict,
 )
 from task.parse.write_back import normal_url
+from task.record import NamedTuple
 from task.words.diff import unified_diff
 from task.words.outcome import exit_code
 

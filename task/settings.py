@@ -1,11 +1,12 @@
 """Frozen options, validated once: raw texts → Settings, or a UsageError that says which option is wrong."""
 
-from typing import NamedTuple, cast
+from typing import cast
 
 from task.door import Call, Raw
 from task.errors import UsageError
 from task.model import Person, Strategy
 from task.options import OPTIONS, Option
+from task.record import NamedTuple
 
 TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 

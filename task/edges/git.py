@@ -4,16 +4,20 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
+from task import stop
 from task.edges import quick_sh
 from task.edges.git_environment import clean_environment, login_environment
 from task.edges.git_names import address_of, rewritten, without_login
+from task.edges.git_watch import Watch, send
 from task.errors import SourceError, UnreachableError, UsageError
+from task.record import NamedTuple
 
 PROTOCOLS = frozenset({"https", "ssh", "http"})
-SECONDS = 900.0  # no git command here takes so long; a stalled transfer ends earlier by itself
+SECONDS = 900.0  # no git command on this machine takes so long
+TRANSFER_SECONDS = 7200.0  # a transfer takes as long as bytes come and go; but it does end
+_TRANSFERS = frozenset({"ls-remote", "fetch", "push"})
 
 _SSH = "ssh -o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
 
@@ -65,12 +69,12 @@ class Git:
         rewrites: Sequence[tuple[str, str]] = (),
         log: Callable[[str], None] = lambda _sentence: None,
         ssh_command: str = "",
-        stall: int = 60,
+        stall: float = 60,
     ) -> None:
         self.protocols = PROTOCOLS | protocols
         self.calls: list[str] = []  # the git commands that were started, for whoever counts them
         self.temporary = environ.get("TMPDIR") or "/tmp"  # noqa: S108 - names in it are random, folders private
-        self.stall = stall  # seconds without a byte after which a transfer over http is ended
+        self.stall = stall  # seconds without a byte after which a transfer is ended
         self._rewrites = tuple(rewrites)
         self._log = log
         self._warned: set[str] = set()
@@ -116,16 +120,19 @@ class Git:
         timeout: float = SECONDS,
     ) -> Ran:
         """As `run`, with what the command said on stderr."""
+        stop.check()
         folder = git_dir or self.temporary
-        with _scratch(folder) as into, _scratch(folder) as out, _scratch(folder) as err:
+        with stop.shield(), _scratch(folder) as into, _scratch(folder) as out, _scratch(folder) as err:
             into.write(stdin.encode() if isinstance(stdin, str) else stdin)
             into.seek(0)
-            code, ended = self._wait(self._start(argv, git_dir, env, (into, out, err)), timeout)
+            code, ended = self._wait(argv, self._start(argv, git_dir, env, (into, out, err)), timeout)
             out.seek(0)
             err.seek(0)
             output, words = out.read(), err.read().decode("utf-8", "replace")
         if ended:
-            raise GitTimeout(_head(argv), code, output, f"{words}\ntimed out after {timeout:.0f} seconds")
+            raise GitTimeout(_head(argv), code, output, f"{words}\n{ended}")
+        if code:
+            stop.check()
         if code:
             raise GitFailed(_head(argv), code, output, words)
         self._warn(words)
@@ -133,11 +140,13 @@ class Git:
 
     def talk(self, *argv: str, git_dir: str, env: Mapping[str, str] | None = None) -> Talk:
         """Start a command that reads questions and writes answers until it is closed."""
-        read_in, ask = os.pipe()
-        answer, write_out = os.pipe()
-        with open(read_in, "rb") as into, open(write_out, "wb") as out, open(os.devnull, "wb") as err:
-            running = self._start(argv, git_dir, env, (into, out, err))
-        return Talk(open(ask, "wb"), open(answer, "rb"), running)
+        stop.check()
+        with stop.shield():
+            read_in, ask = os.pipe()
+            answer, write_out = os.pipe()
+            with open(read_in, "rb") as into, open(write_out, "wb") as out, open(os.devnull, "wb") as err:
+                running = self._start(argv, git_dir, env, (into, out, err))
+            return Talk(open(ask, "wb"), open(answer, "rb"), running)
 
     def ssh_environment(self, url: str) -> dict[str, str]:
         """What ssh needs so that it never asks: unless the host or the user's git configuration say how to call it."""
@@ -180,25 +189,19 @@ class Git:
             )  # fmt: skip
         return self._program
 
-    def _wait(self, running: Any, timeout: float) -> tuple[int, bool]:
-        """(exit code, whether the time was up). Whatever ends the wait ends the process as well."""
-        ended = threading.Event()
-
-        def end() -> None:
-            ended.set()
-            _signal(running, "SIGTERM")
-
-        timer = threading.Timer(timeout, end)
-        timer.daemon = True
-        timer.start()
+    def _wait(self, argv: Sequence[str], running: Any, timeout: float) -> tuple[int, str]:
+        """(exit code, why it was ended before its time). Whatever ends the wait ends the process as well."""
+        transfer = _head(argv) in _TRANSFERS
+        watch = Watch(running, TRANSFER_SECONDS if transfer else timeout, self.stall if transfer else 0)
+        watch.start()
         try:
-            return _exit_code(running), ended.is_set()
+            with stop.ending(watch.end):
+                return _exit_code(running), watch.why
         except BaseException:
             _finish(running, 1.0)
             raise
         finally:
-            timer.cancel()
-            timer.join()
+            watch.over()
 
     def _warn(self, words: str) -> None:
         for line in words.splitlines():
@@ -243,22 +246,15 @@ def _exit_code(running: Any) -> int:
 
 def _finish(running: Any, patience: float) -> None:
     """Wait a moment for the end, then bring it about."""
-    timer = threading.Timer(patience, _signal, (running, "SIGKILL"))
+    timer = threading.Timer(patience, send, (running, "SIGKILL"))
     timer.daemon = True
     timer.start()
-    _signal(running, "SIGTERM")
+    send(running, "SIGTERM")
     try:
         _exit_code(running)
     finally:
         timer.cancel()
         timer.join()
-
-
-def _signal(running: Any, name: str) -> None:
-    import signal
-
-    with suppress(ProcessLookupError, PermissionError):  # it may have ended already
-        os.killpg(running.pid, signal.Signals[name])
 
 
 def _allow_fork() -> None:

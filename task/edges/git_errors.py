@@ -5,10 +5,10 @@ the general ("Could not read from remote repository" ends every failure of ssh).
 """
 
 import re
-from typing import NamedTuple
 
 from task.edges.git_names import printable, without_logins
 from task.errors import CredentialsError, Outpaced, RepositoryError, SourceError, TaskError, UnreachableError
+from task.record import NamedTuple
 
 _LINES, _CHARACTERS = 12, 1500
 
@@ -142,7 +142,7 @@ FAILURES = (
     Meaning(
         _any(
             "could not resolve", "name resolution", "name or service not known", "failed to connect", "no route to",
-            "connection (?:refused|reset|closed|timed out)", "timed out", "timeout", "operation too slow",
+            "connection (?:refused|reset|closed|timed out)", "timed out", "stalled", "timeout", "operation too slow",
             "couldn't connect", "unable to connect", "network is (?:unreachable|down)", "empty reply", "broken pipe",
             "early (?:eof|end of file)", "unexpected disconnect", "rpc failed", r"returned error: (?:5\d\d|429|408)",
             "transfer closed", "gnutls_handshake", "ssl_error_syscall", "ssl_connect", "tls connect", "from proxy",

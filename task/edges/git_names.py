@@ -4,9 +4,9 @@ Both come from Applications, so from people who need not be trusted with this ma
 """
 
 import re
-from typing import NamedTuple
 
 from task.errors import SourceError
+from task.record import NamedTuple
 
 _TRANSPORTS = {"git+ssh": "ssh", "ssh+git": "ssh"}
 _HEX = frozenset("0123456789abcdef")

@@ -7,7 +7,6 @@ place. So everything needed must stand in the file, each element complete, each 
 
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from task.edits.texts import alone, chosen, result, single, text_of, tree_of
 from task.edits.yaml_grow import add_items, add_keys, begin
@@ -17,6 +16,7 @@ from task.edits.yaml_text import replace
 from task.edits.yaml_tree import Document, Node, Tree, pairs, resolved, value
 from task.errors import TargetError
 from task.model import Edit, Files, Place, Target
+from task.record import NamedTuple
 
 COMMON = ".argocd-source.yaml"
 

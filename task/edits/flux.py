@@ -5,7 +5,6 @@ the image at the top level of the values; anything else is a key path below them
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from task.edits.manifests import key_path
 from task.edits.markers import marked_image, marked_text, marks
@@ -18,6 +17,7 @@ from task.edits.yaml_tree import Document, Node, Tree, resolved, value
 from task.errors import TargetError
 from task.model import Edit, Files, Image, Keys, Place, Reading, Target
 from task.parse.image import live_image
+from task.record import NamedTuple
 
 TOP = "chart-image"
 

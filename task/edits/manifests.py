@@ -5,7 +5,6 @@ What is no YAML (a chart's template) and what is no manifest is passed over.
 
 import posixpath
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from task.edits.markers import SIGN, marked_image, marked_text, marks
 from task.edits.texts import MODES, about, alone, text_of
@@ -15,6 +14,7 @@ from task.edits.yaml_tree import Document, Node, Tree, pairs, parse, resolved, u
 from task.errors import TargetError
 from task.model import Edit, File, Files, Image, Place, Reading, Target
 from task.parse.image import live_image
+from task.record import NamedTuple
 
 SUFFIXES = (".yaml", ".yml", ".json")
 _LISTS = frozenset(("containers", "initContainers", "ephemeralContainers"))

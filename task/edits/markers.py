@@ -1,7 +1,6 @@
 """Flux's setter comments: `{"$imagepolicy": "<namespace>:<name>[:tag|:name|:digest]"}` marks a scalar to be set."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from task.edits.texts import spelled, tag_value
 from task.edits.yaml_layout import line_start
@@ -10,6 +9,7 @@ from task.errors import TargetError
 from task.model import Image, Target
 from task.parse.image import live_image
 from task.pattern import pattern
+from task.record import NamedTuple
 
 SIGN = "$imagepolicy"
 _MARKER = pattern(r'#[^#\n\r]*?\{\s*"\$imagepolicy"\s*:\s*"([^":]+):([^":]+)(?::(tag|name|digest))?"\s*\}')

@@ -4,7 +4,6 @@ Entries are compared by the repository's normal form, never by text up to a colo
 `registry:5000` must not overwrite another (Argo CD Image Updater issue 516).
 """
 
-from typing import NamedTuple
 
 from task.edits.argocd_source import Section, common_document, elements, grow, load, places
 from task.edits.texts import alone, result, spelled
@@ -12,6 +11,7 @@ from task.edits.yaml_text import replace
 from task.edits.yaml_tree import Document, Node, resolved
 from task.model import Edit, Files, Image, Reading, Target
 from task.parse.image import live_image
+from task.record import NamedTuple
 
 __all__ = ["places", "read", "write"]
 

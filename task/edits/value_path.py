@@ -6,11 +6,11 @@ contract, section 12).
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from task.edits.yaml_tree import DEPTH, Document, Node, Tree, pairs, resolved, value, values
 from task.errors import TargetError
 from task.pattern import pattern
+from task.record import NamedTuple
 
 _INDICES = pattern(r"(.*?)((?:\[[^\]]*\])+)", re.DOTALL)
 

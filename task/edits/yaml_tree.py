@@ -6,9 +6,10 @@ alias bomb costs no more than its text. No function here recurses.
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from task.errors import Malformed, TargetError
+from task.record import NamedTuple
 from task.yaml_events import parsed
 
 DEPTH = 200  # deeper than any person writes, and C loaders crash on it

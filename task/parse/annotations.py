@@ -6,10 +6,11 @@ about Argo CD Image Updater (AIU) are those of v0.18 and v1.3.
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import NamedTuple, cast
+from typing import cast
 
 from task.errors import Malformed
 from task.model import Entry, Strategy
+from task.record import NamedTuple
 
 STRATEGIES: Mapping[str, Strategy] = {
     "semver": "semver",

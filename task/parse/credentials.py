@@ -4,11 +4,12 @@ The text only names a place; no secret stands in it. The grammar is that of Argo
 """
 
 from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from task.errors import Malformed
+from task.record import NamedTuple
 
-PULL_SECRET_FIELD = ".dockerconfigjson"
+DOCKER_CONFIG = ".dockerconfigjson"
 HINT = "write pullsecret:<namespace>/<name>, secret:<namespace>/<name>#<field>, env:<VARIABLE> or ext:</path/of/script>"
 CredentialKind = Literal["pullsecret", "secret", "env", "ext"]
 
@@ -52,7 +53,7 @@ def _pull_secret(place: str) -> CredentialSource | None:
     namespace, _, name = place.partition("/")
     if not namespace or not name or "/" in name:
         return None
-    return CredentialSource("pullsecret", namespace=namespace, name=name, field=PULL_SECRET_FIELD)
+    return CredentialSource("pullsecret", namespace=namespace, name=name, field=DOCKER_CONFIG)
 
 
 def _secret(place: str) -> CredentialSource | None:

@@ -5,12 +5,13 @@ A pure function of texts, and so remembered: thousands of Applications say the s
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from task.errors import Malformed
 from task.model import Entry, Flaw, Keys, Policy, Strategy
 from task.parse import annotations as annotation
 from task.parse.annotations import Faulty, Setting
+from task.record import NamedTuple
 from task.rules.tag_filter import allow_pattern, ignore_globs
 from task.rules.version_range import parse_range
 

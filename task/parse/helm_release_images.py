@@ -5,10 +5,11 @@ under each key of them, and those whose keys annotations name. No deeper.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from task.model import Image
 from task.parse.image import live_image
+from task.record import NamedTuple
 
 MAPPED = ("repository.fluxcd.io/", "tag.fluxcd.io/", "registry.fluxcd.io/")
 TOP = "chart-image"  # the image at the top level of the values

@@ -7,11 +7,12 @@ complete, so that no Application-wide key is needed and none shines through.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from task.errors import Malformed
 from task.model import Application, Problem
 from task.parse.image_updater_settings import Said, annotations, mapping, mappings, strings, text
+from task.record import NamedTuple
 from task.rules.tag_filter import glob_match, ignore_globs
 
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")

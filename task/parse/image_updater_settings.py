@@ -7,10 +7,11 @@ and said, so that a broken rule never lets a tag through.
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from task.errors import Malformed
 from task.parse.image import parse_entry
+from task.record import NamedTuple
 
 ALIAS = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]*")  # the pattern of the CRD
 UPDATE = {

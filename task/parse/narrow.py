@@ -3,11 +3,11 @@
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import NamedTuple
 
 from task.errors import UsageError
 from task.model import Application
 from task.pattern import pattern
+from task.record import NamedTuple
 
 
 class Narrow(NamedTuple):

@@ -6,7 +6,6 @@ An entry with a problem gets no Subscription: a broken rule never lets a tag thr
 
 from collections.abc import Collection, Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 from task.errors import Malformed, TaskError
 from task.model import Application, Entry, Flaw, Strategy, Subscribed, Subscription
@@ -15,6 +14,7 @@ from task.parse.annotations import Faulty
 from task.parse.entry import EntryReading, flaw_of, read_entry
 from task.parse.image import parse_image_list, split_image_list
 from task.parse.write_back import Where, write_backs
+from task.record import NamedTuple
 
 
 class Defaults(NamedTuple):

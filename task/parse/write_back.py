@@ -7,11 +7,11 @@ so do we (`choose_source`). A `chart:` source is no Git repository and is never 
 import posixpath
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import NamedTuple
 
 from task.errors import SourceError, TargetError
 from task.model import Application, Kind, Source
 from task.parse.annotations import Faulty, git_branch, write_back_method
+from task.record import NamedTuple
 
 TARGET = "write-back-target"
 FORCED: Mapping[str, Kind] = {"kustomization": "Kustomize", "helmvalues": "Helm"}

@@ -5,10 +5,10 @@ asking again on the new tip.
 """
 
 from functools import lru_cache
-from typing import NamedTuple
 
 from task.model import Image, Policy, Reading, Verdict
 from task.parse.image import live_image
+from task.record import NamedTuple
 from task.rules.strategies import STRATEGIES
 from task.rules.tag_filter import allowed, ignored
 

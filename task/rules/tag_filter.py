@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from task.errors import Malformed
 from task.pattern import pattern
+from task.record import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from task.errors import Malformed
 from task.light import semver_version
 from task.pattern import pattern
+from task.record import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable

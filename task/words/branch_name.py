@@ -1,10 +1,11 @@
 """The name of a write branch, from the template behind the colon of `git-branch`."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from task.errors import Malformed
 from task.model import Image
+from task.record import NamedTuple
 from task.words.change import Change
 
 LONGEST = 255  # bytes, as AIU cuts

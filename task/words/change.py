@@ -1,8 +1,8 @@
 """What happened to one image of one Application, as branch names and commit messages tell it."""
 
-from typing import NamedTuple
 
 from task.model import Image
+from task.record import NamedTuple
 
 DOCKER_HUB = ("docker.io", "index.docker.io")
 

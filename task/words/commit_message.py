@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from task.model import Image
 from task.pattern import pattern
+from task.record import NamedTuple
 from task.words.change import Change
 from task.words.trailers import Trailer, one_line, trailer_lines
 

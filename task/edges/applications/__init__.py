@@ -1,7 +1,9 @@
 """Where Applications are read from. Each source offers `all() -> Iterable[Found]`."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
+
+from task.record import NamedTuple
 
 
 class Found(NamedTuple):

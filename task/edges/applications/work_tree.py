@@ -2,9 +2,9 @@
 
 import os
 from functools import lru_cache
-from typing import NamedTuple
 
 from task.edges.git import Git, GitFailed
+from task.record import NamedTuple
 
 
 class Located(NamedTuple):

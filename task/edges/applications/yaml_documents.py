@@ -9,10 +9,11 @@ does not hide its neighbours.
 import re
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from task.errors import Malformed
 from task.pattern import pattern
+from task.record import NamedTuple
 from task.yaml_events import NotYaml, parsed
 
 MAX_DEPTH = 200

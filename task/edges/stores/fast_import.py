@@ -3,9 +3,9 @@
 fast-import rewrites just the trees on the way to the files, without an index or work tree, for any number of files.
 """
 
-from typing import NamedTuple
 
 from task.model import Changeset, Person
+from task.record import NamedTuple
 
 REF = "refs/image-update/work"
 COMMAND = ("fast-import", "--quiet", "--force", "--date-format=now", "--done")

@@ -1,11 +1,11 @@
 """Reads objects of a bare repository, through one `git cat-file --batch` for all of a store's life."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from task.edges.git import Git, Talk
 from task.edges.stores.bare_folder import BareFolder
 from task.errors import UnreachableError
+from task.record import NamedTuple
 
 LARGEST = 10_000_000  # bytes; more is no file that a person writes
 _AT_ONCE = 500  # questions that fit into a pipe, so that neither side waits for the other

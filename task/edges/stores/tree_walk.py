@@ -1,9 +1,9 @@
 """From the trees known so far: what lies at a place, and which trees must be known to say more. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 from task.model import Place
+from task.record import NamedTuple
 
 FOLDER, SYMLINK, SUBMODULE = "040000", "120000", "160000"
 _MANIFESTS = (".yaml", ".yml", ".json")

@@ -8,9 +8,10 @@ Templates come from annotations, so work, depth and length are bounded. Source o
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from task.errors import Malformed
+from task.record import NamedTuple
 from task.words.go_template.literals import go_bytes
 from task.words.go_template.nodes import FailedTemplate, GoMap, Node
 from task.words.go_template.parse import read

@@ -1,8 +1,9 @@
 """The builtins of Go's `text/template`; AIU has no others."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from task.record import NamedTuple
 from task.words.go_template.literals import go_bytes, go_text
 from task.words.go_template.nodes import FailedTemplate, GoMap
 from task.words.go_template.printing import printed, sprint, sprintf, sprintln

@@ -1,8 +1,8 @@
 """What a parsed template is made of, and the bounds that keep a hostile one harmless."""
 
-from typing import NamedTuple
 
 from task.errors import Malformed
+from task.record import NamedTuple
 
 LONGEST_TEMPLATE = 256 * 1024  # characters
 LONGEST_TEXT = 1024 * 1024  # characters of a result, or of one value on the way to it

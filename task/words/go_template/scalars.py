@@ -1,7 +1,7 @@
 """Go's `fmt` for one string, number or boolean."""
 
-from typing import NamedTuple
 
+from task.record import NamedTuple
 from task.words.go_template.literals import go_bytes
 from task.words.go_template.nodes import FailedTemplate
 

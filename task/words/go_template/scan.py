@@ -1,10 +1,10 @@
 """Template text to tokens, as Go's `text/template/parse` cuts it."""
 
 import re
-from typing import NamedTuple
 
 from task.errors import Malformed
 from task.pattern import pattern
+from task.record import NamedTuple
 
 SPACES = " \t\r\n"
 KEYWORDS = frozenset(("block", "break", "continue", "define", "else", "end", "if", "nil", "range", "template", "with"))
