@@ -7,7 +7,7 @@ tip, so nothing here may remember, log, or look at the world.
 from collections.abc import Iterable, Mapping, Sequence
 
 from task.edits import EDITORS
-from task.errors import Exit, Malformed, SourceError, TaskError
+from task.errors import Exit, Malformed, SourceError, TargetError, TaskError
 from task.model import (
     Changeset,
     Decision,
@@ -161,8 +161,9 @@ def _wanted(image: Image, where: Decision) -> Image:
 
 
 def failed(decision: Decision, error: TaskError) -> Decision:
-    """The decision, turned into that error."""
-    verdict = Verdict("error", error.rule, error.message)
+    """The decision, turned into that error; what is wrong with a file names it."""
+    message = str(error) if isinstance(error, TargetError) else error.message
+    verdict = Verdict("error", error.rule, message)
     return decision._replace(verdict=verdict, exit=int(error.exit), hint=error.hint)
 
 
@@ -318,7 +319,7 @@ def _edit(
         except TaskError as error:
             rest.append(failed(one, error))
             continue
-        if not edits and not new:
+        if not edits and not new and not _already_done(files, changed, one, terms):
             verdict = Verdict("unchanged", "same", f"Git already says {one.candidate.version}")
             rest.append(one._replace(verdict=verdict))
             continue
@@ -326,6 +327,14 @@ def _edit(
         changed.update(new)
         done.append(one)
     return changed, done, rest
+
+
+def _already_done(files: Files, changed: Files, one: Decision, terms: Terms) -> bool:
+    """Whether another decision of the same commit wrote the same, which Git itself does not say yet."""
+    if not changed:
+        return False
+    kind = one.kind or "helm-override"
+    return bool(EDITORS[kind].write(files, _target(one.subscription, kind, terms), one.candidate)[0])
 
 
 def _draft(snapshot: Snapshot, head: str, files: Files, done: Sequence[Decision], wording: Wording) -> Draft:

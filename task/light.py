@@ -6,6 +6,8 @@ and whoever imports the whole package later gets the whole package.
 """
 
 import sys
+from _thread import RLock
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from importlib.machinery import PathFinder
@@ -13,7 +15,22 @@ from types import ModuleType
 from typing import Any
 
 
-@cache
+_LOCK = RLock()
+
+
+def once(load: Callable[[], Any]) -> Callable[[], Any]:
+    """Loaded by the first who asks; the repositories that are worked on at the same time wait for it."""
+    loaded = cache(load)
+
+    def one() -> Any:
+        with _LOCK:
+            return loaded()
+
+    one.__doc__ = load.__doc__
+    return one
+
+
+@once
 def libyaml_parser() -> Any:
     """PyYAML's `CParser`, or None where PyYAML was built without libyaml.
 
@@ -74,7 +91,7 @@ def _bare_package(name: str) -> ModuleType | None:
     return package
 
 
-@cache
+@once
 def semver_version() -> Any:
     """`semver.Version`. The package's `__init__` loads argparse and inspect for its command line: 15 ms."""
     if "semver" in sys.modules:

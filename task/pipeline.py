@@ -4,9 +4,10 @@ Reads like the README. The world is touched only through the Protocols below, wh
 edges fit; every decision is made by pure code, on values.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
+from task import stop
 from task.draft import Ask, Draft, Terms, Wording, decide, drafts, failed, hopeless, places
 from task.errors import ContendedError, Outpaced, TaskError
 from task.find import Locate, Manifest, Scope, subscribed
@@ -27,8 +28,12 @@ from task.model import (
 )
 from task.parse.write_back import normal_url
 from task.record import NamedTuple
+from task.words.caution import cautions
 from task.words.diff import unified_diff
 from task.words.outcome import exit_code
+
+
+AT_ONCE = 8  # repositories; more would only wait for each other
 
 
 class Store(Protocol):
@@ -101,8 +106,9 @@ def run(order: Order, edges: Edges) -> Report:
     asking, problems = find(order, edges)
     matched = match(asking, order.images)
     done = Outcome(matched.decisions)
-    for repo, asks in by_repository(matched, order).items():
-        done = done.plus(deliver(repo, asks, order, edges))
+    with stop.shield():  # a signal ends every wait in there; what landed until then is told
+        for outcome in deliveries(by_repository(matched, order), order, edges):
+            done = done.plus(outcome)
     return report(order, asking, done, problems + matched.problems)
 
 
@@ -123,6 +129,16 @@ def by_repository(matched: Matched, order: Order) -> dict[str, tuple[Ask, ...]]:
         if not only or url in only:
             groups.setdefault(url, []).append(ask)
     return {asks[0].subscription.repo: tuple(asks) for asks in groups.values()}
+
+
+def deliveries(asks: Mapping[str, Sequence[Ask]], order: Order, edges: Edges) -> list[Outcome]:
+    """Each repository's outcome, in order; several repositories at the same time."""
+    if len(asks) < 2:  # noqa: PLR2004 - one needs no threads, which take time to load
+        return [deliver(repo, members, order, edges) for repo, members in asks.items()]
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(min(len(asks), AT_ONCE)) as pool:
+        return list(pool.map(lambda one: deliver(*one, order, edges), asks.items()))
 
 
 def deliver(repo: str, asks: Sequence[Ask], order: Order, edges: Edges) -> Outcome:
@@ -265,6 +281,6 @@ def report(order: Order, asking: Sequence[Subscribed], done: Outcome, problems: 
         considered=len(asking),
         decisions=decisions,
         commits=tuple(sorted(done.commits, key=lambda one: (one.repo, one.branch, one.head))),
-        problems=tuple(dict.fromkeys(errors + problems)),
-        exit=int(exit_code(decisions, problems, require_update=order.require_update)),
+        problems=tuple(dict.fromkeys(errors + problems + cautions(decisions))),
+        exit=stop.code() or int(exit_code(decisions, problems, require_update=order.require_update)),
     )

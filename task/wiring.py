@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
 from typing import TYPE_CHECKING
 
+from task import stop
 from task.draft import Terms, Wording
 from task.edges.applications.manifests import Manifests
 from task.edges.log import Log
 from task.errors import Malformed, UsageError
 from task.find import Manifest, Scope
+from task.light import once
 from task.model import Image
 from task.parse.narrow import Narrow
 from task.parse.subscription import Defaults
@@ -35,7 +36,7 @@ def edges_of(settings: Settings, environ: Mapping[str, str], log: Log) -> Edges:
         locate=_locate(git),
         store=store,
         now=time.monotonic,
-        sleep=time.sleep,
+        sleep=stop.sleep,
         jitter=_jitter,
         log=log,
     )
@@ -124,7 +125,7 @@ def _repository(source: str) -> tuple[str, str, str]:
 def _gits(settings: Settings, environ: Mapping[str, str], log: Log) -> Callable[[], Git]:
     """The one door to git, opened when first needed."""
 
-    @cache
+    @once
     def git() -> Git:
         from task.edges.git import Git
 

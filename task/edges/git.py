@@ -81,6 +81,7 @@ class Git:
         self._environ = clean_environment(environ, self.protocols)
         self._ssh_command = ssh_command
         self._program: Any = None
+        quick_sh.load()  # here, and not in several threads at the same time
 
     def url(self, repo: str) -> str:
         """The URL to contact for an Application's URL, without any login in it. Raises `SourceError`."""

@@ -22,6 +22,7 @@ _NUMBER = pattern(
     re.IGNORECASE,
 )
 _DATE = pattern(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:$|[Tt\s].*)", re.DOTALL)
+_NUMERIC = "+-.0123456789"  # what numbers and dates begin with; "" is in it, too
 _WORDS = frozenset(("", "~", "null", "y", "n", "yes", "no", "on", "off", "true", "false", "=", "<<", "..."))
 # Characters without any meaning in YAML, in block and in flow context; `:` and a blank only inside.
 _PLAIN = pattern(r"[A-Za-z0-9_./+=~$(^](?:[A-Za-z0-9_./+=~$()^@;<>-]|:(?=[A-Za-z0-9_./+=~$-])| (?=[A-Za-z0-9_./+(]))*")
@@ -32,7 +33,9 @@ STRING = "tag:yaml.org,2002:str"
 
 def looks_typed(text: str) -> bool:
     """Whether some YAML reader takes the plain scalar `text` for something else than a string."""
-    return text.lower() in _WORDS or bool(_NUMBER.fullmatch(text) or _DATE.fullmatch(text))
+    if text[:1] in _NUMERIC:
+        return not text or bool(_NUMBER.fullmatch(text) or _DATE.fullmatch(text)) or text == "..."
+    return text.lower() in _WORDS
 
 
 def plain_safe(text: str) -> bool:

@@ -180,7 +180,8 @@ def write_back_method(value: str) -> tuple[str, str]:
     if credentials in ("", "repocreds"):
         return method or "git", ""
     kind, _, name = credentials.partition(":")
-    if kind != "secret" or not name.strip("/") or name.count("/") > 1:
+    parts = name.split("/")
+    if kind != "secret" or not all(parts) or len(parts) > 2:  # noqa: PLR2004 - namespace and name
         raise Faulty(
             "write-back-method",
             value,

@@ -69,6 +69,7 @@ def _without_contradictions(images: tuple[Image, ...]) -> tuple[Image, ...]:
         key = (image.identity, image.tag)
         before = found.get(key)
         if before and before.digest and image.digest and before.digest != image.digest:
-            raise UsageError(f"--image: two different digests for {image.name}:{image.tag}", hint="give one of them")
+            name = f"{image.name}:{image.tag}" if image.tag else image.name
+            raise UsageError(f"--image: two different digests for {name}", hint="give one of them")
         found[key] = image if before is None or image.digest else before
     return tuple(found.values())

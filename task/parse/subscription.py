@@ -10,10 +10,10 @@ from functools import lru_cache
 from task.errors import Malformed, TaskError
 from task.model import Application, Entry, Flaw, Strategy, Subscribed, Subscription
 from task.parse import annotations as keys
-from task.parse.annotations import Faulty
-from task.parse.entry import EntryReading, flaw_of, read_entry
+from task.parse.annotations import Faulty, Setting
+from task.parse.entry import EntryReading, read_entry
 from task.parse.image import parse_image_list, split_image_list
-from task.parse.write_back import Where, write_backs
+from task.parse.write_back import Where, problems, write_backs
 from task.record import NamedTuple
 
 
@@ -98,21 +98,38 @@ def _subscription(app: Application, reading: EntryReading, where: Where, managed
         credentials=where.credentials,
         fallbacks=where.fallbacks,
         managed=managed,
-        pull_request=app.annotations.get("pull-request", "").lower() in keys.TRUE,
+        pull_request=app.annotations.get("pull-request", "") in keys.TRUE,
     )
 
 
-def _wheres(app: Application, entries: Sequence[Entry], defaults: Defaults) -> tuple[tuple[Where, ...], list[Flaw]]:
+def _wheres(app: Application, entries: list[Entry], defaults: Defaults) -> tuple[tuple[Where, ...], list[Flaw]]:
     """The write-back targets; a flaw of them concerns every entry."""
     try:
+        keys.boolean(_pull_request(app))
         return write_backs(app, defaults.argocd_namespace), []
+    except (Malformed, TaskError):
+        return (), [flaw for error in _problems(app, defaults) for flaw in _of_all(app, entries, error)]
+
+
+def _pull_request(app: Application) -> Setting:
+    value = app.annotations.get("pull-request", "")
+    return Setting("pull-request", value) if value else Setting()
+
+
+def _problems(app: Application, defaults: Defaults) -> list[Faulty | TaskError]:
+    found: list[Faulty | TaskError] = []
+    try:
+        keys.boolean(_pull_request(app))
     except Faulty as error:
-        return (), [flaw_of(entry, error) for entry in entries]
-    except TaskError as error:
+        found.append(error)
+    return [*found, *problems(app, defaults.argocd_namespace)]
+
+
+def _of_all(app: Application, entries: list[Entry], error: Faulty | TaskError) -> list[Flaw]:
+    """One flaw for every entry; one of no entry where none can be read, so that it is not lost."""
+    if isinstance(error, Faulty):
+        flaw = Flaw("", None, error.key, error.value, str(error), error.hint)
+    else:
         target = app.annotations.get("write-back-target", "")
-        return (), [
-            Flaw(
-                entry.text, entry, "write-back-target" if target else "", target, error.message, error.hint, error.rule
-            )
-            for entry in entries
-        ]
+        flaw = Flaw("", None, "write-back-target" if target else "", target, error.message, error.hint, error.rule)
+    return [flaw._replace(text=entry.text, entry=entry) for entry in entries] or [flaw]

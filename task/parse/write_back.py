@@ -5,8 +5,8 @@ so do we (`choose_source`). A `chart:` source is no Git repository and is never 
 """
 
 import posixpath
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
 
 from task.errors import SourceError, TargetError
 from task.model import Application, Kind, Source
@@ -43,12 +43,33 @@ def write_backs(app: Application, argocd_namespace: str) -> tuple[Where, ...]:
     """
     method, credentials = write_back_method(app.annotations.get("write-back-method", ""))
     base, head = git_branch(app.annotations.get("git-branch", ""))
-    wanted = [one.strip() for one in app.annotations.get(TARGET, "").split(",") if one.strip()] or [""]
-    places = [_where(app, text, argocd_namespace) for text in wanted]
+    places = [_where(app, text, argocd_namespace) for text in _texts(app)]
     return tuple(
         place._replace(base=base or _branch(place.base), head=head, method=method, credentials=credentials)
         for place in places
     )
+
+
+def problems(app: Application, argocd_namespace: str) -> tuple[Faulty | SourceError | TargetError, ...]:
+    """Everything that keeps an Application from being written, where `write_backs` raises the first."""
+    readings: list[Callable[[], object]] = [
+        lambda: write_back_method(app.annotations.get("write-back-method", "")),
+        lambda: git_branch(app.annotations.get("git-branch", "")),
+        *(partial(_where, app, text, argocd_namespace) for text in _texts(app)),
+    ]
+    return tuple(error for read in readings if (error := _problem(read)))
+
+
+def _problem(read: Callable[[], object]) -> Faulty | SourceError | TargetError | None:
+    try:
+        read()
+    except (Faulty, SourceError, TargetError) as error:
+        return error
+    return None
+
+
+def _texts(app: Application) -> list[str]:
+    return [one.strip() for one in app.annotations.get(TARGET, "").split(",") if one.strip()] or [""]
 
 
 def _where(app: Application, text: str, argocd_namespace: str) -> Where:
@@ -147,7 +168,7 @@ def _repository(app: Application, source: Source) -> tuple[str, str]:
     same = [one for one in app.sources if app.multi and normal_url(one.repo) == normal_url(other)]
     if same:
         return other, same[0].revision
-    return other, "" if source.chart or app.multi else source.revision
+    return other, "" if source.chart else source.revision
 
 
 @lru_cache(maxsize=4096)

@@ -70,7 +70,10 @@ def message_text(template: str | None, apps: Sequence[AppChanges]) -> Message:
 
 def tidy(text: str) -> str:
     """The text as `git commit` cleans it, without control characters, and with nothing that ends a message early."""
-    text = UNSAFE.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))[:LONGEST]
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if not text.replace("\n", "").isprintable():
+        text = UNSAFE.sub("", text)
+    text = text[:LONGEST]
     lines = "\n".join(line.rstrip() for line in text.split("\n"))
     return DIVIDER.sub(" ", re.sub(r"\n{3,}", "\n\n", lines).strip("\n"))
 

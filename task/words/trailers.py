@@ -16,7 +16,7 @@ Trailer = tuple[str, str]
 
 def one_line(text: str, longest: int = LONGEST_VALUE) -> str:
     """The text on one line, without control characters; cut where it is longer than any honest value."""
-    line = UNSAFE.sub(" ", text).strip()
+    line = (text if text.isprintable() else UNSAFE.sub(" ", text)).strip()
     return line if len(line) <= longest else line[: longest - 1].rstrip() + "…"
 
 
