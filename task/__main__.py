@@ -12,9 +12,16 @@ def main() -> None:
         print(f"image-update {__version__}")
         return
     gc.disable()  # a short run leaves little to collect, and looking for it costs a tenth of the start
-    from task.cli import main as run
+    from task import stop
 
-    sys.exit(run(sys.argv[1:]))
+    stop.install()
+    try:
+        from task.cli import main as run
+
+        code = run(sys.argv[1:])
+    except stop.Stopped:
+        code = stop.code()
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ NAMES = {int(Exit.INTERRUPTED): "interrupted", int(Exit.TERMINATED): "terminated
 
 def main(argv: Sequence[str]) -> int:
     """Run one command line; its exit code."""
-    stop.install()
     call = read(argv)
     if call is None:
         from task.typer_door import enter
@@ -77,5 +76,6 @@ def _end(error: TaskError, call: Call, environ: Mapping[str, str], log: Log) -> 
     if call.command in ("run", "plan"):
         from task.edges.publish import publish_failure
 
-        publish_failure(report, output, environ)
+        with stop.shield():
+            publish_failure(report, output, environ)
     return int(code)

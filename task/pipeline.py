@@ -138,7 +138,7 @@ def deliveries(asks: Mapping[str, Sequence[Ask]], order: Order, edges: Edges) ->
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(min(len(asks), AT_ONCE)) as pool:
-        return list(pool.map(lambda one: deliver(*one, order, edges), asks.items()))
+        return list(pool.map(lambda repo: deliver(repo, asks[repo], order, edges), asks))
 
 
 def deliver(repo: str, asks: Sequence[Ask], order: Order, edges: Edges) -> Outcome:

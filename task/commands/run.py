@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from task import stop
 from task.edges.log import Log
 from task.edges.publish import publish
 from task.model import Report
@@ -17,7 +18,8 @@ def run(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
     for problem in report.problems:
         where = f"{problem.application}: " if problem.application else ""
         log(problem.severity, f"{where}{problem.message}{f'; {problem.hint}' if problem.hint else ''}")
-    publish(report, settings.output, environ)
+    with stop.shield():
+        publish(report, settings.output, environ)
     return report.exit
 
 

@@ -183,6 +183,12 @@ _PROTECTED = _any(
     "not allowed to push",
 )  # fmt: skip
 _UNKNOWN = _any("remote failure", "remote failed to report")
+# A hook of the server itself that could not ask the rest of the server; no rule of anybody's.
+_UNWELL = _any(
+    "internal api (?:unreachable|error)", "api is not accessible", "gitlab: (?:5\d\d|internal)", "gitea: internal server error",
+    "unable to contact gitea", "(?:gitea|forgejo): .*(?:server error|connection refused)", "internal server error",
+    "unavailable, please (?:try|retry)", "(?:try|retry) (?:again )?later", "context deadline exceeded",
+)  # fmt: skip
 _NOISE = _any("hint:", "warning:", "To ", r"remote: *$", "remote: (?:Enumerating|Counting|Compressing|Resolving|Total)")
 
 
@@ -206,6 +212,8 @@ def refusal(status: str, stderr: str, subject: str, *, forced: bool = False) -> 
         return failure(f"{stderr}\n{reason}", subject)
     if _is_race(reason, stderr, forced=forced):
         return Outpaced(f"{subject}: {reason}")
+    if "hook declined" in reason and _says(stderr, _UNWELL):
+        return UnreachableError(f"the Git server is unwell: {reason}; {quoted(stderr)}", hint=_AGAIN, subject=subject)
     if not _says(reason, _RULE) and isinstance(failure(f"{reason}\n{stderr}", subject), UnreachableError):
         return failure(f"{reason}\n{stderr}", subject)
     return _refused(reason, stderr, subject)

@@ -102,7 +102,7 @@ def _subscription(app: Application, reading: EntryReading, where: Where, managed
     )
 
 
-def _wheres(app: Application, entries: list[Entry], defaults: Defaults) -> tuple[tuple[Where, ...], list[Flaw]]:
+def _wheres(app: Application, entries: Sequence[Entry], defaults: Defaults) -> tuple[tuple[Where, ...], list[Flaw]]:
     """The write-back targets; a flaw of them concerns every entry."""
     try:
         keys.boolean(_pull_request(app))
@@ -125,11 +125,11 @@ def _problems(app: Application, defaults: Defaults) -> list[Faulty | TaskError]:
     return [*found, *problems(app, defaults.argocd_namespace)]
 
 
-def _of_all(app: Application, entries: list[Entry], error: Faulty | TaskError) -> list[Flaw]:
-    """One flaw for every entry; one of no entry where none can be read, so that it is not lost."""
+def _of_all(app: Application, entries: Sequence[Entry], error: Faulty | TaskError) -> list[Flaw]:
+    """One flaw for every entry; a broken annotation is one even where no entry can be read."""
     if isinstance(error, Faulty):
         flaw = Flaw("", None, error.key, error.value, str(error), error.hint)
-    else:
-        target = app.annotations.get("write-back-target", "")
-        flaw = Flaw("", None, "write-back-target" if target else "", target, error.message, error.hint, error.rule)
-    return [flaw._replace(text=entry.text, entry=entry) for entry in entries] or [flaw]
+        return [flaw._replace(text=entry.text, entry=entry) for entry in entries] or [flaw]
+    target = app.annotations.get("write-back-target", "")
+    key = "write-back-target" if target else ""
+    return [Flaw(entry.text, entry, key, target, error.message, error.hint, error.rule) for entry in entries]

@@ -82,6 +82,12 @@ def test_strategy_and_constraints(annotations: dict[str, str], strategy: str, co
         ({"web.pin-digest": "perhaps"}, "web.pin-digest"),
         ({"write-back-method": "Git"}, "write-back-method"),
         ({"write-back-method": "git:nonsense"}, "write-back-method"),
+        ({"write-back-method": "git:error:argocd/creds"}, "write-back-method"),
+        ({"write-back-method": "git:secret:"}, "write-back-method"),
+        ({"write-back-method": "git:secret:/creds"}, "write-back-method"),
+        ({"write-back-method": "git:secret:argocd/"}, "write-back-method"),
+        ({"write-back-method": "git:secret:a/b/c"}, "write-back-method"),
+        ({"pull-request": "yes"}, "pull-request"),
         ({"write-back-method": "argocd:secret:a/b"}, "write-back-method"),
         ({"git-branch": "a:b:c"}, "git-branch"),
         ({"write-back-target": "kustomizationX"}, "write-back-target"),
@@ -101,6 +107,22 @@ def test_a_broken_annotation_is_an_error_and_nothing_is_subscribed(annotations: 
 def test_all_problems_of_an_entry_come_together() -> None:
     subscribed = only({"web.allow-tags": "regexp:[", "web.ignore-tags": "[", "web.update-strategy": "x"})
     assert errors(subscribed) == ["web.update-strategy", "web.allow-tags", "web.ignore-tags"]
+
+
+def test_all_problems_of_the_write_back_come_together() -> None:
+    broken = {
+        "pull-request": "x",
+        "write-back-method": "Git",
+        "git-branch": "a:b:c",
+        "write-back-target": "foo:x, /../y",
+    }
+    keys = ["pull-request", "write-back-method", "git-branch", "write-back-target", "write-back-target"]
+    assert errors(only(broken)) == keys
+
+
+def test_a_broken_write_back_is_said_even_where_no_entry_can_be_read() -> None:
+    subscribed = subscribe(app({"image-list": "nginx:>=1.0", "write-back-method": "Git"}))
+    assert errors(subscribed) == ["image-list", "write-back-method"]
 
 
 def test_one_broken_entry_leaves_the_others_alone() -> None:

@@ -124,6 +124,13 @@ def test_git_repository_takes_the_branch_of_the_source_with_that_url() -> None:
     assert (where.repo, where.base) == ("https://git.example/vals", "prod")
 
 
+def test_git_repository_of_no_source_takes_the_chosen_sources_branch() -> None:
+    first = {"repoURL": "https://git.example/k.git", "path": "k", "targetRevision": "kb"}
+    second = {"repoURL": "https://git.example/h.git", "path": "h", "targetRevision": "hb"}
+    where = web({"git-repository": "https://git.example/o"}, sources=[first, second], source_types=["", "Kustomize"])
+    assert (where.repo, where.base, where.path) == ("https://git.example/o", "hb", "h/.argocd-source-web.yaml")
+
+
 def test_a_charts_version_is_no_branch() -> None:
     annotations = {"write-back-target": "helmvalues:/v.yaml", "git-repository": "https://git.example/other"}
     assert web(annotations, sources=[CHART, VALUES]).base == ""

@@ -6,6 +6,7 @@ One store is one repository. It keeps what it has fetched, so that the answer to
 from collections.abc import Callable, Collection
 from typing import Self, TypeVar
 
+from task import stop
 from task.edges import git_errors
 from task.edges.git import Git, GitFailed
 from task.edges.git_names import branch_name, printable
@@ -17,6 +18,7 @@ from task.errors import Outpaced, SourceError, TargetError, TaskError, Unreachab
 from task.model import Changeset, File, Landing, Place, Snapshot
 
 T = TypeVar("T")
+_PAUSES = (0.5, 2.0)  # seconds before a push that did not arrive is tried again
 
 
 class BareStore:
@@ -153,11 +155,17 @@ class BareStore:
                 raise TargetError(f"{printable(path)!r} stands where a file is to be written", subject=subject)
 
     def _push(self, head: str, commit: str, lease: str = "") -> None:
-        try:
-            self._remote.push(head, commit, lease)
-        except UnreachableError as error:
-            if not self._landed_all_the_same(head, commit, error):
-                raise
+        """Push; when the connection died, look whether it landed, and push again only if it did not."""
+        for pause in (*_PAUSES, 0.0):
+            try:
+                return self._remote.push(head, commit, lease)
+            except UnreachableError as error:
+                if self._landed_all_the_same(head, commit, error):
+                    return None
+                if not pause:
+                    raise
+            stop.sleep(pause)
+        return None
 
     def _landed_all_the_same(self, head: str, commit: str, cause: UnreachableError) -> bool:
         """A connection that died says nothing about the push: look, before anyone tries again."""

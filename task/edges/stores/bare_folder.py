@@ -68,7 +68,7 @@ _LOCAL = f'\tuploadpack = {_SERVED}\n\treceivepack = "git -c safe.directory=* re
 class BareFolder:
     """A bare repository in a folder of its own, readable by this user only; `close` removes it."""
 
-    def __init__(self, parent: str, url: str, *, local: bool, stall: int) -> None:
+    def __init__(self, parent: str, url: str, *, local: bool, stall: float) -> None:
         self.path = ""
         self._parent = parent
         self._url = url
@@ -107,7 +107,7 @@ class BareFolder:
     def _configure(self, partial: str, promisor: str) -> None:
         text = _CONFIG.format(
             partial=partial, promisor=promisor, remote=REMOTE, url=_quoted(self._url), format=self.object_format,
-            local=_LOCAL if self._local else "", stall=self._stall,
+            local=_LOCAL if self._local else "", stall=max(round(self._stall), 1),
         )  # fmt: skip
         if text != self._written:
             self._write("config", text)
