@@ -1,5 +1,7 @@
 """The command `image-update`. Answers `--version` without loading anything else."""
 
+from __future__ import annotations
+
 import gc
 import sys
 

@@ -4,6 +4,8 @@ The only reader of `os.environ`. A plain call goes straight through `task.door`;
 loaded for help, completion and mistakes (`task.typer_door`).
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Mapping, Sequence
 

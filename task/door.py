@@ -4,6 +4,8 @@ A pipeline's command line is long options with values. Whatever else comes (help
 mistake, an abbreviation) is left to Typer, which costs 100 ms and knows the words for it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 
 from task.options import OPTIONS, Option, options_of

@@ -4,6 +4,8 @@ Joins rules, edits and words. A lost push race is answered by drafting again on 
 tip, so nothing here may remember, log, or look at the world.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 
 from task.edits import EDITORS
@@ -196,10 +198,8 @@ def _resolve(sub: Subscription, snapshot: Snapshot) -> TargetKind:
             hint="use --applications cluster or argocd, or write-back-method: git",
         )
     path = sub.source.path.strip("/")
-    if _in_own_path(sub) and path.removeprefix("./") not in snapshot.files:
-        raise SourceError(
-            f"the path {path!r} does not exist on {snapshot.branch}", hint="check spec.source.path and the branch"
-        )
+    if _in_own_path(sub):
+        _refuse_no_folder(path, snapshot)
     kind = _kind(sub, snapshot.files)
     if kind is None:
         raise SourceError(
@@ -207,6 +207,24 @@ def _resolve(sub: Subscription, snapshot: Snapshot) -> TargetKind:
             hint="write write-back-target: manifests to set the image in the manifests themselves",
         )
     return kind
+
+
+def _refuse_no_folder(path: str, snapshot: Snapshot) -> None:
+    """The source's path must be a folder, and none of its parents a link or a submodule."""
+    parts = path.split("/")
+    for folder in ("/".join(parts[: end + 1]) for end in range(len(parts))):
+        if (file := snapshot.files.get(folder)) and (what := NO_FOLDERS.get(file.mode)):
+            raise SourceError(
+                f"the path {path!r}: {folder} is {what}, not a folder",
+                hint="name the folder itself in spec.source.path",
+            )
+    if path not in snapshot.files:
+        raise SourceError(
+            f"the path {path!r} does not exist on {snapshot.branch}", hint="check spec.source.path and the branch"
+        )
+
+
+NO_FOLDERS = {"120000": "a symbolic link", "160000": "a submodule", "100644": "a file", "100755": "a file"}
 
 
 def _kind(sub: Subscription, files: Files) -> TargetKind | None:

@@ -4,6 +4,8 @@ The codes are the contract with users' pipelines (README, "Exit codes"); this fi
 the only place that knows them.
 """
 
+from __future__ import annotations
+
 from enum import IntEnum
 from typing import ClassVar
 
@@ -44,7 +46,7 @@ class TaskError(Exception):
         self.hint = hint
         self.subject = subject
 
-    def about(self, subject: str) -> "TaskError":
+    def about(self, subject: str) -> TaskError:
         """The same error, saying what it is about."""
         return type(self)(self.message, hint=self.hint, subject=subject)
 

@@ -4,6 +4,8 @@ Applications, Flux v1 HelmReleases, and AIU's own ImageUpdater resources, which 
 the Applications they reference, may come in any order between any other manifests.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Protocol
 

@@ -5,6 +5,8 @@ group start). What is loaded here is the packages' own code; only its company is
 and whoever imports the whole package later gets the whole package.
 """
 
+from __future__ import annotations
+
 import sys
 from _thread import RLock
 from collections.abc import Callable
@@ -13,7 +15,6 @@ from importlib import import_module
 from importlib.machinery import PathFinder
 from types import ModuleType
 from typing import Any
-
 
 _LOCK = RLock()
 

@@ -4,6 +4,8 @@
 mistakes get a sentence of their own.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Literal
@@ -11,9 +13,11 @@ from typing import Literal
 from task.errors import Malformed
 from task.model import Application, Entry, Flaw, Subscribed
 from task.parse.annotations import APPLICATION_KEYS, IMAGE_KEYS, prefixes
-from task.parse.image import parse_image_list
+from task.parse.credentials import parse_credential_source
+from task.parse.image import parse_image_list, split_image_list
 from task.parse.subscription import Defaults, subscribe
 from task.record import NamedTuple
+from task.rules.platforms import is_platform
 from task.words.branch_name import check_branch_template
 
 Severity = Literal["error", "warning", "info"]
@@ -38,9 +42,10 @@ class Finding(NamedTuple):
 def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding, ...]:
     """Everything about the annotations of one Application, errors first."""
     subscribed = subscribe(app, defaults)
-    found = [of_flaw(app, flaw) for flaw in subscribed.flaws if flaw.severity != "info"]
+    found = [of_flaw(app, flaw) for flaw in subscribed.flaws if flaw.severity != "info" and not _cut_off(flaw.text)]
     found += _list(app)
     found += [finding for key in app.annotations for finding in _key(app, key)]
+    found += [finding for key in app.annotations for finding in _value(app, key)]
     found += _targets(app, subscribed)
     order = ("error", "warning", "info")
     return tuple(sorted(dict.fromkeys(found), key=lambda one: order.index(one.severity)))
@@ -56,7 +61,8 @@ def of_flaw(app: Application, flaw: Flaw) -> Finding:
 
 
 def _list(app: Application) -> Iterator[Finding]:
-    if app.annotations and not app.annotations.get("image-list"):
+    text = app.annotations.get("image-list", "")
+    if app.annotations and not split_image_list(text):
         yield _finding(
             app,
             "image-list",
@@ -64,16 +70,19 @@ def _list(app: Application) -> Iterator[Finding]:
             "there are annotations but no image-list: nothing is ever updated",
             "write image-list: <alias>=<image>",
         )
-    text = app.annotations.get("image-list", "")
-    for piece in text.split(","):
-        if piece.strip()[:1] in tuple("<>=!^~") and piece.strip():
-            yield _finding(
-                app,
-                "image-list",
-                "error",
-                f"{piece.strip()!r} stands behind a comma: a comma ends an entry",
-                "join constraints with a blank: >=1.2 <2",
-            )
+    for piece in filter(_cut_off, split_image_list(text)):
+        yield _finding(
+            app,
+            "image-list",
+            "error",
+            f"{piece!r} stands behind a comma: a comma ends an entry",
+            "join constraints with a blank: >=1.2 <2",
+        )
+
+
+def _cut_off(piece: str) -> bool:
+    """Whether an entry is the rest of a constraint that a comma cut."""
+    return piece[:1] in tuple("<>=!^~")
 
 
 def _key(app: Application, key: str) -> Iterator[Finding]:
@@ -107,6 +116,26 @@ def _key(app: Application, key: str) -> Iterator[Finding]:
     near = _near(key)
     hint = f"did you mean {near[0]}?" if near else "see the list of annotations in the documentation"
     yield _finding(app, key, "error" if near else "warning", f"unknown annotation {key!r}", hint)
+
+
+def _value(app: Application, key: str) -> Iterator[Finding]:
+    """A value that only the registry's turn would show to be wrong."""
+    value = app.annotations[key]
+    if not value:
+        return
+    if key == "pull-secret" or key.endswith(".pull-secret"):
+        try:
+            parse_credential_source(value)
+        except Malformed as error:
+            yield _finding(app, key, "error", f"{key}: {error.message}", error.hint)
+    if key == "platforms" or key.endswith(".platforms"):
+        names = [name for one in value.split(",") if (name := one.strip())] or [value]
+        if bad := [name for name in names if not is_platform(name)]:
+            message = f"{key}: {bad[0]!r} is no platform: no image is ever for it"
+            yield _finding(app, key, "error", message, "write <os>/<architecture>[/<variant>], as in linux/arm64")
+        elif value != value.lower():
+            message = f"{key}: platforms are written in small letters: no image is ever for {value!r}"
+            yield _finding(app, key, "error", message, f"write {value.lower()}")
 
 
 def _near(key: str) -> list[str]:
@@ -145,6 +174,22 @@ def _alias(app: Application, key: str, alias: str, known: str) -> Iterator[Findi
 def _targets(app: Application, subscribed: Subscribed) -> Iterator[Finding]:
     """What only shows when a target meets its keys or its source."""
     for sub in subscribed.subscriptions:
+        if sub.entry.constraint and sub.policy.strategy in ("newest-build", "alphabetical"):
+            yield _finding(
+                app,
+                "image-list",
+                "warning",
+                f"{sub.entry.text!r}: {sub.policy.strategy} takes every tag, whatever {sub.entry.constraint!r} says",
+                "leave it out, and write allow-tags: regexp:… to choose tags",
+            )
+        if sub.keys.name and sub.keys.name == sub.keys.tag and not sub.keys.spec:
+            yield _finding(
+                app,
+                "image-list",
+                "error",
+                f"helm.image-name and helm.image-tag of {sub.entry.text!r} are both {sub.keys.name!r}",
+                f"write {sub.entry.alias or '<alias>'}.helm.image-spec: {sub.keys.name}",
+            )
         if sub.target == "helmvalues" and sub.keys.name and not (sub.keys.tag or sub.keys.spec):
             yield _finding(
                 app,

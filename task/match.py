@@ -4,6 +4,8 @@ Whose error counts (contract, section 12): an annotation problem is an error of 
 only where the entry names, or may name, the event's image; anything else is a warning.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from task.draft import Ask

@@ -4,6 +4,8 @@ They are NamedTuples: making a class costs a third of a frozen dataclass at
 start-up, making a value a fifth (`make bench` watches both).
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any, Literal
 

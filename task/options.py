@@ -5,6 +5,8 @@ millisecond), `task.cli` builds the Typer application from it (help, completion,
 words for a mistake). Documentation and hosts' manifests are checked against it.
 """
 
+from __future__ import annotations
+
 from typing import Literal
 
 from task.record import NamedTuple
@@ -111,7 +113,47 @@ OPTIONS = (
         "commit-message-template", "text", "Go template of the commit message, as AIU takes it.", COMMIT, metavar="FILE"
     ),
     Option("trailer", "lines", "One more trailer of the commit message.", COMMIT, metavar="KEY=VALUE"),
+    Option("sign-off", "flag", "Add Signed-off-by, with the author.", COMMIT),
+    Option(
+        "signing-key",
+        "text",
+        "Sign commits: a file, the key itself (by the variable), or the id of a key in the keyring.",
+        COMMIT,
+        metavar="KEY",
+    ),
+    Option(
+        "signing-format",
+        "choice",
+        "What kind of key it is.",
+        COMMIT,
+        default="openpgp",
+        choices=("openpgp", "ssh"),
+    ),
+    Option(
+        "source-commit",
+        "text",
+        "Commit that the image was built from; else the CI system's own variables tell.",
+        COMMIT,
+        metavar="SHA",
+    ),
+    Option("source-repository", "text", "Repository of that commit.", COMMIT, metavar="URL"),
+    Option(
+        "pipeline-run",
+        "text",
+        "What links to this run of the pipeline; else the CI system's own variables tell.",
+        COMMIT,
+        metavar="URL",
+    ),
     Option("deadline", "number", "Seconds that a contended branch is tried.", GIT, default="120", metavar="SECONDS"),
+    Option(
+        "stall-timeout",
+        "number",
+        "Seconds without a byte after which a transfer is ended.",
+        GIT,
+        default="60",
+        metavar="SECONDS",
+    ),
+    Option("git-cache-dir", "text", "Keep what was fetched here for later runs (a volume).", GIT, metavar="DIR"),
     Option("allow-protocol", "words", "One more Git transport: file.", GIT, metavar="NAME"),
     Option(
         "rewrite-url",

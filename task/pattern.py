@@ -3,6 +3,8 @@
 Compiling all patterns of the house at import takes 20 ms; one run uses a third of them.
 """
 
+from __future__ import annotations
+
 import re
 from typing import Any, cast
 

@@ -4,6 +4,8 @@ Reads like the README. The world is touched only through the Protocols below, wh
 edges fit; every decision is made by pure code, on values.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -31,7 +33,6 @@ from task.record import NamedTuple
 from task.words.caution import cautions
 from task.words.diff import unified_diff
 from task.words.outcome import exit_code
-
 
 AT_ONCE = 8  # repositories; more would only wait for each other
 
@@ -87,7 +88,7 @@ class Outcome(NamedTuple):
     decisions: tuple[Decision, ...] = ()
     commits: tuple[Commit, ...] = ()
 
-    def plus(self, other: "Outcome") -> "Outcome":
+    def plus(self, other: Outcome) -> Outcome:
         """Both together."""
         return Outcome(self.decisions + other.decisions, self.commits + other.commits)
 
@@ -133,7 +134,7 @@ def by_repository(matched: Matched, order: Order) -> dict[str, tuple[Ask, ...]]:
 
 def deliveries(asks: Mapping[str, Sequence[Ask]], order: Order, edges: Edges) -> list[Outcome]:
     """Each repository's outcome, in order; several repositories at the same time."""
-    if len(asks) < 2:  # noqa: PLR2004 - one needs no threads, which take time to load
+    if len(asks) < 2:
         return [deliver(repo, members, order, edges) for repo, members in asks.items()]
     from concurrent.futures import ThreadPoolExecutor
 

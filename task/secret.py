@@ -1,5 +1,7 @@
 """A string that cannot be printed by accident."""
 
+from __future__ import annotations
+
 
 class Secret:
     """Holds a password, token or key; prints as ``***``. Only `task.edges` calls `reveal`."""

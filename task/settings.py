@@ -1,5 +1,7 @@
 """Frozen options, validated once: raw texts → Settings, or a UsageError that says which option is wrong."""
 
+from __future__ import annotations
+
 from typing import cast
 
 from task.door import Call, Raw
@@ -7,6 +9,7 @@ from task.errors import UsageError
 from task.model import Person, Strategy
 from task.options import OPTIONS, Option
 from task.record import NamedTuple
+from task.secret import Secret
 
 TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
@@ -32,6 +35,14 @@ class GitSettings(NamedTuple):
     only: tuple[str, ...] = ()
     template_file: str = ""
     trailers: tuple[tuple[str, str], ...] = ()
+    sign_off: bool = False
+    signing_key: Secret = Secret("")
+    signing_format: str = "openpgp"
+    source_commit: str = ""
+    source_repository: str = ""
+    pipeline_run: str = ""
+    stall: float = 60.0
+    cache_dir: str = ""
 
 
 class Settings(NamedTuple):
@@ -117,7 +128,7 @@ class _Reader:
             number = float(value)
         except ValueError:
             number = -1.0
-        if not 0 <= number < 1e6:  # noqa: PLR2004 - eleven days; also keeps out inf and nan
+        if not 0 <= number < 1e6:
             raise _wrong(self.options[name], value, "write a number of seconds")
         return number
 
@@ -148,4 +159,20 @@ def _git(read: _Reader) -> GitSettings:
         only=read.many("only-repository"),
         template_file=read.text("commit-message-template"),
         trailers=read.pairs("trailer", "write KEY=VALUE"),
+        sign_off=read.flag("sign-off"),
+        signing_key=Secret(read.text("signing-key")),
+        signing_format=read.text("signing-format"),
+        source_commit=_commit(read, "source-commit"),
+        source_repository=read.text("source-repository"),
+        pipeline_run=read.text("pipeline-run"),
+        stall=read.number("stall-timeout"),
+        cache_dir=read.text("git-cache-dir"),
     )
+
+
+def _commit(read: _Reader, name: str) -> str:
+    """A commit's id, which is all that a later step can look up."""
+    value = read.text(name).lower()
+    if value and not (set(value) <= set("0123456789abcdef") and 7 <= len(value) <= 64):
+        raise _wrong(read.options[name], value, "write the commit's id, 40 hexadecimal digits")
+    return value

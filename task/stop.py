@@ -5,6 +5,8 @@ within `shield`: what delivers a change, or tidies up, ends by itself, since eve
 and nothing new is started (`check`). The state belongs to the process, as signals do.
 """
 
+from __future__ import annotations
+
 import signal
 from _thread import allocate_lock, get_ident
 from collections.abc import Callable, Iterator

@@ -15,11 +15,13 @@ from task.errors import Malformed, UsageError
 from task.find import Manifest, Scope
 from task.light import once
 from task.model import Image
+from task.parse.ci_variables import Origin
 from task.parse.narrow import Narrow
 from task.parse.subscription import Defaults
 from task.pipeline import Edges, Order, Store
 from task.rules.judge import Leave
-from task.settings import Settings
+from task.settings import GitSettings, Settings
+from task.words.trailers import Trailer, build_trailers, commit_references
 
 if TYPE_CHECKING:
     from task.edges.git import Git
@@ -51,19 +53,35 @@ def _jitter() -> float:
     return 0.02 + int.from_bytes(os.urandom(2)) / 0xFFFF * 0.08
 
 
-def order_of(settings: Settings, images: tuple[Image, ...]) -> Order:
+def order_of(settings: Settings, images: tuple[Image, ...], origin: Origin = Origin()) -> Order:
     """What `run` or `plan` is asked to do. Raises `UsageError` for a template that does not parse."""
     return Order(
         command=settings.command,
         images=images,
         scope=scope_of(settings),
         terms=Terms(Leave(settings.allow_downgrade), settings.carry, settings.require_live),
-        wording=Wording(settings.git.author, _template(settings.git.template_file), settings.git.trailers),
+        wording=Wording(settings.git.author, _template(settings.git.template_file), _trailers(settings.git, origin)),
         deadline=settings.git.deadline,
         atomic=settings.atomic,
         require_update=settings.require_update,
         only=settings.git.only,
     )
+
+
+def _trailers(given: GitSettings, origin: Origin) -> tuple[Trailer, ...]:
+    """What is known of the build; what the CI system says of its own commit is not said of another one."""
+    from task.edges.git_names import without_login
+
+    if given.source_commit and given.source_commit != origin.commit.lower():
+        origin = Origin(run=origin.run)
+    commit, repository = (
+        given.source_commit or origin.commit,
+        given.source_repository or without_login(origin.repository),
+    )
+    references = commit_references(commit, repository, origin.author, origin.date, origin.message)
+    run = given.pipeline_run or without_login(origin.run)
+    signed = (("Signed-off-by", f"{given.author.name} <{given.author.email}>"),) if given.sign_off else ()
+    return (*build_trailers(commit, run, given.trailers, references), *signed)
 
 
 def scope_of(settings: Settings) -> Scope:
@@ -133,6 +151,7 @@ def _gits(settings: Settings, environ: Mapping[str, str], log: Log) -> Callable[
             environ,
             protocols=settings.git.protocols,
             rewrites=settings.git.rewrites,
+            stall=settings.git.stall,
             log=lambda sentence: _of_git(sentence, log),
         )
 

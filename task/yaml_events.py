@@ -6,6 +6,8 @@ the second word where libyaml refuses (`%YAML 1.2`, `[a:1]`) or is missing. ruam
 own C extension is libyaml 0.1, which refuses `{url: https://example.com}`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from typing import Any
 

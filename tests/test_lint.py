@@ -57,6 +57,23 @@ def lint(annotations: dict[str, str], **source: Any) -> tuple[Finding, ...]:
         ({"image-list": "acme/web:>=1.0"}, "error", "image-list", "=acme/web:>=1.0"),
         ({"image-list": "web=acme/web", "update-strategy": "latest"}, "warning", "update-strategy", "newest-build"),
         ({"write-back-method": "git"}, "warning", "image-list", "nothing is ever updated"),
+        ({"image-list": " , "}, "warning", "image-list", "nothing is ever updated"),
+        ({"image-list": "web=acme/web", "web.pull-secret": "secret:a/b"}, "error", "web.pull-secret", "#<field>"),
+        ({"image-list": "web=acme/web", "pull-secret": "vault:a/b"}, "error", "pull-secret", "'vault'"),
+        ({"image-list": "web=acme/web", "web.platforms": "linux/arm64, amd64"}, "error", "web.platforms", "'amd64'"),
+        ({"image-list": "web=acme/web", "web.platforms": "Linux/ARM64"}, "error", "web.platforms", "write linux/arm64"),
+        (
+            {"image-list": "web=acme/web:^1", "web.update-strategy": "newest-build"},
+            "warning",
+            "image-list",
+            "newest-build takes every tag, whatever '^1' says",
+        ),
+        (
+            {"image-list": "web=acme/web", "web.helm.image-name": "image", "web.helm.image-tag": "image"},
+            "error",
+            "image-list",
+            "write web.helm.image-spec: image",
+        ),
         ({"image-list": "web=acme/web", "git-branch": "main:{{ lower .AppName }}"}, "error", "git-branch", "lower"),
         (
             {"image-list": "web=acme/web", "write-back-target": "helmvalues", "web.helm.image-name": "image.name"},
@@ -74,12 +91,20 @@ def test_typical_mistakes_get_their_own_sentence(
     assert any(words in f"{one.message} {one.hint}" for one in found)
 
 
+def test_a_comma_in_a_constraint_is_told_once() -> None:
+    found = lint({"image-list": "web=acme/web:>=1.0, <2"})
+    assert [one.message for one in found] == ["'<2' stands behind a comma: a comma ends an entry"]
+
+
 def test_good_annotations_have_no_findings() -> None:
     annotations = {
         "image-list": "web=acme/web:^1",
         "web.allow-tags": "regexp:^1",
-        "write-back-method": "git",
-        "git-branch": "main",
+        "web.ignore-tags": "",
+        "web.pull-secret": "pullsecret:argocd/ghcr",
+        "web.platforms": "linux/amd64,linux/arm64/v8",
+        "write-back-method": "git:secret:argocd/git",
+        "git-branch": "main:update-{{ .SHA256 }}",
     }
     assert lint(annotations) == ()
 
@@ -90,7 +115,7 @@ def test_a_plain_directory_needs_the_manifests_target() -> None:
 
 
 def test_every_problem_comes_at_once_errors_first() -> None:
-    found = lint({"image-list": "web=acme/web:>", "web.allow-tags": "x", "force-update": "yes", "platforms": "a"})
+    found = lint({"image-list": "web=acme/web:>", "web.allow-tags": "x", "force-update": "yes", "platforms": "a/b"})
     assert [one.severity for one in found] == ["error", "error", "warning", "info"]
 
 
@@ -138,3 +163,54 @@ def test_warnings_alone_exit_0(tmp_path: Path) -> None:
     result = image_update("lint", "--applications", path)
     assert result.code == 0
     assert "0 errors, 1 warnings" in result.stdout
+
+
+UPDATER = """\
+apiVersion: argocd-image-updater.argoproj.io/v1alpha1
+kind: ImageUpdater
+metadata: {name: iu, namespace: argocd}
+spec:
+  applicationRefs:
+  - namePattern: web
+    images:
+    - {alias: web, imageName: "acme/web:^1", commonUpdateSettings: {allowTags: ^v1, colour: blue}}
+---
+apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata: {name: web, namespace: argocd}
+spec: {source: {repoURL: https://git.example/x, path: p}}
+"""
+RELEASE = """\
+apiVersion: helm.fluxcd.io/v1
+kind: HelmRelease
+metadata:
+  name: web
+  namespace: team
+  annotations: {fluxcd.io/automated: "true", fluxcd.io/tag.chart-image: "regex:["}
+spec: {values: {image: acme/web, tag: "1.0"}}
+"""
+
+
+def test_what_an_image_updater_resource_says_is_linted_too(tmp_path: Path) -> None:
+    path = tmp_path / "iu.yaml"
+    path.write_text(UPDATER)
+    result = image_update("lint", "--applications", path, "--output", "json")
+    jsonschema.validate(result.json, load("lint.v1"))
+    found = {(one["application"], one["key"], one["severity"]): one for one in result.json["findings"]}
+    assert set(found) == {("argocd/web", "web.allow-tags", "error"), (None, None, "error")}
+    assert "colour" in found[None, None, "error"]["message"]
+    assert found[None, None, "error"]["file"] is None
+    assert result.code == 3
+
+
+def test_annotations_of_a_flux_release_are_linted_wherever_it_lies(tmp_path: Path) -> None:
+    path = tmp_path / "release.yaml"
+    path.write_text(RELEASE)
+    errors = [
+        one
+        for one in image_update("lint", "--applications", path, "--output", "json").json["findings"]
+        if one["severity"] == "error"
+    ]
+    assert [(one["application"], one["key"]) for one in errors] == [("team/web", "fluxcd.io/tag.chart-image")]
+    path.write_text(RELEASE.replace("regex:[", "semver:^1"))
+    assert image_update("lint", "--applications", path).code == 0

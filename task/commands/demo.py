@@ -1,5 +1,7 @@
 """`demo`: the main job on a throw-away repository, with nothing but Python and git."""
 
+from __future__ import annotations
+
 import os
 import shutil
 import sys

@@ -1,6 +1,9 @@
 """`lint`: the annotations of all Applications, every problem at once."""
 
+from __future__ import annotations
+
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -8,7 +11,7 @@ from task.edges.log import Log
 from task.errors import Exit
 from task.find import find
 from task.lint import Finding, findings, of_flaw
-from task.model import Problem
+from task.model import Application, Flaw, Problem
 from task.settings import Settings
 from task.wiring import edges_of, scope_of
 
@@ -36,12 +39,26 @@ Placed = tuple[Finding, str, int]  # a finding, its file ("" when not from one) 
 def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> list[Placed]:
     edges, scope = edges_of(settings, environ, log), scope_of(settings)
     found = find(edges.applications(), scope, edges.locate)
-    placed: list[Placed] = [(_of_problem(one), *_origin(one.message.partition(": ")[0])) for one in found.problems]
+    placed: list[Placed] = [(_of_problem(one), *_file(one.message.partition(": ")[0])) for one in found.problems]
     for app in found.applications:
         placed += [(one, *_place(one, settings.annotation_prefix)) for one in findings(app, scope.defaults)]
     for release in found.releases:
-        placed += [(of_flaw(release.application, flaw), *_origin(release.application.origin)) for flaw in release.flaws]
+        placed += [
+            (_of_release(release.application, flaw), *_origin(release.application.origin)) for flaw in release.flaws
+        ]
     return placed
+
+
+def _of_release(release: Application, flaw: Flaw) -> Finding:
+    """Where a release lies is no annotation's fault, and may be another place when it counts."""
+    finding = of_flaw(release, flaw)
+    return finding if flaw.key else finding._replace(severity="warning")
+
+
+def _file(origin: str) -> tuple[str, int]:
+    """File and line where the text names a file."""
+    path, line = _origin(origin)
+    return (path, line) if os.path.exists(path) else ("", 0)
 
 
 def _of_problem(one: Problem) -> Finding:

@@ -1,11 +1,14 @@
 """`run` and `plan`: an event in, commits (or their prediction) out."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 from task import stop
 from task.edges.log import Log
-from task.edges.publish import publish
+from task.edges.publish import check_places, publish
 from task.model import Report
+from task.parse.ci_variables import origin_of
 from task.parse.event import event_images
 from task.pipeline import run as pipeline
 from task.settings import Settings
@@ -14,6 +17,7 @@ from task.wiring import edges_of, order_of
 
 def run(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
     """Carry it out, publish the report; the exit code."""
+    check_places(settings.output, environ)
     report = carry_out(settings, environ, log)
     for problem in report.problems:
         where = f"{problem.application}: " if problem.application else ""
@@ -26,4 +30,4 @@ def run(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
 def carry_out(settings: Settings, environ: Mapping[str, str], log: Log) -> Report:
     """The pipeline, with the world that these settings want."""
     images = event_images(settings.images, settings.image_digest, settings.tag)
-    return pipeline(order_of(settings, images), edges_of(settings, environ, log))
+    return pipeline(order_of(settings, images, origin_of(environ)), edges_of(settings, environ, log))

@@ -1,5 +1,7 @@
 """The one door to the git command line: a clean environment, no prompt, no shell, no secret in an argument."""
 
+from __future__ import annotations
+
 import os
 import sys
 import threading
@@ -20,6 +22,9 @@ TRANSFER_SECONDS = 7200.0  # a transfer takes as long as bytes come and go; but 
 _TRANSFERS = frozenset({"ls-remote", "fetch", "push"})
 
 _SSH = "ssh -o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
+
+
+_INSTALL = {"git": "install git 2.31 or newer"}
 
 
 class GitFailed(Exception):
@@ -61,7 +66,7 @@ class Talk(NamedTuple):
 class Git:
     """Runs git, the same way every time. One per run of the program; stores in several threads may share it."""
 
-    def __init__(  # noqa: PLR0913 - how servers are reached, all of it
+    def __init__(
         self,
         environ: Mapping[str, str],
         *,
@@ -73,14 +78,14 @@ class Git:
     ) -> None:
         self.protocols = PROTOCOLS | protocols
         self.calls: list[str] = []  # the git commands that were started, for whoever counts them
-        self.temporary = environ.get("TMPDIR") or "/tmp"  # noqa: S108 - names in it are random, folders private
+        self.temporary = environ.get("TMPDIR") or "/tmp"
         self.stall = stall  # seconds without a byte after which a transfer is ended
         self._rewrites = tuple(rewrites)
         self._log = log
         self._warned: set[str] = set()
         self._environ = clean_environment(environ, self.protocols)
         self._ssh_command = ssh_command
-        self._program: Any = None
+        self._programs: dict[str, Any] = {}
         quick_sh.load()  # here, and not in several threads at the same time
 
     def url(self, repo: str) -> str:
@@ -119,14 +124,15 @@ class Git:
         stdin: bytes | str = b"",
         env: Mapping[str, str] | None = None,
         timeout: float = SECONDS,
+        program: str = "git",
     ) -> Ran:
-        """As `run`, with what the command said on stderr."""
+        """As `run`, with what the command said on stderr. `program`: another one, in the same environment."""
         stop.check()
         folder = git_dir or self.temporary
         with stop.shield(), _scratch(folder) as into, _scratch(folder) as out, _scratch(folder) as err:
             into.write(stdin.encode() if isinstance(stdin, str) else stdin)
             into.seek(0)
-            code, ended = self._wait(argv, self._start(argv, git_dir, env, (into, out, err)), timeout)
+            code, ended = self._wait(argv, self._start(argv, git_dir, env, (into, out, err), program), timeout)
             out.seek(0)
             err.seek(0)
             output, words = out.read(), err.read().decode("utf-8", "replace")
@@ -165,30 +171,35 @@ class Git:
         return self.run("config", "--get", key, env={"GIT_DIR": os.devnull}).decode().strip()
 
     def _start(
-        self, argv: Sequence[str], git_dir: str, env: Mapping[str, str] | None, files: Sequence[IO[bytes]]
+        self,
+        argv: Sequence[str],
+        git_dir: str,
+        env: Mapping[str, str] | None,
+        files: Sequence[IO[bytes]],
+        program: str = "git",
     ) -> Any:
         self.calls.append(_head(argv))
         environ = {**self._environ, **(env or {}), **({"GIT_DIR": git_dir} if git_dir else {})}
         if sys.version_info >= (3, 12):
             _allow_fork()
         into, out, err = files
-        return self._git()(*argv, _env=environ, _in=into, _out=out, _err=err)
+        return self._command(program)(*argv, _env=environ, _in=into, _out=out, _err=err)
 
-    def _git(self) -> Any:
-        if self._program is None:
+    def _command(self, name: str) -> Any:
+        if name not in self._programs:
             sh = quick_sh.load()
             try:
-                program = sh.Command("git", self._environ.get("PATH", os.defpath).split(os.pathsep))
+                program = sh.Command(name, self._environ.get("PATH", os.defpath).split(os.pathsep))
             except sh.CommandNotFound as error:
-                raise UsageError("git is not installed", hint="install git 2.31 or newer") from error
+                raise UsageError(f"{name} is not installed", hint=_INSTALL.get(name, f"install {name}")) from error
             # `_bg=1` so that a signal finds the process in our hands; the files and the missing `_timeout`
             # because sh's own threads for those cost up to 0.1 s a call; a session of its own so that
             # nothing can ask on a terminal, and so that all its children end with it.
-            self._program = program.bake(
+            self._programs[name] = program.bake(
                 _bg=1, _bg_exc=False, _return_cmd=True, _tty_out=False, _truncate_exc=False, _close_fds=False,
                 _decode_errors="replace", _encoding="utf-8", _new_session=True,
             )  # fmt: skip
-        return self._program
+        return self._programs[name]
 
     def _wait(self, argv: Sequence[str], running: Any, timeout: float) -> tuple[int, str]:
         """(exit code, why it was ended before its time). Whatever ends the wait ends the process as well."""
@@ -228,7 +239,7 @@ def _scratch(folder: str) -> IO[bytes]:
         if hasattr(os, "memfd_create"):
             return open(os.memfd_create("git"), "w+b", buffering=0)
         path = os.path.join(folder, f".image-update-{os.urandom(8).hex()}")
-        file = open(  # noqa: SIM115 - the caller closes it
+        file = open(
             os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b", buffering=0
         )
         os.unlink(path)

@@ -1,5 +1,7 @@
 """The environment of every git process: the host's, without what would change what git does. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 
 from task.edges.git_names import Address

@@ -4,6 +4,8 @@ Git runs with `LC_ALL=C`, so its own words are these. Earlier rows win: the part
 the general ("Could not read from remote repository" ends every failure of ssh).
 """
 
+from __future__ import annotations
+
 import re
 
 from task.edges.git_names import printable, without_logins

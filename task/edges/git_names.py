@@ -3,6 +3,8 @@
 Both come from Applications, so from people who need not be trusted with this machine.
 """
 
+from __future__ import annotations
+
 import re
 
 from task.errors import SourceError

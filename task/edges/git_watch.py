@@ -1,5 +1,7 @@
 """Watches a git command: a transfer that has stalled is ended, however long a healthy one takes."""
 
+from __future__ import annotations
+
 import os
 import threading
 import time

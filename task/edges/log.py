@@ -1,5 +1,7 @@
 """The log: one line per fact on stderr, in the host's own form."""
 
+from __future__ import annotations
+
 import sys
 from typing import TextIO
 

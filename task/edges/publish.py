@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from task.errors import UsageError
 from task.model import Report
@@ -10,53 +10,85 @@ from task.settings import Output
 from task.words.outcome import json_text
 from task.words.screen import screen
 
+Write = tuple[str, str, str, str]  # option, path, text, mode
+
+
+def check_places(output: Output, environ: Mapping[str, str]) -> None:
+    """Before anything is done: a place that cannot be written is a `UsageError` that names it."""
+    folder = ((output.results_dir, "--results-dir"),) if output.results_dir else ()
+    files = ((output.report, "--report"), (output.dotenv, "--dotenv"))
+    for path, option in (*folder, *files, *((environ.get(name, ""), name) for name in GITHUB)):
+        if path:
+            _check(path, option, folder=option == "--results-dir")
+
+
+GITHUB = ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")
+
+
+def _check(path: str, option: str, *, folder: bool) -> None:
+    parent = path if folder else os.path.dirname(path) or "."
+    try:
+        os.makedirs(parent, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(option, path, error.strerror) from None
+    if os.path.isdir(path) and not folder:
+        raise _unwritable(option, path, "it is a folder")
+    if not os.access(path if os.path.exists(path) else parent, os.W_OK):
+        raise _unwritable(option, path, "permission denied")
+
+
+def _unwritable(option: str, path: str, why: str | None) -> UsageError:
+    return UsageError(f"{option}: cannot write {path!r}: {why}", hint="name a place that this user may write")
+
 
 def publish(report: Report, output: Output, environ: Mapping[str, str]) -> None:
-    """Write everything; a place that cannot be written is a `UsageError` that names it. No format: nothing on stdout."""
+    """Write everything that can be written; then a place that could not be is a `UsageError` that names it."""
+    failed = [error for write in _writes(report, output, environ) if (error := _write(write))]
+    # What others named may hold what is no text: escaped, as JSON does it.
+    text = json_text(report) if output.format == "json" else screen(report)
+    sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
+    sys.stdout.flush()
+    if failed:
+        raise failed[0]
+
+
+def publish_failure(report: Report, output: Output, environ: Mapping[str, str]) -> None:
+    """As `publish`, for a run that ended early: a place that cannot be written is passed over."""
+    try:
+        publish(report, output, environ)
+    except UsageError:
+        return
+
+
+def _writes(report: Report, output: Output, environ: Mapping[str, str]) -> Iterator[Write]:
     if output.report:
-        _write(output.report, json_text(report), "--report")
-    if output.results_dir or output.dotenv or environ.keys() & {"GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY"}:
-        _for_hosts(report, output, environ)
-    if output.format:
-        sys.stdout.write(json_text(report) if output.format == "json" else screen(report))
-        sys.stdout.flush()
+        yield "--report", output.report, json_text(report), "w"
+    if output.results_dir or output.dotenv or any(environ.get(name) for name in GITHUB):
+        yield from _for_hosts(report, output, environ)
 
 
-def _for_hosts(report: Report, output: Output, environ: Mapping[str, str]) -> None:
+def _for_hosts(report: Report, output: Output, environ: Mapping[str, str]) -> Iterator[Write]:
     from task.words.results import dotenv, github_output, github_summary, results
 
     found = results(report)
     if output.results_dir:
         for name, value in found.items():
-            _write(os.path.join(output.results_dir, name), value, "--results-dir")
+            yield "--results-dir", os.path.join(output.results_dir, name), value, "w"
     if output.dotenv:
-        _write(output.dotenv, dotenv(found), "--dotenv")
+        yield "--dotenv", output.dotenv, dotenv(found), "w"
     if path := environ.get("GITHUB_OUTPUT"):
-        _write(path, github_output(found), "GITHUB_OUTPUT", "a")
+        yield "GITHUB_OUTPUT", path, github_output(found), "a"
     if path := environ.get("GITHUB_STEP_SUMMARY"):
-        _write(path, github_summary(report), "GITHUB_STEP_SUMMARY", "a")
+        yield "GITHUB_STEP_SUMMARY", path, github_summary(report), "a"
 
 
-def _write(path: str, text: str, option: str, mode: str = "w") -> None:
+def _write(what: Write) -> UsageError | None:
+    option, path, text, mode = what
     try:
         if folder := os.path.dirname(path):
             os.makedirs(folder, exist_ok=True)
-        with open(path, mode, encoding="utf-8", newline="") as file:
+        with open(path, mode, encoding="utf-8", errors="backslashreplace", newline="") as file:
             file.write(text)
     except OSError as error:
-        raise UsageError(
-            f"{option}: cannot write {path!r}: {error.strerror}", hint="name a place that this user may write"
-        ) from None
-
-
-def publish_failure(report: Report, output: Output, environ: Mapping[str, str]) -> None:
-    """As `publish`, for a run that ended early: a place that cannot be written is passed over."""
-    for part in (
-        output._replace(results_dir="", dotenv=""),
-        Output(results_dir=output.results_dir, format=""),
-        Output(dotenv=output.dotenv, format=""),
-    ):
-        try:
-            publish(report, part, {} if part.format == "" else environ)
-        except UsageError:
-            continue
+        return _unwritable(option, path, error.strerror)
+    return None

@@ -9,6 +9,8 @@ imports one of them gets the real one.
 One more effect is welcome: sh, which logs the arguments of every command, has nobody to log to.
 """
 
+from __future__ import annotations
+
 import importlib
 import os
 import sys
@@ -38,7 +40,7 @@ class _Silence:
     def debug(self, *_message: object) -> None:
         """Say nothing."""
 
-    info = error = exception = setLevel = debug  # noqa: N815 - logging's name
+    info = error = exception = setLevel = debug
 
 
 def _no_loop() -> None:

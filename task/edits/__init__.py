@@ -3,6 +3,8 @@
 A new target is one module with `places`, `read` and `write`, and one line in `EDITORS`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Protocol, cast

@@ -5,6 +5,8 @@ of the spec, and an element inherits the fields it lacks from the spec's element
 place. So everything needed must stand in the file, each element complete, each value a string.
 """
 
+from __future__ import annotations
+
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -4,6 +4,8 @@
 the image at the top level of the values; anything else is a key path below them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 from task.edits.manifests import key_path

@@ -4,6 +4,8 @@ Only the first document counts, as for Helm. Only annotated keys are written; wi
 annotated `image.tag`, and `image.name` where the file has it.
 """
 
+from __future__ import annotations
+
 from task.edits.texts import about, alone, chosen, result, rooted, split_tag, tag_value, text_of, tree_of
 from task.edits.value_path import find, locate, parse_path
 from task.edits.yaml_grow import add_keys, begin

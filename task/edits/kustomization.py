@@ -4,6 +4,8 @@ kustomize joins `newTag` and `digest` to `name:tag@digest`; a digest without a t
 tag, so what the new image lacks is removed from its entry.
 """
 
+from __future__ import annotations
+
 import posixpath
 from collections.abc import Iterator, Mapping
 

@@ -3,6 +3,8 @@
 What is no YAML (a chart's template) and what is no manifest is passed over.
 """
 
+from __future__ import annotations
+
 import posixpath
 from collections.abc import Iterator
 

@@ -1,5 +1,7 @@
 """Flux's setter comments: `{"$imagepolicy": "<namespace>:<name>[:tag|:name|:digest]"}` marks a scalar to be set."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 from task.edits.texts import spelled, tag_value

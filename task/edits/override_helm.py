@@ -1,5 +1,7 @@
 """`helm.parameters` of an override file `.argocd-source-<app>.yaml`."""
 
+from __future__ import annotations
+
 from task.edits.argocd_source import Item, Section, items_of, load, merge_items, places, unsound_names
 from task.edits.texts import spelled, split_tag, tag_value
 from task.edits.yaml_scalar import looks_typed

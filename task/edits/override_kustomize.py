@@ -4,6 +4,7 @@ Entries are compared by the repository's normal form, never by text up to a colo
 `registry:5000` must not overwrite another (Argo CD Image Updater issue 516).
 """
 
+from __future__ import annotations
 
 from task.edits.argocd_source import Section, common_document, elements, grow, load, places
 from task.edits.texts import alone, result, spelled

@@ -1,5 +1,7 @@
 """`plugin.env` of an override file `.argocd-source-<app>.yaml`: the variables of a config management plugin."""
 
+from __future__ import annotations
+
 from task.edits.argocd_source import Item, Section, items_of, load, merge_items, places, unsound_names
 from task.edits.texts import spelled, split_tag, tag_value
 from task.errors import AnnotationError

@@ -1,5 +1,7 @@
 """The texts that editors see and answer with: which file, whether it may be edited, what came of it."""
 
+from __future__ import annotations
+
 import posixpath
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,9 +45,9 @@ def text_of(files: Files, path: str) -> str | None:
 
 def _refuse_problem(file: File, path: str) -> None:
     problem = file.problem or ("larger than 10 MB" if len(file.text) > _LARGEST else "")
-    if problem:
+    if problem and "LFS" not in problem:
         raise TargetError(f"cannot be edited: {problem}", hint="name a smaller YAML text in UTF-8", subject=path)
-    if file.text.startswith(_LFS):
+    if problem or file.text.startswith(_LFS):
         raise TargetError(
             "is kept in Git LFS: Git holds a pointer, not the text", hint=f"git lfs untrack {path}", subject=path
         )

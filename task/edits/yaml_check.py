@@ -4,6 +4,8 @@ The new text is parsed, and must differ from the old one in the meant nodes only
 must say what it was meant to say, to every reader of YAML.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from task.edits.yaml_layout import Data, Word

@@ -1,5 +1,7 @@
 """New keys and items in YAML text, in the style of what stands around them; keys taken out."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 
 from task.edits.yaml_check import Splice, apply, checked, grows, holds, more_than_meant, shrinks

@@ -1,5 +1,7 @@
 """Where things stand in YAML text and how new lines of it look: columns, line ends, indentation."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeAlias

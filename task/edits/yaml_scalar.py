@@ -5,6 +5,8 @@ plain `1e3`, `0o17`, `1:30`, `yes` or `2024-01-02` is. Whatever any of them take
 something else than a string is quoted.
 """
 
+from __future__ import annotations
+
 import re
 
 from task.edits.yaml_tree import BREAKS, Node

@@ -1,5 +1,7 @@
 """Changes scalars in YAML text by splicing: only their bytes, in the quotes or the block they stand in."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from task.edits.yaml_check import Splice, becomes, checked

@@ -4,6 +4,8 @@ Built from parse events. Aliases stay references: nothing is ever expanded, so a
 alias bomb costs no more than its text. No function here recurses.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Literal
@@ -15,6 +17,7 @@ from task.yaml_events import parsed
 DEPTH = 200  # deeper than any person writes, and C loaders crash on it
 BREAKS = "\n\r\x85\u2028\u2029"  # what YAML 1.1 readers take for an end of line
 _LARGE = 1_000_000  # characters; trees of larger texts are not kept
+BOMB = 1_000_000  # values, once every alias is written out; and ten times those of the text
 
 
 class Node(NamedTuple):
@@ -27,7 +30,7 @@ class Node(NamedTuple):
     style: str = ""  # scalars: ' " | > or "" for plain; collections: "{" for flow, "" for block
     anchor: str = ""
     tag: str = ""  # the explicit one
-    children: tuple["Node", ...] = ()  # of a mapping: key, value, key, value, …
+    children: tuple[Node, ...] = ()  # of a mapping: key, value, key, value, …
 
     @property
     def null(self) -> bool:
@@ -112,7 +115,7 @@ def walk(root: Node) -> Iterator[Node]:
 def parse(text: str) -> Tree:
     """The documents of `text`; none for an empty or comment-only one.
 
-    TargetError: it is no YAML, nests deeper than 200 levels, or an alias stands for nothing.
+    TargetError: it is no YAML, nests deeper than 200 levels, or an alias stands for nothing or for a bomb.
     """
     return _parse(text) if len(text) > _LARGE else _parse_again(text)
 
@@ -136,9 +139,25 @@ def _documents(events: Iterable[Any], shift: int) -> Iterator[Document]:
         if name == "DocumentStartEvent":
             build = _Builder(shift)
         elif name == "DocumentEndEvent":
+            _refuse_bomb(build.root[0], build.aliases)
             yield Document(build.root[0], event.start_mark.index + shift, build.aliases)
         elif name[:6] != "Stream":
             build.add(name, event)
+
+
+def _refuse_bomb(root: Node, aliases: Mapping[int, Node]) -> None:
+    """Argo CD and Helm write aliases out when they read the file, and refuse it or break down."""
+    sizes: dict[int, int] = {}
+    stack = [root] if aliases else []
+    while stack:
+        node = stack[-1]
+        parts = (aliases[id(node)],) if node.kind == "alias" else node.children
+        if waiting := [part for part in parts if id(part) not in sizes]:
+            stack.extend(waiting)
+        else:
+            sizes[id(stack.pop())] = 1 + sum(sizes[id(part)] for part in parts)
+    if aliases and BOMB < sizes[id(root)] > 10 * len(sizes):
+        raise TargetError(f"its aliases stand for more than {BOMB:,} values", hint="write out what they mean")
 
 
 class _Builder:

@@ -4,6 +4,8 @@ Everything in it was written by others: whatever has the wrong shape is left out
 never trusted.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -90,7 +92,7 @@ def _source(raw: object, status_kind: object) -> Source:
     helm, kustomize, plugin = (there.get(key, NOTHING) for key in ("helm", "kustomize", "plugin"))
     return Source(
         repo=_text(raw.get("repoURL")),
-        path=_text(raw.get("path")),
+        path=_folder(_text(raw.get("path"))),
         revision=_text(raw.get("targetRevision")),
         chart=_text(raw.get("chart")),
         ref=_text(raw.get("ref")),
@@ -112,6 +114,11 @@ def _parameters(raw: object) -> list[Parameter]:
         for p in _mappings(raw)
         if p.get("name")
     ]
+
+
+def _folder(path: str) -> str:
+    """`./apps/web/` and `/apps/web` are `apps/web` to Argo CD, and `.` is the root."""
+    return "/".join(part for part in path.split("/") if part not in ("", "."))
 
 
 NOTHING: Mapping[str, Any] = {}

@@ -3,6 +3,8 @@
 The text only names a place; no secret stands in it. The grammar is that of Argo CD Image Updater (AIU).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from typing import Literal
 
@@ -74,4 +76,4 @@ KINDS: Mapping[str, Callable[[str], CredentialSource | None]] = {
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= 200 else f"{text[:200]}…"  # noqa: PLR2004 - long texts say enough by their beginning
+    return text if len(text) <= 200 else f"{text[:200]}…"

@@ -3,6 +3,8 @@
 A pure function of texts, and so remembered: thousands of Applications say the same few things.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import lru_cache
 from typing import TypeVar
@@ -45,7 +47,7 @@ class _Reader:
         self.settings = settings
         self.flaws: list[Flaw] = []
 
-    def read(self, default: Strategy, pin: bool) -> EntryReading:  # noqa: FBT001 - the default of a setting
+    def read(self, default: Strategy, pin: bool) -> EntryReading:
         nothing: tuple[Strategy, str] = ("semver", "")
         strategy, extra = self._try(
             lambda: annotation.strategy(self._get("update-strategy"), default, self._warn), nothing
@@ -102,7 +104,7 @@ class _Reader:
             self._warn(setting.key, setting.value, "tag-match is now called allow-tags", "rename the annotation")
         return _checked(setting, allow_pattern) if setting else None
 
-    def _pin(self, default: bool) -> bool:  # noqa: FBT001 - likewise
+    def _pin(self, default: bool) -> bool:
         setting = self._get("pin-digest")
         return annotation.boolean(setting) if setting else default
 

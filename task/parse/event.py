@@ -1,5 +1,7 @@
 """`--image`, `--image-digest` and `--tag` → the images of the event."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from task.errors import Malformed, UsageError

@@ -5,6 +5,8 @@ What Flux v1.21 reads: policies under `fluxcd.io/` and `flux.weave.works/`, tag 
 because a filter is broken, this is an error.
 """
 
+from __future__ import annotations
+
 import posixpath
 import re
 from collections.abc import Iterator, Mapping

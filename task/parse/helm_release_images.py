@@ -4,6 +4,8 @@ The rules are those of Flux's `FindHelmReleaseContainers`: an image at the top l
 under each key of them, and those whose keys annotations name. No deeper.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from typing import Any
 

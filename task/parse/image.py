@@ -4,6 +4,8 @@ Names follow Docker's rules (contract, section 3): the first part is a registry 
 holds a dot or a colon or is `localhost`; only Docker Hub implies `library/`.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
 from functools import lru_cache

@@ -1,5 +1,7 @@
 """Which Applications are considered: `--application`, `--namespace`, `--project`, `--selector`."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from functools import lru_cache

@@ -4,6 +4,8 @@ An entry with a problem gets no Subscription: a broken rule never lets a tag thr
 (AIU logs a warning and goes on with another meaning).
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 

@@ -4,6 +4,8 @@ AIU chooses the source of a multi-source Application by the type that the target
 so do we (`choose_source`). A `chart:` source is no Git repository and is never cloned.
 """
 
+from __future__ import annotations
+
 import posixpath
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
@@ -218,5 +220,5 @@ def inside(folder: str, path: str, what: str = "target") -> str:
     return "/".join(parts)
 
 
-def _error(what: str) -> type[SourceError] | type[TargetError]:
+def _error(what: str) -> type[SourceError | TargetError]:
     return SourceError if what == "source" else TargetError

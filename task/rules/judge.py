@@ -4,6 +4,8 @@ Pure: the same question always gets the same answer, so a lost push race is answ
 asking again on the new tip.
 """
 
+from __future__ import annotations
+
 from functools import lru_cache
 
 from task.model import Image, Policy, Reading, Verdict

@@ -3,6 +3,8 @@
 As Argo CD Image Updater (AIU) matches them, in both its generations.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 

@@ -1,5 +1,7 @@
 """The JSON Schemas of what the command prints; shipped with the package."""
 
+from __future__ import annotations
+
 import json
 import os
 from typing import Any

@@ -1,5 +1,7 @@
 """The name of a write branch, from the template behind the colon of `git-branch`."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 

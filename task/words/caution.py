@@ -1,5 +1,7 @@
 """Decisions → warnings about what Argo CD will make of them."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from task.model import Decision, Problem

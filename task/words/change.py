@@ -1,5 +1,6 @@
 """What happened to one image of one Application, as branch names and commit messages tell it."""
 
+from __future__ import annotations
 
 from task.model import Image
 from task.record import NamedTuple

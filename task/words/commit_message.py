@@ -1,5 +1,7 @@
 """The message of a commit: AIU's words or the user's template, then trailers."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

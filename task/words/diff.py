@@ -1,5 +1,7 @@
 """The exact unified diff of a changeset, as `git diff` prints it, for `plan`."""
 
+from __future__ import annotations
+
 from task.model import Files
 
 CONTEXT = 3

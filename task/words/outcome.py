@@ -1,5 +1,7 @@
 """Report → exit code, status, counts, and the JSON of contract section 9."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from typing import Any
 

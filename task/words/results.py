@@ -4,6 +4,8 @@ All together stay below 2 KiB: Tekton's limit of 4096 bytes is shared with other
 is hit after the push. No name may look to Tekton Chains as if this step had built the image.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping, Sequence
 

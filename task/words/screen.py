@@ -1,5 +1,7 @@
 """Report → what a person reads on the terminal: one block per Application, then the commits."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 
 from task.model import Decision, Report

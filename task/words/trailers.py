@@ -1,5 +1,7 @@
 """Trailers of a commit message, so that `git interpret-trailers` reads them back."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 
 from task.errors import Malformed

@@ -1,5 +1,7 @@
 """Where Applications are read from. Each source offers `all() -> Iterable[Found]`."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Application manifests in Git: `REPO//PATH?ref=REF`."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterable, Iterator
 from typing import Protocol
 

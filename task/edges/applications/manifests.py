@@ -4,6 +4,8 @@ Lists may be mixed with any other manifests, which are passed over. A file that 
 read is a problem of its own; the others count.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 from collections.abc import Iterable, Iterator

@@ -1,5 +1,7 @@
 """Where in Git a manifest on disk belongs: a HelmRelease says nothing about its own repository."""
 
+from __future__ import annotations
+
 import os
 from functools import lru_cache
 

@@ -6,6 +6,8 @@ merge keys are not followed, and depth is limited: no bomb goes off, and a broke
 does not hide its neighbours.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 from itertools import pairwise
@@ -41,7 +43,7 @@ def documents(text: str) -> Iterator[Document]:
         import json
 
         try:
-            yield Document(json.loads(text), 1)
+            yield Document(_without_halves(json.loads(text), text), 1)
             return
         except (ValueError, RecursionError):
             pass  # a YAML flow mapping, or broken: the YAML reader says so
@@ -55,6 +57,16 @@ def documents(text: str) -> Iterator[Document]:
         if OURS.search(chunk):
             yield from _read(chunk, line)
         line += chunk.count("\n")
+
+
+def _without_halves(data: Any, text: str) -> Any:
+    r"""JSON's escapes can write half a character (`\ud800`), which no text holds: U+FFFD then, as in Go."""
+    if "\\ud" not in text and "\\uD" not in text:
+        return data
+    import json
+
+    whole = json.dumps(data, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return json.loads(whole)
 
 
 def _read(chunk: str, line: int) -> Iterator[Document]:

@@ -3,6 +3,8 @@
 One store is one repository. It keeps what it has fetched, so that the answer to a lost race costs little.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection
 from typing import Self, TypeVar
 
@@ -10,6 +12,7 @@ from task import stop
 from task.edges import git_errors
 from task.edges.git import Git, GitFailed
 from task.edges.git_names import branch_name, printable
+from task.edges.signing import Signer
 from task.edges.stores import fast_import
 from task.edges.stores.remote import Remote, StartAgain
 from task.edges.stores.texts import file_of
@@ -24,8 +27,9 @@ _PAUSES = (0.5, 2.0)  # seconds before a push that did not arrive is tried again
 class BareStore:
     """`snapshot` reads, `land` commits and pushes, or raises `Outpaced`: compare-and-swap on a branch's tip."""
 
-    def __init__(self, git: Git, repo: str) -> None:
+    def __init__(self, git: Git, repo: str, signer: Signer | None = None) -> None:
         self._remote = Remote(git, repo)
+        self._signer = signer
         self._roots: dict[str, str] = {}  # commit → its tree
         self._trees: dict[str, Tree] = {}
         self._texts: dict[str, File] = {}  # blob → what it holds
@@ -80,13 +84,22 @@ class BareStore:
         if made.tree == self._roots[change.tip]:
             return Landing(change.tip, made.tree, pushed=False)
         if head == base:
-            self._push(head, made.commit)
-            return Landing(made.commit, made.tree)
+            commit = self._signed(change, made)
+            self._push(head, commit)
+            return Landing(commit, made.tree)
         there = self._remote.commit_of(head)
         if there and self._root(there) == made.tree:
             return Landing(there, made.tree, pushed=False)
-        self._push(head, made.commit, f"--force-with-lease=refs/heads/{head}:{there}")
-        return Landing(made.commit, made.tree)
+        commit = self._signed(change, made)
+        self._push(head, commit, f"--force-with-lease=refs/heads/{head}:{there}")
+        return Landing(commit, made.tree)
+
+    def _signed(self, change: Changeset, made: fast_import.Made) -> str:
+        """The commit, or the same one signed."""
+        if self._signer is None:
+            return made.commit
+        folder = self._remote.ready()
+        return self._signer.commit(folder, made.tree, change.tip, fast_import.message(change), change.author)
 
     def _read(self, branch: str, places: Collection[Place]) -> Snapshot:
         tip = self._tip(branch)

@@ -1,9 +1,13 @@
 """The throw-away bare repository of one store: three files and two folders, written without a process."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
+from task import stop
+from task.edges import private_folder
 from task.errors import UnreachableError
 
 REMOTE = "image-update"  # not "origin", of which a user's git configuration may say something
@@ -81,12 +85,11 @@ class BareFolder:
         """Make it, if it is not there. Raises `UnreachableError` where there is no room."""
         if self.path:
             return
-        path = os.path.join(self._parent, f"image-update-{os.urandom(8).hex()}")
+        with stop.shield():
+            self.path = private_folder.make(self._parent)
         with self._room():
-            os.mkdir(path, 0o700)
-            self.path = path
-            os.mkdir(f"{path}/objects")
-            os.mkdir(f"{path}/refs")
+            os.mkdir(f"{self.path}/objects")
+            os.mkdir(f"{self.path}/refs")
         self._write("HEAD", "ref: refs/heads/none\n")
         self.partial()
 
@@ -128,19 +131,9 @@ class BareFolder:
     def close(self) -> None:
         """Remove it, with all that is in it."""
         if self.path:
-            _remove(self.path)
+            private_folder.remove(self.path)
             self.path, self._written = "", ""
 
 
 def _quoted(value: str) -> str:
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def _remove(folder: str) -> None:
-    """Remove a folder of ours; shutil would take longer to load than this takes."""
-    for path, _, names in os.walk(folder, topdown=False):
-        for name in names:
-            with suppress(OSError):
-                os.unlink(os.path.join(path, name))
-        with suppress(OSError):
-            os.rmdir(path)

@@ -3,6 +3,7 @@
 fast-import rewrites just the trees on the way to the files, without an index or work tree, for any number of files.
 """
 
+from __future__ import annotations
 
 from task.model import Changeset, Person
 from task.record import NamedTuple
@@ -33,7 +34,12 @@ def stream(change: Changeset) -> bytes:
         for path, file in sorted(change.files.items())
     )
     start = f"from {change.tip}\n".encode()
-    return head + _data(change.message.replace("\0", "")) + start + files + b'\nget-mark :1\nls :1 ""\ndone\n'
+    return head + _data(message(change)) + start + files + b'\nget-mark :1\nls :1 ""\ndone\n'
+
+
+def message(change: Changeset) -> str:
+    """The message as a commit can hold it."""
+    return change.message.replace("\0", "")
 
 
 def answer(output: bytes) -> Made:

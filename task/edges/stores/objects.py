@@ -1,5 +1,7 @@
 """Reads objects of a bare repository, through one `git cat-file --batch` for all of a store's life."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 
 from task.edges.git import Git, Talk
@@ -51,7 +53,7 @@ class Objects:
 
     def _one(self, talk: Talk, oid: str) -> Object:
         head = talk.answer.readline().split()
-        if len(head) != 3:  # noqa: PLR2004 - "<id> <type> <size>", or "<id> missing"
+        if len(head) != 3:
             raise UnreachableError(f"the Git server did not send object {oid}", hint="run it again")
         kind, size = head[1].decode(), int(head[2])
         content = talk.answer.read(size) if size <= LARGEST else self._passed_over(talk, size)

@@ -1,5 +1,7 @@
 """What is asked of a Git server: refs, tips, objects, pushes; every failure as a named error."""
 
+from __future__ import annotations
+
 import os
 
 from task.edges import git_errors
@@ -112,6 +114,11 @@ class Remote:
             return commit.encode() in self.local("rev-list", "refs/image-update/look").split()
         except GitFailed as error:
             raise git_errors.failure(error.err, self.subject(branch)) from error
+
+    def ready(self) -> str:
+        """The folder of what was fetched, for a command that contacts no server."""
+        self._folder.complete()
+        return self._folder.path
 
     def local(self, *argv: str, stdin: bytes = b"") -> bytes:
         """A command on what was fetched; it does not contact the server. Raises `GitFailed`."""

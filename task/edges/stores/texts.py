@@ -1,5 +1,7 @@
 """What a blob is to someone who edits text. Pure."""
 
+from __future__ import annotations
+
 from task.edges.stores.objects import Object
 from task.model import File
 

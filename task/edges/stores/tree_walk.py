@@ -1,5 +1,7 @@
 """From the trees known so far: what lies at a place, and which trees must be known to say more. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping
 
 from task.model import Place
@@ -84,7 +86,7 @@ def _take(trees: Mapping[str, Tree], place: Place, path: str, entry: Entry, seen
         seen.texts.add(path)
 
 
-def _list(trees: Mapping[str, Tree], folder: str, oid: str, deep: bool, seen: Seen) -> None:  # noqa: FBT001
+def _list(trees: Mapping[str, Tree], folder: str, oid: str, deep: bool, seen: Seen) -> None:
     open_folders = [(folder, oid)]
     while open_folders:
         folder, oid = open_folders.pop()

@@ -3,6 +3,8 @@
 A new strategy is one module here, one line in `STRATEGIES`, one row in docs/strategies.md.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Protocol
 

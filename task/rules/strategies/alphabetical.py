@@ -1,5 +1,7 @@
 """Strategy `alphabetical`: the greatest tag by byte order (`2024-9` > `2024-10`, `b` > `B`)."""
 
+from __future__ import annotations
+
 from task.model import Policy
 
 

@@ -1,5 +1,7 @@
 """Strategy `digest`: follows one mutable tag, named by the constraint, by its digest."""
 
+from __future__ import annotations
+
 from task.model import Policy
 
 

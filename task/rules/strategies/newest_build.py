@@ -1,5 +1,7 @@
 """Strategy `newest-build`: the build that comes last. An event is the newest build by arrival."""
 
+from __future__ import annotations
+
 from task.model import Policy
 
 

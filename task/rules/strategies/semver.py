@@ -1,5 +1,7 @@
 """Strategy `semver`: the highest version that the constraints admit; ties go to the greatest text."""
 
+from __future__ import annotations
+
 from task.model import Policy
 from task.rules.version_range import compare, parse_range, parse_version
 

@@ -6,6 +6,8 @@ Templates come from annotations, so work, depth and length are bounded. Source o
 `text/template` and `fmt`, and their answers in the tests' table.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any

@@ -1,5 +1,7 @@
 """The builtins of Go's `text/template`; AIU has no others."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -1,5 +1,6 @@
 """What a parsed template is made of, and the bounds that keep a hostile one harmless."""
 
+from __future__ import annotations
 
 from task.errors import Malformed
 from task.record import NamedTuple
@@ -49,7 +50,7 @@ class Function(NamedTuple):
 class Pipe(NamedTuple):
     """`$x := a | b`: commands, each a list of operands, and the variables that take the result."""
 
-    commands: tuple[tuple["Operand", ...], ...]
+    commands: tuple[tuple[Operand, ...], ...]
     variables: tuple[str, ...]
     assigns: bool  # "=" rather than ":="
     text: str
@@ -58,7 +59,7 @@ class Pipe(NamedTuple):
 class Chain(NamedTuple):
     """`(pipeline).A.B`."""
 
-    inner: "Pipe | Function"
+    inner: Pipe | Function
     names: tuple[str, ...]
     text: str
 
@@ -84,8 +85,8 @@ class Block(NamedTuple):
 
     kind: str
     pipe: Pipe
-    body: tuple["Node", ...]
-    otherwise: tuple["Node", ...]
+    body: tuple[Node, ...]
+    otherwise: tuple[Node, ...]
     line: int
 
 

@@ -1,5 +1,7 @@
 """Tokens to nodes: the grammar of Go's `text/template`, without `define`, `template` and `block`."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 from task.errors import Malformed

@@ -1,5 +1,7 @@
 """Runs the nodes of a template over data, as Go's `text/template` does, within bounds."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

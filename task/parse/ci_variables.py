@@ -1,0 +1,68 @@
+"""What CI systems say about a run in their variables: the source commit, its repository, and a link to the run. Pure.
+
+The names are those of the systems' own references; the first system of the table whose commit is set counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from task.record import NamedTuple
+
+
+class Origin(NamedTuple):
+    """Where an image comes from, and what brings it here. "" is unknown."""
+
+    commit: str = ""
+    repository: str = ""
+    run: str = ""
+    author: str = ""  # Name <address>
+    date: str = ""  # RFC 3339
+    message: str = ""
+
+
+# Each text is a template of variables; it counts when all of them are set.
+SYSTEMS = (
+    Origin(  # GitHub, Gitea and Forgejo Actions
+        "{GITHUB_SHA}",
+        "{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}",
+        "{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}/actions/runs/{GITHUB_RUN_ID}",
+    ),
+    Origin(  # GitLab; Woodpecker below has some of its names
+        "{CI_COMMIT_SHA}",
+        "{CI_PROJECT_URL}",
+        "{CI_PIPELINE_URL}",
+        "{CI_COMMIT_AUTHOR}",
+        "{CI_COMMIT_TIMESTAMP}",
+        "{CI_COMMIT_MESSAGE}",
+    ),
+    Origin("{CI_COMMIT_SHA}", "{CI_REPO_URL}", "{CI_PIPELINE_URL}", message="{CI_COMMIT_MESSAGE}"),  # Woodpecker
+    Origin("{GIT_COMMIT}", "{GIT_URL}", "{BUILD_URL}"),  # Jenkins
+    Origin(
+        "{BITBUCKET_COMMIT}",
+        "{BITBUCKET_GIT_HTTP_ORIGIN}",
+        "{BITBUCKET_GIT_HTTP_ORIGIN}/pipelines/results/{BITBUCKET_BUILD_NUMBER}",
+    ),
+    Origin(  # Azure Pipelines
+        "{BUILD_SOURCEVERSION}",
+        "{BUILD_REPOSITORY_URI}",
+        "{SYSTEM_COLLECTIONURI}{SYSTEM_TEAMPROJECT}/_build/results?buildId={BUILD_BUILDID}",
+    ),
+    Origin("{CIRCLE_SHA1}", "{CIRCLE_REPOSITORY_URL}", "{CIRCLE_BUILD_URL}"),
+    Origin("{BUILDKITE_COMMIT}", "{BUILDKITE_REPO}", "{BUILDKITE_BUILD_URL}", message="{BUILDKITE_MESSAGE}"),
+    Origin("{DRONE_COMMIT_SHA}", "{DRONE_REPO_LINK}", "{DRONE_BUILD_LINK}", message="{DRONE_COMMIT_MESSAGE}"),
+)
+
+
+def origin_of(environ: Mapping[str, str]) -> Origin:
+    """What the variables of the CI system tell; all unknown outside of one."""
+    known = {name: text.strip() for name, text in environ.items() if text.strip()}
+    named = [Origin(*(_filled(text, known) for text in system)) for system in SYSTEMS]
+    return max(named, key=lambda one: (bool(one.commit), bool(one.repository), bool(one.run)))
+
+
+def _filled(template: str, known: Mapping[str, str]) -> str:
+    try:
+        return template.format_map(known)
+    except KeyError:
+        return ""
