@@ -47,6 +47,9 @@ def execute(call: Call) -> int:
         return _end(stopped, call, environ, log)
     except BrokenPipeError:
         return int(Exit.OK)
+    except Exception as error:  # a defect of ours: hosts get their results, people the traceback
+        _end(TaskError(f"a defect: {type(error).__name__}", hint="report it with the traceback"), call, environ, log)
+        raise
 
 
 def _log_format(wanted: str, environ: Mapping[str, str]) -> str:

@@ -46,6 +46,7 @@ def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding
     found += _list(app)
     found += [finding for key in app.annotations for finding in _key(app, key)]
     found += [finding for key in app.annotations for finding in _value(app, key)]
+    found += _shared(app, subscribed)
     found += _targets(app, subscribed)
     order = ("error", "warning", "info")
     return tuple(sorted(dict.fromkeys(found), key=lambda one: order.index(one.severity)))
@@ -169,6 +170,24 @@ def _alias(app: Application, key: str, alias: str, known: str) -> Iterator[Findi
         else f"write {alias}=<image> in image-list, or use one of: {', '.join(sorted(aliases)) or 'no alias yet'}"
     )
     yield _finding(app, key, "error", f"no entry of image-list has the alias {alias!r}", hint)
+
+
+def _shared(app: Application, subscribed: Subscribed) -> Iterator[Finding]:
+    """Two images that take turns in one Helm value: each event would undo the other's."""
+    taken: dict[tuple[str, str], str] = {}
+    for sub in subscribed.subscriptions:
+        if sub.target != "helmvalues" and (sub.target not in ("override", "file") or sub.source.kind != "Helm"):
+            continue
+        key = sub.keys.spec or sub.keys.tag or "image.tag"
+        other = taken.setdefault((sub.path, key), sub.entry.text)
+        if other != sub.entry.text:
+            yield _finding(
+                app,
+                "image-list",
+                "error",
+                f"{other!r} and {sub.entry.text!r} are both written to {key}",
+                f"write {sub.entry.alias or '<alias>'}.helm.image-tag and .helm.image-name, each alias its own",
+            )
 
 
 def _targets(app: Application, subscribed: Subscribed) -> Iterator[Finding]:

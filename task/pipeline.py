@@ -66,6 +66,7 @@ class Edges(NamedTuple):
     sleep: Callable[[float], None]
     jitter: Callable[[], float]  # seconds, some hundredths: keeps many writers from trying in step
     log: Callable[[str, str], None]  # level, sentence
+    close: Callable[[], None] = lambda: None  # leaves nothing behind that was opened for the run
 
 
 class Order(NamedTuple):
@@ -118,6 +119,8 @@ def find(order: Order, edges: Edges) -> tuple[tuple[Subscribed, ...], tuple[Prob
     found = find_all(edges.applications(), order.scope, edges.locate)
     if found.sets:
         edges.log("info", f"{found.sets} ApplicationSets are passed over: the Applications they generate count")
+    if not found.applications and not found.releases:
+        edges.log("warning", "no Application with Image Updater's annotations was found (--applications, narrowing)")
     return subscribed(found, order.scope, order.images), found.problems
 
 
@@ -134,7 +137,7 @@ def by_repository(matched: Matched, order: Order) -> dict[str, tuple[Ask, ...]]:
 
 def deliveries(asks: Mapping[str, Sequence[Ask]], order: Order, edges: Edges) -> list[Outcome]:
     """Each repository's outcome, in order; several repositories at the same time."""
-    if len(asks) < 2:
+    if len(asks) < 2:  # noqa: PLR2004 - one needs no threads, which take time to load
         return [deliver(repo, members, order, edges) for repo, members in asks.items()]
     from concurrent.futures import ThreadPoolExecutor
 

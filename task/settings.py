@@ -173,6 +173,6 @@ def _git(read: _Reader) -> GitSettings:
 def _commit(read: _Reader, name: str) -> str:
     """A commit's id, which is all that a later step can look up."""
     value = read.text(name).lower()
-    if value and not (set(value) <= set("0123456789abcdef") and 7 <= len(value) <= 64):
+    if value and not (set(value) <= set("0123456789abcdef") and 7 <= len(value) <= 64):  # noqa: PLR2004 - as git has them
         raise _wrong(read.options[name], value, "write the commit's id, 40 hexadecimal digits")
     return value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from task import stop
@@ -21,18 +22,21 @@ from task.parse.subscription import Defaults
 from task.pipeline import Edges, Order, Store
 from task.rules.judge import Leave
 from task.settings import GitSettings, Settings
+from task.words.trailers import KEY as TRAILER_KEY
 from task.words.trailers import Trailer, build_trailers, commit_references
 
 if TYPE_CHECKING:
     from task.edges.git import Git
+    from task.edges.signing import Signer
 
 CHOICES = "a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF"
 
 
 def edges_of(settings: Settings, environ: Mapping[str, str], log: Log) -> Edges:
     """The world as these settings want it."""
-    git = _gits(settings, environ, log)
-    store = _stores(git)
+    opened = ExitStack()
+    git = _gits(settings, environ, log, opened)
+    store = _stores(git, _signers(settings.git, git, opened), settings.git.cache_dir)
     return Edges(
         applications=lambda: _applications(settings, store),
         locate=_locate(git),
@@ -41,6 +45,7 @@ def edges_of(settings: Settings, environ: Mapping[str, str], log: Log) -> Edges:
         sleep=stop.sleep,
         jitter=_jitter,
         log=log,
+        close=opened.close,
     )
 
 
@@ -70,6 +75,9 @@ def order_of(settings: Settings, images: tuple[Image, ...], origin: Origin = Ori
 
 def _trailers(given: GitSettings, origin: Origin) -> tuple[Trailer, ...]:
     """What is known of the build; what the CI system says of its own commit is not said of another one."""
+    for key, _ in given.trailers:
+        if not TRAILER_KEY.fullmatch(key):
+            raise UsageError(f"--trailer: {key!r} is no key", hint="letters, digits and dashes only: Ticket=ABC-1")
     from task.edges.git_names import without_login
 
     if given.source_commit and given.source_commit != origin.commit.lower():
@@ -140,29 +148,48 @@ def _repository(source: str) -> tuple[str, str, str]:
     return (source, "", "") if at < 0 else (source[:at], "//", source[at + 2 :])
 
 
-def _gits(settings: Settings, environ: Mapping[str, str], log: Log) -> Callable[[], Git]:
+def _gits(settings: Settings, environ: Mapping[str, str], log: Log, opened: ExitStack) -> Callable[[], Git]:
     """The one door to git, opened when first needed."""
 
     @once
     def git() -> Git:
         from task.edges.git import Git
 
-        return Git(
+        door = Git(
             environ,
             protocols=settings.git.protocols,
             rewrites=settings.git.rewrites,
             stall=settings.git.stall,
             log=lambda sentence: _of_git(sentence, log),
         )
+        opened.callback(door.close)
+        return door
 
     return git
 
 
-def _stores(git: Callable[[], Git]) -> Callable[[str], Store]:
+def _signers(given: GitSettings, git: Callable[[], Git], opened: ExitStack) -> Callable[[], Signer | None]:
+    """Who signs the commits; nobody without a key. Raises `UsageError` for a key that is none."""
+    if not given.signing_key:
+        return lambda: None
+    from task.edges.signing import Signer, key_of
+
+    key = key_of(given.signing_key, given.signing_format)
+
+    @once
+    def signer() -> Signer:
+        found = Signer(git(), key)
+        opened.callback(found.close)
+        return found
+
+    return signer
+
+
+def _stores(git: Callable[[], Git], signer: Callable[[], Signer | None], cache_dir: str) -> Callable[[str], Store]:
     def store(repo: str) -> Store:
         from task.edges.stores.bare import BareStore
 
-        return BareStore(git(), repo)
+        return BareStore(git(), repo, signer(), cache_dir)
 
     return store
 

@@ -91,6 +91,13 @@ def test_typical_mistakes_get_their_own_sentence(
     assert any(words in f"{one.message} {one.hint}" for one in found)
 
 
+def test_two_images_in_one_helm_value_are_an_error() -> None:
+    found = lint({"image-list": "a=acme/a, b=acme/b", "b.helm.image-name": "b.name"}, kind="Helm")
+    assert [one.message for one in found] == ["'a=acme/a' and 'b=acme/b' are both written to image.tag"]
+    assert lint({"image-list": "a=acme/a, b=acme/b", "b.helm.image-tag": "b.tag"}, kind="Helm") == ()
+    assert lint({"image-list": "a=acme/a, b=acme/b"}, kind="Kustomize") == ()
+
+
 def test_a_comma_in_a_constraint_is_told_once() -> None:
     found = lint({"image-list": "web=acme/web:>=1.0, <2"})
     assert [one.message for one in found] == ["'<2' stands behind a comma: a comma ends an entry"]

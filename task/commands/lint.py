@@ -38,7 +38,10 @@ Placed = tuple[Finding, str, int]  # a finding, its file ("" when not from one) 
 
 def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> list[Placed]:
     edges, scope = edges_of(settings, environ, log), scope_of(settings)
-    found = find(edges.applications(), scope, edges.locate)
+    try:
+        found = find(edges.applications(), scope, edges.locate)
+    finally:
+        edges.close()
     placed: list[Placed] = [(_of_problem(one), *_file(one.message.partition(": ")[0])) for one in found.problems]
     for app in found.applications:
         placed += [(one, *_place(one, settings.annotation_prefix)) for one in findings(app, scope.defaults)]

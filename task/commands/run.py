@@ -30,4 +30,9 @@ def run(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
 def carry_out(settings: Settings, environ: Mapping[str, str], log: Log) -> Report:
     """The pipeline, with the world that these settings want."""
     images = event_images(settings.images, settings.image_digest, settings.tag)
-    return pipeline(order_of(settings, images, origin_of(environ)), edges_of(settings, environ, log))
+    order, edges = order_of(settings, images, origin_of(environ)), edges_of(settings, environ, log)
+    try:
+        return pipeline(order, edges)
+    finally:
+        with stop.shield():
+            edges.close()

@@ -13,6 +13,7 @@ from task.edges import quick_sh
 from task.edges.git_environment import clean_environment, login_environment
 from task.edges.git_names import address_of, rewritten, without_login
 from task.edges.git_watch import Watch, send
+from task.edges.ssh_sharing import SshSharing
 from task.errors import SourceError, UnreachableError, UsageError
 from task.record import NamedTuple
 
@@ -66,7 +67,7 @@ class Talk(NamedTuple):
 class Git:
     """Runs git, the same way every time. One per run of the program; stores in several threads may share it."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - how servers are reached, all of it
         self,
         environ: Mapping[str, str],
         *,
@@ -78,13 +79,14 @@ class Git:
     ) -> None:
         self.protocols = PROTOCOLS | protocols
         self.calls: list[str] = []  # the git commands that were started, for whoever counts them
-        self.temporary = environ.get("TMPDIR") or "/tmp"
+        self.temporary = environ.get("TMPDIR") or "/tmp"  # noqa: S108 - names in it are random, folders private
         self.stall = stall  # seconds without a byte after which a transfer is ended
         self._rewrites = tuple(rewrites)
-        self._log = log
+        self.log = log
         self._warned: set[str] = set()
         self._environ = clean_environment(environ, self.protocols)
         self._ssh_command = ssh_command
+        self._sharing = SshSharing(self.temporary, self._environ)
         self._programs: dict[str, Any] = {}
         quick_sh.load()  # here, and not in several threads at the same time
 
@@ -97,7 +99,7 @@ class Git:
             raise SourceError(f"{what} is not allowed for repositories", hint=hint, subject=without_login(repo))
         if target.protocol == "http" and target.url not in self._warned:
             self._warned.add(target.url)
-            self._log(f"warning: {target.url} is plain http: what is sent can be read and changed on the way")
+            self.log(f"warning: {target.url} is plain http: what is sent can be read and changed on the way")
         if target.protocol == "file" and not target.url.startswith("file://"):
             return os.path.abspath(target.url)
         return target.url
@@ -137,6 +139,7 @@ class Git:
             err.seek(0)
             output, words = out.read(), err.read().decode("utf-8", "replace")
         if ended:
+            self._sharing.end()
             raise GitTimeout(_head(argv), code, output, f"{words}\n{ended}")
         if code:
             stop.check()
@@ -164,7 +167,15 @@ class Git:
                 self._ssh_command = self._users("core.sshCommand")
             except GitFailed:
                 self._ssh_command = _SSH
-        return {"GIT_SSH_COMMAND": self._ssh_command}
+        if not self._ssh_command.startswith("ssh ") or "Control" in self._ssh_command:
+            return {"GIT_SSH_COMMAND": self._ssh_command}
+        server = url.partition("://")[2].partition("/")[0] or url.partition(":")[0]
+        return {"GIT_SSH_COMMAND": self._ssh_command + self._sharing.options(self._ssh_command, server)}
+
+    def close(self) -> None:
+        """End the connections that were shared."""
+        with stop.shield():
+            self._sharing.close()
 
     def _users(self, key: str) -> str:
         """A setting of the user or system; not of the repository that this process happens to stand in."""
@@ -219,7 +230,7 @@ class Git:
         for line in words.splitlines():
             if line.startswith("warning:") and line not in self._warned:
                 self._warned.add(line)
-                self._log(f"git: {line}")
+                self.log(f"git: {line}")
 
 
 def _head(argv: Sequence[str]) -> str:
@@ -239,7 +250,7 @@ def _scratch(folder: str) -> IO[bytes]:
         if hasattr(os, "memfd_create"):
             return open(os.memfd_create("git"), "w+b", buffering=0)
         path = os.path.join(folder, f".image-update-{os.urandom(8).hex()}")
-        file = open(
+        file = open(  # noqa: SIM115 - the caller closes it
             os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b", buffering=0
         )
         os.unlink(path)

@@ -14,7 +14,7 @@ def make(parent: str, longest: int = 0) -> str:
     """A new folder; in /tmp where its path would be longer than `longest`. Raises `UnreachableError`."""
     name = f"image-update-{os.urandom(4).hex()}"
     if longest and len(os.fsencode(parent)) + 1 + len(name) > longest:
-        parent = "/tmp"
+        parent = "/tmp"  # noqa: S108 - the name is random, the folder private
     path = os.path.join(parent, name)
     try:
         os.mkdir(path, 0o700)

@@ -28,11 +28,9 @@ class Key(NamedTuple):
     form: str  # "openpgp", "ssh"
 
 
-def key_of(given: Secret, form: str) -> Key | None:
+def key_of(given: Secret, form: str) -> Key:
     """The key that an option means: the text itself, a file, or an id. Raises `UsageError` for what cannot be one."""
     text = given.reveal()
-    if not text:
-        return None
     if "\n" not in text and not text.startswith("-----BEGIN"):
         if form == "openpgp" and not os.path.exists(text):
             return Key(Secret(""), text, form)

@@ -72,7 +72,7 @@ def find(document: Document, path: Sequence[Segment], *, merges: bool) -> tuple[
 _Match = tuple[int, Node, Node]  # how many dots were read as part of a key; the node; the mapping that holds it
 
 
-def _matches(document: Document, node: Node, path: Sequence[Segment], merges: bool) -> Iterator[_Match]:
+def _matches(document: Document, node: Node, path: Sequence[Segment], merges: bool) -> Iterator[_Match]:  # noqa: FBT001
     mapping = resolved(document, node)
     for used in range(1, len(path) + 1) if mapping.kind == "mapping" else ():
         for key, indices in _keys(path[:used]):

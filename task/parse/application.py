@@ -46,9 +46,12 @@ def parse_application(
         raise Malformed("an Application without metadata.name", "give it a name")
     if "/" in name or not name.isprintable():
         raise Malformed(f"{name!r} is no name of an Application", "use the name that Kubernetes accepts")
+    namespace = _text(metadata.get("namespace")) or namespace
+    if "/" in namespace or not namespace.isprintable():
+        raise Malformed(f"{name}: {namespace!r} is no namespace", "use the name that Kubernetes accepts")
     sources, multi = _sources(spec, status)
     return Application(
-        namespace=_text(metadata.get("namespace")) or namespace,
+        namespace=namespace,
         name=name,
         annotations=_annotations(metadata, prefix),
         sources=sources,

@@ -12,6 +12,7 @@ from task.errors import Malformed
 from task.record import NamedTuple
 
 DOCKER_CONFIG = ".dockerconfigjson"
+LONGEST_QUOTE = 200
 HINT = "write pullsecret:<namespace>/<name>, secret:<namespace>/<name>#<field>, env:<VARIABLE> or ext:</path/of/script>"
 CredentialKind = Literal["pullsecret", "secret", "env", "ext"]
 
@@ -76,4 +77,4 @@ KINDS: Mapping[str, Callable[[str], CredentialSource | None]] = {
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= 200 else f"{text[:200]}…"
+    return text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}…"

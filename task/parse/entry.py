@@ -47,7 +47,7 @@ class _Reader:
         self.settings = settings
         self.flaws: list[Flaw] = []
 
-    def read(self, default: Strategy, pin: bool) -> EntryReading:
+    def read(self, default: Strategy, pin: bool) -> EntryReading:  # noqa: FBT001 - the default of a setting
         nothing: tuple[Strategy, str] = ("semver", "")
         strategy, extra = self._try(
             lambda: annotation.strategy(self._get("update-strategy"), default, self._warn), nothing
@@ -104,7 +104,7 @@ class _Reader:
             self._warn(setting.key, setting.value, "tag-match is now called allow-tags", "rename the annotation")
         return _checked(setting, allow_pattern) if setting else None
 
-    def _pin(self, default: bool) -> bool:
+    def _pin(self, default: bool) -> bool:  # noqa: FBT001 - likewise
         setting = self._get("pin-digest")
         return annotation.boolean(setting) if setting else default
 

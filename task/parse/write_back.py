@@ -47,7 +47,7 @@ def write_backs(app: Application, argocd_namespace: str) -> tuple[Where, ...]:
     base, head = git_branch(app.annotations.get("git-branch", ""))
     places = [_where(app, text, argocd_namespace) for text in _texts(app)]
     return tuple(
-        place._replace(base=base or _branch(place.base), head=head, method=method, credentials=credentials)
+        place._replace(base=_branch(base or place.base), head=head, method=method, credentials=credentials)
         for place in places
     )
 
@@ -107,7 +107,7 @@ def _target(text: str) -> tuple[str, str]:
     if posixpath.basename(text).lower() in ("kustomization.yaml", "kustomization.yml", "kustomization"):
         folder = posixpath.dirname(text).lstrip("/") or "."
         raise Faulty(TARGET, text, f"{text!r} is a kustomization file", f"write kustomization:/{folder}")
-    if colon:
+    if colon or text.lower() in ("helmvalues", "manifests"):
         raise Faulty(
             TARGET,
             text,

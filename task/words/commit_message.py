@@ -77,7 +77,9 @@ def tidy(text: str) -> str:
         text = UNSAFE.sub("", text)
     text = text[:LONGEST]
     lines = "\n".join(line.rstrip() for line in text.split("\n"))
-    return DIVIDER.sub(" ", re.sub(r"\n{3,}", "\n\n", lines).strip("\n"))
+    if "\n\n\n" in lines:
+        lines = re.sub(r"\n{3,}", "\n\n", lines)
+    return DIVIDER.sub(" ", lines.strip("\n")) if "--" in lines else lines.strip("\n")
 
 
 def default_text(apps: Sequence[AppChanges]) -> str:

@@ -87,6 +87,31 @@ def test_targets(target: str, kind: str, path: str) -> None:
     assert (where.target, where.path) == (kind, path)
 
 
+@pytest.mark.parametrize("target", ["kustomizationX", "helmvalues.yaml", "Helmvalues", "MANIFESTS", "git:x"])
+def test_what_is_nearly_a_target_is_refused(target: str) -> None:
+    with pytest.raises(Faulty, match="unknown target"):
+        web({"write-back-target": target})
+
+
+@pytest.mark.parametrize(
+    ("revision", "annotation", "base"),
+    [
+        ("main", "", "main"),
+        ("", "", ""),
+        ("HEAD", "", ""),
+        ("refs/heads/dev", "", "dev"),
+        ("v1.0", "", "v1.0"),
+        ("main", "dev", "dev"),
+        ("main", "HEAD", ""),  # the default branch, said outright
+        ("main", "refs/heads/dev", "dev"),
+        ("main", ":upd", "main"),
+    ],
+)
+def test_base_branches(revision: str, annotation: str, base: str) -> None:
+    where = web({"git-branch": annotation}, source={"repoURL": "r", "path": "p", "targetRevision": revision})
+    assert where.base == base
+
+
 def test_a_bare_kustomization_file_is_refused_with_the_target_to_write() -> None:
     with pytest.raises(Faulty) as refused:
         web({"write-back-target": "/apps/web/kustomization.yaml"})

@@ -44,12 +44,15 @@ class GitManifests:
     def _files(self, branch: str) -> Iterator[Found]:
         is_file = self.path.endswith((".yaml", ".yml", ".json"))
         snapshot = self.store.snapshot(branch, [Place(self.path, "text" if is_file else "tree")])
-        files = {path: file for path, file in snapshot.files.items() if file.text}
+        files = {path: file for path, file in snapshot.files.items() if file.text or file.problem}
         if not files:
             raise SourceError(
                 f"--applications: no manifest at {self.path or '/'} of {snapshot.repo} on {branch}",
                 hint="check the path behind // and ?ref=",
             )
         for path, file in sorted(files.items()):
-            for found in found_in(file.text.encode(), f"{snapshot.repo}//{path}"):
+            where = f"{snapshot.repo}//{path}"
+            if file.problem:
+                yield Found({}, where, f"cannot read {where}: {file.problem}", "write manifests as UTF-8 text")
+            for found in found_in(file.text.encode(), where):
                 yield found._replace(place=(snapshot.repo, branch, path))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from task.edges.applications import Found
 from task.edges.applications.yaml_documents import documents
@@ -37,16 +38,20 @@ class Manifests:
         return self._file(self.path)
 
     def _folder(self) -> Iterator[Found]:
-        def unreadable(error: OSError) -> None:
-            raise UsageError(
-                f"--applications: cannot read {error.filename!r}: {error.strerror}", hint="check its permissions"
-            )
-
-        for folder, subfolders, names in os.walk(self.path, onerror=unreadable):
+        unreadable: list[OSError] = []
+        for folder, subfolders, names in os.walk(self.path, onerror=unreadable.append):
             subfolders[:] = sorted(name for name in subfolders if name != ".git")
             for name in sorted(names):
-                if name.endswith(SUFFIXES):
-                    yield from self._file(os.path.join(folder, name))
+                path = os.path.join(folder, name)
+                if name.endswith(SUFFIXES) and (os.path.isfile(path) or not os.path.exists(path)):
+                    yield from self._file(path)  # a broken link is said; a pipe or device is never opened
+        for error in unreadable:
+            if error.filename == self.path:
+                raise UsageError(
+                    f"--applications: cannot read {error.filename!r}: {error.strerror}", hint="check its permissions"
+                )
+            where = str(error.filename)
+            yield Found({}, where, f"cannot read {where}: {error.strerror}", "check its permissions")
 
     def _file(self, path: str) -> Iterator[Found]:
         try:
@@ -73,13 +78,16 @@ def found_in(content: bytes, origin: str) -> Iterator[Found]:
         where = f"{origin}:{document.line}"
         if document.problem:
             yield Found({}, where, f"{where}: not YAML: {document.problem}", "mend the file; its other documents count")
-        elif isinstance(document.data, dict):
+        elif isinstance(document.data, (dict, list)):
             yield from _items(document.data, where)
 
 
-def _items(data: dict[str, object], where: str) -> Iterator[Found]:
-    items = data.get("items")
-    if str(data.get("kind", "")).endswith("List") and isinstance(items, list):
-        yield from (Found(item, where) for item in items if isinstance(item, dict))
-    else:
-        yield Found(data, where)
+def _items(data: dict[str, Any] | list[Any], where: str) -> Iterator[Found]:
+    """The manifest, or those of a `List` (of an `ApplicationList`: they may lack their kind) or of a JSON array."""
+    kind = "List" if isinstance(data, list) else str(data.get("kind", ""))
+    items = data if isinstance(data, list) else data.get("items")
+    if not kind.endswith("List") or not isinstance(items, list):
+        yield Found(data if isinstance(data, dict) else {}, where)
+        return
+    typed = {"apiVersion": data.get("apiVersion"), "kind": kind[:-4]} if kind != "List" and not isinstance(data, list) else {}
+    yield from (Found({**typed, **item}, where) for item in items if isinstance(item, dict))

@@ -6,19 +6,22 @@ One store is one repository. It keeps what it has fetched, so that the answer to
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from task import stop
 from task.edges import git_errors
 from task.edges.git import Git, GitFailed
 from task.edges.git_names import branch_name, printable
-from task.edges.signing import Signer
 from task.edges.stores import fast_import
+from task.edges.stores.objects import MissingObjectError
 from task.edges.stores.remote import Remote, StartAgain
 from task.edges.stores.texts import file_of
 from task.edges.stores.tree_walk import Entry, Seen, Tree, look, parse_tree
 from task.errors import Outpaced, SourceError, TargetError, TaskError, UnreachableError
 from task.model import Changeset, File, Landing, Place, Snapshot
+
+if TYPE_CHECKING:
+    from task.edges.signing import Signer
 
 T = TypeVar("T")
 _PAUSES = (0.5, 2.0)  # seconds before a push that did not arrive is tried again
@@ -27,8 +30,8 @@ _PAUSES = (0.5, 2.0)  # seconds before a push that did not arrive is tried again
 class BareStore:
     """`snapshot` reads, `land` commits and pushes, or raises `Outpaced`: compare-and-swap on a branch's tip."""
 
-    def __init__(self, git: Git, repo: str, signer: Signer | None = None) -> None:
-        self._remote = Remote(git, repo)
+    def __init__(self, git: Git, repo: str, signer: "Signer | None" = None, cache_dir: str = "") -> None:
+        self._remote = Remote(git, repo, cache_dir)
         self._signer = signer
         self._roots: dict[str, str] = {}  # commit → its tree
         self._trees: dict[str, Tree] = {}
@@ -139,9 +142,13 @@ class BareStore:
         return self._texts[entry.oid]._replace(mode=entry.mode) if wanted else File("", entry.mode)
 
     def _twice(self, work: Callable[[], T]) -> T:
-        """Again, from an empty repository, where the server gives no single objects."""
+        """Again, from an empty repository, where the server gives no single objects, or what was kept is broken."""
         try:
-            return work()
+            try:
+                return work()
+            except MissingObjectError:
+                self._remote.without_cache()
+                raise
         except StartAgain:
             self._forget()
             return work()
@@ -154,6 +161,7 @@ class BareStore:
         try:
             return fast_import.answer(self._remote.local(*fast_import.COMMAND, stdin=fast_import.stream(change)))
         except GitFailed as error:
+            self._remote.without_cache()
             raise git_errors.failure(error.err, self._remote.subject(change.destination.base)) from error
 
     def _refuse_odd_paths(self, change: Changeset) -> None:

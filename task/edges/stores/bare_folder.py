@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from task import stop
 from task.edges import private_folder
+from task.edges.stores.cache import Cache
 from task.errors import UnreachableError
 
 REMOTE = "image-update"  # not "origin", of which a user's git configuration may say something
@@ -72,12 +73,14 @@ _LOCAL = f'\tuploadpack = {_SERVED}\n\treceivepack = "git -c safe.directory=* re
 class BareFolder:
     """A bare repository in a folder of its own, readable by this user only; `close` removes it."""
 
-    def __init__(self, parent: str, url: str, *, local: bool, stall: float) -> None:
+    def __init__(self, parent: str, url: str, *, local: bool, stall: float, cache: Cache | None = None) -> None:
         self.path = ""
         self._parent = parent
         self._url = url
         self._local = local
         self._stall = stall
+        self.cache = cache
+        self.whole = ""  # the tip that was fetched with everything
         self.object_format = "sha1"
         self._written = ""
 
@@ -91,7 +94,22 @@ class BareFolder:
             os.mkdir(f"{self.path}/objects")
             os.mkdir(f"{self.path}/refs")
         self._write("HEAD", "ref: refs/heads/none\n")
+        self._borrow()
         self.partial()
+
+    def _borrow(self) -> None:
+        """Let git see what earlier runs have fetched."""
+        if self.cache is None:
+            return
+        if self.cache.open(self.object_format):
+            self.cache = None
+            return
+        with self._room():
+            os.mkdir(f"{self.path}/objects/info")
+        self._write("objects/info/alternates", f"{_quoted(self.cache.objects)}\n")
+        if tip := self.cache.whole():
+            self._write("packed-refs", f"{tip} refs/image-update/kept\n")
+            self._write("shallow", f"{tip}\n")
 
     def restart(self, object_format: str) -> None:
         """An empty one again, for the other kind of object ids."""
@@ -131,6 +149,8 @@ class BareFolder:
     def close(self) -> None:
         """Remove it, with all that is in it."""
         if self.path:
+            if self.cache:
+                self.cache.keep(f"{self.path}/objects", self.whole)
             private_folder.remove(self.path)
             self.path, self._written = "", ""
 

@@ -22,6 +22,10 @@ class Object(NamedTuple):
     content: bytes | None
 
 
+class MissingObjectError(UnreachableError):
+    """An object that must be there cannot be read."""
+
+
 class Objects:
     """The objects that are present. Asking for another is an error: nothing is fetched for it."""
 
@@ -31,11 +35,18 @@ class Objects:
         self._talk: Talk | None = None
 
     def read(self, oids: Sequence[str]) -> Mapping[str, Object]:
-        """All of these. Raises `UnreachableError` for one that is not there: the server sent less than was asked."""
+        """All of these. Raises `MissingObjectError` for one that is not there: the server sent less than was asked."""
         found: dict[str, Object] = {}
         for start in range(0, len(oids), _AT_ONCE):
             found.update(self._some(oids[start : start + _AT_ONCE]))
         return found
+
+    def absent(self, oids: Sequence[str]) -> list[str]:
+        """Those of these that are not there."""
+        found = (
+            one for start in range(0, len(oids), _AT_ONCE) for one in self._some(oids[start : start + _AT_ONCE], 0)
+        )
+        return [oid for oid, one in found if one.kind == "missing"]
 
     def close(self) -> None:
         """End the process, if one was started."""
@@ -43,20 +54,24 @@ class Objects:
             self._talk.close()
             self._talk = None
 
-    def _some(self, oids: Sequence[str]) -> Iterator[tuple[str, Object]]:
+    def _some(self, oids: Sequence[str], largest: int = LARGEST) -> Iterator[tuple[str, Object]]:
         if self._talk is None:
             self._talk = self._git.talk("cat-file", "--batch", git_dir=self._folder.path)
         self._talk.ask.write("".join(f"{oid}\n" for oid in oids).encode())
         self._talk.ask.flush()
         for oid in oids:
-            yield oid, self._one(self._talk, oid)
+            yield oid, self._one(self._talk, oid, largest)
 
-    def _one(self, talk: Talk, oid: str) -> Object:
+    def _one(self, talk: Talk, oid: str, largest: int) -> Object:
         head = talk.answer.readline().split()
+        if head[1:] == [b"missing"] and not largest:
+            return Object("missing", 0, None)
         if len(head) != 3:
-            raise UnreachableError(f"the Git server did not send object {oid}", hint="run it again")
+            raise MissingObjectError(f"the Git server did not send object {oid}", hint="run it again")
         kind, size = head[1].decode(), int(head[2])
-        content = talk.answer.read(size) if size <= LARGEST else self._passed_over(talk, size)
+        content = talk.answer.read(size) if size <= largest else self._passed_over(talk, size)
+        if content is not None and len(content) < size:
+            raise MissingObjectError(f"object {oid} is broken", hint="run it again")
         talk.answer.read(1)  # a line end
         return Object(kind, size, content)
 

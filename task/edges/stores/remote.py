@@ -16,6 +16,10 @@ from task.errors import SourceError, TaskError
 _WALK, _TREES, _WHOLE = "tree:1", "blob:none", ""
 _FILTER_REFUSED = ("filter '", "tree filter allows", "filter-spec", "unadvertised object")
 _NO_FILTER, _NO_SHALLOW, _OTHER_FORMAT = "filtering not recognized", "does not support shallow", "mismatched algorithms"
+_BROKEN = (
+    "corrupt", "inflate", "bad object", "does not match", "unable to read", "unresolved delta", "index-pack failed",
+    "did not send all", "missing", "is not a", "unable to find", "bad tree", "could not parse",
+)  # fmt: skip
 _LOOK_BACK = 100  # commits: others may have pushed on top of ours
 
 
@@ -26,15 +30,37 @@ class StartAgain(Exception):
 class Remote:
     """One repository on a server, and the throw-away bare repository that what was fetched is kept in."""
 
-    def __init__(self, git: Git, repo: str) -> None:
+    def __init__(self, git: Git, repo: str, cache_dir: str = "") -> None:
         self.repo = without_login(repo)
         self._git = git
         url = git.url(repo)
         self._env = git.login(repo) | git.ssh_environment(url)
         self._folder = BareFolder(git.temporary, url, local=address_of(url).protocol == "file", stall=git.stall)
         self._filter = _WALK
+        if cache_dir:
+            self._borrow(cache_dir, url)
         self._depth = ["--depth=1"]
         self.objects = Objects(git, self._folder)
+
+    def _borrow(self, cache_dir: str, url: str) -> None:
+        from task.edges.stores.cache import Cache
+
+        cache = Cache(cache_dir, url)
+        if why := cache.open("sha1"):
+            self._git.log(f"warning: {why}")
+            return
+        self._folder.cache = cache
+        self._filter = _WHOLE if cache.whole() else _WALK
+
+    def without_cache(self) -> None:
+        """Something that lies here cannot be read. Raises `StartAgain` if it may be what earlier runs have left."""
+        cache = self._folder.cache
+        if cache is not None:
+            self._folder.cache = None
+            cache.drop()
+            self.close()
+            self._filter = _WALK
+            raise StartAgain
 
     def subject(self, branch: str) -> str:
         """`repo@branch`, as messages say it."""
@@ -61,12 +87,16 @@ class Remote:
         try:
             said = self._fetch(*self._depth, f"+refs/heads/{branch}:refs/image-update/base")
         except GitFailed as error:
+            if any(words in error.err for words in _BROKEN):
+                self.without_cache()
             if not self._coarser(error.err):
                 raise self._no_tip(error, branch) from error
             return self.fetch_tip(branch)
         if _NO_FILTER in said:
             self._filter = _WHOLE
-        return self._fetched()
+        tip = self._fetched()
+        self._folder.whole = tip if self._filter == _WHOLE and self._depth else ""
+        return tip
 
     def commit_of(self, branch: str) -> str:
         """The branch's tip, only its commit present; "" where there is no such branch."""
@@ -82,6 +112,10 @@ class Remote:
         """These very objects, unless the tip brought them along."""
         if not oids or self._filter == _WHOLE or (trees and self._filter == _TREES):
             return
+        if self._folder.cache is not None:
+            oids = self.objects.absent(oids)
+            if not oids:
+                return
         try:
             wanted = "".join(f"{oid}\n" for oid in oids)
             self._fetch("--no-write-fetch-head", "--stdin", filtered="tree:0", stdin=wanted)
@@ -100,6 +134,8 @@ class Remote:
             self._run("push", *options, REMOTE, f"{commit}:refs/heads/{head}")
         except GitFailed as error:
             lines = error.out.decode("utf-8", "replace").splitlines()
+            if self._folder.cache is not None and "pack-objects" in error.err:
+                self._folder.cache.drop()
             status = next((line for line in lines if line.startswith("!")), "")
             raise git_errors.refusal(status, error.err, self.subject(head), forced=bool(lease)) from error
 

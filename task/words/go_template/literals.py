@@ -71,9 +71,9 @@ def _escaped(match: re.Match[str], literal: str) -> bytes:
         return SIMPLE[match[5]].encode()
     number = int(match[2], 8) if match[2] else int(match[1] or match[3] or match[4], 16)
     if match[1] or match[2]:
-        if number <= 0xFF:
+        if number <= 0xFF:  # noqa: PLR2004
             return bytes((number,))
-    elif number <= 0x10FFFF and not 0xD800 <= number < 0xE000:
+    elif number <= 0x10FFFF and not 0xD800 <= number < 0xE000:  # noqa: PLR2004
         return chr(number).encode()
     raise Malformed(f"invalid escape in {literal[:40]}")
 
@@ -93,7 +93,7 @@ def number(literal: str) -> int | float:
 
 
 def _integer(literal: str) -> int:
-    if len(literal) > 100:
+    if len(literal) > 100:  # noqa: PLR2004 (more than 64 binary digits with underscores do not take)
         raise Malformed(f"integer overflow: {literal[:40]}")
     sign = -1 if literal[0] == "-" else 1
     digits = literal.lstrip("+-").replace("_", "").lower()

@@ -1,0 +1,121 @@
+"""A GitHub App's key → a token for one installation, which GitHub forgets after an hour.
+
+The signature is made by `openssl`, which every image with certificates has: a signing library would be 10 MB more
+for what few runs need.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from base64 import urlsafe_b64encode
+from typing import Any
+
+from task import stop
+from task.edges import private_folder, quick_sh
+from task.errors import CredentialsError, TaskError, UnreachableError, UsageError
+from task.record import NamedTuple
+from task.secret import Secret
+
+_PAUSES = (0.5, 2.0, 0.0)  # seconds before the next try; after the last there is none
+_SKEW, _LIFE = 60, 540  # seconds; GitHub takes ten minutes at most, and its clock may be behind
+_HINT = "check --github-app-id, --github-app-installation-id and the key; the App must be installed there"
+
+
+class App(NamedTuple):
+    """A GitHub App as it is installed somewhere."""
+
+    id: str
+    installation: str
+    key: Secret
+    api: str  # "https://api.github.com", or "https://HOST/api/v3"
+
+
+def token(app: App, temporary: str, ca_file: str) -> Secret:
+    """A token for everything the installation may do. Raises `CredentialsError`, `UnreachableError`, `UsageError`."""
+    proof = signed(app, temporary, int(time.time()))
+    for pause in _PAUSES:
+        try:
+            return _ask(app, proof, ca_file)
+        except UnreachableError:
+            if not pause:
+                raise
+        stop.sleep(pause)
+    raise AssertionError  # pragma: no cover - the last pause is 0
+
+
+def signed(app: App, temporary: str, now: int) -> Secret:
+    """The JSON Web Token (RS256) with which the App proves itself."""
+    claims = {"iat": now - _SKEW, "exp": now + _LIFE, "iss": app.id}
+    text = ".".join(_coded(json.dumps(part).encode()) for part in ({"alg": "RS256", "typ": "JWT"}, claims))
+    return Secret(f"{text}.{_coded(_signature(text, app.key, temporary))}")
+
+
+def _coded(raw: bytes) -> str:
+    return urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def _signature(text: str, key: Secret, temporary: str) -> bytes:
+    """What is signed is no secret, and lies in the file; the key goes through a pipe."""
+    sh, folder = quick_sh.load(), private_folder.make(temporary)
+    try:
+        path, into = os.path.join(folder, "text"), os.path.join(folder, "signature")
+        with open(path, "w", encoding="ascii") as file:
+            file.write(text)
+        argv = ("dgst", "-sha256", "-sign", "/dev/stdin", "-out", into, path)
+        sh.Command("openssl")(*argv, _in=key.reveal(), _tty_in=False, _tty_out=False)
+        with open(into, "rb") as signature:
+            return signature.read()
+    except sh.CommandNotFound:
+        raise UsageError("openssl is not installed", hint="install it: a GitHub App's key signs with it") from None
+    except sh.ErrorReturnCode:
+        raise UsageError(
+            "the GitHub App's key is not an RSA private key without passphrase", hint="give the .pem file as downloaded"
+        ) from None
+    finally:
+        private_folder.remove(folder)
+
+
+def _ask(app: App, proof: Secret, ca_file: str) -> Secret:
+    import requests
+
+    url = f"{app.api}/app/installations/{app.installation}/access_tokens"
+    headers = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
+    try:
+        answer = requests.post(
+            url, headers=headers, auth=_bearer(proof), timeout=(10, 30), allow_redirects=False, verify=ca_file or True
+        )
+    except requests.exceptions.SSLError as error:
+        raise CredentialsError(
+            f"the TLS certificate of {app.api} was not accepted", hint="give its certificate authority: --ca-file"
+        ) from error
+    except requests.RequestException as error:
+        raise UnreachableError(f"{app.api} could not be reached", hint="run it again") from error
+    if answer.status_code == requests.codes.created:
+        return Secret(str(answer.json()["token"]))
+    raise _refused(app, answer)
+
+
+def _refused(app: App, answer: Any) -> TaskError:
+    if answer.status_code >= 500 or answer.status_code == 429:  # noqa: PLR2004 - HTTP
+        return UnreachableError(f"{app.api} answered {answer.status_code}", hint="run it again")
+    try:
+        said = str(answer.json().get("message", ""))[:200]
+    except (ValueError, AttributeError):
+        said = ""
+    words = f" ({said})" if said.isprintable() and said else ""
+    return CredentialsError(
+        f"{app.api} gives no token for installation {app.installation} of App {app.id}: {answer.status_code}{words}",
+        hint=_HINT,
+    )
+
+
+def _bearer(proof: Secret) -> Any:
+    """Said as `auth`, since requests would put a login from `.netrc` in place of a mere header."""
+
+    def add(request: Any) -> Any:
+        request.headers["Authorization"] = f"Bearer {proof.reveal()}"
+        return request
+
+    return add
