@@ -123,10 +123,18 @@ def _decide(snapshot: Snapshot, ask: Ask, terms: Terms) -> Decision:
         current = EDITORS[kind].read(snapshot.files, _target(sub, kind, terms))
     except TaskError as error:
         return refused or failed(where, error)
-    if not (current.tag or current.digest):
-        current = _live_reading(sub)._replace(file=current.file)
-    where = where._replace(current=current)
-    return where._replace(verdict=refused.verdict) if refused else _choose(where, ask.candidates, terms)
+    silent = not (current.tag or current.digest)
+    where = where._replace(current=_live_reading(sub)._replace(file=current.file) if silent else current)
+    if refused:
+        return where._replace(verdict=refused.verdict)
+    decision = _choose(where, ask.candidates, terms)
+    return _as_live(decision) if silent and decision.verdict.verdict == "unchanged" else decision
+
+
+def _as_live(decision: Decision) -> Decision:
+    """Unchanged because of what runs, which is not what Git says."""
+    why = f"the live image is {decision.candidate.version} already, and Git says nothing of it"
+    return decision._replace(verdict=decision.verdict._replace(because=why))
 
 
 def _choose(where: Decision, candidates: Sequence[Image], terms: Terms) -> Decision:

@@ -34,6 +34,7 @@ from task.words.caution import cautions
 from task.words.diff import unified_diff
 from task.words.outcome import exit_code
 
+LONGEST_PAUSE = 20.0  # seconds
 AT_ONCE = 8  # repositories; more would only wait for each other
 
 
@@ -64,7 +65,7 @@ class Edges(NamedTuple):
     store: Callable[[str], Store]
     now: Callable[[], float]  # seconds, monotonic
     sleep: Callable[[float], None]
-    jitter: Callable[[], float]  # seconds, some hundredths: keeps many writers from trying in step
+    jitter: Callable[[], float]  # 0 to 1, at random: keeps many writers from trying in step
     log: Callable[[str, str], None]  # level, sentence
     close: Callable[[], None] = lambda: None  # leaves nothing behind that was opened for the run
 
@@ -180,6 +181,7 @@ def land(site: Site, asks: Sequence[Ask]) -> Outcome:
     end, attempt, done, pending = edges.now() + order.deadline, 0, Outcome(), list(asks)
     while pending:
         attempt += 1
+        began = edges.now()
         try:
             finished, pending = _attempt(site, pending, attempt)
         except TaskError as error:
@@ -190,8 +192,16 @@ def land(site: Site, asks: Sequence[Ask]) -> Outcome:
             return done.plus(_failed(pending, _contended(site.branch, attempt, order), order.terms))
         if pending:
             edges.log("info", f"{site.branch} moved meanwhile; deciding again on its new tip (attempt {attempt + 1})")
-            edges.sleep(min(edges.jitter() * 2 ** min(attempt, 6), left))
+            edges.sleep(pause(attempt, edges.now() - began, left) * edges.jitter())
     return done
+
+
+def pause(attempt: int, took: float, left: float) -> float:
+    """How long to wait at most: the more often outpaced, the more writers there are, each as slow as we are.
+
+    Never so long that no time is left for some more attempts.
+    """
+    return min(took * 2 ** min(attempt, 8), LONGEST_PAUSE, left / 4)
 
 
 def _attempt(site: Site, asks: Sequence[Ask], number: int) -> tuple[Outcome, list[Ask]]:

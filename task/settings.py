@@ -25,6 +25,24 @@ class Output(NamedTuple):
     log_format: str = "auto"
 
 
+class AccessSettings(NamedTuple):
+    """What Git servers are given to know us by. Files are named here; what is in them is nobody's business."""
+
+    username: str = ""
+    password_file: str = ""
+    credentials_urls: tuple[str, ...] = ()
+    ssh_key_file: str = ""
+    ssh_known_hosts_file: str = ""
+    ssh_host_keys: tuple[str, ...] = ()
+    ssh_directory: str = ""
+    basic_auth_directory: str = ""
+    ca_file: str = ""
+    app_id: str = ""
+    app_installation: str = ""
+    app_key_file: str = ""
+    configured: bool = True  # whether what the user's git configuration says of servers counts
+
+
 class GitSettings(NamedTuple):
     """How repositories are reached and what is committed."""
 
@@ -43,6 +61,7 @@ class GitSettings(NamedTuple):
     pipeline_run: str = ""
     stall: float = 60.0
     cache_dir: str = ""
+    access: AccessSettings = AccessSettings()
 
 
 class Settings(NamedTuple):
@@ -88,7 +107,7 @@ def settings_of(call: Call) -> Settings:
         ),
         git=_git(read),
         argocd_namespace=read.text("argocd-namespace"),
-        annotation_prefix=read.text("annotation-prefix"),
+        annotation_prefix=read.text("annotation-prefix").rstrip("/") + "/",
         strategy=cast("Strategy", read.text("strategy")),
         allow_downgrade=read.flag("allow-downgrade"),
         require_live=read.flag("require-live"),
@@ -167,6 +186,25 @@ def _git(read: _Reader) -> GitSettings:
         pipeline_run=read.text("pipeline-run"),
         stall=read.number("stall-timeout"),
         cache_dir=read.text("git-cache-dir"),
+        access=_access(read),
+    )
+
+
+def _access(read: _Reader) -> AccessSettings:
+    return AccessSettings(
+        username=read.text("git-username"),
+        password_file=read.text("git-password-file"),
+        credentials_urls=read.many("git-credentials-url"),
+        ssh_key_file=read.text("ssh-key-file"),
+        ssh_known_hosts_file=read.text("ssh-known-hosts-file"),
+        ssh_host_keys=read.many("ssh-host-key"),
+        ssh_directory=read.text("ssh-directory"),
+        basic_auth_directory=read.text("basic-auth-directory"),
+        ca_file=read.text("ca-file"),
+        app_id=read.text("github-app-id"),
+        app_installation=read.text("github-app-installation-id"),
+        app_key_file=read.text("github-app-key-file"),
+        configured=read.flag("git-config"),
     )
 
 

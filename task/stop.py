@@ -34,6 +34,7 @@ class _State:
         self.shields = 0  # around the main thread's work
         self.main = get_ident()
         self.ends: set[Callable[[], None]] = set()  # they end what has been started
+        self.first = allocate_lock()  # taken by the first signal; others change nothing
         self.gate = allocate_lock()  # open once a signal has come
         self.gate.acquire()
 
@@ -50,7 +51,7 @@ def install() -> None:
 
 
 def _come(number: int, _frame: FrameType | None) -> None:
-    if _STATE.number:
+    if not _STATE.first.acquire(blocking=False):
         return
     _STATE.number = number
     _STATE.gate.release()

@@ -21,14 +21,20 @@ from task.parse.narrow import Narrow
 from task.parse.subscription import Defaults
 from task.pipeline import Edges, Order, Store
 from task.rules.judge import Leave
-from task.settings import GitSettings, Settings
+from task.settings import AccessSettings, GitSettings, Settings
 from task.words.trailers import KEY as TRAILER_KEY
 from task.words.trailers import Trailer, build_trailers, commit_references
 
 if TYPE_CHECKING:
+    from task.edges.access import Access
     from task.edges.git import Git
     from task.edges.signing import Signer
 
+# Variables that hold a secret, beside the options: secrets are never arguments.
+SECRETS = (
+    "IMAGE_UPDATE_GIT_TOKEN", "IMAGE_UPDATE_GIT_PASSWORD", "IMAGE_UPDATE_SSH_KEY", "IMAGE_UPDATE_GITHUB_APP_KEY",
+    "GITHUB_TOKEN",
+)  # fmt: skip
 CHOICES = "a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF"
 
 
@@ -55,7 +61,7 @@ def _of_git(sentence: str, log: Log) -> None:
 
 
 def _jitter() -> float:
-    return 0.02 + int.from_bytes(os.urandom(2)) / 0xFFFF * 0.08
+    return int.from_bytes(os.urandom(2)) / 0xFFFF
 
 
 def order_of(settings: Settings, images: tuple[Image, ...], origin: Origin = Origin()) -> Order:
@@ -149,7 +155,8 @@ def _repository(source: str) -> tuple[str, str, str]:
 
 
 def _gits(settings: Settings, environ: Mapping[str, str], log: Log, opened: ExitStack) -> Callable[[], Git]:
-    """The one door to git, opened when first needed."""
+    """The one door to git, opened when first needed; but credentials that make no sense are an error at once."""
+    access = _access(settings.git.access, environ)
 
     @once
     def git() -> Git:
@@ -159,6 +166,8 @@ def _gits(settings: Settings, environ: Mapping[str, str], log: Log, opened: Exit
             environ,
             protocols=settings.git.protocols,
             rewrites=settings.git.rewrites,
+            access=access,
+            configured=settings.git.access.configured,
             stall=settings.git.stall,
             log=lambda sentence: _of_git(sentence, log),
         )
@@ -166,6 +175,15 @@ def _gits(settings: Settings, environ: Mapping[str, str], log: Log, opened: Exit
         return door
 
     return git
+
+
+def _access(given: AccessSettings, environ: Mapping[str, str]) -> Access | None:
+    """What was given to log in with; None where that is nothing."""
+    if given._replace(configured=True) == AccessSettings() and not any(environ.get(name) for name in SECRETS):
+        return None
+    from task.edges.credentials import access_of
+
+    return access_of(given, environ)
 
 
 def _signers(given: GitSettings, git: Callable[[], Git], opened: ExitStack) -> Callable[[], Signer | None]:

@@ -221,3 +221,11 @@ def test_annotations_of_a_flux_release_are_linted_wherever_it_lies(tmp_path: Pat
     assert [(one["application"], one["key"]) for one in errors] == [("team/web", "fluxcd.io/tag.chart-image")]
     path.write_text(RELEASE.replace("regex:[", "semver:^1"))
     assert image_update("lint", "--applications", path).code == 0
+
+
+def test_what_came_by_stdin_is_in_no_file() -> None:
+    result = image_update("lint", "--applications", "-", "--output", "json", stdin=UPDATER)
+    assert {(one["file"], one["line"]) for one in result.json["findings"]} == {(None, None)}
+    printed = image_update("lint", "--applications", "-", "--log-format", "github", stdin=UPDATER).stdout
+    assert "file=" not in printed
+    assert "::error title=argocd/web::" in printed

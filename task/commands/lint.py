@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
+from task.commands.annotation_lines import line_of
 from task.edges.log import Log
 from task.errors import Exit
 from task.find import find
@@ -16,6 +17,7 @@ from task.settings import Settings
 from task.wiring import edges_of, scope_of
 
 SCHEMA = "image-update/lint/v1"
+STDIN = "stdin"  # its lines are good for people, but no file has them
 
 
 def lint(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
@@ -47,7 +49,7 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> list[P
         placed += [(one, *_place(one, settings.annotation_prefix)) for one in findings(app, scope.defaults)]
     for release in found.releases:
         placed += [
-            (_of_release(release.application, flaw), *_origin(release.application.origin)) for flaw in release.flaws
+            (one, *_place(one, "")) for one in (_of_release(release.application, flaw) for flaw in release.flaws)
         ]
     return placed
 
@@ -77,17 +79,9 @@ def _origin(origin: str) -> tuple[str, int]:
 
 
 def _place(one: Finding, prefix: str) -> tuple[str, int]:
-    """File and line of the annotation: the first line behind the document's start that holds its key."""
+    """File and line of the annotation, else of the manifest."""
     path, start = _origin(one.origin)
-    try:
-        with open(path, encoding="utf-8") as file:
-            lines = file.read().split("\n")
-    except (OSError, UnicodeDecodeError):
-        return path, start
-    for number, line in enumerate(lines[max(start - 1, 0) :], max(start, 1)):
-        if one.key and f"{prefix}{one.key}" in line:
-            return path, number
-    return path, start
+    return path, line_of(path, start, f"{prefix}{one.key}", one.value) if one.key else start
 
 
 def _as_json(one: Finding, path: str, line: int) -> dict[str, object]:
@@ -98,8 +92,8 @@ def _as_json(one: Finding, path: str, line: int) -> dict[str, object]:
         "severity": one.severity,
         "message": one.message,
         "hint": one.hint or None,
-        "file": path or None,
-        "line": line or None,
+        "file": path if path and path != STDIN else None,
+        "line": line if line and path != STDIN else None,
     }
 
 
@@ -119,7 +113,7 @@ def _as_text(found: Sequence[Placed]) -> str:
 def _as_command(one: Finding, path: str, line: int) -> str:
     """A GitHub annotation on the file and line."""
     kind = {"error": "error", "warning": "warning", "info": "notice"}[one.severity]
-    place = f"file={_escaped(path, prop=True)},line={line}" if line else ""
+    place = f"file={_escaped(path, prop=True)},line={line}" if line and path != STDIN else ""
     title = f"title={_escaped(one.application or 'manifest', prop=True)}"
     text = f"{one.message}; {one.hint}" if one.hint else one.message
     return f"::{kind} {','.join(filter(None, (place, title)))}::{_escaped(text)}\n"

@@ -2,132 +2,27 @@
 
 A repository's URL is chosen by the owner of an Application. So a user name, password or token goes only to the URLs
 that the pipeline's author names, or to the CI system's own server; git itself compares (`credential.<url>`), after
-rewriting and after every redirect. Nothing here reaches an argument, or a file outside of a private folder.
+rewriting and after every redirect.
 """
 
 from __future__ import annotations
 
 import os
-from _thread import allocate_lock
 from collections.abc import Callable, Mapping, Sequence
 
-from task.edges import private_folder
+from task.edges.access import Access, Plan
 from task.edges.git_environment import Login
 from task.edges.git_names import address_of
-from task.edges.ssh_access import (
-    PLAIN,
-    SshFiles,
-    SshGiven,
-    collect,
-    folder_in,
-    nameless,
-    needs_own_files,
-    passwd_home,
-    write,
-)
+from task.edges.ssh_access import SshGiven, collect
 from task.errors import SourceError, UsageError
-from task.record import NamedTuple
 from task.secret import Secret
 from task.settings import AccessSettings
 
-VARIABLES = ("IMAGE_UPDATE_GIT_TOKEN", "IMAGE_UPDATE_GIT_PASSWORD", "IMAGE_UPDATE_SSH_KEY", "IMAGE_UPDATE_GITHUB_APP_KEY")
-_BUNDLES = (
-    "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-)  # fmt: skip
 _GITHUB = "https://github.com"
 # The user names that hosts want beside a token; most take any.
 _TOKEN_USERS = (("gitlab", "oauth2"), ("bitbucket", "x-token-auth"))
-_TOKEN_USER = "x-access-token"
+_TOKEN_USER = "x-access-token"  # noqa: S105 - a user name
 _SHOW = "name the server it is for: --git-credentials-url https://git.example.com/"
-
-
-class Plan(NamedTuple):
-    """What was given, read and checked."""
-
-    logins: tuple[Login, ...] = ()
-    spare: tuple[Login, ...] = ()  # the CI system's own token: only where nothing else is given
-    app: Callable[[str, str], Login] | None = None  # (temporary folder, CA file) → its token
-    ssh: SshFiles | None = None
-    certificates: str = ""
-    config_file: str = ""  # a `.gitconfig` that came with `--basic-auth-directory`
-
-
-class Access:
-    """The credentials of one run. Stores in several threads may share it."""
-
-    def __init__(self, plan: Plan | None = None, environ: Mapping[str, str] | None = None) -> None:
-        self.plan = plan or Plan()
-        self._environ = environ or {}
-        self._lock = allocate_lock()
-        self._folder = ""
-        self._made: dict[str, object] = {}
-
-    def logins(self, *, helped: bool) -> tuple[Login, ...]:
-        """Who may be told which login. `helped`: the user's git configuration knows logins of its own.
-
-        Raises what `task.edges.github_app` says of a GitHub App.
-        """
-        plan = self.plan
-        if plan.app:
-            with self._lock:
-                login = self._made.get("app") or plan.app(self._temporary(), self._bundle())
-                self._made["app"] = login
-            return (login, *plan.logins) if isinstance(login, Login) else plan.logins
-        return plan.logins or (() if helped else plan.spare)
-
-    def environment(self) -> dict[str, str]:
-        """The variables that say which certificate authorities are trusted."""
-        with self._lock:
-            bundle = self._bundle()
-        return {"GIT_SSL_CAINFO": bundle} if bundle else {}
-
-    def ssh(self) -> tuple[str, bool]:
-        """(The ssh command, whether it was asked for by options)."""
-        with self._lock:
-            if "ssh" not in self._made:
-                self._made["ssh"] = self._ssh()
-            return str(self._made["ssh"]), self.plan.ssh is not None
-
-    def nameless(self) -> dict[str, str]:
-        """What ssh needs in its environment where this user has no passwd entry."""
-        if passwd_home() is not None:
-            return {}
-        with self._lock:
-            return nameless(self._private(), self._environ.get("HOME", ""))
-
-    def close(self) -> None:
-        """Remove all copies."""
-        with self._lock:
-            if self._folder:
-                private_folder.remove(self._folder)
-            self._folder = ""
-            self._made.clear()
-
-    def _ssh(self) -> str:
-        home = self._environ.get("HOME", "")
-        if self.plan.ssh is not None:
-            return write(self.plan.ssh, self._private())
-        return write(collect(SshGiven(), home), self._private()) if needs_own_files(home) else PLAIN
-
-    def _bundle(self) -> str:
-        """The authorities given, and those of the machine: a run may reach both kinds of servers."""
-        if not self.plan.certificates:
-            return ""
-        path = os.path.join(self._private(), "ca.pem")
-        if not os.path.exists(path):
-            theirs = next(filter(os.path.isfile, (self._environ.get("SSL_CERT_FILE", ""), *_BUNDLES)), "")
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(f"{_text(theirs, 'SSL_CERT_FILE') if theirs else ''}\n{self.plan.certificates}\n")
-        return path
-
-    def _private(self) -> str:
-        if not self._folder:
-            self._folder = folder_in(self._temporary())
-        return self._folder
-
-    def _temporary(self) -> str:
-        return self._environ.get("TMPDIR") or "/tmp"  # noqa: S108 - private folders in it
 
 
 def access_of(given: AccessSettings, environ: Mapping[str, str]) -> Access:
@@ -136,7 +31,7 @@ def access_of(given: AccessSettings, environ: Mapping[str, str]) -> Access:
     ours = _password(given, environ)
     ssh = SshGiven(
         given.ssh_key_file, _secret(environ, "IMAGE_UPDATE_SSH_KEY"), given.ssh_known_hosts_file,
-        given.ssh_host_keys, given.ssh_directory,
+        given.ssh_host_keys, _filled(given.ssh_directory),
     )  # fmt: skip
     files, folder = _listed(given.basic_auth_directory), given.basic_auth_directory
     if ours and not scope:
@@ -145,16 +40,16 @@ def access_of(given: AccessSettings, environ: Mapping[str, str]) -> Access:
         logins=(*_stored(folder if ".git-credentials" in files else ""), *_for_all(scope, *(ours or ("", Secret(""))))),
         spare=_spare(environ),
         app=_app(given, environ),
-        ssh=collect(ssh, environ.get("HOME", "")) if ssh.anything and not _empty(ssh) else None,
+        ssh=collect(ssh, environ.get("HOME", "")) if ssh.anything else None,
         certificates=_certificates(given.ca_file),
         config_file=os.path.join(folder, ".gitconfig") if ".gitconfig" in files else "",
     )
     return Access(plan, environ)
 
 
-def _empty(ssh: SshGiven) -> bool:
+def _filled(folder: str) -> str:
     """A mounted secret that does not exist is an empty folder: as if nothing were given."""
-    return ssh == SshGiven(directory=ssh.directory) and os.path.isdir(ssh.directory) and not os.listdir(ssh.directory)
+    return "" if os.path.isdir(folder) and not os.listdir(folder) else folder
 
 
 def _scope(given: AccessSettings, environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -219,7 +114,9 @@ def _spare(environ: Mapping[str, str]) -> tuple[Login, ...]:
 def _stored(folder: str) -> tuple[Login, ...]:
     """The lines of a `.git-credentials`, each for the URL that it names itself."""
     logins = []
-    for line in _text(os.path.join(folder, ".git-credentials"), "--basic-auth-directory").splitlines() if folder else ():
+    for line in (
+        _text(os.path.join(folder, ".git-credentials"), "--basic-auth-directory").splitlines() if folder else ()
+    ):
         try:
             address = address_of(line.strip())
         except SourceError:
@@ -237,7 +134,7 @@ def _app(given: AccessSettings, environ: Mapping[str, str]) -> Callable[[str, st
     if not any(parts):
         return None
     if not all(parts):
-        hint = "give --github-app-id, --github-app-installation-id, and --github-app-key-file or IMAGE_UPDATE_GITHUB_APP_KEY"
+        hint = "give --github-app-id, --github-app-installation-id, and --github-app-key-file (or its variable)"
         raise UsageError("a GitHub App needs its id, the installation's id and its key", hint=hint)
     if not given.app_installation.isdigit():
         raise UsageError("--github-app-installation-id: not a number", hint="it ends the URL of the App's installation")
@@ -283,7 +180,9 @@ def _secret(environ: Mapping[str, str], name: str) -> Secret:
 def _line(path: str, option: str) -> Secret:
     text = _text(path, option).strip()
     if not text or "\n" in text or "\x00" in text:
-        raise UsageError(f"{option}: {path!r} does not hold one line", hint="write the password or token into it, alone")
+        raise UsageError(
+            f"{option}: {path!r} does not hold one line", hint="write the password or token into it, alone"
+        )
     return Secret(text)
 
 

@@ -10,9 +10,11 @@ from typing import IO, Any
 
 from task import stop
 from task.edges import quick_sh
-from task.edges.git_environment import clean_environment, login_environment
+from task.edges.access import Access
+from task.edges.git_environment import clean_environment, login_environment, url_login
 from task.edges.git_names import address_of, rewritten, without_login
 from task.edges.git_watch import Watch, send
+from task.edges.host_config import HostConfig
 from task.edges.ssh_sharing import SshSharing
 from task.errors import SourceError, UnreachableError, UsageError
 from task.record import NamedTuple
@@ -21,8 +23,6 @@ PROTOCOLS = frozenset({"https", "ssh", "http"})
 SECONDS = 900.0  # no git command on this machine takes so long
 TRANSFER_SECONDS = 7200.0  # a transfer takes as long as bytes come and go; but it does end
 _TRANSFERS = frozenset({"ls-remote", "fetch", "push"})
-
-_SSH = "ssh -o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
 
 
 _INSTALL = {"git": "install git 2.31 or newer"}
@@ -74,7 +74,8 @@ class Git:
         protocols: frozenset[str] = frozenset(),
         rewrites: Sequence[tuple[str, str]] = (),
         log: Callable[[str], None] = lambda _sentence: None,
-        ssh_command: str = "",
+        access: Access | None = None,
+        configured: bool = True,
         stall: float = 60,
     ) -> None:
         self.protocols = PROTOCOLS | protocols
@@ -84,8 +85,11 @@ class Git:
         self._rewrites = tuple(rewrites)
         self.log = log
         self._warned: set[str] = set()
-        self._environ = clean_environment(environ, self.protocols)
-        self._ssh_command = ssh_command
+        self._environ = clean_environment(environ, self.protocols, configured=configured)
+        self._access = access or Access(environ=environ)
+        self._config = HostConfig(self.run, environ if configured else {}, self._access.plan.config_file)
+        self._nameless = False  # whether ssh was told who we are
+        self._users_ssh = ""
         self._sharing = SshSharing(self.temporary, self._environ)
         self._programs: dict[str, Any] = {}
         quick_sh.load()  # here, and not in several threads at the same time
@@ -105,8 +109,15 @@ class Git:
         return target.url
 
     def login(self, repo: str) -> dict[str, str]:
-        """The environment that gives the login within a URL to that server only; empty where there is none."""
-        return login_environment(self._environ, address_of(rewritten(repo, self._rewrites)))
+        """The environment that gives each login to its server only, and says what the user's configuration says.
+
+        Raises `CredentialsError` for a configuration that git cannot read, and what a GitHub App's token fails with.
+        """
+        target = address_of(rewritten(repo, self._rewrites))
+        logins = [*url_login(target)]
+        if target.protocol in {"https", "http"} or self._config.rewrites:
+            logins += self._access.logins(helped=self._config.helped)
+        return login_environment(self._environ, self._config.pairs, logins) | self._access.environment()
 
     def run(
         self,
@@ -159,27 +170,29 @@ class Git:
             return Talk(open(ask, "wb"), open(answer, "rb"), running)
 
     def ssh_environment(self, url: str) -> dict[str, str]:
-        """What ssh needs so that it never asks: unless the host or the user's git configuration say how to call it."""
-        if address_of(url).protocol != "ssh" or {"GIT_SSH_COMMAND", "GIT_SSH"} & self._environ.keys():
+        """What ssh needs so that it never asks: options first, else as the host or the user's configuration say."""
+        if address_of(url).protocol != "ssh" and not self._config.rewrites:
             return {}
-        if not self._ssh_command:
-            try:
-                self._ssh_command = self._users("core.sshCommand")
-            except GitFailed:
-                self._ssh_command = _SSH
-        if not self._ssh_command.startswith("ssh ") or "Control" in self._ssh_command:
-            return {"GIT_SSH_COMMAND": self._ssh_command}
+        self._name_user()
+        command, asked = self._access.ssh()
+        if not asked and {"GIT_SSH_COMMAND", "GIT_SSH"} & self._environ.keys():
+            return {}
+        if not asked and self._config.ssh_command:
+            return {"GIT_SSH_COMMAND": self._config.ssh_command}
         server = url.partition("://")[2].partition("/")[0] or url.partition(":")[0]
-        return {"GIT_SSH_COMMAND": self._ssh_command + self._sharing.options(self._ssh_command, server)}
+        return {"GIT_SSH_COMMAND": command + self._sharing.options(command, server), "GIT_SSH_VARIANT": "ssh"}
+
+    def _name_user(self) -> None:
+        """Without a passwd entry ssh refuses to run: it, and whoever starts it, is told of one."""
+        if not self._nameless:
+            self._nameless = True
+            self._environ |= self._access.nameless()
 
     def close(self) -> None:
-        """End the connections that were shared."""
+        """End the connections that were shared; remove copies of keys."""
         with stop.shield():
             self._sharing.close()
-
-    def _users(self, key: str) -> str:
-        """A setting of the user or system; not of the repository that this process happens to stand in."""
-        return self.run("config", "--get", key, env={"GIT_DIR": os.devnull}).decode().strip()
+            self._access.close()
 
     def _start(
         self,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from task.edges.git_names import Address
+from task.record import NamedTuple
+from task.secret import Secret
 
 # Of the host's GIT_* only what says how servers are reached; the rest would point git at other repositories or
 # identities, or make it speak otherwise (GIT_DIR, GIT_INDEX_FILE, GIT_TRACE, GIT_AUTHOR_NAME, ...).
@@ -28,18 +30,65 @@ _SETTINGS = {
     "GCM_INTERACTIVE": "never",
     "LC_ALL": "C",
 }
+# Ours, with secrets in them: git's children are told a login by other means.
+_OURS = frozenset({
+    "IMAGE_UPDATE_GIT_TOKEN", "IMAGE_UPDATE_GIT_PASSWORD", "IMAGE_UPDATE_SSH_KEY", "IMAGE_UPDATE_GITHUB_APP_KEY",
+    "IMAGE_UPDATE_SIGNING_KEY",
+})  # fmt: skip
+_NO_FILES = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
+_SYSTEM = ("/etc/gitconfig", "/usr/local/etc/gitconfig", "/opt/homebrew/etc/gitconfig")
+# A credential helper without a program of its own: a shell function, whose words are in variables.
 _LOGIN_HELPER = (
-    '!f() { test "$1" = get && printf "username=%s\\npassword=%s\\n"'
-    ' "$IMAGE_UPDATE_URL_USER" "$IMAGE_UPDATE_URL_PASSWORD"; }; f'
+    '!f() {{ test "$1" = get && printf "username=%s\\npassword=%s\\n"'
+    ' "$IMAGE_UPDATE_LOGIN_USER_{0}" "$IMAGE_UPDATE_LOGIN_PASSWORD_{0}"; }}; f'
 )
+Pairs = Sequence[tuple[str, str]]  # settings of git: key and value
 
 
-def clean_environment(environ: Mapping[str, str], protocols: frozenset[str]) -> dict[str, str]:
-    """The host's environment, and ours on top. `protocols`: the only transports that git may use."""
-    kept = {name: value for name, value in environ.items() if not name.startswith("GIT_") or name in _KEPT}
-    clean = {name: value for name, value in kept.items() if name not in _DROPPED and not _harmful(name, value)}
-    pairs = [(key, value) for key, value in _config_pairs(environ) if key.lower().startswith(_CONFIG_KEPT)]
-    return {**clean, **_config_environment(pairs), **_SETTINGS, "GIT_ALLOW_PROTOCOL": ":".join(sorted(protocols))}
+class Login(NamedTuple):
+    """A login, and the beginning of the URLs that it is for."""
+
+    prefix: str  # without a slash at the end
+    user: str
+    password: Secret = Secret("")
+
+
+def clean_environment(
+    environ: Mapping[str, str], protocols: frozenset[str], *, configured: bool = True
+) -> dict[str, str]:
+    """The host's environment, and ours on top. `protocols`: the only transports that git may use.
+
+    No file of the user's or system's configuration is read; of what variables say, it is kept what is about
+    servers, unless not `configured`.
+    """
+    kept = {name: value for name, value in environ.items() if name in _KEPT or not name.startswith(("GIT_", "INPUT_"))}
+    clean = {name: value for name, value in kept.items() if name not in _DROPPED | _OURS and not _harmful(name, value)}
+    pairs = transport(config_pairs(environ)) if configured else []
+    ours = {**_NO_FILES, **_SETTINGS, "GIT_ALLOW_PROTOCOL": ":".join(sorted(protocols))}
+    return {**clean, **_config_environment(pairs), **ours}
+
+
+def configuration_files(environ: Mapping[str, str]) -> list[str]:
+    """Where the system's and the user's configuration may be; what git reads last comes last."""
+    files: list[str] = []
+    if environ.get("GIT_CONFIG_NOSYSTEM", "").lower() not in {"1", "true", "yes", "on"}:
+        system = environ.get("GIT_CONFIG_SYSTEM")
+        files += [system] if system else _SYSTEM
+    if users := environ.get("GIT_CONFIG_GLOBAL"):
+        return [*files, users]
+    home = environ.get("HOME", "")
+    return [*files, f"{environ.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git/config", f"{home}/.gitconfig"]
+
+
+def listed(output: bytes) -> list[tuple[str, str]]:
+    """What `git config --list --null` printed."""
+    lines = (line.partition("\n") for line in output.decode("utf-8", "replace").split("\0") if line)
+    return [(key, value if newline else "true") for key, newline, value in lines]
+
+
+def transport(pairs: Pairs) -> list[tuple[str, str]]:
+    """Of a configuration, what says how servers are reached: credentials, URLs, http and ssh."""
+    return [(key, value) for key, value in pairs if key.lower().startswith(_CONFIG_KEPT)]
 
 
 def _harmful(name: str, value: str) -> bool:
@@ -47,7 +96,8 @@ def _harmful(name: str, value: str) -> bool:
     return name in _KEPT and not value.strip()
 
 
-def _config_pairs(environ: Mapping[str, str]) -> list[tuple[str, str]]:
+def config_pairs(environ: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The settings that variables give (`GIT_CONFIG_COUNT`)."""
     count = environ.get("GIT_CONFIG_COUNT", "")
     numbers = range(int(count) if count.isdigit() else 0)
     return [(environ.get(f"GIT_CONFIG_KEY_{n}", ""), environ.get(f"GIT_CONFIG_VALUE_{n}", "")) for n in numbers]
@@ -61,13 +111,38 @@ def _config_environment(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
     return {"GIT_CONFIG_COUNT": str(len(pairs)), **keys, **values}
 
 
-def login_environment(environ: Mapping[str, str], target: Address) -> dict[str, str]:
-    """What gives the login of a URL to that server only; empty where there is none. Nothing secret in an argument."""
+def login_environment(environ: Mapping[str, str], pairs: Pairs, logins: Sequence[Login]) -> dict[str, str]:
+    """What gives each login to its URLs only, on top of the user's settings. Nothing secret in an argument.
+
+    A later login stands in for an earlier one, and for what the user's settings say, wherever both would fit: also
+    so that no helper is given it to keep.
+    """
+    variables: dict[str, str] = {}
+    ours: list[tuple[str, str]] = []
+    for number, login in enumerate(logins):
+        variables |= {f"IMAGE_UPDATE_LOGIN_USER_{number}": login.user}
+        variables |= {f"IMAGE_UPDATE_LOGIN_PASSWORD_{number}": login.password.reveal()}
+        for prefix in _spellings(login.prefix):
+            ours += _login_pairs(prefix, login, _LOGIN_HELPER.format(number))
+    given = [*pairs, *config_pairs(environ), *ours]
+    return {**_config_environment(given), **variables} if ours or pairs else {}
+
+
+def _login_pairs(prefix: str, login: Login, helper: str) -> Pairs:
+    user = [(f"credential.{prefix}.username", login.user)]
+    return user + (
+        [(f"credential.{prefix}.helper", ""), (f"credential.{prefix}.helper", helper)] if login.password else []
+    )
+
+
+def _spellings(prefix: str) -> tuple[str, ...]:
+    """Git compares whole parts of a path: a repository's URL is meant with and without `.git`."""
+    path = prefix.partition("://")[2].partition("/")[2]
+    return (prefix, f"{prefix}.git") if path and not path.endswith(".git") else (prefix,)
+
+
+def url_login(target: Address) -> tuple[Login, ...]:
+    """The login within a URL, for that server."""
     if not target.user or target.protocol not in {"https", "http"}:
-        return {}
-    server = "/".join(target.url.split("/", 3)[:3])
-    pairs = [(f"credential.{server}.username", target.user)]
-    if target.password:
-        pairs += [(f"credential.{server}.helper", ""), (f"credential.{server}.helper", _LOGIN_HELPER)]
-    config = _config_environment(_config_pairs(environ) + pairs)
-    return {**config, "IMAGE_UPDATE_URL_USER": target.user, "IMAGE_UPDATE_URL_PASSWORD": target.password}
+        return ()
+    return (Login("/".join(target.url.split("/", 3)[:3]), target.user, Secret(target.password)),)

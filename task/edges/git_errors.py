@@ -59,13 +59,13 @@ FAILURES = (
         _any("host key verification failed", r"no \S+ host key is known"),
         CredentialsError,
         "the server's SSH host key is not known",
-        "add its host key to known_hosts",
+        "compare its key with the one the server's owner names, then give it: --ssh-host-key 'HOST ssh-ed25519 AAAA…'",
     ),
     Meaning(
         _any("no user exists for uid"),
         CredentialsError,
         "ssh refuses to run for a user id without a passwd entry",
-        "run as a user that exists in the image, or use https",
+        "install libnss_wrapper (the published image has it), run as a user that exists in the image, or use https",
     ),
     Meaning(
         _any(
@@ -74,13 +74,13 @@ FAILURES = (
         ),
         CredentialsError,
         "the server's TLS certificate was not accepted",
-        "give the server's certificate authority, and check the host name in the URL",
+        "give the server's certificate authority (--ca-file), and check the host name in the URL",
     ),
     Meaning(
         _any("load key .*(?:passphrase|invalid format|libcrypto)", "bad permissions", "unprotected private key"),
         CredentialsError,
         "the SSH key cannot be used",
-        "give a private key without passphrase, readable by this user only",
+        "give a private key without passphrase (--ssh-key-file or --ssh-directory)",
     ),
     Meaning(
         _any(
@@ -89,13 +89,13 @@ FAILURES = (
         ),
         CredentialsError,
         "the server did not accept the SSH key",
-        "check that a key is given, and that the server knows its public half",
+        "check that a key is given (--ssh-key-file or --ssh-directory), and that the server knows its public half",
     ),
     Meaning(
         _any("could not read (?:username|password)", "terminal prompts disabled"),
         CredentialsError,
         "the server asks for a login and none was given; or the repository does not exist",
-        "give credentials for this server, and check the URL",
+        "give a login for this server (docs/credentials.md; its --git-credentials-url has to fit), and check the URL",
     ),
     Meaning(
         _any(

@@ -40,7 +40,7 @@ class _Silence:
     def debug(self, *_message: object) -> None:
         """Say nothing."""
 
-    info = error = exception = setLevel = debug
+    info = error = exception = setLevel = debug  # noqa: N815 - logging's name
 
 
 def _no_loop() -> None:

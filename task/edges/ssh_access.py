@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 
-from task.edges import private_folder
 from task.edges.ssh_keys import has_passphrase, host_key, is_private_key, tidy_key
 from task.errors import UsageError
 from task.record import NamedTuple
@@ -175,8 +174,3 @@ def _read(path: str, option: str) -> str:
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
-
-
-def folder_in(parent: str) -> str:
-    """A private folder, with a name that ssh's configuration can hold."""
-    return private_folder.make(parent if parent.isprintable() and '"' not in parent else "/tmp")  # noqa: S108 - private

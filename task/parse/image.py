@@ -142,7 +142,7 @@ def _split_alias(text: str) -> tuple[str, str]:
     if "=" not in text:
         return "", text
     alias, _, reference = text.partition("=")
-    if ":" in alias:  # a constraint was cut: no annotation key can hold a colon, so this is never an alias
+    if _split(alias)[1] is not None:  # a constraint was cut: a colon behind a host's port is never part of an alias
         name, _, _ = _split(text)
         short = name.rpartition("/")[2].strip()
         raise Malformed(

@@ -45,7 +45,7 @@ def write_backs(app: Application, argocd_namespace: str) -> tuple[Where, ...]:
     """
     method, credentials = write_back_method(app.annotations.get("write-back-method", ""))
     base, head = git_branch(app.annotations.get("git-branch", ""))
-    places = [_where(app, text, argocd_namespace) for text in _texts(app)]
+    places = dict.fromkeys(_where(app, text, argocd_namespace) for text in _texts(app))  # named twice: once
     return tuple(
         place._replace(base=_branch(base or place.base), head=head, method=method, credentials=credentials)
         for place in places
@@ -182,6 +182,8 @@ def normal_url(url: str) -> str:
     if not sep and "@" in text and ":" in text:
         scheme, rest = "ssh", text.replace(":", "/", 1)
     host, slash, path = rest.partition("/")
+    if scheme.lower() == "file" or not (sep or scheme == "ssh"):  # folders differ by their case
+        return f"file://{text.removeprefix('file://')}"
     return f"{scheme.lower()}://{host.lower()}{slash}{path.lower()}"
 
 

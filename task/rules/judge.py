@@ -47,10 +47,10 @@ def judge(image: Image, policy: Policy, current: Reading, leave: Leave = Leave()
         return Verdict("error", "registry", "the digest strategy needs the digest and the event has none")
     if same(image, current):
         return Verdict("unchanged", "same", f"Git already says {version(current)}")
-    if policy.pin_digest and not image.digest:
-        return Verdict("error", "registry", "pin-digest needs the digest and the event has none")
     if not leave.downgrade and (older := _older(image, policy, current)):
         return Verdict("refuse", "not-newer", older)
+    if policy.pin_digest and not image.digest:
+        return Verdict("error", "registry", "pin-digest needs the digest and the event has none")
     was = f"replaces {version(current)}" if version(current) else "is the first tag written"
     return Verdict("update", "admitted", f"{image.version} passes all rules and {was}")
 

@@ -29,9 +29,12 @@ class AppFacts(NamedTuple):
 
 def branch_name(template: str, changes: Sequence[Change], app: AppFacts) -> str:
     """The branch to write; raises Malformed where the template fails or Git would refuse what it makes."""
-    name = rendered_branch(template, changes, app)
+    try:
+        name = rendered_branch(template, changes, app)
+    except Malformed as error:
+        raise Malformed(error.message, error.hint or FIELDS) from error
     if not name:
-        raise Malformed(f"the template {template!r} makes an empty branch name")
+        raise Malformed(f"the template {template!r} makes an empty branch name", FIELDS)
     if objection := objection_to_branch(name):
         raise Malformed(f"the template makes {name!r}, which is no branch name: {objection}", HINT)
     return name

@@ -160,8 +160,11 @@ def _data(apps: Sequence[AppChanges]) -> Mapping[str, Any]:
     }
 
 
-def _fields(change: Change) -> dict[str, str]:
-    return dict(zip(("Image", "OldTag", "NewTag"), _words(change), strict=True))
+def _fields(change: Change) -> dict[str, Any]:
+    """AIU's fields of a change; `.Labels` are the image's, which no event tells."""
+    from task.words.go_template import GoMap
+
+    return {**dict(zip(("Image", "OldTag", "NewTag"), _words(change), strict=True)), "Labels": GoMap()}
 
 
 def _own_trailers(apps: Sequence[AppChanges], given: Sequence[Trailer]) -> list[Trailer]:

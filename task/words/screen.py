@@ -24,7 +24,8 @@ def screen(report: Report) -> str:
         lines.append(f"{name} on {clean(commit.head)} of {clean(public_url(commit.repo))}: {_some(commit.files)}")
         if commit.diff:
             lines.append(commit.diff.rstrip("\n"))
-    if not report.decisions:
+    failed = any(problem.severity == "error" for problem in report.problems)
+    if not report.decisions and not failed:
         names = ", ".join(image.reference for image in report.images)
         lines.append(f"no Application takes {names} ({report.considered} looked at)")
     lines.append(_summary(report))
@@ -58,7 +59,8 @@ def _summary(report: Report) -> str:
         for name, number in counts(report).items()
         if name not in ("applications", "matched") and number
     )
-    return f"{status(report)}: {', '.join(parts) or 'nothing to do'}"
+    nothing = "nothing was done" if status(report) == "failed" else "nothing to do"
+    return f"{status(report)}: {', '.join(parts) or nothing}"
 
 
 def clean(text: str) -> str:

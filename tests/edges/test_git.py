@@ -55,7 +55,8 @@ def test_configuration_by_variables_keeps_only_credentials_and_transport() -> No
         "GIT_CONFIG_VALUE_2": "https://outer/",
     }
     clean = clean_environment(given, frozenset())
-    kept = {name: value for name, value in clean.items() if name.startswith("GIT_CONFIG_")}
+    files = {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM"}
+    kept = {name: value for name, value in clean.items() if name.startswith("GIT_CONFIG_") and name not in files}
     assert kept == {
         "GIT_CONFIG_COUNT": "2",
         "GIT_CONFIG_KEY_0": "http.extraHeader",
@@ -193,8 +194,14 @@ def test_a_user_name_within_the_url_goes_with_the_password_of_a_helper(tmp_path:
     assert b"password=from-helper\n" in said
 
 
+def ssh_command(git_door: Git) -> str:
+    found = git_door.ssh_environment("git@host:x")["GIT_SSH_COMMAND"]
+    git_door.close()
+    return found
+
+
 def test_ssh_never_asks() -> None:
-    assert "BatchMode=yes" in Git(os.environ).ssh_environment("git@host:x")["GIT_SSH_COMMAND"]
+    assert "BatchMode=yes" in ssh_command(Git(os.environ))
 
 
 def test_the_users_own_ssh_command_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,4 +215,4 @@ def test_the_users_own_ssh_command_is_kept(tmp_path: Path, monkeypatch: pytest.M
     git(workspace, "init", "--quiet")
     git(workspace, "config", "core.sshCommand", "ssh -i key-of-another-repository")
     monkeypatch.chdir(workspace)
-    assert "BatchMode" in Git(os.environ).ssh_environment("git@host:x")["GIT_SSH_COMMAND"]
+    assert "BatchMode" in ssh_command(Git(os.environ))

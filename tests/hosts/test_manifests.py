@@ -13,6 +13,7 @@ from support import ROOT, schemas
 
 from task import __version__
 from task.options import OPTIONS, Option, options_of
+from task.wiring import SECRETS
 from task.words.results import NAMES as RESULTS
 
 TASK = ROOT / "tekton" / "task" / "image-update" / "image-update.yaml"
@@ -20,13 +21,18 @@ TEMPLATE = ROOT / "argo-workflows" / "image-update" / "manifests.yaml"
 ACTION = ROOT / "action.yml"
 MANIFESTS = {"tekton": TASK, "argo": TEMPLATE, "github": ACTION}
 
+MOUNTED = {"ssh-directory", "basic-auth-directory", "ca-file"}  # workspaces of Tekton, Secrets of Argo Workflows
 # What a host settles itself; and what it adds to the command's options.
 SETTLED = {
-    "tekton": {"results-dir", "dotenv"},
-    "argo": {"results-dir", "report", "dotenv"},
+    "tekton": {"results-dir", "dotenv", *MOUNTED},
+    "argo": {"results-dir", "report", "dotenv", *MOUNTED},
     "github": {"results-dir", "dotenv"},
 }
-OWN = {"tekton": {"user-home"}, "argo": {"mutex"}, "github": set[str]()}
+OWN = {
+    "tekton": {"user-home"},
+    "argo": {"mutex", "ssh-secret", "basic-auth-secret", "ca-secret"},
+    "github": {"git-token", "github-token", "ssh-key", "github-app-key"},
+}
 REFERENCE = {
     "tekton": re.compile(r"\$\(params\.([^)]+)\)"),
     "argo": re.compile(r"\{\{inputs\.parameters\.([^}]+)\}\}"),
@@ -124,6 +130,7 @@ def test_every_option_is_a_parameter_with_its_default(host: str) -> None:
 @pytest.mark.parametrize("host", MANIFESTS)
 def test_every_variable_belongs_to_an_option(host: str) -> None:
     given = {name: value for name, value in environment(host).items() if name.startswith("IMAGE_UPDATE_")}
+    given = {name: value for name, value in given.items() if name not in SECRETS}
     known = {one.variable: one.name for one in OPTIONS}
     assert set(given) <= set(known)
     for variable, value in given.items():

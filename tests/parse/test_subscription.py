@@ -144,6 +144,22 @@ def test_deprecated_and_strange_values_work_and_warn(annotations: dict[str, str]
     assert [(flaw.key, flaw.severity) for flaw in subscribed.flaws] == [(level, "warning")]
 
 
+@pytest.mark.parametrize(
+    ("annotations", "severities"),
+    [
+        # AIU v1 leaves the whole Application out for each of these.
+        ({"image-list": "web="}, ["error"]),
+        ({"image-list": " , "}, []),  # no image: nothing is updated, and only lint says so
+        ({"image-list": "web=acme/web", "web.force-update": "yes"}, ["warning"]),  # it says nothing that is needed here
+        ({"image-list": "web=acme/web", "web.force-update": ""}, []),  # an empty value counts as absent
+        ({"image-list": "web=acme/web", "web.helm.image-tag": "t", "web.kustomize.image-name": "k"}, []),  # as v0
+        ({"image-list": "web=acme/web", "write-back-method": "unknown"}, ["error"]),
+    ],
+)
+def test_what_image_updater_v1_refuses_as_a_whole(annotations: dict[str, str], severities: list[str]) -> None:
+    assert [flaw.severity for flaw in subscribe(app(annotations)).flaws] == severities
+
+
 def test_an_empty_ignore_list_hides_the_application_wide_one() -> None:
     assert only({"ignore-tags": "a*", "web.ignore-tags": ""}).subscriptions[0].policy.ignore == ()
     assert only({"ignore-tags": "a*"}).subscriptions[0].policy.ignore == ("a*",)

@@ -217,6 +217,8 @@ def test_paths_that_leave_the_repository_are_refused(folder: str, path: str) -> 
         ("git@github.com:acme/x.git", "ssh://git@github.com/acme/x", True),
         ("https://github.com/acme/x", "https://github.com/acme/y", False),
         ("https://github.com/acme/x", "git@github.com:acme/x", False),
+        ("/srv/Repo.git", "/srv/repo.git", False),
+        ("file:///srv/repo.git", "/srv/repo", True),
     ],
 )
 def test_one_repository_has_several_spellings(one: str, other: str, same: bool) -> None:

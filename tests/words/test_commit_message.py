@@ -115,6 +115,12 @@ def test_a_template_sees_all_applications() -> None:
     )
 
 
+def test_a_change_has_labels_which_are_empty_here() -> None:
+    template = '{{range .AppChanges}}{{.NewTag}}{{if index .Labels "a.b/c"}} of {{index .Labels "a.b/c"}}{{end}}{{end}}'
+    message = message_text(template, [app("web")])
+    assert (message.text, message.warning) == ("1.1", "")
+
+
 def test_a_template_that_fails_while_running_gives_way_with_a_warning() -> None:
     message = commit_message("{{.Nope}}", [app("web")])
     assert message.text == commit_message(None, [app("web")]).text

@@ -89,5 +89,9 @@ def _items(data: dict[str, Any] | list[Any], where: str) -> Iterator[Found]:
     if not kind.endswith("List") or not isinstance(items, list):
         yield Found(data if isinstance(data, dict) else {}, where)
         return
-    typed = {"apiVersion": data.get("apiVersion"), "kind": kind[:-4]} if kind != "List" and not isinstance(data, list) else {}
+    typed = (
+        {"apiVersion": data.get("apiVersion"), "kind": kind[:-4]}
+        if kind != "List" and not isinstance(data, list)
+        else {}
+    )
     yield from (Found({**typed, **item}, where) for item in items if isinstance(item, dict))

@@ -30,7 +30,7 @@ _PAUSES = (0.5, 2.0)  # seconds before a push that did not arrive is tried again
 class BareStore:
     """`snapshot` reads, `land` commits and pushes, or raises `Outpaced`: compare-and-swap on a branch's tip."""
 
-    def __init__(self, git: Git, repo: str, signer: "Signer | None" = None, cache_dir: str = "") -> None:
+    def __init__(self, git: Git, repo: str, signer: Signer | None = None, cache_dir: str = "") -> None:
         self._remote = Remote(git, repo, cache_dir)
         self._signer = signer
         self._roots: dict[str, str] = {}  # commit → its tree

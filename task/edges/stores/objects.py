@@ -56,6 +56,7 @@ class Objects:
 
     def _some(self, oids: Sequence[str], largest: int = LARGEST) -> Iterator[tuple[str, Object]]:
         if self._talk is None:
+            self._folder.complete()  # or it would fetch what is missing by itself
             self._talk = self._git.talk("cat-file", "--batch", git_dir=self._folder.path)
         self._talk.ask.write("".join(f"{oid}\n" for oid in oids).encode())
         self._talk.ask.flush()
@@ -66,7 +67,7 @@ class Objects:
         head = talk.answer.readline().split()
         if head[1:] == [b"missing"] and not largest:
             return Object("missing", 0, None)
-        if len(head) != 3:
+        if len(head) != 3:  # noqa: PLR2004 - "<id> <type> <size>", or "<id> missing"
             raise MissingObjectError(f"the Git server did not send object {oid}", hint="run it again")
         kind, size = head[1].decode(), int(head[2])
         content = talk.answer.read(size) if size <= largest else self._passed_over(talk, size)

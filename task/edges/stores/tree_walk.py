@@ -86,7 +86,7 @@ def _take(trees: Mapping[str, Tree], place: Place, path: str, entry: Entry, seen
         seen.texts.add(path)
 
 
-def _list(trees: Mapping[str, Tree], folder: str, oid: str, deep: bool, seen: Seen) -> None:
+def _list(trees: Mapping[str, Tree], folder: str, oid: str, deep: bool, seen: Seen) -> None:  # noqa: FBT001
     open_folders = [(folder, oid)]
     while open_folders:
         folder, oid = open_folders.pop()

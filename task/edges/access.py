@@ -1,0 +1,115 @@
+"""The credentials of one run, as git is given them: by variables, and by copies that only this user can read."""
+
+from __future__ import annotations
+
+import os
+from _thread import allocate_lock
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from task.edges import private_folder
+from task.edges.git_environment import Login
+from task.record import NamedTuple
+
+if TYPE_CHECKING:
+    from task.edges.ssh_access import SshFiles
+
+_BUNDLES = (
+    "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+)  # fmt: skip
+
+
+class Plan(NamedTuple):
+    """What was given, read and checked."""
+
+    logins: tuple[Login, ...] = ()
+    spare: tuple[Login, ...] = ()  # the CI system's own token: only where nothing else is given
+    app: Callable[[str, str], Login] | None = None  # (temporary folder, CA file) → its token
+    ssh: SshFiles | None = None
+    certificates: str = ""
+    config_file: str = ""  # a `.gitconfig` that came with `--basic-auth-directory`
+
+
+class Access:
+    """The credentials of one run. Stores in several threads may share it."""
+
+    def __init__(self, plan: Plan | None = None, environ: Mapping[str, str] | None = None) -> None:
+        self.plan = plan or Plan()
+        self._environ = environ or {}
+        self._lock = allocate_lock()
+        self._folder = ""
+        self._made: dict[str, object] = {}
+
+    def logins(self, *, helped: bool) -> tuple[Login, ...]:
+        """Who may be told which login. `helped`: the user's git configuration knows logins of its own.
+
+        Raises what `task.edges.github_app` says of a GitHub App.
+        """
+        plan = self.plan
+        if plan.app:
+            with self._lock:
+                login = self._made.get("app") or plan.app(self._temporary(), self._bundle())
+                self._made["app"] = login
+            return (login, *plan.logins) if isinstance(login, Login) else plan.logins
+        return plan.logins or (() if helped else plan.spare)
+
+    def environment(self) -> dict[str, str]:
+        """The variables that say which certificate authorities are trusted."""
+        with self._lock:
+            bundle = self._bundle()
+        return {"GIT_SSL_CAINFO": bundle} if bundle else {}
+
+    def ssh(self) -> tuple[str, bool]:
+        """(The ssh command, whether it was asked for by options)."""
+        with self._lock:
+            if "ssh" not in self._made:
+                self._made["ssh"] = self._ssh()
+            return str(self._made["ssh"]), self.plan.ssh is not None
+
+    def nameless(self) -> dict[str, str]:
+        """What ssh needs in its environment where this user has no passwd entry."""
+        from task.edges.ssh_access import nameless, passwd_home
+
+        if passwd_home() is not None:
+            return {}
+        with self._lock:
+            return nameless(self._private(), self._environ.get("HOME", ""))
+
+    def close(self) -> None:
+        """Remove all copies."""
+        with self._lock:
+            if self._folder:
+                private_folder.remove(self._folder)
+            self._folder = ""
+            self._made.clear()
+
+    def _ssh(self) -> str:
+        from task.edges.ssh_access import PLAIN, SshGiven, collect, needs_own_files, write
+
+        home = self._environ.get("HOME", "")
+        if self.plan.ssh is not None:
+            return write(self.plan.ssh, self._private())
+        return write(collect(SshGiven(), home), self._private()) if needs_own_files(home) else PLAIN
+
+    def _bundle(self) -> str:
+        """The authorities given, and those of the machine: a run may reach both kinds of servers."""
+        if not self.plan.certificates:
+            return ""
+        path = os.path.join(self._private(), "ca.pem")
+        if not os.path.exists(path):
+            machines = (self._environ.get("GIT_SSL_CAINFO", ""), self._environ.get("SSL_CERT_FILE", ""), *_BUNDLES)
+            with open(path, "wb") as file:
+                for found in [one for one in machines if os.path.isfile(one)][:1]:
+                    with open(found, "rb") as theirs:
+                        file.write(theirs.read())
+                file.write(f"\n{self.plan.certificates}\n".encode())
+        return path
+
+    def _private(self) -> str:
+        if not self._folder:
+            self._folder = private_folder.make(self._temporary())
+        return self._folder
+
+    def _temporary(self) -> str:
+        return self._environ.get("TMPDIR") or "/tmp"  # noqa: S108 - private folders in it

@@ -1,0 +1,424 @@
+"""Whole runs against real Git servers: every way to log in, every way that fails, and nothing secret anywhere."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from real_servers import PASSWORD, READER, USER, Nginx, Sshd, git_daemon, nginx, sshd
+from runs import application, arguments, manifest, repository, target
+from support import Result, command, git, image_update, needs, show
+
+pytestmark = [pytest.mark.servers, pytest.mark.xdist_group("servers")]
+SECRETS = (PASSWORD, "s3cret-pass%2Fw%40rd")
+ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+
+
+@pytest.fixture(scope="module")
+def repos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("repos")
+
+
+@pytest.fixture(scope="module")
+def ssh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    with sshd(tmp_path_factory.mktemp("sshd")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory, repos: Path) -> Iterator[Nginx]:
+    with nginx(tmp_path_factory.mktemp("nginx"), repos) as server:
+        yield server
+
+
+class Scene:
+    """One repository with one Application, a temporary folder and a home of its own."""
+
+    def __init__(self, folder: Path, repos: Path) -> None:
+        self.repo = repository(repos, "web", name=f"{os.urandom(4).hex()}.git")
+        self.folder, self.temporary, self.home = folder, folder / "tmp", folder / "home"
+        self.temporary.mkdir()
+        self.home.mkdir()
+
+    @property
+    def name(self) -> str:
+        return self.repo.name
+
+    def run(self, url: str, *more: str | Path, **env: str) -> Result:
+        """One run, after which nothing is left in the temporary folder and no secret was said."""
+        args = arguments(manifest(self.folder, application("web", url)), *more)
+        result = image_update(*args, env={"TMPDIR": str(self.temporary), "HOME": str(self.home), **env})
+        assert list(self.temporary.iterdir()) == []
+        assert not [one for one in SECRETS if one in result.stdout + result.stderr]
+        return result
+
+    def landed(self) -> bool:
+        return "newTag: 1.1.0" in show(self.repo, "main", target("web"))
+
+    def file(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+
+@pytest.fixture
+def scene(tmp_path: Path, repos: Path) -> Scene:
+    return Scene(tmp_path, repos)
+
+
+def password(scene: Scene, web: Nginx, user: str = USER, words: str = PASSWORD) -> list[str | Path]:
+    """The options with which everything about https is right."""
+    file = scene.file("password", f"{words}\n")
+    server = ("--git-credentials-url", f"https://localhost:{web.tls}/", "--ca-file", web.ca)
+    return ["--git-username", user, "--git-password-file", file, *server]
+
+
+def key(ssh: Sshd) -> list[str | Path]:
+    """The options with which everything about ssh is right."""
+    return ["--ssh-key-file", ssh.key, "--ssh-host-key", ssh.host_key]
+
+
+# https: ways to log in
+
+
+def test_a_user_name_and_a_password_file(scene: Scene, web: Nginx) -> None:
+    result = scene.run(web.url(scene.name), *password(scene, web))
+    assert (result.code, scene.landed()) == (0, True), result.stderr
+
+
+def test_a_token_in_a_variable(scene: Scene, web: Nginx) -> None:
+    url, env = web.url(scene.name), {"IMAGE_UPDATE_GIT_TOKEN": PASSWORD, "IMAGE_UPDATE_GIT_USERNAME": USER}
+    scope = f"https://localhost:{web.tls}/{scene.name.removesuffix('.git')}"
+    result = scene.run(url, "--git-credentials-url", scope, "--ca-file", web.ca, **env)
+    assert (result.code, scene.landed()) == (0, True), result.stderr
+
+
+def test_a_token_for_the_servers_of_the_ci_system(scene: Scene, web: Nginx) -> None:
+    env = {"IMAGE_UPDATE_GIT_TOKEN": PASSWORD, "CI_SERVER_URL": f"https://localhost:{web.tls}"}
+    result = scene.run(web.url(scene.name), "--git-username", USER, "--ca-file", web.ca, **env)
+    assert (result.code, scene.landed()) == (0, True), result.stderr
+
+
+def test_a_basic_auth_workspace_as_of_the_tekton_catalog(scene: Scene, web: Nginx) -> None:
+    scene.file("ws/.gitconfig", f'[credential "https://localhost:{web.tls}"]\n\thelper = store\n')
+    scene.file("ws/.git-credentials", f"https://{USER}:{SECRETS[1]}@localhost:{web.tls}\n")
+    result = scene.run(web.url(scene.name), "--basic-auth-directory", scene.folder / "ws", "--ca-file", web.ca)
+    assert (result.code, scene.landed()) == (0, True), result.stderr
+
+
+def test_a_basic_auth_secret_as_of_kubernetes(scene: Scene, web: Nginx) -> None:
+    scene.file("ws/username", USER)
+    scene.file("ws/password", PASSWORD)
+    more = ("--basic-auth-directory", scene.folder / "ws", "--ca-file", web.ca)
+    refused = scene.run(web.url(scene.name), *more)
+    assert refused.code == 2
+    assert "--git-credentials-url" in refused.stderr
+    result = scene.run(web.url(scene.name), *more, "--git-credentials-url", f"https://localhost:{web.tls}")
+    assert (result.code, scene.landed()) == (0, True), result.stderr
+
+
+def creds_init(scene: Scene, web: Nginx) -> None:
+    """What Tekton writes into HOME for a ServiceAccount with a basic-auth Secret."""
+    server = f"https://localhost:{web.tls}"
+    text = f'[credential]\n\thelper = store\n[credential "{server}"]\n\tusername = {USER}\n[http]\n\tsslCAInfo = {web.ca}\n'
+    scene.file("home/.gitconfig", text)
+    scene.file("home/.git-credentials", f"https://{USER}:{SECRETS[1]}@localhost:{web.tls}\n")
+
+
+def test_what_tekton_puts_into_home(scene: Scene, web: Nginx) -> None:
+    creds_init(scene, web)
+    result = scene.run(web.url(scene.name))
+    assert (result.code, scene.landed()) == (0, True), result.stderr
+
+
+def test_no_git_config_passes_over_home(scene: Scene, web: Nginx) -> None:
+    creds_init(scene, web)
+    result = scene.run(web.url(scene.name), "--no-git-config", "--ca-file", web.ca)
+    assert result.code == 4
+    assert not scene.landed()
+
+
+def test_no_helper_of_the_user_is_given_our_password_to_keep(scene: Scene, web: Nginx) -> None:
+    scene.file("home/.gitconfig", "[credential]\n\thelper = store\n")
+    assert scene.run(web.url(scene.name), *password(scene, web)).code == 0
+    assert sorted(path.name for path in scene.home.iterdir()) == [".gitconfig"]
+
+
+def test_urls_rewritten_by_the_users_configuration(scene: Scene, web: Nginx, ssh: Sshd) -> None:
+    scene.file("home/.gitconfig", f'[url "{ssh.url(scene.repo.parent)}/"]\n\tinsteadOf = https://git.example.com/\n')
+    result = scene.run(f"https://git.example.com/{scene.name}", *key(ssh))
+    assert (result.code, scene.landed()) == (0, True), result.stderr
+
+
+def test_the_rest_of_the_users_configuration_changes_nothing(scene: Scene, web: Nginx) -> None:
+    hostile = f"[core]\n\thooksPath = {scene.folder}\n[push]\n\tgpgSign = true\n[commit]\n\tgpgSign = true\n[fetch]\n"
+    scene.file("home/.gitconfig", f"{hostile}\tprune = true\n[protocol]\n\tallow = never\n[alias]\n\tfetch = !false\n")
+    scene.file("pre-push", "#!/bin/sh\nexit 1\n").chmod(0o755)
+    result = scene.run(web.url(scene.name), *password(scene, web))
+    assert (result.code, scene.landed()) == (0, True), result.stderr
+
+
+def test_a_client_certificate(scene: Scene, web: Nginx) -> None:
+    url = f"https://localhost:{web.client}/{scene.name}"
+    env = {"GIT_SSL_CERT": str(web.certificate), "GIT_SSL_KEY": str(web.certificate_key)}
+    more = [*password(scene, web), "--git-credentials-url", f"https://localhost:{web.client}"]
+    result = scene.run(url, *more, **env)
+    assert (result.code, scene.landed()) == (0, True), result.stderr
+    assert scene.run(url, *more, IMAGE_UPDATE_IMAGE="").code == 4
+
+
+def test_a_login_within_the_url(scene: Scene, web: Nginx) -> None:
+    url = web.url(scene.name).replace("https://", f"https://{USER}:{SECRETS[1]}@")
+    result = scene.run(url, "--ca-file", web.ca)
+    assert (result.code, scene.landed()) == (0, True), result.stderr
+
+
+# https: who does not get the password
+
+
+def test_another_server_is_not_told(scene: Scene, web: Nginx) -> None:
+    before = web.told.read_text()
+    result = scene.run(f"https://127.0.0.1:{web.thief}/{scene.name}", *password(scene, web))
+    assert result.code == 4
+    assert "Basic" not in web.told.read_text()[len(before) :]
+
+
+def test_a_redirect_does_not_carry_it_elsewhere(scene: Scene, web: Nginx) -> None:
+    before = len(web.told.read_text())
+    result = scene.run(web.url(f"moved/{scene.name}"), *password(scene, web))
+    said = web.told.read_text()[before:]
+    assert result.code == 4
+    assert scene.name in said
+    assert "Basic" not in said
+
+
+def test_plain_http_is_not_told_unless_named(scene: Scene, web: Nginx) -> None:
+    url = web.url(scene.name, "http")
+    more = password(scene, web)
+    assert scene.run(url, *more).code == 4
+    result = scene.run(url, *more, "--git-credentials-url", f"http://localhost:{web.plain}/")
+    assert (result.code, scene.landed()) == (0, True), result.stderr
+
+
+def test_credentials_without_a_server_are_a_usage_error(scene: Scene, web: Nginx) -> None:
+    result = scene.run(web.url(scene.name), IMAGE_UPDATE_GIT_TOKEN=PASSWORD)
+    assert result.code == 2
+    assert "--git-credentials-url" in result.stderr
+
+
+# https: what fails
+
+
+def problem(result: Result) -> tuple[int, str, str]:
+    (decision,) = result.json["decisions"]
+    (error,) = result.json["errors"]
+    return result.code, decision["rule"], f"{decision['because']} {error['hint']}"
+
+
+@pytest.mark.parametrize(
+    ("user", "words", "path", "code", "rule", "told"),
+    [
+        (USER, "wrong", "{}", 4, "credentials", "did not accept the login"),
+        (READER, PASSWORD, "{}", 4, "repository", "403"),
+        (USER, PASSWORD, "nothing-{}", 4, "repository", "not found, or there is no access"),
+        (USER, PASSWORD, "broken/{}", 75, "repository", "503"),
+    ],
+)
+def test_refusals_over_https(
+    scene: Scene, web: Nginx, user: str, words: str, path: str, code: int, rule: str, told: str
+) -> None:
+    result = scene.run(web.url(path.format(scene.name)), *password(scene, web, user, words))
+    assert problem(result)[:2] == (code, rule)
+    assert told in problem(result)[2]
+    assert not scene.landed()
+
+
+def test_no_login_where_one_is_asked_for(scene: Scene, web: Nginx) -> None:
+    code, rule, told = problem(scene.run(web.url(scene.name), "--ca-file", web.ca))
+    assert (code, rule) == (4, "credentials")
+    assert "--git-credentials-url" in told
+
+
+def test_an_unknown_certificate_authority(scene: Scene, web: Nginx) -> None:
+    code, rule, told = problem(scene.run(web.url(scene.name)))
+    assert (code, rule) == (4, "credentials")
+    assert "certificate" in told
+    assert "--ca-file" in told
+
+
+def test_nobody_listens(scene: Scene) -> None:
+    code, rule, told = problem(scene.run("https://127.0.0.1:9/x.git"))
+    assert (code, rule) == (75, "repository")
+    assert "could not be reached" in told
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "rule", "told"),
+    [
+        ("echo 'by policy: freeze' >&2; exit 1", 4, "repository", "by policy: freeze"),
+        (
+            "echo 'GitLab: You are not allowed to push code to protected branches' >&2; exit 1",
+            4,
+            "repository",
+            "GitLab",
+        ),
+    ],
+)
+def test_a_hook_says_no(scene: Scene, web: Nginx, policy: str, code: int, rule: str, told: str) -> None:
+    hook = scene.repo / "hooks" / "pre-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\n{policy}\n")
+    hook.chmod(0o755)
+    result = problem(scene.run(web.url(scene.name), *password(scene, web)))
+    assert result[:2] == (code, rule)
+    assert told in result[2]
+
+
+# ssh
+
+
+def test_a_key_file_and_a_host_key(scene: Scene, ssh: Sshd) -> None:
+    result = scene.run(ssh.url(scene.repo), *key(ssh))
+    assert (result.code, scene.landed()) == (0, True), result.stderr
+
+
+def test_a_key_in_a_variable_that_lost_its_last_newline(scene: Scene, ssh: Sshd) -> None:
+    known = scene.file("known", f"{ssh.host_key}\n")
+    url, text = ssh.url(scene.repo), ssh.key.read_text().strip()
+    result = scene.run(url, "--ssh-known-hosts-file", known, IMAGE_UPDATE_SSH_KEY=text)
+    assert (result.code, scene.landed()) == (0, True), result.stderr
+
+
+def workspace(scene: Scene, ssh: Sshd, at: str, *, config: str = "") -> Path:
+    """A folder as of a mounted Secret: links into `..data`, readable by others."""
+    scene.file(f"{at}/..data/id_ed25519", ssh.key.read_text()).chmod(0o644)
+    scene.file(f"{at}/..data/known_hosts", f"{ssh.host_key}\n")
+    scene.file(f"{at}/..data/config", config)
+    for name in ("id_ed25519", "known_hosts", "config"):
+        (scene.folder / at / name).symlink_to(f"..data/{name}")
+    return scene.folder / at
+
+
+def test_an_ssh_workspace_as_of_the_tekton_catalog(scene: Scene, ssh: Sshd) -> None:
+    config = (
+        f"Host git-server\n  HostName 127.0.0.1\n  Port {ssh.port}\n  User root\n  IdentityFile ~/.ssh/id_ed25519\n"
+    )
+    folder = workspace(scene, ssh, "ws", config=config)
+    result = scene.run(f"git-server:{scene.repo}", "--ssh-directory", folder)
+    assert (result.code, scene.landed()) == (0, True), result.stderr
+
+
+def test_ssh_files_that_tekton_puts_into_a_home_that_is_not_the_passwd_entrys(scene: Scene, ssh: Sshd) -> None:
+    config = f"Host 127.0.0.1\n  IdentityFile {scene.home}/.ssh/id_ed25519\n"
+    workspace(scene, ssh, "home/.ssh", config=config)
+    result = scene.run(ssh.url(scene.repo))
+    assert (result.code, scene.landed()) == (0, True), result.stderr
+
+
+def test_an_empty_ssh_workspace_is_none(scene: Scene, ssh: Sshd) -> None:
+    (scene.folder / "empty").mkdir()
+    workspace(scene, ssh, "home/.ssh")
+    result = scene.run(ssh.url(scene.repo), "--ssh-directory", scene.folder / "empty")
+    assert (result.code, scene.landed()) == (0, True), result.stderr
+
+
+def test_an_unknown_host_key(scene: Scene, ssh: Sshd) -> None:
+    code, rule, told = problem(scene.run(ssh.url(scene.repo), "--ssh-key-file", ssh.key))
+    assert (code, rule) == (4, "credentials")
+    assert "host key is not known" in told
+    assert "--ssh-host-key" in told
+
+
+def test_a_changed_host_key(scene: Scene, ssh: Sshd) -> None:
+    other = f"{ssh.host_key.split()[0]} {ssh.stranger.with_suffix('.pub').read_text()}"
+    code, rule, told = problem(scene.run(ssh.url(scene.repo), "--ssh-key-file", ssh.key, "--ssh-host-key", other))
+    assert (code, rule) == (4, "credentials")
+    assert "host key has changed" in told
+
+
+def test_a_key_that_opens_nothing(scene: Scene, ssh: Sshd) -> None:
+    more = ("--ssh-key-file", ssh.stranger, "--ssh-host-key", ssh.host_key)
+    code, rule, told = problem(scene.run(ssh.url(scene.repo), *more))
+    assert (code, rule) == (4, "credentials")
+    assert "did not accept the SSH key" in told
+
+
+def test_a_key_with_a_passphrase_is_refused_before_anything_is_contacted(scene: Scene, ssh: Sshd) -> None:
+    before = ssh.log.read_text()
+    result = scene.run(ssh.url(scene.repo), "--ssh-key-file", ssh.locked, "--ssh-host-key", ssh.host_key)
+    assert result.code == 2
+    assert "passphrase" in result.stderr
+    assert ssh.log.read_text() == before
+
+
+def test_no_such_repository_over_ssh(scene: Scene, ssh: Sshd) -> None:
+    code, rule, told = problem(scene.run(ssh.url(scene.repo.with_name("nothing.git")), *key(ssh)))
+    assert (code, rule) == (4, "repository")
+    assert "not found, or there is no access" in told
+
+
+# everything
+
+
+def test_the_git_protocol_is_not_contacted(scene: Scene) -> None:
+    with git_daemon(scene.repo.parent, scene.folder / "daemon.log") as port:
+        result = scene.run(f"git://127.0.0.1:{port}/{scene.name}")
+    assert problem(result)[:2] == (3, "source")
+    assert not scene.landed()
+
+
+@pytest.mark.parametrize("way", ["https", "ssh"])
+def test_no_secret_is_in_any_argument(scene: Scene, web: Nginx, ssh: Sshd, way: str) -> None:
+    strace, trace = needs("strace"), scene.folder / "trace"
+    url, more = (web.url(scene.name), password(scene, web)) if way == "https" else (ssh.url(scene.repo), key(ssh))
+    args = arguments(manifest(scene.folder, application("web", url)), *map(str, more))
+    watch = [*strace, "-f", "-qq", "-e", "trace=execve", "-s", "100000", "-o", str(trace)]
+    env = {**os.environ, "TMPDIR": str(scene.temporary), "HOME": str(scene.home)}
+    done = subprocess.run([*watch, command(), *args], env=env, capture_output=True, check=False)
+    if not trace.exists() or b"Operation not permitted" in done.stderr:
+        pytest.skip("nothing may be traced here")
+    seen = trace.read_text()
+    assert (done.returncode, scene.landed()) == (0, True), done.stderr
+    assert "git-remote-https" in seen if way == "https" else '"ssh"' in seen
+    key_lines = ssh.key.read_text().splitlines()[1:-1]
+    assert not [one for one in (*SECRETS, *key_lines) if one in seen]
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize("way", ["https", "ssh"])
+@pytest.mark.parametrize("home", ["/root", "/nonexistent", ""])
+def test_any_user_id_in_a_home_that_is_not_its_own(scene: Scene, web: Nginx, ssh: Sshd, way: str, home: str) -> None:
+    setpriv, ground = needs("setpriv"), Path("/tmp", f"any-{os.urandom(4).hex()}")
+    if way == "ssh" and not list(Path("/usr/lib").glob("**/libnss_wrapper.so")):
+        pytest.skip("libnss_wrapper is not here; .ci/run installs it")
+    more = password(scene, web) if way == "https" else key(ssh)
+    ground.mkdir(mode=0o711)
+    try:
+        given = []
+        for number, one in enumerate(more):
+            given.append(ground / str(number) if isinstance(one, Path) else one)
+            if isinstance(one, Path):
+                shutil.copy(one, given[-1])
+                os.chown(given[-1], 0, 0)
+                os.chmod(given[-1], 0o440)
+        (ground / "tmp").mkdir(mode=0o1777)
+        (ground / "tmp").chmod(0o1777)
+        url = web.url(scene.name) if way == "https" else ssh.url(scene.repo)
+        args = arguments(manifest(ground, application("web", url)), *map(str, given))
+        env = {**os.environ, "HOME": home, "TMPDIR": str(ground / "tmp"), "COVERAGE_PROCESS_START": ""}
+        nobody = [*setpriv, "--reuid", "54321", "--regid", "0", "--clear-groups"]
+        done = subprocess.run([*nobody, command(), *args], env=env, cwd="/", capture_output=True, check=False)
+        assert (done.returncode, scene.landed()) == (0, True), done.stderr
+        assert list((ground / "tmp").iterdir()) == []
+    finally:
+        shutil.rmtree(ground)
+
+
+def test_the_shared_connection_leaves_nothing_behind(scene: Scene, ssh: Sshd) -> None:
+    before = ssh.log.read_text().count("Accepted publickey")
+    assert scene.run(ssh.url(scene.repo), *key(ssh)).code == 0
+    assert ssh.log.read_text().count("Accepted publickey") - before == 1
+    assert git(scene.repo, "log", "--format=%an", "-1") == "image-update"

@@ -1,0 +1,201 @@
+"""Real Git servers on loopback, with throw-away keys: sshd, nginx with git's http-backend, git's own daemon."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from support import needs
+
+USER, PASSWORD = "ci", "s3cret-pass/w@rd"
+READER = "ro"
+
+
+class Sshd(NamedTuple):
+    """Serves every repository of this machine to whoever holds `key`."""
+
+    port: int
+    key: Path
+    stranger: Path  # a key that opens nothing
+    locked: Path  # a key with a passphrase
+    host_key: str  # as a line of known_hosts
+    log: Path
+
+    def url(self, repo: Path) -> str:
+        """Where a repository is."""
+        return f"ssh://{_me()}@127.0.0.1:{self.port}{repo}"
+
+
+class Nginx(NamedTuple):
+    """Serves the repositories of a folder; every port asks for a login, `pages` are its special places."""
+
+    tls: int
+    plain: int
+    client: int  # asks for a client certificate as well
+    thief: int  # keeps what it is told, and gives nothing
+    ca: Path
+    certificate: Path  # a client's
+    certificate_key: Path
+    told: Path  # the Authorization headers that the thief got
+
+    def url(self, name: str, scheme: str = "https") -> str:
+        """Where a repository is; `moved/` in front leads to the thief, `broken/` to 503."""
+        return f"{scheme}://localhost:{self.tls if scheme == 'https' else self.plain}/{name}"
+
+
+@contextmanager
+def sshd(folder: Path) -> Iterator[Sshd]:
+    """An SSH server for the user that runs the tests."""
+    program = needs("sshd")
+    needs("ssh")
+    for name, words in (("host", ""), ("id", ""), ("stranger", ""), ("locked", "a passphrase")):
+        _call("ssh-keygen", "-q", "-t", "ed25519", "-N", words, "-C", name, "-f", str(folder / name))
+    (folder / "authorized").write_text((folder / "id.pub").read_text())
+    port = free_port()
+    (folder / "sshd_config").write_text(f"""
+ListenAddress 127.0.0.1:{port}
+HostKey {folder}/host
+AuthorizedKeysFile {folder}/authorized
+PidFile none
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+StrictModes no
+UsePAM no
+PermitRootLogin prohibit-password
+MaxStartups 100:30:200
+""")
+    if os.getuid() == 0:
+        Path("/run/sshd").mkdir(exist_ok=True)
+    log, public = folder / "sshd.log", (folder / "host.pub").read_text().split()
+    argv = [*program, "-D", "-e", "-f", str(folder / "sshd_config")]
+    with started(argv, port, log):
+        line = f"[127.0.0.1]:{port} {public[0]} {public[1]}"
+        yield Sshd(port, folder / "id", folder / "stranger", folder / "locked", line, log)
+
+
+@contextmanager
+def nginx(folder: Path, repos: Path) -> Iterator[Nginx]:
+    """An HTTPS and HTTP server with Basic authentication."""
+    program, wrapper = needs("nginx"), needs("fcgiwrap")
+    _certificates(folder)
+    digest = _call("openssl", "passwd", "-apr1", PASSWORD)
+    (folder / "htpasswd").write_text(f"{USER}:{digest}{READER}:{digest}")
+    tls, plain, client, thief = ports = tuple(free_port() for _ in range(4))
+    (folder / "nginx.conf").write_text(_nginx_conf(folder, repos, ports))
+    at = folder / "fcgi"
+    with started([*wrapper, "-c", "8", "-s", f"unix:{at}"], at, folder / "fcgiwrap.log"):
+        argv = [*program, "-e", "stderr", "-p", str(folder), "-c", str(folder / "nginx.conf")]
+        with started(argv, thief, folder / "nginx.log"):
+            told = folder / "told"
+            yield Nginx(
+                tls, plain, client, thief, folder / "ca.pem", folder / "client.pem", folder / "client.key", told
+            )
+
+
+@contextmanager
+def git_daemon(repos: Path, log: Path) -> Iterator[int]:
+    """The port of a server without logins."""
+    core = Path(_call("git", "--exec-path").strip())
+    port = free_port()
+    base = ["--export-all", "--reuseaddr", "--listen=127.0.0.1", f"--port={port}", f"--base-path={repos}"]
+    with started([str(core / "git-daemon"), *base, "--enable=receive-pack", str(repos)], port, log):
+        yield port
+
+
+@contextmanager
+def started(argv: Sequence[str], where: int | Path, log: Path) -> Iterator[None]:
+    """A program that answers at a port or socket, and that has ended, with its children, when the block ends."""
+    with log.open("wb") as said:
+        process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True)
+    try:
+        _wait_for(process, where, log)
+        yield
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(10)
+
+
+def free_port() -> int:
+    """A port that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_for(process: subprocess.Popen[bytes], where: int | Path, log: Path) -> None:
+    for _ in range(200):
+        kind, address = (socket.AF_UNIX, str(where)) if isinstance(where, Path) else (socket.AF_INET, where)
+        with socket.socket(kind) as probe:
+            if probe.connect_ex(address if isinstance(address, str) else ("127.0.0.1", address)) == 0:
+                return
+        assert process.poll() is None, log.read_text()
+        time.sleep(0.05)
+    raise AssertionError(log.read_text())
+
+
+def _certificates(folder: Path) -> None:
+    """An authority, and what it vouches for: this machine's server, and a client."""
+    new = ("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2")
+    out = ("-keyout", str(folder / "ca.key"), "-out", str(folder / "ca.pem"))
+    _call("openssl", *new, "-subj", "/CN=Tests", *out)
+    for name, extra in (
+        ("server", "subjectAltName=DNS:localhost,IP:127.0.0.1"),
+        ("client", "extendedKeyUsage=clientAuth"),
+    ):
+        signed = ("-CA", str(folder / "ca.pem"), "-CAkey", str(folder / "ca.key"), "-addext", extra)
+        out = ("-keyout", str(folder / f"{name}.key"), "-out", str(folder / f"{name}.pem"))
+        _call("openssl", *new, "-subj", f"/CN={name}", *signed, *out)
+
+
+def _nginx_conf(folder: Path, repos: Path, ports: Sequence[int]) -> str:
+    tls, plain, client, thief = ports
+    secure = f"ssl_certificate {folder}/server.pem; ssl_certificate_key {folder}/server.key;"
+    temporary = "".join(
+        f"{kind}_temp_path {folder}/tmp-{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    user = f"user {_me()};" if os.getuid() == 0 else ""
+    backend = Path(_call("git", "--exec-path").strip(), "git-http-backend")
+    serve = f"""
+      auth_basic git; auth_basic_user_file {folder}/htpasswd;
+      location /moved/ {{ auth_basic off; rewrite ^/moved/(.*)$ https://127.0.0.1:{thief}/$1 redirect; }}
+      location /broken/ {{ return 503; }}
+      location / {{
+        set $who $remote_user;
+        if ($request_uri ~ receive-pack) {{ set $who "$remote_user writes"; }}
+        if ($who = "{READER} writes") {{ return 403; }}
+        fastcgi_param SCRIPT_FILENAME {backend}; fastcgi_param GIT_PROJECT_ROOT {repos};
+        fastcgi_param GIT_HTTP_EXPORT_ALL 1; fastcgi_param PATH_INFO $uri; fastcgi_param QUERY_STRING $query_string;
+        fastcgi_param REQUEST_METHOD $request_method; fastcgi_param CONTENT_TYPE $content_type;
+        fastcgi_param CONTENT_LENGTH $content_length; fastcgi_param REMOTE_USER $remote_user;
+        fastcgi_param GIT_PROTOCOL $http_git_protocol; fastcgi_param HOME {folder};
+        fastcgi_pass unix:{folder}/fcgi;
+      }}"""
+    return f"""
+{user} daemon off; pid {folder}/nginx.pid; worker_processes 1;
+events {{}}
+http {{
+  {temporary} access_log {folder}/access.log; client_max_body_size 0;
+  log_format told '$request [$http_authorization]';
+  server {{ listen 127.0.0.1:{tls} ssl; {secure} {serve} }}
+  server {{ listen 127.0.0.1:{plain}; {serve} }}
+  server {{ listen 127.0.0.1:{client} ssl; {secure}
+    ssl_client_certificate {folder}/ca.pem; ssl_verify_client on; {serve} }}
+  server {{ listen 127.0.0.1:{thief} ssl; {secure}
+    access_log {folder}/told told; add_header WWW-Authenticate 'Basic realm="thief"' always; return 401; }}
+}}
+"""
+
+
+def _me() -> str:
+    return _call("id", "-un").strip()
+
+
+def _call(program: str, *argv: str) -> str:
+    found = shutil.which(program)
+    return subprocess.run([found or program, *argv], capture_output=True, check=True, text=True).stdout

@@ -1,0 +1,87 @@
+"""Scenes for tests of whole runs: repositories with Applications in them, and runs that can be watched and stopped."""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from support import bare_repo, command
+
+WEB = "ghcr.io/acme/web"
+PREFIX = "argocd-image-updater.argoproj.io/"
+KUSTOMIZATION = "resources: []\nimages:\n- name: ghcr.io/acme/web\n  newTag: 1.0.0\n"
+
+
+def target(name: str) -> str:
+    """Where the Application's tag is written."""
+    return f"apps/{name}/kustomization.yaml"
+
+
+def repository(folder: Path, *names: str, name: str = "repo.git") -> Path:
+    """A repository that holds these Applications' folders."""
+    return bare_repo(folder, {target(one): KUSTOMIZATION for one in names}, name=name)
+
+
+def application(name: str, repo: Path | str, **annotations: str) -> dict[str, Any]:
+    """An Application that takes the image by editing its kustomization."""
+    given = {"image-list": f"web={WEB}", "write-back-target": "kustomization", **annotations}
+    return {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Application",
+        "metadata": {
+            "name": name,
+            "namespace": "argocd",
+            "annotations": {PREFIX + key.replace("_", "-"): value for key, value in given.items()},
+        },
+        "spec": {"source": {"repoURL": str(repo), "path": f"apps/{name}", "targetRevision": "main"}},
+    }
+
+
+def manifest(folder: Path, *apps: dict[str, Any], name: str = "applications.json") -> Path:
+    """A file with these Applications."""
+    path = folder / name
+    path.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": apps}))
+    return path
+
+
+def arguments(apps: Path, *more: str | Path, image: str = f"{WEB}:1.1.0") -> list[str]:
+    """The arguments of a run on repositories of this machine."""
+    given = ("run", "--image", image, "--applications", apps, "--allow-protocol", "file", "--output", "json", *more)
+    return [str(one) for one in given]
+
+
+def start(args: list[str], *before: str, env: Mapping[str, str] | None = None) -> "subprocess.Popen[bytes]":
+    """The command, running; `before` is the program that starts it."""
+    environ = {**os.environ, **(env or {})}
+    pipe = subprocess.PIPE
+    return subprocess.Popen([*before, command(), *args], env=environ, stdout=pipe, stderr=pipe, stdin=subprocess.DEVNULL)
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 30.0) -> None:
+    """Wait for something that happens in another process."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+def hook(repo: Path, name: str, script: str) -> Path:
+    """A hook of the server."""
+    path = repo / "hooks" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
+@contextmanager
+def scratch(folder: Path) -> Iterator[Path]:
+    """A temporary folder that must be empty in the end."""
+    path = folder / "scratch"
+    path.mkdir()
+    yield path
+    assert list(path.iterdir()) == []

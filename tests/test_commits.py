@@ -1,0 +1,164 @@
+"""What a commit says, through the command line: where the image comes from, who signs it off, what CI systems read."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from runs import application, arguments, manifest, repository, start, target
+from support import commit, git, show
+
+SHA = "0123456789abcdef0123456789abcdef01234567"
+GITLAB = {
+    "CI_COMMIT_SHA": SHA,
+    "CI_PROJECT_URL": "https://gitlab.example/acme/web",
+    "CI_PIPELINE_URL": "https://gitlab.example/acme/web/-/pipelines/7",
+    "CI_COMMIT_AUTHOR": "Ann <ann@example.com>",
+    "CI_COMMIT_TIMESTAMP": "2024-05-01T10:00:00+02:00",
+    "CI_COMMIT_MESSAGE": 'Fix "it": now\n\nBecause.\nSigned-off-by: Eve <eve@example.com>',
+}
+
+
+def message(folder: Path, *more: str | Path, env: dict[str, str] | None = None) -> tuple[str, list[tuple[str, str]]]:
+    """The commit's message, and the trailers that git finds in it."""
+    repo = repository(folder, "a")
+    running = start(arguments(manifest(folder, application("a", repo)), *more), env=env)
+    _, err = running.communicate()
+    assert running.returncode == 0, err
+    text = git(repo, "log", "-1", "--format=%B", "main")
+    found = subprocess.run(
+        ["git", "interpret-trailers", "--parse"], input=text, capture_output=True, text=True, check=True
+    ).stdout
+    return text, [(key, value) for key, _, value in (line.partition(": ") for line in found.splitlines())]
+
+
+def test_outside_of_ci_nothing_is_guessed(tmp_path: Path) -> None:
+    _, trailers = message(tmp_path)
+    assert [key for key, _ in trailers] == ["Image", "Application"]
+
+
+def test_by_options(tmp_path: Path) -> None:
+    given = ("--source-commit", SHA.upper(), "--source-repository", "https://git.example/web", "--pipeline-run", "run-7")
+    _, trailers = message(tmp_path, *given, "--trailer", "Ticket=ABC-1", "--sign-off")
+    assert trailers[2:] == [
+        ("Source-Commit", SHA),
+        ("Pipeline-Run", "run-7"),
+        ("Ticket", "ABC-1"),
+        ("Argocd-reference-commit-sha", SHA),
+        ("Argocd-reference-commit-repourl", "https://git.example/web"),
+        ("Signed-off-by", "image-update <image-update@noreply.invalid>"),
+    ]
+
+
+def test_by_the_variables_of_the_ci_system(tmp_path: Path) -> None:
+    _, trailers = message(tmp_path, env=GITLAB)
+    assert trailers[2:] == [
+        ("Source-Commit", SHA),
+        ("Pipeline-Run", "https://gitlab.example/acme/web/-/pipelines/7"),
+        ("Argocd-reference-commit-author", "Ann <ann@example.com>"),
+        ("Argocd-reference-commit-date", "2024-05-01T10:00:00+02:00"),
+        ("Argocd-reference-commit-subject", 'Fix "it": now'),
+        ("Argocd-reference-commit-sha", SHA),
+        ("Argocd-reference-commit-repourl", "https://gitlab.example/acme/web"),
+        ("Argocd-reference-commit-body", '"Because.\\nSigned-off-by: Eve <eve@example.com>"'),
+    ]
+
+
+def test_what_the_ci_system_says_is_not_said_of_another_commit(tmp_path: Path) -> None:
+    _, trailers = message(tmp_path, "--source-commit", "f" * 40, env=GITLAB)
+    assert [(key, value) for key, value in trailers if key.startswith("Argocd")] == [
+        ("Argocd-reference-commit-sha", "f" * 40)
+    ]
+    assert ("Pipeline-Run", GITLAB["CI_PIPELINE_URL"]) in trailers
+
+
+def test_a_login_in_a_variable_is_not_written(tmp_path: Path) -> None:
+    env = {"GIT_COMMIT": SHA, "GIT_URL": "https://bot:tops3cret@git.example/web", "BUILD_URL": "https://u:tops3cret@ci/7/"}
+    text, _ = message(tmp_path, env=env)
+    assert "tops3cret" not in text
+    assert "Argocd-reference-commit-repourl: https://git.example/web" in text
+
+
+@pytest.mark.parametrize("value", ["main", "xyz", "123", "f" * 65])
+def test_what_is_no_commit(tmp_path: Path, value: str) -> None:
+    running = start(arguments(manifest(tmp_path), "--source-commit", value))
+    _, err = running.communicate()
+    assert (running.returncode, b"--source-commit" in err) == (2, True)
+
+
+@pytest.mark.parametrize("template", ["[skip ci] {{ .AppName }}\n\nbody\n", "{{ .AppName }}\n\n[skip ci]\n"])
+def test_skip_ci_through_the_template(tmp_path: Path, template: str) -> None:
+    (tmp_path / "template").write_text(template)
+    text, trailers = message(tmp_path, "--commit-message-template", tmp_path / "template", "--sign-off")
+    assert "[skip ci]" in text
+    assert trailers[-1][0] == "Signed-off-by"
+
+
+class Heads:
+    """A repository whose changes are proposed on a branch of their own."""
+
+    def __init__(self, folder: Path, branch: str = "main:bot") -> None:
+        self.folder = folder
+        self.repo = repository(folder, "a")
+        self.apps = manifest(folder, application("a", self.repo, git_branch=branch))
+
+    def run(self, tag: str, *more: str) -> tuple[int, str]:
+        running = start(arguments(self.apps, *more, image=f"ghcr.io/acme/web:{tag}"))
+        out, err = running.communicate()
+        return running.returncode, (out + err).decode()
+
+    def tip(self, branch: str = "bot") -> str:
+        return git(self.repo, "rev-parse", branch)
+
+
+def test_a_head_branch_is_made_left_alone_and_replaced(tmp_path: Path) -> None:
+    heads = Heads(tmp_path)
+    assert heads.run("1.1.0")[0] == 0
+    first = heads.tip()
+    assert heads.run("1.1.0")[0] == 0
+    assert heads.tip() == first
+    base = commit(heads.repo, {"README.md": "changed\n"})
+    assert heads.run("1.2.0")[0] == 0
+    assert git(heads.repo, "rev-list", "bot").splitlines()[1] == base
+    assert "1.2.0" in show(heads.repo, "bot", target("a"))
+    assert heads.tip("main") == base
+
+
+def test_a_head_branch_on_an_old_base_follows_it(tmp_path: Path) -> None:
+    heads = Heads(tmp_path)
+    heads.run("1.1.0")
+    base = commit(heads.repo, {"README.md": "changed\n"})
+    assert heads.run("1.1.0")[0] == 0
+    assert git(heads.repo, "rev-list", "bot").splitlines()[1] == base
+
+
+def test_no_head_branch_where_the_base_says_so_already(tmp_path: Path) -> None:
+    heads = Heads(tmp_path)
+    assert heads.run("1.0.0")[0] == 0
+    assert git(heads.repo, "for-each-ref", "refs/heads/bot") == ""
+
+
+def test_a_head_branch_is_not_made_where_there_is_no_base(tmp_path: Path) -> None:
+    heads = Heads(tmp_path, "nowhere:bot")
+    assert heads.run("1.1.0")[0] == 3
+    assert git(heads.repo, "for-each-ref", "refs/heads/bot") == ""
+
+
+def test_somebody_pushed_to_the_head_branch_meanwhile(tmp_path: Path) -> None:
+    """The lease holds, the next try sees what is there, and the branch is ours: one commit on the base."""
+    from runs import hook
+
+    heads = Heads(tmp_path)
+    heads.run("1.1.0")
+    hook(heads.repo, "update", f'rm "$0"; git update-ref refs/heads/bot {heads.tip("main")}')
+    code, said = heads.run("1.2.0")
+    assert code == 0, said
+    assert "moved meanwhile" in said
+    assert git(heads.repo, "rev-list", "--count", "main..bot") == "1"
+
+
+@pytest.mark.parametrize("name", ["a..b", "-f", "a b", "x.lock", "a:b:c", "refs/heads/x~1", "@{-1}", "a\\b", ".x", "HEAD"])
+def test_names_that_git_refuses(tmp_path: Path, name: str) -> None:
+    heads = Heads(tmp_path, f"main:{name}")
+    code, said = heads.run("1.1.0")
+    assert code == 3, said
+    assert git(heads.repo, "for-each-ref", "--format=%(refname)") == "refs/heads/main"

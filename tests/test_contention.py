@@ -1,0 +1,200 @@
+"""Many runs, and people, on one branch: every event lands exactly once or is explained."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runs import KUSTOMIZATION, WEB, application, arguments, hook, manifest, repository, start, target
+from support import command, commit, git, show
+
+CROWD = int(os.environ.get("CROWD") or 50)
+ROUNDS = int(os.environ.get("KILL_ROUNDS") or 20)
+
+
+def ends(running: "list[subprocess.Popen[bytes]]") -> list[Any]:
+    """The reports of runs that all ended well."""
+    outs = [one.communicate(timeout=300) for one in running]
+    assert [one.returncode for one in running] == [0] * len(running), [err for _, err in outs if err][:3]
+    return [json.loads(out) for out, _ in outs]
+
+
+def plain_git(repo: Path, folder: Path, name: str) -> None:
+    """What a person's script does: shallow clone, edit, commit, push."""
+    git(folder, "clone", "--quiet", "--depth=1", f"file://{repo}", str(folder / name))
+    path = folder / name / target(name)
+    path.write_text(path.read_text().replace("1.0.0", "1.1.0"))
+    git(folder / name, "commit", "--quiet", "--all", "--message", f"Update {name}")
+    git(folder / name, "push", "--quiet", "origin", "HEAD:main")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_crowd_on_one_branch_all_land(tmp_path: Path) -> None:
+    names = [f"app{number}" for number in range(CROWD)]
+    by_hand = repository(tmp_path, *names, name="by-hand.git")
+    (tmp_path / "clones").mkdir()
+    began = time.monotonic()
+    for name in names:
+        plain_git(by_hand, tmp_path / "clones", name)
+    in_a_row = time.monotonic() - began
+    repo = repository(tmp_path, *names)
+    apps = [manifest(tmp_path, application(name, repo), name=f"{name}.json") for name in names]
+    began = time.monotonic()
+    reports = ends([start(arguments(path)) for path in apps])
+    took = time.monotonic() - began
+    print(f"{CROWD} at once {took:.1f} s, by plain git in a row {in_a_row:.1f} s")
+    assert {one["status"] for one in reports} == {"updated"}
+    assert git(repo, "rev-list", "--count", "main") == str(CROWD + 1)
+    assert git(repo, "rev-list", "--min-parents=2", "main") == ""
+    assert all("1.1.0" in show(repo, "main", target(name)) for name in names)
+    assert took < 3 * in_a_row
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_crowd_on_one_key_leaves_the_newest(tmp_path: Path) -> None:
+    repo = repository(tmp_path, "a")
+    apps = manifest(tmp_path, application("a", repo))
+    tags = [f"1.{number}.0" for number in range(1, CROWD + 1)]
+    random.shuffle(tags)
+    reports = ends([start(arguments(apps, image=f"{WEB}:{tag}")) for tag in tags])
+    verdicts = Counter(one["decisions"][0]["verdict"] for one in reports)
+    print(dict(verdicts))
+    assert set(verdicts) <= {"update", "unchanged", "refuse"}
+    assert f"newTag: 1.{CROWD}.0" in show(repo, "main", target("a"))
+    assert git(repo, "rev-list", "--count", "main") == str(1 + verdicts["update"])
+    assert git(repo, "rev-list", "--min-parents=2", "main") == ""
+
+
+@pytest.mark.slow
+def test_the_same_event_many_times_is_one_commit(tmp_path: Path) -> None:
+    repo = repository(tmp_path, "a")
+    apps = manifest(tmp_path, application("a", repo))
+    reports = ends([start(arguments(apps)) for _ in range(10)])
+    assert Counter(one["status"] for one in reports) == {"updated": 1, "unchanged": 9}
+    assert git(repo, "rev-list", "--count", "main") == "2"
+
+
+def test_unchanged_without_a_push_if_the_new_tip_already_says_so(tmp_path: Path) -> None:
+    repo = repository(tmp_path, "a")
+    same = commit_like(repo, {target("a"): KUSTOMIZATION.replace("1.0.0", "1.1.0")})
+    pushes = tmp_path / "pushes"
+    move = f"env -u GIT_QUARANTINE_PATH git update-ref refs/heads/main {same}"
+    hook(repo, "update", f"echo >> {pushes}; {move}")
+    running = start(arguments(manifest(tmp_path, application("a", repo))))
+    (report,) = ends([running])
+    assert (report["status"], report["commits"]) == ("unchanged", [])
+    assert pushes.read_text().count("\n") == 1
+    assert git(repo, "rev-parse", "main") == same
+
+
+def commit_like(repo: Path, files: dict[str, str]) -> str:
+    """A commit on main's tip that main does not have."""
+    git(repo, "update-ref", "refs/heads/aside", "main")
+    return commit(repo, dict(files), "aside", "Somebody was faster")
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_decided_again_on_the_new_tip(tmp_path: Path, whole: bool) -> None:
+    """Meanwhile somebody wrote a newer version: ours is refused, and nothing is pushed over it."""
+    repo = repository(tmp_path, "a")
+    if whole:
+        git(repo, "config", "uploadpackfilter.allow", "false")
+    newer = commit_like(repo, {target("a"): KUSTOMIZATION.replace("1.0.0", "2.0.0")})
+    hook(repo, "update", f'rm "$0"; env -u GIT_QUARANTINE_PATH git update-ref refs/heads/main {newer}')
+    (report,) = ends([start(arguments(manifest(tmp_path, application("a", repo))))])
+    assert report["decisions"][0]["rule"] == "not-newer"
+    assert git(repo, "rev-parse", "main") == newer
+
+
+@pytest.mark.parametrize("hang", ["pre-receive", "post-receive"])
+def test_a_client_that_was_killed_in_the_middle_of_a_push(tmp_path: Path, hang: str) -> None:
+    """Killed before or after the branch moved: the next run makes exactly one commit of it."""
+    repo = repository(tmp_path, "a")
+    marker = tmp_path / "hanging"
+    hook(repo, hang, f"touch {marker}; sleep 2")
+    apps = manifest(tmp_path, application("a", repo))
+    running = start(arguments(apps), env={"TMPDIR": str(tmp_path)})
+    while not marker.exists():
+        time.sleep(0.01)
+    running.kill()
+    running.communicate()
+    (repo / "hooks" / hang).unlink()
+    (report,) = ends([start(arguments(apps))])
+    time.sleep(2.2)
+    assert git(repo, "rev-list", "--count", "main") == "2"
+    assert report["status"] == "unchanged" or hang == "pre-receive"
+    assert "1.1.0" in show(repo, "main", target("a"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_runs_that_are_killed_at_random_moments(tmp_path: Path) -> None:
+    """KILL_ROUNDS=200 for the long version."""
+    repo = repository(tmp_path, "a", "b")
+    apps = manifest(tmp_path, *(application(name, repo) for name in "ab"))
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    codes = Counter[int]()
+    for number in range(1, ROUNDS + 1):
+        image = f"{WEB}:1.{number}.0"
+        hard = number % 2 == 0
+        running = start(arguments(apps, image=image), env={"TMPDIR": str(scratch)})
+        time.sleep(random.uniform(0.0, 0.5))  # noqa: S311
+        running.send_signal(signal.SIGKILL if hard else signal.SIGTERM)
+        _, err = running.communicate(timeout=30)
+        codes[running.returncode] += 1
+        assert running.returncode in {0, 143, -signal.SIGTERM, -signal.SIGKILL}, err
+        assert b"Traceback" not in err
+        if hard:
+            git(scratch, "init", "--quiet", "--bare", "x.git")
+            subprocess.run(["rm", "-rf", *map(str, scratch.iterdir())], check=True)
+        assert list(scratch.iterdir()) == [], codes
+        (report,) = ends([start(arguments(apps, image=image), env={"TMPDIR": str(scratch)})])
+        assert report["status"] in {"updated", "unchanged"}
+        assert git(repo, "rev-list", "--count", "main") == str(1 + number), codes
+        assert git(repo, "rev-list", "--min-parents=2", "main") == ""
+        assert all(f"newTag: 1.{number}.0" in show(repo, "main", target(name)) for name in "ab")
+    print(dict(codes))
+    assert git(repo, "fsck", "--strict", "--no-dangling") == ""
+
+
+def test_several_repositories_and_one_fails_alone(tmp_path: Path) -> None:
+    repos = [repository(tmp_path, name, name=f"{name}.git") for name in "abcdefghij"]
+    hook(repos[3], "pre-receive", "echo 'not on Fridays' >&2; exit 1")
+    apps = [application(repo.stem, repo) for repo in repos]
+    apps.append(application("z", tmp_path / "nowhere.git"))
+    for _ in range(2):
+        running = start(arguments(manifest(tmp_path, *reversed(apps))))
+        out, err = running.communicate()
+        report = json.loads(out)
+        assert running.returncode == 4, err
+        assert [one["application"] for one in report["decisions"]] == [f"argocd/{name}" for name in "abcdefghijz"]
+        assert [one["application"] for one in report["errors"]] == ["argocd/d", "argocd/z"]
+    assert [git(repo, "rev-list", "--count", "main") for repo in repos] == ["2"] * 3 + ["1"] + ["2"] * 6
+
+
+def test_several_repositories_at_the_same_time(tmp_path: Path) -> None:
+    repos = [repository(tmp_path, name, name=f"{name}.git") for name in "abcdef"]
+    for repo in repos:
+        hook(repo, "pre-receive", "sleep 1.5")
+    apps = manifest(tmp_path, *(application(repo.stem, repo) for repo in repos))
+    began = time.monotonic()
+    (report,) = ends([start(arguments(apps))])
+    assert time.monotonic() - began < 6 * 1.5
+    assert [one["repository"] for one in report["commits"]] == [str(repo) for repo in repos]
+
+
+def test_one_repository_needs_no_threads(tmp_path: Path) -> None:
+    apps = manifest(tmp_path, application("a", repository(tmp_path, "a")))
+    code = "import sys\nfrom task.cli import main\ncode = main(sys.argv[1:])\nprint('concurrent.futures' in sys.modules)"
+    python = Path(command()).parent / "python"
+    done = subprocess.run([python, "-c", code, *arguments(apps)], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"

@@ -1,0 +1,168 @@
+"""SIGTERM and SIGINT: children ended, nothing left behind, and what landed until then is told."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from runs import WEB, application, arguments, hook, manifest, repository, start, target, wait_until
+from support import command, git, show
+
+HANGS = "echo $$ > {marker}; exec sleep 300"
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+class Scene:
+    """A run whose push does not end."""
+
+    def __init__(self, folder: Path, *before: str) -> None:
+        self.folder = folder
+        self.marker = folder / "hanging"
+        self.scratch = folder / "scratch"
+        self.scratch.mkdir()
+        self.repo = repository(folder, "a")
+        hook(self.repo, "pre-receive", HANGS.format(marker=self.marker))
+        self.apps = manifest(folder, application("a", self.repo))
+        self.before = before
+
+    def start(self) -> "subprocess.Popen[bytes]":
+        args = arguments(self.apps, "--results-dir", self.folder / "results", "--report", self.folder / "report.json")
+        running = start(args, *self.before, env={"TMPDIR": str(self.scratch)})
+        wait_until(self.marker.exists)
+        wait_until(self.marker.read_text)
+        return running
+
+    def check(self, running: "subprocess.Popen[bytes]", code: int) -> None:
+        began = time.monotonic()
+        out, err = running.communicate(timeout=30)
+        assert time.monotonic() - began < 2.5, err
+        assert (running.returncode, b"Traceback" in err) == (code, False), err
+        assert list(self.scratch.iterdir()) == []
+        assert (self.folder / "results" / "status").read_text() == "failed"
+        assert b'"stopped by SIG' in out or b"stopped by SIG" in err
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_run_is_stopped_while_it_pushes(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    scene = Scene(tmp_path)
+    running = scene.start()
+    running.send_signal(number)
+    scene.check(running, code)
+    assert git(scene.repo, "rev-list", "--count", "main") == "1"
+    wait_until(lambda: not alive(int(scene.marker.read_text())), 5)
+
+
+def test_a_rerun_finishes_the_job(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    running = scene.start()
+    running.send_signal(signal.SIGTERM)
+    scene.check(running, 143)
+    (scene.repo / "hooks" / "pre-receive").unlink()
+    again = start(arguments(scene.apps))
+    assert again.wait() == 0
+    again.communicate()
+    assert git(scene.repo, "rev-list", "--count", "main") == "2"
+
+
+def test_a_second_signal_does_not_stop_the_tidying(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    running = scene.start()
+    for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGTERM):
+        running.send_signal(number)
+    scene.check(running, 143)
+
+
+def test_two_signals_at_once_are_one(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    running = scene.start()
+    running.send_signal(signal.SIGTERM)
+    running.send_signal(signal.SIGINT)
+    wait_until(lambda: running.poll() is not None, 5)
+    assert running.returncode in {130, 143}
+    scene.check(running, running.returncode)
+
+
+def test_a_server_that_ignores_sigterm_does_not_hold_us_up(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    hook(scene.repo, "pre-receive", f"trap '' TERM; echo $$ > {scene.marker}; while :; do sleep 1; done")
+    running = scene.start()
+    running.send_signal(signal.SIGTERM)
+    scene.check(running, 143)
+
+
+def unshare() -> list[str]:
+    found = shutil.which("unshare")
+    words = [found or "", "--fork", "--pid", "--mount-proc", "--kill-child"]
+    if not found or subprocess.run([*words, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no process namespace can be made here")
+    return words
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_as_the_first_process_of_a_container(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    scene = Scene(tmp_path, *unshare())
+    running = scene.start()
+    children = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
+    os.kill(int(children[0]), number)
+    scene.check(running, code)
+
+
+def test_what_landed_in_other_repositories_is_told(tmp_path: Path) -> None:
+    repos = [repository(tmp_path, name, name=f"{name}.git") for name in "abcd"]
+    marker, scratch = tmp_path / "hanging", tmp_path / "scratch"
+    scratch.mkdir()
+    for repo in repos[2:]:
+        hook(repo, "pre-receive", HANGS.format(marker=f"{marker}.{repo.name}"))
+    apps = manifest(tmp_path, *(application(repo.stem, repo) for repo in repos))
+    args = arguments(apps, "--results-dir", tmp_path / "results")
+    running = start(args, env={"TMPDIR": str(scratch)})
+    wait_until(lambda: len(list(tmp_path.glob("hanging.*"))) == 2)
+    wait_until(lambda: all(git(repo, "rev-list", "--count", "main") == "2" for repo in repos[:2]))
+    running.send_signal(signal.SIGTERM)
+    began = time.monotonic()
+    out, err = running.communicate(timeout=30)
+    assert time.monotonic() - began < 2.5
+    assert (running.returncode, list(scratch.iterdir())) == (143, []), err
+    report = json.loads(out)
+    assert [one["verdict"] for one in report["decisions"]] == ["update", "update", "error", "error"]
+    assert [one["commit"] for one in report["commits"]] == [git(repo, "rev-parse", "main") for repo in repos[:2]]
+    assert (tmp_path / "results" / "commit").read_text() == git(repos[0], "rev-parse", "main")
+    assert show(repos[0], "main", target("a")).count("1.1.0") == 1
+
+
+def test_while_waiting_for_a_contended_branch(tmp_path: Path) -> None:
+    repo = repository(tmp_path, "a")
+    moves = "n=$(git -c user.name=x -c user.email=x commit-tree -p main -m o 'main^{tree}'); touch " + str(tmp_path / "m")
+    hook(repo, "update", f"{moves}; env -u GIT_QUARANTINE_PATH git update-ref refs/heads/main $n")
+    running = start(arguments(manifest(tmp_path, application("a", repo))))
+    wait_until((tmp_path / "m").exists)
+    time.sleep(1.5)
+    running.send_signal(signal.SIGTERM)
+    began = time.monotonic()
+    running.communicate(timeout=30)
+    assert running.returncode == 143
+    assert time.monotonic() - began < 2.5
+
+
+def test_while_reading_applications_from_standard_input(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    read, write = os.pipe()
+    args = ["run", "--image", f"{WEB}:1", "--applications", "-", "--results-dir", str(results)]
+    running = subprocess.Popen([command(), *args], stdin=read, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    time.sleep(1.0)
+    running.send_signal(signal.SIGTERM)
+    _, err = running.communicate(timeout=10)
+    os.close(write)
+    assert (running.returncode, b"Traceback" in err) == (143, False)
+    assert (results / "status").read_text() == "failed"
