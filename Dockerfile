@@ -28,10 +28,11 @@ LABEL org.opencontainers.image.title="Image Update" \
 # The versions are those of the base image's distribution: they are pinned with it.
 # hadolint ignore=DL3008
 RUN apt-get update -qq \
- && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends ca-certificates git gpg openssh-client \
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+      ca-certificates git gpg libnss-wrapper openssh-client openssl \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/apt /var/log/dpkg.log
 # The root file system is read-only where this runs, so no bytecode is ever written there; base images ship none of the
-# standard library's. Without a passwd entry ssh refuses to start; group 0 may write home, as any uid in it may run this.
+# standard library's. Without a passwd entry ssh refuses to start: libnss-wrapper helps any uid. Group 0 may write home.
 RUN python3 -m compileall -q -x '/tests?/' "$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')" \
  && echo 'nonroot:x:65532:0:nonroot:/home/nonroot:/usr/sbin/nologin' >> /etc/passwd \
  && mkdir -p /home/nonroot && chown 65532:0 /home/nonroot && chmod 0770 /home/nonroot

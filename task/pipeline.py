@@ -201,7 +201,7 @@ def pause(attempt: int, took: float, left: float) -> float:
 
     Never so long that no time is left for some more attempts.
     """
-    return min(took * 2 ** min(attempt, 8), LONGEST_PAUSE, left / 4)
+    return min(took * (1 << min(attempt, 8)), LONGEST_PAUSE, left / 4)
 
 
 def _attempt(site: Site, asks: Sequence[Ask], number: int) -> tuple[Outcome, list[Ask]]:

@@ -58,7 +58,9 @@ def start(args: list[str], *before: str, env: Mapping[str, str] | None = None) -
     """The command, running; `before` is the program that starts it."""
     environ = {**os.environ, **(env or {})}
     pipe = subprocess.PIPE
-    return subprocess.Popen([*before, command(), *args], env=environ, stdout=pipe, stderr=pipe, stdin=subprocess.DEVNULL)
+    return subprocess.Popen(
+        [*before, command(), *args], env=environ, stdout=pipe, stderr=pipe, stdin=subprocess.DEVNULL
+    )
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 30.0) -> None:

@@ -37,7 +37,14 @@ def test_outside_of_ci_nothing_is_guessed(tmp_path: Path) -> None:
 
 
 def test_by_options(tmp_path: Path) -> None:
-    given = ("--source-commit", SHA.upper(), "--source-repository", "https://git.example/web", "--pipeline-run", "run-7")
+    given = (
+        "--source-commit",
+        SHA.upper(),
+        "--source-repository",
+        "https://git.example/web",
+        "--pipeline-run",
+        "run-7",
+    )
     _, trailers = message(tmp_path, *given, "--trailer", "Ticket=ABC-1", "--sign-off")
     assert trailers[2:] == [
         ("Source-Commit", SHA),
@@ -72,7 +79,11 @@ def test_what_the_ci_system_says_is_not_said_of_another_commit(tmp_path: Path) -
 
 
 def test_a_login_in_a_variable_is_not_written(tmp_path: Path) -> None:
-    env = {"GIT_COMMIT": SHA, "GIT_URL": "https://bot:tops3cret@git.example/web", "BUILD_URL": "https://u:tops3cret@ci/7/"}
+    env = {
+        "GIT_COMMIT": SHA,
+        "GIT_URL": "https://bot:tops3cret@git.example/web",
+        "BUILD_URL": "https://u:tops3cret@ci/7/",
+    }
     text, _ = message(tmp_path, env=env)
     assert "tops3cret" not in text
     assert "Argocd-reference-commit-repourl: https://git.example/web" in text
@@ -156,7 +167,9 @@ def test_somebody_pushed_to_the_head_branch_meanwhile(tmp_path: Path) -> None:
     assert git(heads.repo, "rev-list", "--count", "main..bot") == "1"
 
 
-@pytest.mark.parametrize("name", ["a..b", "-f", "a b", "x.lock", "a:b:c", "refs/heads/x~1", "@{-1}", "a\\b", ".x", "HEAD"])
+@pytest.mark.parametrize(
+    "name", ["a..b", "-f", "a b", "x.lock", "a:b:c", "refs/heads/x~1", "@{-1}", "a\\b", ".x", "HEAD"]
+)
 def test_names_that_git_refuses(tmp_path: Path, name: str) -> None:
     heads = Heads(tmp_path, f"main:{name}")
     code, said = heads.run("1.1.0")

@@ -194,7 +194,9 @@ def test_several_repositories_at_the_same_time(tmp_path: Path) -> None:
 
 def test_one_repository_needs_no_threads(tmp_path: Path) -> None:
     apps = manifest(tmp_path, application("a", repository(tmp_path, "a")))
-    code = "import sys\nfrom task.cli import main\ncode = main(sys.argv[1:])\nprint('concurrent.futures' in sys.modules)"
+    code = (
+        "import sys\nfrom task.cli import main\ncode = main(sys.argv[1:])\nprint('concurrent.futures' in sys.modules)"
+    )
     python = Path(command()).parent / "python"
     done = subprocess.run([python, "-c", code, *arguments(apps)], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "False"

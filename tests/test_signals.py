@@ -143,7 +143,9 @@ def test_what_landed_in_other_repositories_is_told(tmp_path: Path) -> None:
 
 def test_while_waiting_for_a_contended_branch(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a")
-    moves = "n=$(git -c user.name=x -c user.email=x commit-tree -p main -m o 'main^{tree}'); touch " + str(tmp_path / "m")
+    moves = "n=$(git -c user.name=x -c user.email=x commit-tree -p main -m o 'main^{tree}'); touch " + str(
+        tmp_path / "m"
+    )
     hook(repo, "update", f"{moves}; env -u GIT_QUARANTINE_PATH git update-ref refs/heads/main $n")
     running = start(arguments(manifest(tmp_path, application("a", repo))))
     wait_until((tmp_path / "m").exists)

@@ -377,6 +377,25 @@ def test_a_push_that_landed_although_the_connection_died(repo: Path) -> None:
     assert landing.commit == tip(repo)
 
 
+def test_a_push_that_did_not_land_is_tried_again(repo: Path) -> None:
+    with open_store(repo) as store:
+        wanted = change(read(store))
+        hook(repo, "pre-receive", 'rm "$0"; kill -9 $PPID; sleep 1')
+        landing = store.land(wanted)
+    assert landing.commit == tip(repo)
+    assert git(repo, "rev-list", "--count", "main") == "2"
+
+
+def test_the_very_same_commit_of_another_run_is_not_ours(repo: Path) -> None:
+    with open_store(repo) as store, open_store(repo) as other:
+        mine, others = change(read(store)), change(read(other))
+        made = [one._make(wanted).commit for one, wanted in ((store, mine), (other, others))]
+        assert other.land(others).pushed
+        with pytest.raises(Outpaced):
+            store._push("main", tip(repo) if made[0] == made[1] else made[0])
+    assert git(repo, "rev-list", "--count", "main") == "2"
+
+
 def test_others_pushed_on_top_before_we_looked(repo: Path) -> None:
     with open_store(repo) as store:
         wanted = change(read(store))

@@ -107,6 +107,7 @@ RACES = [
      "cannot update it. Please try again.)", ""),
     ("[remote rejected] (reference does not point to expected object)", ""),
     ("[remote rejected] (atomic transaction failed)", ""),
+    ("[remote rejected] (cannot lock ref 'refs/heads/protected-policy': is at 1f but expected 2e)", ""),
     ("[remote rejected] (failed to update ref)", "remote: error: cannot lock ref 'refs/heads/main': Unable to create "
      "'/srv/x.git/refs/heads/main.lock': File exists."),
 ]  # fmt: skip
@@ -130,6 +131,15 @@ REFUSALS = [
     (UnreachableError, "[remote rejected] (failure)", "remote: fatal error in commit_refs\n"),
     (UnreachableError, "[remote failure] (remote failed to report status)", ""),
     (UnreachableError, "[remote rejected] (Internal Server Error)", ""),
+    # The server's own hook could not reach the rest of the server: nobody's rule said no.
+    (UnreachableError, "[remote rejected] (pre-receive hook declined)", "remote: GitLab: 500 Internal Server Error\n"),
+    (UnreachableError, "[remote rejected] (pre-receive hook declined)",
+     "remote: GitLab: Failed to authorize your Git request: internal API unreachable\n"),
+    (UnreachableError, "[remote rejected] (pre-receive hook declined)", "remote: GitLab: API is not accessible\n"),
+    (UnreachableError, "[remote rejected] (pre-receive hook declined)",
+     "remote: Gitea: Internal Server Error\nremote: Unable to contact gitea: Post http://x: connection refused\n"),
+    (RepositoryError, "[remote rejected] (pre-receive hook declined)",
+     "remote: GitLab: You are not allowed to push code to protected branches on this project.\n"),
 ]  # fmt: skip
 
 

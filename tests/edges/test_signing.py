@@ -31,7 +31,7 @@ def ssh_key(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def keyring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+def keyring() -> Iterator[dict[str, str]]:
     """A keyring with one key, for whoever checks signatures; its path is short, as sockets need it."""
     needs("gpg")
     folder = Path(tool("mktemp", "-d", "/tmp/gpg-XXXXXX").strip())
@@ -120,7 +120,7 @@ def test_the_message_is_the_same_as_without(scene: Scene, ssh_key: Path) -> None
 def test_no_agent_is_left(scene: Scene, pgp_key: str) -> None:
     scene.run(env={"IMAGE_UPDATE_SIGNING_KEY": pgp_key})
 
-    def agents() -> str:
+    def agents() -> bytes:
         return subprocess.run(["pgrep", "-f", f"gpg-agent.*{scene.scratch}"], capture_output=True, check=False).stdout
 
     wait_until(lambda: not agents(), 10)
@@ -137,7 +137,11 @@ def test_a_key_with_a_passphrase_is_refused(scene: Scene, ssh_key: Path) -> None
     ("text", "form", "words"),
     [
         ("/does/not/exist", "ssh", "cannot read"),
-        ("-----BEGIN OPENSSH PRIVATE KEY-----\nx\n-----END OPENSSH PRIVATE KEY-----", "openpgp", "--signing-format ssh"),
+        (
+            "-----BEGIN OPENSSH PRIVATE KEY-----\nx\n-----END OPENSSH PRIVATE KEY-----",
+            "openpgp",
+            "--signing-format ssh",
+        ),
         ("-----BEGIN PGP PRIVATE KEY BLOCK-----\nx\n", "ssh", "--signing-format openpgp"),
         ("-----BEGIN CERTIFICATE-----\nx\n", "ssh", "without passphrase"),
         ("ssh-ed25519 AAAA\n", "ssh", "without passphrase"),

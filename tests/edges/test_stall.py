@@ -67,18 +67,22 @@ def ssh_door(folder: Path, script: str, stall: float) -> Git:
 
 def test_ssh_that_says_nothing(tmp_path: Path) -> None:
     began = time.monotonic()
-    with BareStore(ssh_door(tmp_path, "exec sleep 60", 1), "git@example.com:x.git") as store:
-        with pytest.raises(UnreachableError, match="no byte came or went for 1 seconds"):
-            store.snapshot("main", [])
+    with (
+        BareStore(ssh_door(tmp_path, "exec sleep 60", 1), "git@example.com:x.git") as store,
+        pytest.raises(UnreachableError, match="no byte came or went for 1 seconds"),
+    ):
+        store.snapshot("main", [])
     assert time.monotonic() - began < 5
 
 
 def test_ssh_that_stops_in_the_middle(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a")
     script = 'for last; do :; done\nsh -c "$last" | { head -c 200; sleep 60; }'
-    with BareStore(ssh_door(tmp_path, script, 1), f"git@example.com:{repo}") as store:
-        with pytest.raises(UnreachableError, match="stalled"):
-            store.snapshot("main", [])
+    with (
+        BareStore(ssh_door(tmp_path, script, 1), f"git@example.com:{repo}") as store,
+        pytest.raises(UnreachableError, match="stalled"),
+    ):
+        store.snapshot("main", [])
 
 
 @pytest.mark.slow

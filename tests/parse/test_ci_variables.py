@@ -4,7 +4,12 @@ import pytest
 
 from task.parse.ci_variables import Origin, origin_of
 
-GITHUB = {"GITHUB_SHA": "a1", "GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": "acme/web", "GITHUB_RUN_ID": "7"}
+GITHUB = {
+    "GITHUB_SHA": "a1",
+    "GITHUB_SERVER_URL": "https://github.com",
+    "GITHUB_REPOSITORY": "acme/web",
+    "GITHUB_RUN_ID": "7",
+}
 
 
 @pytest.mark.parametrize(
@@ -17,8 +22,10 @@ GITHUB = {"GITHUB_SHA": "a1", "GITHUB_SERVER_URL": "https://github.com", "GITHUB
          "b2", "https://gl/x", "https://gl/x/-/pipelines/1"),
         ({"CI_COMMIT_SHA": "b3", "CI_REPO_URL": "https://wp/x", "CI_PIPELINE_URL": "https://wp/1"},
          "b3", "https://wp/x", "https://wp/1"),
-        ({"GIT_COMMIT": "c3", "GIT_URL": "https://g/x.git", "BUILD_URL": "https://j/1/"}, "c3", "https://g/x.git", "https://j/1/"),
-        ({"BITBUCKET_COMMIT": "d4", "BITBUCKET_GIT_HTTP_ORIGIN": "https://bitbucket.org/a/b", "BITBUCKET_BUILD_NUMBER": "9"},
+        ({"GIT_COMMIT": "c3", "GIT_URL": "https://g/x.git", "BUILD_URL": "https://j/1/"},
+         "c3", "https://g/x.git", "https://j/1/"),
+        ({"BITBUCKET_COMMIT": "d4", "BITBUCKET_GIT_HTTP_ORIGIN": "https://bitbucket.org/a/b",
+          "BITBUCKET_BUILD_NUMBER": "9"},
          "d4", "https://bitbucket.org/a/b", "https://bitbucket.org/a/b/pipelines/results/9"),
         ({"BUILD_SOURCEVERSION": "e5", "BUILD_REPOSITORY_URI": "https://dev.azure.com/o/p/_git/r",
           "SYSTEM_COLLECTIONURI": "https://dev.azure.com/o/", "SYSTEM_TEAMPROJECT": "p", "BUILD_BUILDID": "3"},

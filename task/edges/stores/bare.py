@@ -177,16 +177,17 @@ class BareStore:
 
     def _push(self, head: str, commit: str, lease: str = "") -> None:
         """Push; when the connection died, look whether it landed, and push again only if it did not."""
-        for pause in (*_PAUSES, 0.0):
+        for number, pause in enumerate((*_PAUSES, 0.0)):
             try:
-                return self._remote.push(head, commit, lease)
+                if not self._remote.push(head, commit, lease) and not number:
+                    raise Outpaced(f"{head}: another run has just made the very same commit")
             except UnreachableError as error:
-                if self._landed_all_the_same(head, commit, error):
-                    return None
-                if not pause:
-                    raise
-            stop.sleep(pause)
-        return None
+                if not self._landed_all_the_same(head, commit, error):
+                    if not pause:
+                        raise
+                    stop.sleep(pause)
+                    continue
+            return
 
     def _landed_all_the_same(self, head: str, commit: str, cause: UnreachableError) -> bool:
         """A connection that died says nothing about the push: look, before anyone tries again."""

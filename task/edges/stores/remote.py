@@ -126,12 +126,16 @@ class Remote:
                 raise StartAgain from error
             raise git_errors.failure(error.err, self.subject(branch)) from error
 
-    def push(self, head: str, commit: str, lease: str = "") -> None:
-        """Push the commit. Raises `Outpaced`, `RepositoryError`; `UnreachableError` leaves open whether it landed."""
+    def push(self, head: str, commit: str, lease: str = "") -> bool:
+        """Push the commit; false when the branch was there already.
+
+        Raises `Outpaced`, `RepositoryError`; `UnreachableError` leaves open whether it landed.
+        """
         self._folder.complete()
         try:
             options = ["--porcelain", "--no-verify", *filter(None, [lease])]
-            self._run("push", *options, REMOTE, f"{commit}:refs/heads/{head}")
+            said = self._run("push", *options, REMOTE, f"{commit}:refs/heads/{head}")
+            return not any(line.startswith(b"=") for line in said.splitlines())
         except GitFailed as error:
             lines = error.out.decode("utf-8", "replace").splitlines()
             if self._folder.cache is not None and "pack-objects" in error.err:
