@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from task.edits import EDITORS
-from task.errors import Exit, Malformed, SourceError, TargetError, TaskError
+from task.errors import AnnotationError, Exit, Malformed, SourceError, TargetError, TaskError
 from task.model import (
     Changeset,
     Decision,
@@ -200,6 +200,11 @@ def _in_own_path(sub: Subscription) -> bool:
 
 def _resolve(sub: Subscription, snapshot: Snapshot) -> TargetKind:
     """The target's kind, once Git has been seen. Raises `SourceError` where there is nothing to write."""
+    if sub.pull_request:  # to push to the base branch would be what nobody asked for
+        raise AnnotationError(
+            "pull-request: this version opens no pull requests",
+            hint="write git-branch: <base>:<head> and open the request for that branch, or remove the annotation",
+        )
     if sub.method == "argocd":
         raise SourceError(
             "write-back-method argocd patches the live Application, and these Applications come from files",

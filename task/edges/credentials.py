@@ -156,8 +156,11 @@ def _certificates(path: str) -> str:
     """All of a file's, or of a folder's files (a mounted ConfigMap); an empty folder is none."""
     if not path:
         return ""
-    files = [os.path.join(path, name) for name in _listed(path, "--ca-file")] if os.path.isdir(path) else [path]
-    found = "\n".join(_text(file, "--ca-file") for file in files if os.path.isfile(file))
+    files = [path]
+    if os.path.isdir(path):
+        names = (os.path.join(path, name) for name in sorted(_listed(path, "--ca-file")))
+        files = [name for name in names if os.path.isfile(name)]
+    found = "\n".join(_text(file, "--ca-file") for file in files)
     if files and "BEGIN CERTIFICATE" not in found and "BEGIN TRUSTED CERTIFICATE" not in found:
         raise UsageError(f"--ca-file: no certificate in {path!r}", hint="give certificates in PEM form")
     return found

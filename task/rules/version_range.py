@@ -1,7 +1,7 @@
 """Versions and ranges of versions, read as Masterminds/semver v3.4 reads them.
 
 That is the library of Argo CD Image Updater: `^1.2`, `~1.4`, `1.x`, `>=1 <2`, `1.2 - 1.4`, `a || b`.
-python-semver orders the versions; it has no ranges of its own.
+python-semver orders pre-releases; it has no ranges of its own, and three numbers need no package.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from task.record import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from semver import Version
 
 _WORDS = r"[0-9A-Za-z-]++(?:\.[0-9A-Za-z-]++)*+"
 _VERSION = pattern(rf"v?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?(?:-({_WORDS}))?(?:\+({_WORDS}))?", re.ASCII)
@@ -39,6 +37,20 @@ _HINT = (
     "a constraint is a range of versions, such as ^1.2, ~1.4, 1.x, '>=1 <2' or '1.x || >=3'; "
     "to follow one tag, such as latest, set update-strategy to digest"
 )
+
+
+class Version(NamedTuple):
+    """One version; comparing is `compare`'s work, as tuples do not order pre-releases."""
+
+    major: int
+    minor: int
+    patch: int
+    prerelease: str | None = None
+    build: str | None = None
+
+    def __str__(self) -> str:
+        release = f"{self.major}.{self.minor}.{self.patch}"
+        return release + (f"-{self.prerelease}" if self.prerelease else "") + (f"+{self.build}" if self.build else "")
 
 
 class Term(NamedTuple):
@@ -84,7 +96,13 @@ def parse_version(tag: str) -> Version | None:
 
 def compare(one: Version, other: Version) -> int:
     """-1, 0 or 1, by SemVer precedence: build metadata does not count."""
-    return one.compare(other)
+    if one[:3] != other[:3]:
+        return 1 if one[:3] > other[:3] else -1
+    if one.prerelease == other.prerelease:
+        return 0
+    known = semver_version()
+    order: int = known(*one[:4]).compare(known(*other[:4]))
+    return order
 
 
 @lru_cache(maxsize=1024)
@@ -103,8 +121,7 @@ def _version(numbers: tuple[str | None, ...], prerelease: str | None, build: str
     major, minor, patch = (int(number or 0) for number in numbers)
     if max(major, minor, patch) >= _UINT64 or any(map(_has_leading_zero, (prerelease or "").split("."))):
         return None
-    found: Version = semver_version()(major, minor, patch, prerelease, build)
-    return found
+    return Version(major, minor, patch, prerelease, build)
 
 
 def _has_leading_zero(part: str) -> bool:

@@ -16,6 +16,11 @@ from task.model import Changeset, Destination, File, Landing, Person, Place
 VALUES = "apps/web/values.yaml"
 
 
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("task.edges.stores.bare._PAUSES", (0.01, 0.01))
+
+
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
     folder = bare_repo(tmp_path, {VALUES: "tag: v1\n", "README.md": "r\n"})

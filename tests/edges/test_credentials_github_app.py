@@ -76,7 +76,7 @@ def test_the_proof_is_what_github_documents(tmp_path: Path, key: Path) -> None:
     (tmp_path / "signature").write_bytes(part(signature))
     public = tmp_path / "public"
     subprocess.run(["openssl", "rsa", "-in", key, "-pubout", "-out", public], check=True, capture_output=True)
-    check = ["openssl", "dgst", "-sha256", "-verify", public, "-signature", tmp_path / "signature"]
+    check: list[str | Path] = ["openssl", "dgst", "-sha256", "-verify", public, "-signature", tmp_path / "signature"]
     subprocess.run(check, input=f"{head}.{claims}".encode(), check=True, capture_output=True)
 
 

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -40,15 +41,19 @@ def test_a_key_with_a_passphrase_is_refused_with_the_way_out(tmp_path: Path) -> 
     assert "ssh-keygen" in caught.value.hint
 
 
-@pytest.mark.parametrize(
-    "spoil",
-    [str.strip, lambda text: text.replace("\n", "\r\n"), lambda text: f"\n {text}\n", lambda text: text.replace("\n", "\\n")],
-    ids=["no last newline", "CRLF", "space around", "newlines as letters"],
-)  # fmt: skip
-def test_a_key_is_mended(tmp_path: Path, spoil: "type[str]") -> None:
+SPOILT: dict[str, Callable[[str], str]] = {
+    "no last newline": str.strip,
+    "CRLF": lambda text: text.replace("\n", "\r\n"),
+    "space around": lambda text: f"\n {text}\n",
+    "newlines as letters": lambda text: text.replace("\n", "\\n"),
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILT)
+def test_a_key_is_mended(tmp_path: Path, spoil: str) -> None:
     text = key(tmp_path, "-t", "ed25519")
     path = tmp_path / "mended"
-    path.write_text(tidy_key(str(spoil(text)), "the key"))
+    path.write_text(tidy_key(SPOILT[spoil](text), "the key"))
     path.chmod(0o600)
     assert subprocess.run(["ssh-keygen", "-y", "-f", path], check=True, capture_output=True).stdout
 

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -416,6 +417,36 @@ def test_any_user_id_in_a_home_that_is_not_its_own(scene: Scene, web: Nginx, ssh
         assert list((ground / "tmp").iterdir()) == []
     finally:
         shutil.rmtree(ground)
+
+
+@pytest.mark.parametrize("way", ["https", "ssh"])
+def test_copies_of_keys_are_gone_after_a_signal(scene: Scene, web: Nginx, ssh: Sshd, way: str) -> None:
+    hook = scene.repo / "hooks" / "pre-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {scene.folder}/pushing\nsleep 5\n")
+    hook.chmod(0o755)
+    url, more = (web.url(scene.name), password(scene, web)) if way == "https" else (ssh.url(scene.repo), key(ssh))
+    args = arguments(manifest(scene.folder, application("web", url)), *map(str, more))
+    env = {**os.environ, "TMPDIR": str(scene.temporary), "HOME": str(scene.home)}
+    with subprocess.Popen([command(), *args], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as running:
+        wait_for(scene.folder / "pushing")
+        copies = [path.name for path in scene.temporary.rglob("*")]
+        running.terminate()
+        _, said = running.communicate(timeout=10)
+    assert {"ca.pem"} <= set(copies) if way == "https" else {"image-update-key", "known_hosts"} <= set(copies)
+    assert running.returncode == 143, said
+    assert list(scene.temporary.iterdir()) == []
+    hook.unlink()
+    result = scene.run(url, *more)
+    assert (result.code, scene.landed()) == (0, True), result.stderr
+
+
+def wait_for(path: Path) -> None:
+    for _ in range(400):
+        if path.exists():
+            return
+        time.sleep(0.05)
+    raise AssertionError(path)
 
 
 def test_the_shared_connection_leaves_nothing_behind(scene: Scene, ssh: Sshd) -> None:

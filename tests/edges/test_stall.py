@@ -98,6 +98,7 @@ def test_a_slow_server_is_no_stalled_one(tmp_path: Path) -> None:
     assert time.monotonic() - began > 1.5
 
 
+@pytest.mark.slow
 def test_a_hook_of_the_server_that_takes_its_time(tmp_path: Path) -> None:
     """The server keeps saying that it is there."""
     repo = repository(tmp_path, "a")
