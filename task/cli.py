@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from task import stop
 from task.door import Call, read, with_environment
@@ -25,8 +26,24 @@ def main(argv: Sequence[str]) -> int:
     if call is None:
         from task.typer_door import enter
 
-        return enter(argv, execute)
+        try:
+            return enter(argv, execute)
+        except SystemExit as end:
+            if end.code == Exit.USAGE and argv[:1] and argv[0] in ("run", "plan"):
+                _tell_hosts(argv)
+            raise
     return execute(call)
+
+
+def _tell_hosts(argv: Sequence[str]) -> None:
+    """Typer refused the command line and said why; the hosts get their results all the same."""
+    environ = dict(os.environ)
+    places = {"results-dir", "dotenv", "report"}
+    pairs = [*pairwise(argv), *(tuple(word.split("=", 1)) for word in argv if "=" in word)]
+    given = {flag[2:]: (value,) for flag, value in pairs if flag.startswith("--") and flag[2:] in places}
+    call = with_environment(Call(argv[0], given), environ)
+    if call.values.keys() & places or environ.keys() & {"GITHUB_OUTPUT"}:
+        _publish(TaskError("the command line is wrong", hint="see the log"), call, environ, int(Exit.USAGE))
 
 
 def execute(call: Call) -> int:
@@ -70,17 +87,21 @@ def _command(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
 
 def _end(error: TaskError, call: Call, environ: Mapping[str, str], log: Log) -> int:
     """Say the error once, and write the results of a failure: a host waits for them."""
-    code = stop.code() or error.exit
+    code = int(stop.code() or error.exit)
     log("error", f"{error}; {error.hint}" if error.hint else str(error))
+    if call.command in ("run", "plan"):
+        _publish(error, call, environ, code)
+    return code
+
+
+def _publish(error: TaskError, call: Call, environ: Mapping[str, str], code: int) -> None:
+    from task.edges.publish import publish_failure
+
     problem = Problem("", error.rule, str(error), error.hint)
-    report = Report(call.command, (), 0, (), (), (problem,), int(code))
+    report = Report(call.command, (), 0, (), (), (problem,), code)
     last = {name: texts[-1] for name, texts in call.values.items() if texts}
     output = Output(
         last.get("output", "text"), last.get("report", ""), last.get("results-dir", ""), last.get("dotenv", "")
     )
-    if call.command in ("run", "plan"):
-        from task.edges.publish import publish_failure
-
-        with stop.shield():
-            publish_failure(report, output, environ)
-    return int(code)
+    with stop.shield():
+        publish_failure(report, output, environ)

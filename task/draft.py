@@ -174,7 +174,10 @@ def failed(decision: Decision, error: TaskError) -> Decision:
     """The decision, turned into that error; what is wrong with a file names it."""
     message = str(error) if isinstance(error, TargetError) else error.message
     verdict = Verdict("error", error.rule, message)
-    return decision._replace(verdict=verdict, exit=int(error.exit), hint=error.hint)
+    current = decision.current
+    if isinstance(error, TargetError) and error.subject and not current.file:
+        current = current._replace(file=error.subject)
+    return decision._replace(verdict=verdict, current=current, exit=int(error.exit), hint=error.hint)
 
 
 def _live(sub: Subscription) -> Image | None:

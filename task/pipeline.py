@@ -50,8 +50,8 @@ class Store(Protocol):
     def land(self, change: Changeset) -> Landing:
         """Commit and push; raises `Outpaced` when the branch moved meanwhile."""
 
-    def predict(self, change: Changeset) -> str:
-        """The tree that `land` would make."""
+    def predict(self, change: Changeset) -> Landing:
+        """What `land` would answer, without a commit."""
 
     def close(self) -> None:
         """Nothing is left behind."""
@@ -109,6 +109,9 @@ def run(order: Order, edges: Edges) -> Report:
     asking, problems = find(order, edges)
     matched = match(asking, order.images)
     done = Outcome(matched.decisions)
+    if order.atomic:
+        matched, stopped = without_the_broken(matched)
+        done = done.plus(Outcome(stopped))
     with stop.shield():  # a signal ends every wait in there; what landed until then is told
         for outcome in deliveries(by_repository(matched, order), order, edges):
             done = done.plus(outcome)
@@ -228,7 +231,7 @@ def _landed(site: Site, snapshot: Snapshot, change: Draft, attempt: int) -> Outc
     if change.warning:
         site.edges.log("warning", change.warning)
     planning = site.order.command == "plan"
-    landing = Landing("", site.store.predict(change.changeset)) if planning else site.store.land(change.changeset)
+    landing = (site.store.predict if planning else site.store.land)(change.changeset)
     commit = Commit(
         repo=change.changeset.destination.repo,
         branch=snapshot.branch,
@@ -256,6 +259,25 @@ def _stopped(decisions: Sequence[Decision]) -> tuple[Decision, ...]:
         one._replace(verdict=stopped, exit=broken.exit, hint=hint) if one.verdict.verdict == "update" else one
         for one in decisions
     )
+
+
+def without_the_broken(matched: Matched) -> tuple[Matched, tuple[Decision, ...]]:
+    """With `--atomic`: an Application whose annotations are wrong stops the commits to its own repositories."""
+    broken = {
+        normal_url(source.repo): one
+        for one in matched.decisions
+        if one.verdict.verdict == "error"
+        for source in one.subscription.application.sources
+    }
+    kept, stopped = [], []
+    for ask in matched.asks:
+        culprit = broken.get(normal_url(ask.subscription.repo))
+        if culprit is None:
+            kept.append(ask)
+        else:
+            meant = Decision(ask.subscription, ask.candidates[0], Verdict("update", "admitted", ""))
+            stopped.append(_stopped((culprit, meant))[1])
+    return matched._replace(asks=tuple(kept)), tuple(stopped)
 
 
 def _failed(asks: Iterable[Ask], error: TaskError, terms: Terms) -> Outcome:

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING or sys.version_info >= (3, 14):
-    from typing import NamedTuple as NamedTuple
+    from typing import NamedTuple as NamedTuple  # noqa: PLC0414 - given on
 else:
     from _collections import _tuplegetter
 
@@ -26,7 +26,8 @@ else:
     def _first(cls: Any, /, *given: Any, **named: Any) -> Any:
         """Makes a class's first value, and the constructor for all others."""
         names = ", ".join(cls._fields)
-        made = eval(f"lambda _cls, {names}: _new(_cls, ({names},))", {"_new": tuple.__new__})
+        code = f"lambda _cls, {names}: _new(_cls, ({names},))"
+        made = eval(code, {"_new": tuple.__new__})  # noqa: S307 - our own field names
         made.__defaults__ = tuple(cls._field_defaults.values())
         cls.__new__ = staticmethod(made)
         return made(cls, *given, **named)

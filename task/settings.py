@@ -147,7 +147,7 @@ class _Reader:
             number = float(value)
         except ValueError:
             number = -1.0
-        if not 0 <= number < 1e6:
+        if not 0 <= number < 1e6:  # noqa: PLR2004 - eleven days; also keeps out inf and nan
             raise _wrong(self.options[name], value, "write a number of seconds")
         return number
 

@@ -254,7 +254,7 @@ def as_nobody(source: Path) -> subprocess.CompletedProcess[str]:
 
 def test_a_manifest_in_git_that_cannot_be_read_is_a_warning(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, BASE)
-    manifests = {"argo/a.yaml": yaml.safe_dump(app("a", repo)), "argo/b.yaml": b"argoproj.io: \xff"}
+    manifests: dict[str, Content] = {"argo/a.yaml": yaml.safe_dump(app("a", repo)), "argo/b.yaml": b"argoproj.io: \xff"}
     apps = bare_repo(tmp_path, manifests, name="apps.git")
     result = on(f"{apps}//argo")
     assert result.json["counts"]["updated"] == 1

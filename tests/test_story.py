@@ -127,6 +127,33 @@ def test_atomic_stops_the_whole_commit(tmp_path: Path) -> None:
     assert git(repo, "rev-list", "--count", "main") == "1"
 
 
+def test_atomic_counts_a_broken_annotation_too(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, files("a", "b"))
+    other = bare_repo(tmp_path, files("c"), name="other.git")
+    broken = application("b", repo, write_back_method="svn")
+    result = run(write(tmp_path, application("a", repo), broken, application("c", other)), "--atomic")
+    expected = {"argocd/a": "annotation", "argocd/b": "annotation", "argocd/c": "admitted"}
+    assert (result.code, rules(result)) == (3, expected)
+
+
+def test_plan_knows_a_head_branch_that_holds_the_change_already(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, files("a"))
+    manifest = write(tmp_path, application("a", repo, git_branch="main:upd"))
+    run(manifest)
+    args = ("--image", f"{WEB}:1.1.0", "--applications", manifest, "--allow-protocol", "file", "--output", "json")
+    planned, again = image_update("plan", *args), image_update("run", *args)
+    assert planned.json["decisions"] == again.json["decisions"]
+    assert planned.json["status"] == "unchanged"
+
+
+def test_a_login_in_the_url_hides_no_rewriting(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, files("a"))
+    manifest = write(tmp_path, application("a", "https://me:s3cret@git.example/team/repo.git"))
+    result = run(manifest, "--rewrite-url", f"https://git.example/team/={tmp_path}/")
+    assert (result.code, rules(result)) == (0, {"argocd/a": "admitted"})
+    assert "s3cret" not in result.stdout + result.stderr + git(repo, "log", "--format=%B", "main")
+
+
 def test_one_teams_typo_does_not_fail_every_pipeline(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     other = application("b", repo, image_list="x=acme/other:>", x__allow_tags="regexp:[")

@@ -26,6 +26,7 @@ class Plan(NamedTuple):
     logins: tuple[Login, ...] = ()
     spare: tuple[Login, ...] = ()  # the CI system's own token: only where nothing else is given
     app: Callable[[str, str], Login] | None = None  # (temporary folder, CA file) → its token
+    app_server: str = ""  # where that is good for
     ssh: SshFiles | None = None
     certificates: str = ""
     config_file: str = ""  # a `.gitconfig` that came with `--basic-auth-directory`
@@ -41,18 +42,21 @@ class Access:
         self._folder = ""
         self._made: dict[str, object] = {}
 
-    def logins(self, *, helped: bool) -> tuple[Login, ...]:
-        """Who may be told which login. `helped`: the user's git configuration knows logins of its own.
+    def logins(self, url: str = "", *, helped: bool) -> tuple[Login, ...]:
+        """Who may be told which login, for whoever is to reach this URL ("": any).
 
-        Raises what `task.edges.github_app` says of a GitHub App.
+        `helped`: the user's git configuration knows logins of its own. Raises what `task.edges.github_app` says of a
+        GitHub App.
         """
         plan = self.plan
-        if plan.app:
-            with self._lock:
-                login = self._made.get("app") or plan.app(self._temporary(), self._bundle())
-                self._made["app"] = login
-            return (login, *plan.logins) if isinstance(login, Login) else plan.logins
-        return plan.logins or (() if helped else plan.spare)
+        if plan.app is None:
+            return plan.logins or (() if helped else plan.spare)
+        if not url.lower().startswith(plan.app_server.lower() if url else ""):
+            return plan.logins
+        with self._lock:
+            login = self._made.get("app") or plan.app(self._temporary(), self._bundle())
+            self._made["app"] = login
+        return (login, *plan.logins) if isinstance(login, Login) else plan.logins
 
     def environment(self) -> dict[str, str]:
         """The variables that say which certificate authorities are trusted."""

@@ -40,6 +40,7 @@ def access_of(given: AccessSettings, environ: Mapping[str, str]) -> Access:
         logins=(*_stored(folder if ".git-credentials" in files else ""), *_for_all(scope, *(ours or ("", Secret(""))))),
         spare=_spare(environ),
         app=_app(given, environ),
+        app_server=_app_server(environ),
         ssh=collect(ssh, environ.get("HOME", "")) if ssh.anything else None,
         certificates=_certificates(given.ca_file),
         config_file=os.path.join(folder, ".gitconfig") if ".gitconfig" in files else "",
@@ -138,7 +139,7 @@ def _app(given: AccessSettings, environ: Mapping[str, str]) -> Callable[[str, st
         raise UsageError("a GitHub App needs its id, the installation's id and its key", hint=hint)
     if not given.app_installation.isdigit():
         raise UsageError("--github-app-installation-id: not a number", hint="it ends the URL of the App's installation")
-    server = environ.get("GITHUB_SERVER_URL", "").strip().rstrip("/") or _GITHUB
+    server = _app_server(environ)
     api = environ.get("GITHUB_API_URL", "").strip().rstrip("/")
     api = api or ("https://api.github.com" if server == _GITHUB else f"{server}/api/v3")
 
@@ -150,6 +151,10 @@ def _app(given: AccessSettings, environ: Mapping[str, str]) -> Callable[[str, st
         return Login(server, _TOKEN_USER, secret)
 
     return login
+
+
+def _app_server(environ: Mapping[str, str]) -> str:
+    return environ.get("GITHUB_SERVER_URL", "").strip().rstrip("/") or _GITHUB
 
 
 def _certificates(path: str) -> str:

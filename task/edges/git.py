@@ -114,9 +114,9 @@ class Git:
         Raises `CredentialsError` for a configuration that git cannot read, and what a GitHub App's token fails with.
         """
         target = address_of(rewritten(repo, self._rewrites))
-        logins = [*url_login(target)]
-        if target.protocol in {"https", "http"} or self._config.rewrites:
-            logins += self._access.logins(helped=self._config.helped)
+        logins, rewrites = [*url_login(target)], self._config.rewrites
+        if target.protocol in {"https", "http"} or rewrites:
+            logins += self._access.logins("" if rewrites else target.url, helped=self._config.helped)
         return login_environment(self._environ, self._config.pairs, logins) | self._access.environment()
 
     def run(

@@ -110,10 +110,12 @@ def printable(text: str) -> str:
 
 
 def rewritten(url: str, rewrites: tuple[tuple[str, str], ...]) -> str:
-    """The URL to contact: the longest prefix wins; unchanged where none fits."""
+    """The URL to contact: the longest prefix wins; unchanged where none fits. A login in the URL hides no prefix."""
     fitting = [pair for pair in rewrites if pair[0] and url.startswith(pair[0])]
     if not fitting:
-        return url
+        bare = without_login(url)
+        found = rewritten(bare, rewrites) if bare != url and bare.startswith("http") else bare
+        return url if found == bare else found
     prefix, replacement = max(fitting, key=lambda pair: len(pair[0]))
     return replacement + url[len(prefix) :]
 

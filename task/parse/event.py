@@ -10,6 +10,7 @@ from task.parse.image import parse_images
 from task.pattern import pattern
 
 DIGEST = pattern(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
+LOGIN = pattern(r"//[^/@\s]*@")  # somebody's password is not shown
 TAG = pattern(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
@@ -21,7 +22,7 @@ def event_images(references: Sequence[str], digest: str = "", tag: str = "") -> 
     try:
         images = parse_images(references)
     except Malformed as error:
-        raise UsageError(f"--image: {error.message}", hint=error.hint) from None
+        raise UsageError(f"--image: {LOGIN.sub('//', error.message)}", hint=LOGIN.sub("//", error.hint)) from None
     if not images:
         raise UsageError("no image given", hint="name the image just built with --image or IMAGE_UPDATE_IMAGE")
     if digest:

@@ -143,8 +143,9 @@ def test_the_token_is_fetched_once_and_goes_to_its_own_server(key: Path, github:
         **{name: os.environ[name] for name in ("PATH",)},
     }
     access = access_of(AccessSettings(app_id="12", app_installation="34"), environ)
+    assert access.logins("https://git.example.com/x.git", helped=False) == ()
     assert github.asked == []
-    logins = [access.logins(helped=False) for _ in range(2)][1]
+    logins = [access.logins("https://github.example.com/a/b.git", helped=False) for _ in range(2)][1]
     assert [(one.prefix, one.user, one.password.reveal()) for one in logins] == [
         ("https://github.example.com", "x-access-token", "ghs_t0ken")
     ]

@@ -73,9 +73,10 @@ class BareStore:
         name = self.default_branch() if branch in {"", "HEAD"} else branch_name(branch)
         return self._twice(lambda: self._read(name, places))
 
-    def predict(self, change: Changeset) -> str:
-        """The tree that `land` would make. Nothing is sent."""
-        return self._twice(lambda: self._make(change)).tree
+    def predict(self, change: Changeset) -> Landing:
+        """What `land` would answer, without a commit. Nothing is sent."""
+        made = self._twice(lambda: self._make(change))
+        return self._held(change, made)[0] or Landing("", made.tree)
 
     def land(self, change: Changeset) -> Landing:
         """Commit on the tip that was read, and push. Raises `Outpaced` when the branch has moved since.
@@ -84,18 +85,23 @@ class BareStore:
         """
         base, head = change.destination.base, change.destination.head
         made = self._twice(lambda: self._make(change))
-        if made.tree == self._roots[change.tip]:
-            return Landing(change.tip, made.tree, pushed=False)
-        if head == base:
-            commit = self._signed(change, made)
-            self._push(head, commit)
-            return Landing(commit, made.tree)
-        there = self._remote.commit_of(head)
-        if there and self._root(there) == made.tree:
-            return Landing(there, made.tree, pushed=False)
+        held, there = self._held(change, made)
+        if held:
+            return held
         commit = self._signed(change, made)
-        self._push(head, commit, f"--force-with-lease=refs/heads/{head}:{there}")
+        lease = [] if head == base else [f"--force-with-lease=refs/heads/{head}:{there}"]
+        self._push(head, commit, *lease)
         return Landing(commit, made.tree)
+
+    def _held(self, change: Changeset, made: fast_import.Made) -> tuple[Landing | None, str]:
+        """(the branch that already holds exactly this, a head branch's present commit or "")."""
+        base, head = change.destination.base, change.destination.head
+        if made.tree == self._roots[change.tip]:
+            return Landing(change.tip, made.tree, pushed=False), ""
+        there = self._remote.commit_of(head) if head != base else ""
+        if there and self._root(there) == made.tree:
+            return Landing(there, made.tree, pushed=False), there
+        return None, there
 
     def _signed(self, change: Changeset, made: fast_import.Made) -> str:
         """The commit, or the same one signed."""

@@ -19,6 +19,7 @@ _CONFIG = """\
 	repositoryformatversion = 1
 	bare = true
 	hooksPath = /dev/null
+	attributesFile = /dev/null
 	logAllRefUpdates = false
 	fsync = none
 	pager = cat
