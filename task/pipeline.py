@@ -146,7 +146,9 @@ def deliveries(asks: Mapping[str, Sequence[Ask]], order: Order, edges: Edges) ->
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(min(len(asks), AT_ONCE)) as pool:
-        return list(pool.map(lambda repo: deliver(repo, asks[repo], order, edges), asks))
+        with stop.unheard():  # signals are for the main thread, which waits
+            outcomes = pool.map(lambda repo: deliver(repo, asks[repo], order, edges), asks)
+        return list(outcomes)
 
 
 def deliver(repo: str, asks: Sequence[Ask], order: Order, edges: Edges) -> Outcome:

@@ -91,6 +91,24 @@ def shield() -> Iterator[None]:
 
 
 @contextmanager
+def unheard() -> Iterator[None]:
+    """Threads started in here leave signals to the main thread, which would otherwise not be woken by them.
+
+    Processes started in here have to call `hear`.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def hear() -> None:
+    """Take signals again: a process keeps what the thread that started it has switched off."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+
+@contextmanager
 def ending(end: Callable[[], None]) -> Iterator[None]:
     """`end` is called when a signal comes meanwhile, or has come already."""
     _STATE.ends.add(end)

@@ -207,7 +207,8 @@ class Git:
         if sys.version_info >= (3, 12):
             _allow_fork()
         into, out, err = files
-        return self._command(program)(*argv, _env=environ, _in=into, _out=out, _err=err)
+        with stop.unheard():
+            return self._command(program)(*argv, _env=environ, _in=into, _out=out, _err=err)
 
     def _command(self, name: str) -> Any:
         if name not in self._programs:
@@ -221,7 +222,7 @@ class Git:
             # nothing can ask on a terminal, and so that all its children end with it.
             self._programs[name] = program.bake(
                 _bg=1, _bg_exc=False, _return_cmd=True, _tty_out=False, _truncate_exc=False, _close_fds=False,
-                _decode_errors="replace", _encoding="utf-8", _new_session=True,
+                _decode_errors="replace", _encoding="utf-8", _new_session=True, _preexec_fn=stop.hear,
             )  # fmt: skip
         return self._programs[name]
 
@@ -229,7 +230,8 @@ class Git:
         """(exit code, why it was ended before its time). Whatever ends the wait ends the process as well."""
         transfer = _head(argv) in _TRANSFERS
         watch = Watch(running, TRANSFER_SECONDS if transfer else timeout, self.stall if transfer else 0)
-        watch.start()
+        with stop.unheard():
+            watch.start()
         try:
             with stop.ending(watch.end):
                 return _exit_code(running), watch.why
@@ -284,7 +286,8 @@ def _finish(running: Any, patience: float) -> None:
     """Wait a moment for the end, then bring it about."""
     timer = threading.Timer(patience, send, (running, "SIGKILL"))
     timer.daemon = True
-    timer.start()
+    with stop.unheard():
+        timer.start()
     send(running, "SIGTERM")
     try:
         _exit_code(running)

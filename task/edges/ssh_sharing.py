@@ -64,6 +64,6 @@ def _exit(socket: str, environ: Mapping[str, str]) -> None:
         argv = ["ssh", "-F", "none", "-O", "exit", "-o", f"ControlPath={socket}", "any"]
         files = [(os.POSIX_SPAWN_DUP2, null, number) for number in (0, 1, 2)]
         with suppress(OSError):
-            os.waitpid(os.posix_spawnp("ssh", argv, environ, file_actions=files), 0)
+            os.waitpid(os.posix_spawnp("ssh", argv, environ, file_actions=files, setsigmask=()), 0)
     finally:
         os.close(null)
