@@ -95,7 +95,6 @@ OVERLAYS = {
     "tag": HEAD + "images:\n  - newTag: 1.1.0\n    name: ghcr.io/acme/api\n",
     "digest": HEAD + f"images:\n- digest: {OTHER}\n  name: ghcr.io/acme/api\n",
     "both": HEAD + f"images:\n- name: ghcr.io/acme/api\n  digest: {OTHER}\n  newTag: '1'\n",
-    "suffix": HEAD + "images:\n- name: ghcr.io/acme/api\n  tagSuffix: -x\n",
     "flow": HEAD + "images: [{name: ghcr.io/acme/api, newTag: '1'}]\n",
     "component": HEAD.replace("v1beta1", "v1alpha1").replace("Kustomization", "Component"),
 }
