@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from task import stop
+from task.atomic import stopped, without_the_broken
 from task.draft import Ask, Draft, Terms, Wording, decide, drafts, failed, hopeless, places
 from task.errors import ContendedError, Outpaced, TaskError
 from task.find import Locate, Manifest, Scope, subscribed
@@ -110,8 +111,8 @@ def run(order: Order, edges: Edges) -> Report:
     matched = match(asking, order.images)
     done = Outcome(matched.decisions)
     if order.atomic:
-        matched, stopped = without_the_broken(matched)
-        done = done.plus(Outcome(stopped))
+        matched, given_up = without_the_broken(matched)
+        done = done.plus(Outcome(given_up))
     with stop.shield():  # a signal ends every wait in there; what landed until then is told
         for outcome in deliveries(by_repository(matched, order), order, edges):
             done = done.plus(outcome)
@@ -216,7 +217,7 @@ def _attempt(site: Site, asks: Sequence[Ask], number: int) -> tuple[Outcome, lis
     decisions = decide(snapshot, asks, order.terms)
     changes, settled = drafts(snapshot, decisions, order.terms, order.wording)
     if order.atomic and any(one.verdict.verdict == "error" for one in settled):
-        return Outcome(_stopped((*settled, *(one for change in changes for one in change.decisions)))), []
+        return Outcome(stopped((*settled, *(one for change in changes for one in change.decisions)))), []
     done, outpaced = Outcome(settled), set[int]()
     for change in changes:
         try:
@@ -249,37 +250,6 @@ def _landed(site: Site, snapshot: Snapshot, change: Draft, attempt: int) -> Outc
         return Outcome(change.decisions, (commit,))
     verdict = Verdict("unchanged", "same", f"the branch {commit.head} already holds exactly this")
     return Outcome(tuple(one._replace(verdict=verdict) for one in change.decisions))
-
-
-def _stopped(decisions: Sequence[Decision]) -> tuple[Decision, ...]:
-    """With `--atomic`: one error stops every update of the same commit."""
-    broken = next(one for one in decisions if one.verdict.verdict == "error")
-    why = f"not written: {broken.subscription.application.key} failed and --atomic is given"
-    stopped = Verdict("error", broken.verdict.rule, why)
-    hint = f"mend {broken.subscription.application.key}, or leave out --atomic"
-    return tuple(
-        one._replace(verdict=stopped, exit=broken.exit, hint=hint) if one.verdict.verdict == "update" else one
-        for one in decisions
-    )
-
-
-def without_the_broken(matched: Matched) -> tuple[Matched, tuple[Decision, ...]]:
-    """With `--atomic`: an Application whose annotations are wrong stops the commits to its own repositories."""
-    broken = {
-        normal_url(source.repo): one
-        for one in matched.decisions
-        if one.verdict.verdict == "error"
-        for source in one.subscription.application.sources
-    }
-    kept, stopped = [], []
-    for ask in matched.asks:
-        culprit = broken.get(normal_url(ask.subscription.repo))
-        if culprit is None:
-            kept.append(ask)
-        else:
-            meant = Decision(ask.subscription, ask.candidates[0], Verdict("update", "admitted", ""))
-            stopped.append(_stopped((culprit, meant))[1])
-    return matched._replace(asks=tuple(kept)), tuple(stopped)
 
 
 def _failed(asks: Iterable[Ask], error: TaskError, terms: Terms) -> Outcome:
