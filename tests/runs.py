@@ -56,7 +56,8 @@ def arguments(apps: Path, *more: str | Path, image: str = f"{WEB}:1.1.0") -> lis
 
 def start(args: list[str], *before: str, env: Mapping[str, str] | None = None) -> "subprocess.Popen[bytes]":
     """The command, running; `before` is the program that starts it."""
-    environ = {**os.environ, **(env or {})}
+    # Without coverage: it takes locks and runs code at the end, in processes that fork from threads and are killed.
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")} | dict(env or {})
     pipe = subprocess.PIPE
     return subprocess.Popen(
         [*before, command(), *args], env=environ, stdout=pipe, stderr=pipe, stdin=subprocess.DEVNULL

@@ -22,6 +22,7 @@ from task.record import NamedTuple
 PROTOCOLS = frozenset({"https", "ssh", "http"})
 SECONDS = 900.0  # no git command on this machine takes so long
 TRANSFER_SECONDS = 7200.0  # a transfer takes as long as bytes come and go; but it does end
+_ONE_AT_A_TIME = threading.Lock()  # a process that forks must not do so while another thread is in the midst of it
 _TRANSFERS = frozenset({"ls-remote", "fetch", "push"})
 
 
@@ -207,7 +208,7 @@ class Git:
         if sys.version_info >= (3, 12):
             _allow_fork()
         into, out, err = files
-        with stop.unheard():
+        with _ONE_AT_A_TIME, stop.unheard():
             return self._command(program)(*argv, _env=environ, _in=into, _out=out, _err=err)
 
     def _command(self, name: str) -> Any:
