@@ -19,7 +19,7 @@ KEPT = ("GIT_", "SSH_", "LC_", "LANG", "HOME", "XDG_")
 def main() -> int:
     """One call of git; its exit code."""
     folder = Path(os.environ["RECORD_GIT"])
-    if not (folder / "before").exists():  # what the command itself has made by now
+    if os.environ.get("GIT_DIR") and not (folder / "before").exists():  # what the command itself has made by now
         shutil.copytree(os.environ["RECORD_TMP"], folder / "before", symlinks=True)
     number = _number(folder)
     note = folder / f"{number}.json"
