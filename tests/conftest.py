@@ -13,6 +13,31 @@ settings.register_profile("ci", deadline=None, max_examples=200, derandomize=Tru
 settings.load_profile("ci" if IN_CI else "dev")
 
 
+# Whole runs in processes of their own, servers that stall, and laws over many examples: `make test` has them.
+SLOW = {
+    "test_bare_store_cost.py",
+    "test_bare_store_http.py",
+    "test_bare_store_race.py",
+    "test_commits.py",
+    "test_contention.py",
+    "test_contract_issues.py",
+    "test_git_cache.py",
+    "test_laws.py",
+    "test_signals.py",
+    "test_signing.py",
+    "test_ssh_sharing.py",
+    "test_stall.py",
+    "test_story.py",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out of `make check` what takes longer than a unit."""
+    for item in items:
+        if item.path.name in SLOW:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _clean_room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No setting of the person, machine or CI system that runs the tests reaches them."""
