@@ -1,6 +1,7 @@
 """The template engine against Go's own answers, and against templates that mean harm."""
 
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -113,10 +114,11 @@ HOSTILE = {
 
 @pytest.mark.parametrize("template", HOSTILE.values(), ids=HOSTILE.keys())
 def test_a_hostile_template_is_an_error_in_bounded_time(template: str) -> None:
+    seconds = 10 if sys.gettrace() is None else 60  # measuring coverage is several times slower
     began = time.process_time()
     with pytest.raises(Malformed):
         parse(template).render(DATA)
-    assert time.process_time() - began < 10
+    assert time.process_time() - began < seconds
 
 
 def test_the_deepest_template_allowed_runs() -> None:
