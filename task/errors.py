@@ -111,6 +111,43 @@ class RegistryError(TaskError):
     rule = "registry"
 
 
+class RegistryDownError(RegistryError):
+    """The registry could not be reached or broke off: running again may help."""
+
+    exit = Exit.TEMPORARY
+
+
+class RegistryAccessError(RegistryError):
+    """The registry's login or certificate was not accepted: the platform team acts."""
+
+    exit = Exit.ACCESS
+
+
+class SourceDownError(SourceError):
+    """The Kubernetes or Argo CD API could not be reached or broke off: running again may help."""
+
+    exit = Exit.TEMPORARY
+
+
+class SourceAccessError(SourceError):
+    """The Kubernetes or Argo CD API did not accept who we are, or what we ask: the platform team acts."""
+
+    exit = Exit.ACCESS
+
+
+class ForgeError(RepositoryError):
+    """The forge refused the pull request as it is: the Application's owner acts."""
+
+    exit = Exit.CONFIGURATION
+
+
+class RolloutError(TaskError):
+    """Argo CD did not get the revision synced and healthy: the developer acts."""
+
+    exit = Exit.ROLLOUT
+    rule = "rollout"
+
+
 class ContendedError(TaskError):
     """Others kept moving the branch until the deadline: running again may help."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from task.errors import TaskError
 from task.record import NamedTuple
 
 Strategy = Literal["semver", "newest-build", "alphabetical", "digest"]
@@ -212,6 +213,101 @@ class Landing(NamedTuple):
     commit: str  # "" when only predicted
     tree: str
     pushed: bool = True  # False: the head branch already had exactly this
+
+
+Fact = Literal["exists", "digest", "created", "platforms", "labels"]
+
+
+class Question(NamedTuple):
+    """What a rule needs to know of one image that neither the event nor Git tells; a registry answers."""
+
+    image: Image  # with the tag, the digest, or both that are asked about
+    facts: tuple[Fact, ...]
+    platforms: tuple[str, ...] = ()  # "os/arch[/variant]": of an index, only these members count; () is all
+    secret: str = ""  # the annotation `pull-secret`, as written
+    namespace: str = ""  # the Application's: whose secrets may be named
+
+
+class Answer(NamedTuple):
+    """A registry's answer; what was not asked for stays empty."""
+
+    exists: bool = True
+    digest: str = ""  # of what the tag names: an index's own digest where it is one
+    created: str = ""  # RFC 3339, UTC, "2026-11-21T06:00:00.123Z"; "" where the image has no date
+    platforms: tuple[str, ...] = ()
+    labels: Mapping[str, str] = {}
+    error: TaskError | None = None  # why there is no answer
+
+
+class Proposal(NamedTuple):
+    """A pull request as it should be: one per (repository, base, head)."""
+
+    repo: str  # the Application's own URL
+    base: str
+    head: str
+    title: str
+    body: str
+    labels: tuple[str, ...] = ()
+    reviewers: tuple[str, ...] = ()
+    assignees: tuple[str, ...] = ()
+    draft: bool = False
+    auto_merge: bool = False
+
+
+class Proposed(NamedTuple):
+    """A pull request as it is."""
+
+    url: str  # the page for people
+    number: str
+    state: Literal["open", "merged", "closed"]
+    title: str = ""
+    body: str = ""
+    head_commit: str = ""
+    merge_commit: str = ""  # of a merged one
+    note: str = ""  # what could not be done and does no harm: "GitHub cannot merge by itself here: …"
+
+
+class Build(NamedTuple):
+    """What tells two builds of one image apart in time (contract, section 5). "" and None are unknown."""
+
+    sequence: int | None = None
+    counter: str = ""  # who counts: sequences of two counters cannot be compared; "" for --sequence
+    commit: str = ""
+    repository: str = ""  # of that commit, without userinfo
+    created: str = ""  # RFC 3339, UTC
+
+
+class Written(NamedTuple):
+    """One build of an image, as the state file remembers it."""
+
+    tag: str = ""
+    digest: str = ""
+    build: Build = Build()
+
+
+class Hold(NamedTuple):
+    """What keeps an image, or all of an Application, as it is."""
+
+    reason: str
+    by: str = ""
+    at: str = ""  # RFC 3339, UTC
+    until: str = ""  # RFC 3339, UTC; "" is until it is released
+
+
+class Memory(NamedTuple):
+    """What is remembered of one image-list entry."""
+
+    written: Written | None = None  # the newest build that was ever written
+    replaced: tuple[str, ...] = ()  # versions (`tag`, `tag@digest`, digest) whose replay changes nothing; newest first
+    hold: Hold | None = None
+    deferred: Written | None = None  # the newest event while held
+
+
+class State(NamedTuple):
+    """One state file: what is remembered of one Application."""
+
+    hold: Hold | None = None  # covers all images
+    images: Mapping[str, Memory] = {}  # by alias; without one, by the image's name as `image-list` spells it
 
 
 class Subscription(NamedTuple):

@@ -1,0 +1,240 @@
+"""One door to HTTP services: registries, Kubernetes, Argo CD, forges.
+
+Time and size are limited, whatever a server does; a login goes to the one origin it is for, and no line of the log
+holds a query (signed URLs) or a header.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from task import stop
+from task.record import NamedTuple
+
+LONGEST_WAIT = 30.0  # seconds that a Retry-After is obeyed; a server that wants more is told of as an error
+_PAUSES = (0.5, 2.0)  # seconds before the second and the third try
+_BUSY = (429, 500, 502, 503, 504)
+_REDIRECTS = (301, 302, 303, 307, 308)
+_HOPS = 5
+_SAFE = ("GET", "HEAD", "PUT", "DELETE")
+
+Login = Callable[[], Mapping[str, str]]  # the headers that log in; asked before each request, since tokens expire
+
+
+class NoAnswerError(Exception):
+    """There is no answer: `kind` says why; the caller knows what that means and whose error it is."""
+
+    def __init__(self, kind: Literal["unreachable", "tls", "slow", "large", "redirect"], message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+
+
+class Answer(NamedTuple):
+    """What a server said: any status, the body whole."""
+
+    status: int
+    headers: Mapping[str, str]  # case-insensitive
+    body: bytes
+    url: str  # where it came from at last, after redirects
+
+    def json(self) -> Any:
+        """The body as JSON. Raises `ValueError` for what is none."""
+        import json
+
+        return json.loads(self.body)
+
+    def text(self, size: int = 300) -> str:
+        """The beginning of the body, printable, for a message."""
+        text = self.body[: size * 4].decode("utf-8", "replace")
+        return "".join(char if char.isprintable() else " " for char in text)[:size].strip()
+
+
+class Limits(NamedTuple):
+    """What a server may cost."""
+
+    connect: float = 10.0  # seconds
+    silence: float = 30.0  # seconds without a byte
+    total: float = 120.0  # seconds for one answer
+    size: int = 64 * 1024 * 1024  # bytes of a body, decompressed
+    tries: int = 3
+
+
+class Http:
+    """One service (one origin), with its login, certificates and limits. Safe to use from several threads."""
+
+    def __init__(  # noqa: PLR0913 - by name, each with the default that most want
+        self,
+        base: str,
+        *,
+        login: Login | None = None,
+        ca_file: str = "",
+        verify: bool = True,
+        certificate: tuple[str, str] | None = None,  # files: certificate, key
+        headers: Mapping[str, str] | None = None,
+        proxy: str | None = None,  # None: what the environment says; "" is none
+        limits: Limits = Limits(),
+        log: Callable[[str], None] = lambda _line: None,
+    ) -> None:
+        import requests
+        from requests.adapters import HTTPAdapter
+
+        self.base = base.rstrip("/")
+        self._login, self._limits, self._log = login, limits, log
+        self._requests: Any = requests
+        self._session: Any = requests.Session()
+        self._session.headers.update({"User-Agent": "image-update", **(headers or {})})
+        for scheme in ("http://", "https://"):
+            self._session.mount(scheme, HTTPAdapter(pool_connections=4, pool_maxsize=32))
+        self._verify: bool | str = (ca_file or True) if verify else False
+        self._certificate = certificate
+        self._proxies = None if proxy is None else {"http": proxy, "https": proxy, "no_proxy": "" if proxy else "*"}
+
+    def ask(  # noqa: PLR0913 - what a request is made of
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        json: Any = None,
+        data: bytes | Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        again: bool | None = None,
+    ) -> Answer:
+        """The answer to one request, whatever its status; `path` is below the base, or a URL of its own.
+
+        Tried again when the server is busy or the connection dies: methods that may be repeated, and any other
+        with `again=True`. A URL of another origin is asked without the login. Raises `NoAnswerError`.
+        """
+        url = path if "://" in path else f"{self.base}{path}"
+        repeat = (method in _SAFE) if again is None else again
+        tries = self._limits.tries if repeat else 1
+        for number in range(tries):
+            last = number == tries - 1
+            try:
+                answer = self._follow(method, url, params=params, json=json, data=data, headers=dict(headers or {}))
+            except NoAnswerError as error:
+                if last or error.kind not in ("unreachable", "slow"):
+                    raise
+                stop.sleep(_PAUSES[min(number, 1)])
+                continue
+            wait = _wait(answer, number)
+            if last or answer.status not in _BUSY or wait > LONGEST_WAIT:
+                return answer
+            stop.sleep(wait)
+        raise AssertionError  # pragma: no cover - the last try returns or raises
+
+    def close(self) -> None:
+        """Connections are closed."""
+        self._session.close()
+
+    def _follow(self, method: str, url: str, **what: Any) -> Answer:
+        """One request and the redirects that it meets; only what reads is redirected."""
+        for _hop in range(_HOPS):
+            answer = self._once(method, url, **what)
+            target = answer.headers.get("Location", "")
+            if answer.status not in _REDIRECTS or not target or method not in ("GET", "HEAD"):
+                return answer
+            from urllib.parse import urljoin
+
+            new = urljoin(url, target)
+            if not new.startswith("https://") and not (url.startswith("http://") and new.startswith("http://")):
+                raise NoAnswerError("redirect", f"{origin(url)} redirects to {origin(new)}, which is not encrypted")
+            url, what["params"] = new, None
+        raise NoAnswerError("redirect", f"{origin(url)} redirects in circles")
+
+    def _once(self, method: str, url: str, headers: dict[str, str], **what: Any) -> Answer:
+        ours = origin(url) == origin(self.base)
+        login = dict(self._login()) if self._login and ours else {}
+        if not ours:
+            headers = {name: value for name, value in headers.items() if name.lower() not in _PRIVATE}
+        limits, began = self._limits, time.monotonic()
+        try:
+            with self._session.request(
+                method,
+                url,
+                headers=headers,
+                auth=_Headers(login),  # else requests would take a login from ~/.netrc
+                stream=True,
+                allow_redirects=False,
+                timeout=(limits.connect, limits.silence),
+                verify=self._verify,
+                cert=self._certificate if ours else None,
+                proxies=self._proxies,
+                **what,
+            ) as answer:
+                body = self._body(answer, url, began)
+                found = Answer(answer.status_code, answer.headers, body, url)
+        except self._requests.RequestException as error:
+            raise _no_answer(error, url, self._requests.exceptions) from None  # its text may hold the whole URL
+        self._log(f"{method} {public(url)}: {found.status}, {len(body)} bytes, {time.monotonic() - began:.2f} s")
+        return found
+
+    def _body(self, answer: Any, url: str, began: float) -> bytes:
+        parts, size = [], 0
+        for part in answer.iter_content(65536):
+            parts.append(part)
+            size += len(part)
+            if size > self._limits.size:
+                raise NoAnswerError("large", f"{origin(url)} answers with more than {self._limits.size} bytes")
+            if time.monotonic() - began > self._limits.total:
+                raise NoAnswerError("slow", f"{origin(url)} took more than {self._limits.total:g} seconds to answer")
+        return b"".join(parts)
+
+
+_PRIVATE = ("authorization", "cookie", "private-token", "proxy-authorization", "x-registry-auth")
+
+
+class _Headers:
+    """Headers that log in, put on a request as requests' `auth`: never on a redirected one, never from a file."""
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        self._headers = headers
+
+    def __call__(self, request: Any) -> Any:
+        request.headers.update(self._headers)
+        return request
+
+
+def origin(url: str) -> str:
+    """`scheme://host[:port]` in lower case, without userinfo; the scheme's own port is left out."""
+    scheme, _, rest = url.partition("://")
+    host = rest.partition("/")[0].partition("?")[0].rpartition("@")[2].lower()
+    scheme = scheme.lower()
+    return f"{scheme}://{host.removesuffix({'https': ':443', 'http': ':80'}.get(scheme, ':'))}"
+
+
+def public(url: str) -> str:
+    """The URL as a log may show it: no userinfo, no query."""
+    path = url.partition("://")[2].partition("/")[2].partition("?")[0].partition("#")[0]
+    return f"{origin(url)}/{path}"
+
+
+def _wait(answer: Answer, number: int) -> float:
+    """Seconds before the next try, as the server wishes; else ours."""
+    said = answer.headers.get("Retry-After", "")
+    if not said:
+        return _PAUSES[min(number, 1)]
+    if said.strip().isdigit():
+        return float(said)
+    from email.utils import parsedate_to_datetime
+
+    try:
+        return max(0.0, parsedate_to_datetime(said).timestamp() - time.time())
+    except ValueError:
+        return _PAUSES[min(number, 1)]
+
+
+def _no_answer(error: Exception, url: str, kinds: Any) -> NoAnswerError:
+    """In our words: those of requests hold the whole URL, and a proxy's may hold its password."""
+    if isinstance(error, kinds.ProxyError):
+        return NoAnswerError("unreachable", f"the proxy on the way to {origin(url)} could not be used")
+    if isinstance(error, kinds.SSLError):
+        return NoAnswerError("tls", f"the TLS certificate of {origin(url)} was not accepted")
+    if isinstance(error, kinds.Timeout):
+        return NoAnswerError("slow", f"{origin(url)} did not answer in time")
+    if isinstance(error, kinds.ConnectionError | kinds.ChunkedEncodingError | kinds.ContentDecodingError):
+        return NoAnswerError("unreachable", f"{origin(url)} could not be reached, or broke off")
+    return NoAnswerError("unreachable", f"{origin(url)} cannot be asked ({type(error).__name__})")
