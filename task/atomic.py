@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from task.draft import changes
 from task.match import Matched
 from task.model import Decision, Verdict
 from task.parse.write_back import normal_url
@@ -16,7 +17,7 @@ def stopped(decisions: Sequence[Decision]) -> tuple[Decision, ...]:
     verdict = Verdict("error", broken.verdict.rule, why)
     hint = f"mend {broken.subscription.application.key}, or leave out --atomic"
     return tuple(
-        one._replace(verdict=verdict, exit=broken.exit, hint=hint) if one.verdict.verdict == "update" else one
+        one._replace(verdict=verdict, exit=broken.exit, hint=hint, memory=None, hold=()) if changes(one) else one
         for one in decisions
     )
 

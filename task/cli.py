@@ -56,6 +56,7 @@ def execute(call: Call) -> int:
     except TaskError as error:
         return _end(error, call, environ, Log())
     try:
+        stop.hear()
         return _command(settings, environ, log)
     except TaskError as error:
         return _end(error, call, environ, log)
@@ -89,7 +90,7 @@ def _end(error: TaskError, call: Call, environ: Mapping[str, str], log: Log) -> 
     """Say the error once, and write the results of a failure: a host waits for them."""
     code = int(stop.code() or error.exit)
     log("error", f"{error}; {error.hint}" if error.hint else str(error))
-    if call.command in ("run", "plan"):
+    if call.command != "lint":
         _publish(error, call, environ, code)
     return code
 

@@ -14,6 +14,9 @@ from task.record import NamedTuple
 Raw = Mapping[str, tuple[str, ...]]  # option name → the texts given for it, in order
 
 
+FAST = ("run", "plan", "lint", "scan")  # what pipelines call; people can wait for Typer
+
+
 class Call(NamedTuple):
     """One command with its options as texts; flags are "true" or "false"."""
 
@@ -23,7 +26,7 @@ class Call(NamedTuple):
 
 def read(argv: Sequence[str]) -> Call | None:
     """The call that `argv` (without the program's name) makes; None when Typer has to look at it."""
-    if not argv or argv[0] not in ("run", "plan", "lint"):
+    if not argv or argv[0] not in FAST:
         return None
     known = {f"--{option.name}": option for option in options_of(argv[0])}
     values: dict[str, list[str]] = {}
@@ -51,10 +54,8 @@ def with_environment(call: Call, environ: Mapping[str, str]) -> Call:
         text = environ.get(option.variable, "").strip()
         if text and option.name not in values:
             values[option.name] = tuple(_split(option, text))
-    return Call(call.command, {name: _clean(BY_NAME[name], texts) for name, texts in values.items()})
-
-
-BY_NAME = {option.name: option for option in OPTIONS}
+    known = {option.name: option for option in OPTIONS}
+    return Call(call.command, {name: _clean(known[name], texts) for name, texts in values.items()})
 
 
 def _split(option: Option, text: str) -> list[str]:

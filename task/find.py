@@ -91,7 +91,7 @@ def find(manifests: Iterable[Manifest], scope: Scope, locate: Locate) -> Found:
 
 def subscribed(found: Found, scope: Scope, images: Collection[Image]) -> tuple[Subscribed, ...]:
     """Who asks for these images, with every flaw of everybody's annotations."""
-    wanted = {image.identity for image in images}
+    wanted = {image.identity for image in images} if images else None
     listed = (app for app in found.applications if app.annotations.get("image-list"))
     return (*(subscribe(app, scope.defaults, wanted) for app in listed), *found.releases)
 
@@ -104,6 +104,14 @@ def _application(manifest: Manifest, scope: Scope, problems: list[Problem]) -> A
     except Malformed as error:
         problems.append(Problem("", "source", f"{manifest.origin}: {error.message}", error.hint, "warning"))
         return None
+
+
+def not_found(names: Iterable[str], found: Found) -> tuple[Problem, ...]:
+    """An error for each name (or glob) that no Application has: a person meant one."""
+    apps = (*found.applications, *(one.application for one in found.releases))
+    missing = [name for name in names if not any(considered(app, Narrow((name,))) for app in apps)]
+    hint = "name Applications that --applications holds and that carry Image Updater's annotations"
+    return tuple(Problem("", "source", f"no Application is called {name!r}", hint) for name in missing)
 
 
 def _configured(

@@ -12,9 +12,11 @@ from _thread import RLock
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from importlib.machinery import PathFinder
 from types import ModuleType
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _LOCK = RLock()
 
@@ -67,6 +69,53 @@ def _whole_yaml() -> Any:
         return None
 
 
+def spare_typing() -> None:
+    """What the house takes from `typing` says something to type checkers only, and costs 3 ms. It gets a stand-in.
+
+    Everybody else gets the real module; from then on it is there for all.
+    """
+    sys.modules.setdefault("typing", _Typing("typing"))
+
+
+class _Typing(ModuleType):
+    """Stands for `typing`, until somebody asks for what works at run time."""
+
+    def __getattr__(self, name: str) -> Any:
+        asker = sys._getframe(1).f_globals.get("__name__", "")  # noqa: SLF001 - it is documented
+        if sys.modules.get("typing") is self:
+            if asker.partition(".")[0] in _SATISFIED and name in _NOTHING:
+                return _NOTHING[name]
+            if name in {"__path__", "__file__"}:  # of the import system
+                raise AttributeError(name)
+            del sys.modules["typing"]
+        return getattr(import_module("typing"), name)
+
+
+class _Kind:
+    """A type that is never looked at: `Any`, and `Literal` of something."""
+
+    def __init__(self, *names: object) -> None:
+        self.__args__ = names
+
+    def __getitem__(self, names: object) -> _Kind:
+        return _Kind(*names) if isinstance(names, tuple) else _Kind(names)
+
+    def __or__(self, _other: object) -> _Kind:
+        return self
+
+
+class _Base:
+    """The base of classes that say what others offer."""
+
+
+_SATISFIED = frozenset({"task", "sh"})
+_NOTHING: dict[str, Any] = {
+    "TYPE_CHECKING": False, "Protocol": _Base, "cast": lambda _kind, value: value, "TypeVar": _Kind,
+    "get_args": lambda kind: kind.__args__,
+    **dict.fromkeys(("Any", "Literal", "IO", "TextIO", "Self", "TypeAlias", "ClassVar", "Final"), _Kind()),
+}  # fmt: skip
+
+
 class _Names:
     """Stands for a module of which only some names are used."""
 
@@ -82,6 +131,8 @@ def _reader_error(self: Exception, _name: str, position: int, _character: object
 
 def _bare_package(name: str) -> ModuleType | None:
     """The package without what its `__init__` would load, in `sys.modules` until the caller takes it out."""
+    from importlib.machinery import PathFinder
+
     spec = PathFinder.find_spec(name)
     if spec is None or spec.submodule_search_locations is None:
         return None

@@ -7,8 +7,9 @@ only where the entry names, or may name, the event's image; anything else is a w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
-from task.draft import Ask
+from task.decide import Ask
 from task.errors import Exit
 from task.model import (
     Application,
@@ -24,6 +25,7 @@ from task.model import (
     Verdict,
 )
 from task.record import NamedTuple
+from task.weigh import Intent
 
 
 class Matched(NamedTuple):
@@ -51,6 +53,30 @@ def match(subscribed: Sequence[Subscribed], images: Sequence[Image]) -> Matched:
             decisions += [decision] if decision else []
             problems += [problem] if problem else []
     return Matched(tuple(asks), _first_of_each(decisions), tuple(problems))
+
+
+def meant(subscribed: Sequence[Subscribed], intent: Intent, images: Sequence[str]) -> Matched:
+    """The asks of a person's intent: all images of the Applications, or those of these aliases or names.
+
+    What cannot be read there is an error: nobody would know that it was left as it is.
+    """
+    asks, problems = [], []
+    known: set[str] = set()
+    for one in subscribed:
+        for sub in one.subscriptions:
+            names = {sub.entry.alias, sub.entry.image.name, sub.entry.image.identity}
+            known |= names
+            asks += [Ask(sub, (), intent)] if not images or names & set(images) else []
+        for flaw in one.flaws:
+            severity: Literal["error", "warning"] = "error" if flaw.severity == "error" else "warning"
+            if flaw.severity != "info":
+                told = Problem(one.application.key, flaw.rule, flaw.message, flaw.hint, severity, flaw.key, flaw.value)
+                problems.append(told)
+    for name in images:
+        if name not in known:
+            hint = "name an alias of the annotation image-list, or the image as it stands there"
+            problems.append(Problem("", "annotation", f"--image {name}: none of these Applications has it", hint))
+    return Matched(tuple(asks), (), tuple(problems))
 
 
 def _judge_flaw(app: Application, flaw: Flaw, built: dict[str, list[Image]]) -> tuple[Decision | None, Problem | None]:

@@ -384,6 +384,9 @@ class Decision(NamedTuple):
     kind: TargetKind | None = None  # the target, once its type is known
     exit: int = 0  # of an error: its exit code
     hint: str = ""
+    build: Build = Build()  # of the candidate
+    memory: Memory | None = None  # what is to be remembered of the image; None: as it was
+    hold: tuple[Hold | None, ...] = ()  # the Application's own hold, if that changes: (new,) or (None,)
 
 
 class Commit(NamedTuple):

@@ -25,7 +25,8 @@ class Option(NamedTuple):
     default: str = ""
     choices: tuple[str, ...] = ()
     metavar: str = "TEXT"
-    commands: tuple[str, ...] = ("run", "plan")
+    commands: tuple[str, ...] = ("run", "plan", "hold", "release", "rollback")
+    positional: bool = False  # given without its name, required
 
     @property
     def variable(self) -> str:
@@ -39,18 +40,74 @@ class Option(NamedTuple):
 
 
 EVENT, FIND, RULES, COMMIT, GIT, RESULTS = "The image", "Applications", "Rules", "The commit", "Git", "Results and log"
-LINT = ("run", "plan", "lint")
+HELD = "What is held"
+EVENT_COMMANDS, BY_HAND = ("run", "plan"), ("hold", "release", "rollback")
+LINT = (*EVENT_COMMANDS, *BY_HAND, "lint")
 
 OPTIONS = (
     Option(
         "image",
         "lines",
-        "Image just built; several by commas, white space, newlines or as a JSON list.",
+        "Image just built; several by commas, white space, newlines or as a JSON list. "
+        "Of hold, release and rollback: only this alias.",
         EVENT,
         metavar="REF",
     ),
-    Option("image-digest", "text", "Digest of the single --image.", EVENT, metavar="sha256:…"),
-    Option("tag", "text", "Tag of an --image that has only a digest.", EVENT, metavar="TAG"),
+    Option("image-digest", "text", "Digest of the single --image.", EVENT, metavar="sha256:…", commands=EVENT_COMMANDS),
+    Option("tag", "text", "Tag of an --image that has only a digest.", EVENT, metavar="TAG", commands=EVENT_COMMANDS),
+    Option(
+        "sequence",
+        "text",
+        "Number of this build: a higher one is newer; else the CI system's own variables tell.",
+        EVENT,
+        metavar="N",
+        commands=EVENT_COMMANDS,
+    ),
+    Option(
+        "created",
+        "text",
+        "When the image was created: RFC 3339, or seconds since 1970.",
+        EVENT,
+        metavar="TIME",
+        commands=EVENT_COMMANDS,
+    ),
+    Option(
+        "app",
+        "words",
+        "Applications: NAME or NAMESPACE/NAME, globs allowed.",
+        HELD,
+        metavar="APP",
+        commands=BY_HAND,
+        positional=True,
+    ),
+    Option(
+        "to",
+        "text",
+        "What to go back to: a tag, tag@digest, previous, or 3-back.",
+        HELD,
+        metavar="TAG",
+        commands=("rollback",),
+    ),
+    Option("reason", "text", "Why; everybody who is held back reads it.", HELD, commands=("hold", "rollback")),
+    Option(
+        "until",
+        "text",
+        "When the hold ends by itself: a date, a time (RFC 3339), or 90m, 12h, 3d.",
+        HELD,
+        metavar="DATE",
+        commands=("hold", "rollback"),
+    ),
+    Option(
+        "by",
+        "text",
+        "Who; else the CI system's own variables tell.",
+        HELD,
+        metavar="NAME",
+        commands=("hold", "rollback"),
+    ),
+    Option("hold", "flag", "Hold what is rolled back to.", HELD, default="true", commands=("rollback",)),
+    Option("discard", "flag", "Drop what was deferred in place of applying it.", HELD, commands=("release",)),
+    Option("dry-run", "flag", "Show the diff, as plan does; write nothing.", HELD, commands=BY_HAND),
     Option(
         "applications",
         "lines",
@@ -65,7 +122,7 @@ OPTIONS = (
         "Only Applications of this name (glob, or NAMESPACE/NAME).",
         FIND,
         metavar="NAME",
-        commands=LINT,
+        commands=(*EVENT_COMMANDS, "lint"),
     ),
     Option(
         "selector", "text", "Only Applications with these labels: a=b,c!=d,e,!f.", FIND, metavar="LABELS", commands=LINT
@@ -99,9 +156,9 @@ OPTIONS = (
         choices=("semver", "newest-build", "alphabetical", "digest"),
         commands=LINT,
     ),
-    Option("allow-downgrade", "flag", "Accept a version older than the present one.", RULES),
-    Option("require-live", "flag", "Only where status.summary.images holds the image.", RULES),
-    Option("require-update", "flag", "Exit 5 when nothing was updated.", RULES),
+    Option("allow-downgrade", "flag", "Accept a version older than the present one.", RULES, commands=EVENT_COMMANDS),
+    Option("require-live", "flag", "Only where status.summary.images holds the image.", RULES, commands=EVENT_COMMANDS),
+    Option("require-update", "flag", "Exit 5 when nothing was updated.", RULES, commands=EVENT_COMMANDS),
     Option("pin-digest", "flag", "Write tag@sha256:….", RULES, commands=LINT),
     Option("carry-parameters", "flag", "Carry the spec's parameters along in an override file.", RULES, default="true"),
     Option("atomic", "flag", "One failing Application stops its whole commit.", COMMIT),
@@ -135,8 +192,9 @@ OPTIONS = (
         "Commit that the image was built from; else the CI system's own variables tell.",
         COMMIT,
         metavar="SHA",
+        commands=EVENT_COMMANDS,
     ),
-    Option("source-repository", "text", "Repository of that commit.", COMMIT, metavar="URL"),
+    Option("source-repository", "text", "Repository of that commit.", COMMIT, metavar="URL", commands=EVENT_COMMANDS),
     Option(
         "pipeline-run",
         "text",
@@ -276,6 +334,9 @@ OPTIONS = (
 COMMANDS = {
     "run": "Commit a built image to every Application that asks for it.",
     "plan": "The same decisions and the exact diff; writes nothing.",
+    "hold": "Keep images as they are: later events are remembered, not written.",
+    "release": "Lift a hold, and write the newest event that it deferred.",
+    "rollback": "Write an older tag and hold it there, in one commit.",
     "lint": "Check the annotations of all Applications, every problem at once.",
     "demo": "See it happen: a throw-away repository, one event, decisions, diff and commit.",
 }

@@ -11,11 +11,12 @@ from typing import Protocol
 
 from task import stop
 from task.atomic import stopped, without_the_broken
-from task.draft import Ask, Draft, Terms, Wording, decide, drafts, failed, hopeless, places
+from task.decide import Ask, decide, hopeless, places, questions
+from task.draft import Draft, Wording, drafts
 from task.errors import ContendedError, Outpaced, TaskError
-from task.find import Locate, Manifest, Scope, subscribed
+from task.find import Locate, Manifest, Scope, not_found, subscribed
 from task.find import find as find_all
-from task.match import Matched, match
+from task.match import Matched, match, meant
 from task.model import (
     Changeset,
     Commit,
@@ -31,6 +32,7 @@ from task.model import (
 )
 from task.parse.write_back import normal_url
 from task.record import NamedTuple
+from task.weigh import Facts, Intent, Terms, failed
 from task.words.caution import cautions
 from task.words.diff import unified_diff
 from task.words.outcome import exit_code
@@ -51,6 +53,9 @@ class Store(Protocol):
     def land(self, change: Changeset) -> Landing:
         """Commit and push; raises `Outpaced` when the branch moved meanwhile."""
 
+    def earlier(self, branch: str, path: str) -> Iterable[tuple[str, str | None]]:
+        """(commit, text) of a file as it was before, newest first; None where there was none."""
+
     def predict(self, change: Changeset) -> Landing:
         """What `land` would answer, without a commit."""
 
@@ -68,13 +73,15 @@ class Edges(NamedTuple):
     sleep: Callable[[float], None]
     jitter: Callable[[], float]  # 0 to 1, at random: keeps many writers from trying in step
     log: Callable[[str, str], None]  # level, sentence
+    # (repository, new commit, old commit) → "newer", "older", or anything else where that is not known
+    ancestry: Callable[[str, str, str], str] = lambda _repository, _new, _old: ""
     close: Callable[[], None] = lambda: None  # leaves nothing behind that was opened for the run
 
 
 class Order(NamedTuple):
     """What one run is asked to do."""
 
-    command: str  # "run" or "plan"
+    command: str  # "run", "plan", "hold", "release", "rollback"
     images: tuple[Image, ...]
     scope: Scope
     terms: Terms
@@ -83,6 +90,9 @@ class Order(NamedTuple):
     atomic: bool = False
     require_update: bool = False
     only: tuple[str, ...] = ()
+    dry: bool = False  # predict in place of pushing
+    intent: Intent | None = None  # of `hold`, `release` and `rollback`
+    meant: tuple[str, ...] = ()  # their images: aliases or names; () is all
 
 
 class Outcome(NamedTuple):
@@ -108,7 +118,7 @@ class Site(NamedTuple):
 def run(order: Order, edges: Edges) -> Report:
     """The main job. `plan` is the same with predictions in place of pushes."""
     asking, problems = find(order, edges)
-    matched = match(asking, order.images)
+    matched = meant(asking, order.intent, order.meant) if order.intent else match(asking, order.images)
     done = Outcome(matched.decisions)
     if order.atomic:
         matched, given_up = without_the_broken(matched)
@@ -116,7 +126,7 @@ def run(order: Order, edges: Edges) -> Report:
     with stop.shield():  # a signal ends every wait in there; what landed until then is told
         for outcome in deliveries(by_repository(matched, order), order, edges):
             done = done.plus(outcome)
-    return report(order, asking, done, problems + matched.problems)
+        return report(order, asking, done, problems + matched.problems)
 
 
 def find(order: Order, edges: Edges) -> tuple[tuple[Subscribed, ...], tuple[Problem, ...]]:
@@ -126,7 +136,8 @@ def find(order: Order, edges: Edges) -> tuple[tuple[Subscribed, ...], tuple[Prob
         edges.log("info", f"{found.sets} ApplicationSets are passed over: the Applications they generate count")
     if not found.applications and not found.releases:
         edges.log("warning", "no Application with Image Updater's annotations was found (--applications, narrowing)")
-    return subscribed(found, order.scope, order.images), found.problems
+    unknown = not_found(order.scope.narrow.names, found) if order.intent else ()
+    return subscribed(found, order.scope, order.images), found.problems + unknown
 
 
 def by_repository(matched: Matched, order: Order) -> dict[str, tuple[Ask, ...]]:
@@ -214,7 +225,7 @@ def _attempt(site: Site, asks: Sequence[Ask], number: int) -> tuple[Outcome, lis
     """One try on one tip: what is finished, and the asks that were outpaced."""
     order = site.order
     snapshot = site.store.snapshot(site.branch, tuple(dict.fromkeys(place for ask in asks for place in places(ask))))
-    decisions = decide(snapshot, asks, order.terms)
+    decisions = decide(snapshot, asks, order.terms, _facts(site, snapshot, asks))
     changes, settled = drafts(snapshot, decisions, order.terms, order.wording)
     if order.atomic and any(one.verdict.verdict == "error" for one in settled):
         return Outcome(stopped((*settled, *(one for change in changes for one in change.decisions)))), []
@@ -229,12 +240,22 @@ def _attempt(site: Site, asks: Sequence[Ask], number: int) -> tuple[Outcome, lis
     return done, [ask for ask in asks if id(ask.subscription) in outpaced]
 
 
+def _facts(site: Site, snapshot: Snapshot, asks: Sequence[Ask]) -> Facts:
+    """What neither the event nor the snapshot tells, asked for only where a rule needs it."""
+    pairs = questions(snapshot, asks, site.order.terms)
+    ancestry = {pair: site.edges.ancestry(*pair) for pair in pairs}
+
+    def earlier(path: str) -> Iterable[str]:
+        return (text for _commit, text in site.store.earlier(snapshot.branch, path) if text is not None)
+
+    return Facts(ancestry, earlier)
+
+
 def _landed(site: Site, snapshot: Snapshot, change: Draft, attempt: int) -> Outcome:
     """One changeset, landed or (in `plan`) predicted."""
     if change.warning:
         site.edges.log("warning", change.warning)
-    planning = site.order.command == "plan"
-    landing = (site.store.predict if planning else site.store.land)(change.changeset)
+    landing = (site.store.predict if site.order.dry else site.store.land)(change.changeset)
     commit = Commit(
         repo=change.changeset.destination.repo,
         branch=snapshot.branch,
@@ -244,22 +265,21 @@ def _landed(site: Site, snapshot: Snapshot, change: Draft, attempt: int) -> Outc
         files=tuple(sorted(change.changeset.files)),
         applications=tuple(sorted({one.subscription.application.key for one in change.decisions})),
         attempts=attempt,
-        diff=unified_diff(snapshot.files, change.changeset.files) if planning else None,
+        diff=unified_diff(snapshot.files, change.changeset.files) if site.order.dry else None,
     )
     if landing.pushed:
         return Outcome(change.decisions, (commit,))
     verdict = Verdict("unchanged", "same", f"the branch {commit.head} already holds exactly this")
-    return Outcome(tuple(one._replace(verdict=verdict) for one in change.decisions))
+    updates = (one.verdict.verdict == "update" for one in change.decisions)
+    told = zip(change.decisions, updates, strict=True)
+    return Outcome(tuple(one._replace(verdict=verdict) if update else one for one, update in told))
 
 
 def _failed(asks: Iterable[Ask], error: TaskError, terms: Terms) -> Outcome:
     """The error for every ask that it stopped; a refusal stays one, whatever became of the repository."""
     nothing = Verdict("error", error.rule, error.message)
     return Outcome(
-        tuple(
-            hopeless(ask, terms) or failed(Decision(ask.subscription, ask.candidates[0], nothing), error)
-            for ask in asks
-        )
+        tuple(hopeless(ask, terms) or failed(Decision(ask.subscription, ask.offered, nothing), error) for ask in asks)
     )
 
 
@@ -268,6 +288,11 @@ def _contended(branch: str, attempts: int, order: Order) -> ContendedError:
         f"others kept moving {branch}: {attempts} attempts in {order.deadline:g} seconds",
         hint="run it again, or give a longer --deadline",
     )
+
+
+def written_images(decisions: Iterable[Decision]) -> tuple[Image, ...]:
+    """What a command without an event wrote."""
+    return tuple(dict.fromkeys(one.candidate for one in decisions if one.verdict.verdict == "update"))
 
 
 def report(order: Order, asking: Sequence[Subscribed], done: Outcome, problems: tuple[Problem, ...]) -> Report:
@@ -285,7 +310,7 @@ def report(order: Order, asking: Sequence[Subscribed], done: Outcome, problems: 
     )
     return Report(
         command=order.command,
-        images=order.images,
+        images=order.images or written_images(decisions),
         considered=len(asking),
         decisions=decisions,
         commits=tuple(sorted(done.commits, key=lambda one: (one.repo, one.branch, one.head))),

@@ -7,7 +7,7 @@ from typing import cast
 from task.door import Call, Raw
 from task.errors import UsageError
 from task.model import Person, Strategy
-from task.options import OPTIONS, Option
+from task.options import BY_HAND, OPTIONS, Option
 from task.record import NamedTuple
 from task.secret import Secret
 
@@ -56,12 +56,32 @@ class GitSettings(NamedTuple):
     sign_off: bool = False
     signing_key: Secret = Secret("")
     signing_format: str = "openpgp"
-    source_commit: str = ""
-    source_repository: str = ""
     pipeline_run: str = ""
     stall: float = 60.0
     cache_dir: str = ""
     access: AccessSettings = AccessSettings()
+
+
+class BuildSettings(NamedTuple):
+    """What tells this build from others, as given; `parse.build` reads it."""
+
+    sequence: str = ""
+    commit: str = ""
+    repository: str = ""
+    created: str = ""
+
+
+class HoldSettings(NamedTuple):
+    """What `hold`, `release` and `rollback` are given."""
+
+    apps: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()  # aliases; () is all
+    reason: str = ""
+    until: str = ""
+    by: str = ""
+    to: str = ""
+    hold: bool = True
+    discard: bool = False
 
 
 class Settings(NamedTuple):
@@ -87,6 +107,9 @@ class Settings(NamedTuple):
     pin_digest: bool = False
     carry: bool = True
     atomic: bool = False
+    build: BuildSettings = BuildSettings()
+    held: HoldSettings = HoldSettings()
+    dry: bool = False  # predict in place of pushing
 
 
 def settings_of(call: Call) -> Settings:
@@ -115,6 +138,31 @@ def settings_of(call: Call) -> Settings:
         pin_digest=read.flag("pin-digest"),
         carry=read.flag("carry-parameters"),
         atomic=read.flag("atomic"),
+        build=BuildSettings(
+            read.text("sequence"), _commit(read, "source-commit"), read.text("source-repository"), read.text("created")
+        ),
+        held=_held(call.command, read),
+        dry=call.command == "plan" or read.flag("dry-run"),
+    )
+
+
+def _held(command: str, read: _Reader) -> HoldSettings:
+    if command not in BY_HAND:
+        return HoldSettings()
+    for name, commands in (("app", BY_HAND), ("reason", ("hold",)), ("to", ("rollback",))):
+        if command in commands and not read.many(name):
+            option = read.options[name]
+            called = "APP" if option.positional else f"--{name}"
+            raise UsageError(f"{command}: {called} is missing", hint=f"{option.help} (or set {option.variable})")
+    return HoldSettings(
+        apps=read.many("app"),
+        images=tuple(word for text in read.many("image") for word in text.replace(",", " ").split()),
+        reason=read.text("reason"),
+        until=read.text("until"),
+        by=read.text("by"),
+        to=read.text("to"),
+        hold=read.flag("hold"),
+        discard=read.flag("discard"),
     )
 
 
@@ -181,8 +229,6 @@ def _git(read: _Reader) -> GitSettings:
         sign_off=read.flag("sign-off"),
         signing_key=Secret(read.text("signing-key")),
         signing_format=read.text("signing-format"),
-        source_commit=_commit(read, "source-commit"),
-        source_repository=read.text("source-repository"),
         pipeline_run=read.text("pipeline-run"),
         stall=read.number("stall-timeout"),
         cache_dir=read.text("git-cache-dir"),

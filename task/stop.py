@@ -43,7 +43,10 @@ _STATE = _State()
 
 
 def install() -> None:
-    """Listen, in the main thread. A signal that whoever started this process has switched off stays so."""
+    """Be ready for signals, in the main thread; those that are blocked come with `hear`.
+
+    A signal that whoever started this process has switched off stays so.
+    """
     _STATE.main = get_ident()
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -104,8 +107,16 @@ def unheard() -> Iterator[None]:
 
 
 def hear() -> None:
-    """Take signals again: a process keeps what the thread that started it has switched off."""
+    """Take signals from now on, and those that came meanwhile.
+
+    Also for a new process: it keeps what the thread that started it has switched off.
+    """
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+
+def deaf() -> None:
+    """Take no signal any more: the program is about to end."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
 
 
 @contextmanager

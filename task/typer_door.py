@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from task import __version__
+from task import __version__, stop
 from task.door import Call
 from task.options import COMMANDS, Option, options_of
 
@@ -53,6 +53,7 @@ def _demo(
 ) -> None:
     from task.commands.demo import demo
 
+    stop.hear()
     raise typer.Exit(demo(keep=keep))
 
 
@@ -70,7 +71,8 @@ def _command(name: str, execute: Execute) -> Callable[..., None]:
 
 
 def _parameter(option: Option) -> inspect.Parameter:
-    default: Any = [] if option.takes in ("words", "lines") else None
+    many = option.takes in ("words", "lines") and not option.positional
+    default: Any = [] if many else None
     return inspect.Parameter(
         option.field, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=_annotation(option)
     )
@@ -81,6 +83,9 @@ def _annotation(option: Option) -> Any:
     choices = f" ({'|'.join(option.choices)})" if option.choices else ""
     flags = f"--{option.name}/--no-{option.name}" if option.takes == "flag" else f"--{option.name}"
     kind: Any = {"flag": bool | None, "words": list[str], "lines": list[str]}.get(option.takes, str | None)
+    if option.positional:
+        argument = typer.Argument(help=option.help, metavar=f"{option.metavar}...", envvar=option.variable)
+        return Annotated[list[str], argument]
     info = typer.Option(
         flags,
         help=f"{option.help}{choices}{default} ${option.variable}",

@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import os
 import time
+from _thread import allocate_lock
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from task import stop
-from task.draft import Terms, Wording
 from task.edges.applications.manifests import Manifests
 from task.edges.log import Log
-from task.errors import Malformed, UsageError
-from task.find import Manifest, Scope
+from task.errors import UsageError
+from task.find import Manifest
 from task.light import once
-from task.model import Image
-from task.parse.ci_variables import Origin
-from task.parse.narrow import Narrow
-from task.parse.subscription import Defaults
-from task.pipeline import Edges, Order, Store
-from task.rules.judge import Leave
+from task.pipeline import Edges, Store
 from task.settings import AccessSettings, GitSettings, Settings
-from task.words.trailers import KEY as TRAILER_KEY
-from task.words.trailers import Trailer, build_trailers, commit_references
 
 if TYPE_CHECKING:
     from task.edges.access import Access
     from task.edges.git import Git
+    from task.edges.lineage import Lineage
     from task.edges.signing import Signer
 
 # Variables that hold a secret, beside the options: secrets are never arguments.
@@ -42,17 +36,42 @@ def edges_of(settings: Settings, environ: Mapping[str, str], log: Log) -> Edges:
     """The world as these settings want it."""
     opened = ExitStack()
     git = _gits(settings, environ, log, opened)
-    store = _stores(git, _signers(settings.git, git, opened), settings.git.cache_dir)
+    signer = _signers(settings.git, git, opened)
+    reading = _stores(git, signer, settings.git.cache_dir)
+    store = _stores(git, signer, settings.git.cache_dir, in_turn=True) if settings.command == "run" else reading
     return Edges(
-        applications=lambda: _applications(settings, store),
+        applications=lambda: _applications(settings, reading),
         locate=_locate(git),
         store=store,
         now=time.monotonic,
         sleep=stop.sleep,
         jitter=_jitter,
         log=log,
+        ancestry=_ancestry(git, log, opened),
         close=opened.close,
     )
+
+
+def _ancestry(git: Callable[[], Git], log: Log, opened: ExitStack) -> Callable[[str, str, str], str]:
+    """How a source commit stands to another; asked by several repositories at the same time, one after the other."""
+    lock = allocate_lock()
+
+    @once
+    def lineage() -> Lineage:
+        from task.edges.lineage import Lineage
+
+        found = Lineage(git())
+        opened.callback(found.close)
+        return found
+
+    def ancestry(repository: str, new: str, old: str) -> str:
+        with lock:
+            kin = lineage().order(repository, old, new)
+        if kin.why:
+            log("warning", f"the order of {new[:12]} and {old[:12]} is not known: {kin.why}")
+        return str(kin.order)
+
+    return ancestry
 
 
 def _of_git(sentence: str, log: Log) -> None:
@@ -62,69 +81,6 @@ def _of_git(sentence: str, log: Log) -> None:
 
 def _jitter() -> float:
     return int.from_bytes(os.urandom(2)) / 0xFFFF
-
-
-def order_of(settings: Settings, images: tuple[Image, ...], origin: Origin = Origin()) -> Order:
-    """What `run` or `plan` is asked to do. Raises `UsageError` for a template that does not parse."""
-    return Order(
-        command=settings.command,
-        images=images,
-        scope=scope_of(settings),
-        terms=Terms(Leave(settings.allow_downgrade), settings.carry, settings.require_live),
-        wording=Wording(settings.git.author, _template(settings.git.template_file), _trailers(settings.git, origin)),
-        deadline=settings.git.deadline,
-        atomic=settings.atomic,
-        require_update=settings.require_update,
-        only=settings.git.only,
-    )
-
-
-def _trailers(given: GitSettings, origin: Origin) -> tuple[Trailer, ...]:
-    """What is known of the build; what the CI system says of its own commit is not said of another one."""
-    for key, _ in given.trailers:
-        if not TRAILER_KEY.fullmatch(key):
-            raise UsageError(f"--trailer: {key!r} is no key", hint="letters, digits and dashes only: Ticket=ABC-1")
-    from task.edges.git_names import without_login
-
-    if given.source_commit and given.source_commit != origin.commit.lower():
-        origin = Origin(run=origin.run)
-    commit, repository = (
-        given.source_commit or origin.commit,
-        given.source_repository or without_login(origin.repository),
-    )
-    references = commit_references(commit, repository, origin.author, origin.date, origin.message)
-    run = given.pipeline_run or without_login(origin.run)
-    signed = (("Signed-off-by", f"{given.author.name} <{given.author.email}>"),) if given.sign_off else ()
-    return (*build_trailers(commit, run, given.trailers, references), *signed)
-
-
-def scope_of(settings: Settings) -> Scope:
-    """Which Applications are considered, and what holds where no annotation says otherwise."""
-    return Scope(
-        settings.annotation_prefix,
-        Narrow(settings.application, settings.namespace, settings.project, settings.selector),
-        Defaults(settings.argocd_namespace, settings.strategy, settings.pin_digest),
-    )
-
-
-def _template(path: str) -> str | None:
-    if not path:
-        return None
-    from task.words.commit_message import check_template
-
-    try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-        check_template(text)
-    except OSError as error:
-        raise UsageError(
-            f"--commit-message-template: cannot read {path!r}: {error.strerror}", hint="name a readable file"
-        ) from None
-    except (Malformed, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"--commit-message-template: {error}", hint="write a Go text/template, as Image Updater takes it"
-        ) from None
-    return text
 
 
 def _applications(settings: Settings, store: Callable[[str], Store]) -> Iterable[Manifest]:
@@ -169,6 +125,7 @@ def _gits(settings: Settings, environ: Mapping[str, str], log: Log, opened: Exit
             access=access,
             configured=settings.git.access.configured,
             stall=settings.git.stall,
+            patience=min(20.0, settings.git.deadline),
             log=lambda sentence: _of_git(sentence, log),
         )
         opened.callback(door.close)
@@ -203,11 +160,13 @@ def _signers(given: GitSettings, git: Callable[[], Git], opened: ExitStack) -> C
     return signer
 
 
-def _stores(git: Callable[[], Git], signer: Callable[[], Signer | None], cache_dir: str) -> Callable[[str], Store]:
+def _stores(
+    git: Callable[[], Git], signer: Callable[[], Signer | None], cache_dir: str, *, in_turn: bool = False
+) -> Callable[[str], Store]:
     def store(repo: str) -> Store:
         from task.edges.stores.bare import BareStore
 
-        return BareStore(git(), repo, signer(), cache_dir)
+        return BareStore(git(), repo, signer(), cache_dir, in_turn=in_turn)
 
     return store
 

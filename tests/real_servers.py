@@ -7,7 +7,8 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,6 +44,8 @@ class Nginx(NamedTuple):
     certificate: Path  # a client's
     certificate_key: Path
     told: Path  # the Authorization headers that the thief got
+    door: "subprocess.Popen[bytes]"  # nginx
+    backend: "subprocess.Popen[bytes]"  # what runs git, and all its children
 
     def url(self, name: str, scheme: str = "https") -> str:
         """Where a repository is; `moved/` in front leads to the thief, `broken/` to 503."""
@@ -80,22 +83,22 @@ MaxStartups 100:30:200
 
 
 @contextmanager
-def nginx(folder: Path, repos: Path) -> Iterator[Nginx]:
-    """An HTTPS and HTTP server with Basic authentication."""
+def nginx(folder: Path, repos: Path, *, tomorrow: bool = False) -> Iterator[Nginx]:
+    """An HTTPS and HTTP server with Basic authentication. `tomorrow`: from then on its certificate is valid."""
     program, wrapper = needs("nginx"), needs("fcgiwrap")
     _certificates(folder)
+    if tomorrow:
+        _valid_from_tomorrow(folder)
     digest = _call("openssl", "passwd", "-apr1", PASSWORD)
     (folder / "htpasswd").write_text(f"{USER}:{digest}{READER}:{digest}")
     tls, plain, client, thief = ports = tuple(free_port() for _ in range(4))
     (folder / "nginx.conf").write_text(_nginx_conf(folder, repos, ports))
     at = folder / "fcgi"
-    with started([*wrapper, "-c", "8", "-s", f"unix:{at}"], at, folder / "fcgiwrap.log"):
+    with started([*wrapper, "-c", "8", "-s", f"unix:{at}"], at, folder / "fcgiwrap.log") as backend:
         argv = [*program, "-e", "stderr", "-p", str(folder), "-c", str(folder / "nginx.conf")]
-        with started(argv, thief, folder / "nginx.log"):
-            told = folder / "told"
-            yield Nginx(
-                tls, plain, client, thief, folder / "ca.pem", folder / "client.pem", folder / "client.key", told
-            )
+        with started(argv, thief, folder / "nginx.log") as door:
+            files = (folder / name for name in ("ca.pem", "client.pem", "client.key", "told"))
+            yield Nginx(tls, plain, client, thief, *files, door, backend)
 
 
 @contextmanager
@@ -109,16 +112,22 @@ def git_daemon(repos: Path, log: Path) -> Iterator[int]:
 
 
 @contextmanager
-def started(argv: Sequence[str], where: int | Path, log: Path) -> Iterator[None]:
+def started(argv: Sequence[str], where: int | Path, log: Path) -> "Iterator[subprocess.Popen[bytes]]":
     """A program that answers at a port or socket, and that has ended, with its children, when the block ends."""
     with log.open("wb") as said:
         process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True)
     try:
         _wait_for(process, where, log)
-        yield
+        yield process
     finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait(10)
+        end(process, signal.SIGTERM)
+
+
+def end(process: "subprocess.Popen[bytes]", number: int = signal.SIGKILL) -> None:
+    """End a server and its children, if it has not ended yet."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+    process.wait(10)
 
 
 def free_port() -> int:
@@ -151,6 +160,34 @@ def _certificates(folder: Path) -> None:
         signed = ("-CA", str(folder / "ca.pem"), "-CAkey", str(folder / "ca.key"), "-addext", extra)
         out = ("-keyout", str(folder / f"{name}.key"), "-out", str(folder / f"{name}.pem"))
         _call("openssl", *new, "-subj", f"/CN={name}", *signed, *out)
+
+
+def _valid_from_tomorrow(folder: Path) -> None:
+    """Sign the server's certificate again: what a machine sees whose clock is behind."""
+    now = datetime.now(tz=UTC)
+    start, stop = ((now + timedelta(days=days)).strftime("%Y%m%d%H%M%SZ") for days in (1, 3))
+    (folder / "index").touch()
+    (folder / "serial").write_text("01")
+    (folder / "ca.conf").write_text(f"""
+[ca]
+default_ca = this
+[this]
+database = {folder}/index
+serial = {folder}/serial
+new_certs_dir = {folder}
+default_md = sha256
+policy = any
+x509_extensions = names
+[any]
+commonName = supplied
+[names]
+subjectAltName = DNS:localhost,IP:127.0.0.1
+""")
+    asked = ("req", "-new", "-key", str(folder / "server.key"), "-subj", "/CN=server", "-out", str(folder / "server.csr"))
+    _call("openssl", *asked)
+    authority = ("-cert", str(folder / "ca.pem"), "-keyfile", str(folder / "ca.key"), "-in", str(folder / "server.csr"))
+    when = ("-startdate", start, "-enddate", stop, "-out", str(folder / "server.pem"))
+    _call("openssl", "ca", "-batch", "-notext", "-config", str(folder / "ca.conf"), *authority, *when)
 
 
 def _nginx_conf(folder: Path, repos: Path, ports: Sequence[int]) -> str:

@@ -10,7 +10,9 @@ import pytest
 import yaml
 from support import DATA
 
-from task.draft import Ask, Terms, Wording, decide, drafts, hopeless
+from task.decide import Ask, decide, hopeless
+from task.draft import Wording, drafts
+from task.weigh import Terms
 from task.match import match
 from task.model import File, Image, Person, Snapshot
 from task.parse.application import PREFIX, parse_application

@@ -13,8 +13,9 @@ from task.errors import Exit
 from task.find import find
 from task.lint import Finding, findings, of_flaw
 from task.model import Application, Flaw, Problem
+from task.orders import scope_of
 from task.settings import Settings
-from task.wiring import edges_of, scope_of
+from task.wiring import edges_of
 
 SCHEMA = "image-update/lint/v1"
 STDIN = "stdin"  # its lines are good for people, but no file has them

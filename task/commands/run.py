@@ -1,4 +1,4 @@
-"""`run` and `plan`: an event in, commits (or their prediction) out."""
+"""`run` and `plan`: an event in, commits (or their prediction) out; `hold`, `release`, `rollback`: a person's word."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from task import stop
 from task.edges.log import Log
 from task.edges.publish import check_places, publish
 from task.model import Report
-from task.parse.ci_variables import origin_of
+from task.options import BY_HAND
+from task.orders import order_of
 from task.parse.event import event_images
 from task.pipeline import run as pipeline
 from task.settings import Settings
-from task.wiring import edges_of, order_of
+from task.wiring import edges_of
 
 
 def run(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
@@ -29,8 +30,9 @@ def run(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
 
 def carry_out(settings: Settings, environ: Mapping[str, str], log: Log) -> Report:
     """The pipeline, with the world that these settings want."""
-    images = event_images(settings.images, settings.image_digest, settings.tag)
-    order, edges = order_of(settings, images, origin_of(environ)), edges_of(settings, environ, log)
+    of_event = settings.command not in BY_HAND
+    images = event_images(settings.images, settings.image_digest, settings.tag) if of_event else ()
+    order, edges = order_of(settings, images, environ), edges_of(settings, environ, log)
     try:
         return pipeline(order, edges)
     finally:

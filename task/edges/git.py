@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
+from _thread import allocate_lock
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
@@ -13,7 +13,7 @@ from task.edges import quick_sh
 from task.edges.access import Access
 from task.edges.git_environment import clean_environment, login_environment, url_login
 from task.edges.git_names import address_of, rewritten, without_login
-from task.edges.git_watch import Watch, send
+from task.edges.git_watch import Watch, finish
 from task.edges.host_config import HostConfig
 from task.edges.ssh_sharing import SshSharing
 from task.errors import SourceError, UnreachableError, UsageError
@@ -22,7 +22,7 @@ from task.record import NamedTuple
 PROTOCOLS = frozenset({"https", "ssh", "http"})
 SECONDS = 900.0  # no git command on this machine takes so long
 TRANSFER_SECONDS = 7200.0  # a transfer takes as long as bytes come and go; but it does end
-_ONE_AT_A_TIME = threading.Lock()  # a process that forks must not do so while another thread is in the midst of it
+_ONE_AT_A_TIME = allocate_lock()  # a process that forks must not do so while another thread is in the midst of it
 _TRANSFERS = frozenset({"ls-remote", "fetch", "push"})
 
 
@@ -62,7 +62,8 @@ class Talk(NamedTuple):
         """Close its input, and wait until it has ended."""
         self.ask.close()
         self.answer.close()
-        _finish(self.running, 10.0)
+        finish(self.running)
+        _exit_code(self.running)
 
 
 class Git:
@@ -78,11 +79,13 @@ class Git:
         access: Access | None = None,
         configured: bool = True,
         stall: float = 60,
+        patience: float = 20,
     ) -> None:
         self.protocols = PROTOCOLS | protocols
         self.calls: list[str] = []  # the git commands that were started, for whoever counts them
         self.temporary = environ.get("TMPDIR") or "/tmp"  # noqa: S108 - names in it are random, folders private
         self.stall = stall  # seconds without a byte after which a transfer is ended
+        self.patience = patience  # seconds within which a server that broke off is asked again
         self._rewrites = tuple(rewrites)
         self.log = log
         self._warned: set[str] = set()
@@ -208,7 +211,7 @@ class Git:
         if sys.version_info >= (3, 12):
             _allow_fork()
         into, out, err = files
-        with _ONE_AT_A_TIME, stop.unheard():
+        with _ONE_AT_A_TIME, stop.unheard(), quick_sh.idle():
             return self._command(program)(*argv, _env=environ, _in=into, _out=out, _err=err)
 
     def _command(self, name: str) -> Any:
@@ -219,8 +222,8 @@ class Git:
             except sh.CommandNotFound as error:
                 raise UsageError(f"{name} is not installed", hint=_INSTALL.get(name, f"install {name}")) from error
             # `_bg=1` so that a signal finds the process in our hands; the files and the missing `_timeout`
-            # because sh's own threads for those cost up to 0.1 s a call; a session of its own so that
-            # nothing can ask on a terminal, and so that all its children end with it.
+            # so that sh's threads have nothing to do; a session of its own so that nothing can ask on a
+            # terminal, and so that all its children end with it.
             self._programs[name] = program.bake(
                 _bg=1, _bg_exc=False, _return_cmd=True, _tty_out=False, _truncate_exc=False, _close_fds=False,
                 _decode_errors="replace", _encoding="utf-8", _new_session=True, _preexec_fn=stop.hear,
@@ -231,16 +234,15 @@ class Git:
         """(exit code, why it was ended before its time). Whatever ends the wait ends the process as well."""
         transfer = _head(argv) in _TRANSFERS
         watch = Watch(running, TRANSFER_SECONDS if transfer else timeout, self.stall if transfer else 0)
-        with stop.unheard():
-            watch.start()
         try:
             with stop.ending(watch.end):
-                return _exit_code(running), watch.why
+                watch.wait()
         except BaseException:
-            _finish(running, 1.0)
+            finish(running)
             raise
         finally:
-            watch.over()
+            code = _exit_code(running)
+        return code, watch.why
 
     def _warn(self, words: str) -> None:
         for line in words.splitlines():
@@ -278,23 +280,10 @@ def _scratch(folder: str) -> IO[bytes]:
 def _exit_code(running: Any) -> int:
     sh = quick_sh.load()
     try:
-        return int(running.wait().exit_code)
+        with quick_sh.idle():
+            return int(running.wait().exit_code)
     except sh.ErrorReturnCode as error:
         return int(error.exit_code)
-
-
-def _finish(running: Any, patience: float) -> None:
-    """Wait a moment for the end, then bring it about."""
-    timer = threading.Timer(patience, send, (running, "SIGKILL"))
-    timer.daemon = True
-    with stop.unheard():
-        timer.start()
-    send(running, "SIGTERM")
-    try:
-        _exit_code(running)
-    finally:
-        timer.cancel()
-        timer.join()
 
 
 def _allow_fork() -> None:

@@ -35,6 +35,19 @@ def _says(text: str, words: str) -> bool:
 
 _ACCESS = "check the URL, and that the credentials may read and write it; servers answer the same for both"
 _AGAIN = "run it again"
+_DOWN = "the Git server could not be reached, or broke off"
+# What a moment later may be over.
+_BROKE_OFF = _any(
+    "could not resolve", "name resolution", "name or service not known", "failed to connect", "no route to",
+    "connection (?:refused|reset|closed|timed out)", "timed out", "stalled", "timeout", "operation too slow",
+    "couldn't connect", "unable to connect", "network is (?:unreachable|down)", "empty reply", "broken pipe",
+    "early (?:eof|end of file)", "unexpected disconnect", "rpc failed", r"returned error: (?:5\d\d|429|408)",
+    "transfer closed", "gnutls_handshake", "ssl_error_syscall", "ssl_connect", "tls connect", "from proxy",
+    "proxy connect aborted", r"tunnel failed, response 5\d\d",
+    "kex_exchange_identification", "ssh_exchange_identification", "remote end hung up", "bad pack header",
+    "internal server error", "internal error", "invalid index-pack output", "http/2 stream", "bad gateway",
+    "service unavailable", "too many requests", "rate limit",
+)  # fmt: skip
 
 FAILURES = (
     Meaning(
@@ -42,6 +55,24 @@ FAILURES = (
         SourceError,
         "this Git transport is not allowed",
         "allow it with --allow-protocol, or change the repository URL",
+    ),
+    Meaning(
+        _any(r"(?:http code|tunnel failed, response|returned error:) 407", "proxy authentication required"),
+        CredentialsError,
+        "the proxy did not accept the login",
+        "check the user name and the password in HTTPS_PROXY, or in git's http.proxy",
+    ),
+    Meaning(
+        _any(r"http code 4\d\d from proxy", r"tunnel failed, response 4\d\d"),
+        RepositoryError,
+        "the proxy does not permit this",
+        "have it pass connections to this server, or name the server in NO_PROXY",
+    ),
+    Meaning(
+        _any("unsupported proxy", "invalid proxy", "proxy url", "bad(?:/illegal)? format or missing url"),
+        RepositoryError,
+        "the proxy cannot be used as it is given",
+        "write it as http://HOST:PORT in HTTPS_PROXY, or in git's http.proxy",
     ),
     Meaning(
         _any("couldn't find remote ref"),
@@ -74,7 +105,7 @@ FAILURES = (
         ),
         CredentialsError,
         "the server's TLS certificate was not accepted",
-        "give the server's certificate authority (--ca-file), and check the host name in the URL",
+        "give the server's certificate authority (--ca-file); check the host name in the URL, and this machine's clock",
     ),
     Meaning(
         _any("load key .*(?:passphrase|invalid format|libcrypto)", "bad permissions", "unprotected private key"),
@@ -99,7 +130,7 @@ FAILURES = (
     ),
     Meaning(
         _any(
-            "authentication (?:failed|required)", "returned error: 401", "http code 407", "http basic: access denied",
+            "authentication (?:failed|required)", "returned error: 401", "http basic: access denied",
             "bad credentials", "invalid (?:credentials|username or (?:token|password))",
             "password authentication (?:was removed|is not supported)",
         ),
@@ -108,7 +139,7 @@ FAILURES = (
         "check the user name and the password or token given for this server",
     ),
     Meaning(
-        _any("no space left on device", "disk quota exceeded"),
+        _any("no space left on device", "disk quota exceeded", "file too large"),
         UnreachableError,
         "a disk is full",
         "make room and run it again",
@@ -143,19 +174,12 @@ FAILURES = (
     ),
     Meaning(
         _any(
-            "could not resolve", "name resolution", "name or service not known", "failed to connect", "no route to",
-            "connection (?:refused|reset|closed|timed out)", "timed out", "stalled", "timeout", "operation too slow",
-            "couldn't connect", "unable to connect", "network is (?:unreachable|down)", "empty reply", "broken pipe",
-            "early (?:eof|end of file)", "unexpected disconnect", "rpc failed", r"returned error: (?:5\d\d|429|408)",
-            "transfer closed", "gnutls_handshake", "ssl_error_syscall", "ssl_connect", "tls connect", "from proxy",
-            "kex_exchange_identification", "ssh_exchange_identification", "remote end hung up", "bad pack header",
-            "internal server error", "internal error", "commit_refs", "invalid index-pack output",
-            "(?:index-pack|unpack-objects) (?:failed|died|abnormal)", "http/2 stream", "bad gateway",
-            "service unavailable", "too many requests", "rate limit", "unable to (?:write|create)", "did not send all",
-            "protocol error", "expected flush", "not our ref", "remote failed to report status", "out of memory",
+            _BROKE_OFF, "commit_refs", "(?:index-pack|unpack-objects) (?:failed|died|abnormal)",
+            "unable to (?:write|create)", "did not send all", "protocol error", "expected flush", "not our ref",
+            "remote failed to report status", "out of memory",
         ),
         UnreachableError,
-        "the Git server could not be reached, or broke off",
+        _DOWN,
         _AGAIN,
     ),
     Meaning(
@@ -200,6 +224,12 @@ def failure(stderr: str, subject: str) -> TaskError:
     if meaning is None:
         return RepositoryError(f"git failed: {said or 'without a word'}", hint=_ACCESS, subject=subject)
     return meaning.error(f"{meaning.message}{f' ({said})' if said else ''}", hint=meaning.hint, subject=subject)
+
+
+def broke_off(stderr: str) -> bool:
+    """Whether asking again in a moment may be answered: the server could not be reached, or the connection died."""
+    meaning = next((row for row in FAILURES if _says(stderr, row.words)), None)
+    return meaning is not None and meaning.message == _DOWN and _says(stderr, _BROKE_OFF)
 
 
 def refusal(status: str, stderr: str, subject: str, *, forced: bool = False) -> TaskError | Outpaced:

@@ -101,6 +101,7 @@ def without_login(url: str) -> str:
 
 def without_logins(text: str) -> str:
     """Any text of git, with the logins of all URLs in it left out."""
+    text = re.sub(r"(proxy (?:syntax in|url:?) )'.*'", r"\1'***'", text, flags=re.IGNORECASE)  # no URL to git
     return re.sub(r"(://)[^/@\s'\"]*@", r"\1", text)
 
 

@@ -3,65 +3,91 @@
 from __future__ import annotations
 
 import os
-import threading
+import select
 import time
-from _thread import allocate_lock
 from contextlib import suppress
 from typing import Any
 
 _PATIENCE = 0.8  # seconds from SIGTERM to SIGKILL
 _LOOKS = 8  # in the time after which a transfer counts as stalled
+_SLICE = 0.2  # seconds; a signal that another thread was told of is obeyed within this time
 
 
-class Watch(threading.Thread):
-    """Ends a command that takes longer than `timeout`, or that has moved no byte for `stall` seconds (0: any time)."""
+class Watch:
+    """Ends a command that takes longer than `timeout`, or that has moved no byte for `stall` seconds (0: any time).
+
+    Needs no thread: whoever waits for the command watches it.
+    """
 
     def __init__(self, running: Any, timeout: float, stall: float) -> None:
-        super().__init__(daemon=True)
         self.why = ""  # it was ended for
         self._running = running
         self._timeout = timeout
         self._stall = stall
-        self._done = False
-        self._gate = allocate_lock()  # open when there is something to do; no lock that a signal handler could wait for
-        self._gate.acquire()
+        self._told = 0.0  # when it was told to end
+        self._moved: int | None = None
+        self._moved_at = self._looked = self._began = time.monotonic()
 
     def end(self) -> None:
         """End it now. A signal handler may call this."""
+        self._told = self._told or time.monotonic()
         send(self._running, "SIGTERM")
-        self._open()
 
-    def over(self) -> None:
-        """It has ended."""
-        self._done = True
-        self._open()
-        self.join()
+    def wait(self) -> None:
+        """Return when it has ended, by itself or because it had to."""
+        if self._ended_by(min(_SLICE, self._timeout)):
+            return
+        while not self._ended_by(_SLICE):
+            self._look(time.monotonic())
 
-    def _open(self) -> None:
-        with suppress(RuntimeError):  # it is open
-            self._gate.release()
+    def _look(self, now: float) -> None:
+        if self._told:
+            if now - self._told >= _PATIENCE:
+                send(self._running, "SIGKILL")
+            return
+        if self._stall and now - self._looked >= self._stall / _LOOKS:
+            self._count(now)
+        if now - self._began >= self._timeout:
+            self.why = f"timed out after {self._timeout:.0f} seconds"
+        elif now - self._moved_at >= self._stall > 0:
+            self.why = f"stalled: no byte came or went for {self._stall:g} seconds"
+        if self.why:
+            self.end()
 
-    def run(self) -> None:
-        """Look at it now and then, until it has ended or has to."""
-        began = moved_at = time.monotonic()
-        moved: int | None = None
-        while not self._gate.acquire(timeout=self._stall / _LOOKS if self._stall else self._timeout):
-            now, before = time.monotonic(), moved
-            moved = bytes_moved(self._running.pid) if self._stall else None
-            moved_at = now if moved is None or moved != before else moved_at
-            if now - began >= self._timeout:
-                self.why = f"timed out after {self._timeout:.0f} seconds"
-            elif now - moved_at >= self._stall > 0:
-                self.why = f"stalled: no byte came or went for {self._stall:g} seconds"
-            if self.why:
-                send(self._running, "SIGTERM")
-                break
-        self._insist()
+    def _count(self, now: float) -> None:
+        before, self._moved, self._looked = self._moved, bytes_moved(self._running.pid), now
+        if self._moved is None or self._moved != before:
+            self._moved_at = now
 
-    def _insist(self) -> None:
-        """Whoever does not end by SIGTERM."""
-        if not self._done and not (self._gate.acquire(timeout=_PATIENCE) and self._done):
-            send(self._running, "SIGKILL")
+    def _ended_by(self, seconds: float) -> bool:
+        """Whether it has ended, or does within these seconds. It is left for `running.wait()` to take its exit code."""
+        try:
+            handle = os.pidfd_open(self._running.pid)
+        except (AttributeError, OSError):
+            return self._ended_slowly(seconds)
+        try:
+            poll = select.poll()
+            poll.register(handle, select.POLLIN)
+            return bool(poll.poll(seconds * 1000))
+        finally:
+            os.close(handle)
+
+    def _ended_slowly(self, seconds: float) -> bool:
+        """The same, where the system has no handles of processes."""
+        end, nap = time.monotonic() + seconds, 0.001
+        while self._running.is_alive():
+            if time.monotonic() >= end:
+                return False
+            time.sleep(nap)
+            nap = min(2 * nap, 0.02)
+        return True
+
+
+def finish(running: Any) -> None:
+    """Bring about the end of a command that is no longer of use; by force, after a moment."""
+    watch = Watch(running, _PATIENCE, 0)
+    watch.end()
+    watch.wait()
 
 
 def send(running: Any, name: str) -> None:

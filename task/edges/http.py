@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from task import stop
+from task.edges.http_unpack import BROKEN, unpacker
 from task.record import NamedTuple
 
 LONGEST_WAIT = 30.0  # seconds that a Retry-After is obeyed; a server that wants more is told of as an error
@@ -70,24 +71,39 @@ class Http:
         base: str,
         *,
         login: Login | None = None,
-        ca_file: str = "",
+        ca_file: str = "",  # the only authorities that are trusted
+        more_ca: str = "",  # PEM text: authorities that are trusted besides those of the machine
         verify: bool = True,
         certificate: tuple[str, str] | None = None,  # files: certificate, key
         headers: Mapping[str, str] | None = None,
         proxy: str | None = None,  # None: what the environment says; "" is none
+        server_name: str = "",  # that the certificate must have, where it is not the URL's host
         limits: Limits = Limits(),
         log: Callable[[str], None] = lambda _line: None,
     ) -> None:
+        from http.cookiejar import DefaultCookiePolicy
+
         import requests
         from requests.adapters import HTTPAdapter
+
+        from task.edges.http_watch import Watch
 
         self.base = base.rstrip("/")
         self._login, self._limits, self._log = login, limits, log
         self._requests: Any = requests
         self._session: Any = requests.Session()
-        self._session.headers.update({"User-Agent": "image-update", **(headers or {})})
+        # No other encoding: what gzip may make of a body is known, and is limited in `_body`.
+        self._session.headers.update({"User-Agent": "image-update", "Accept-Encoding": "gzip", **(headers or {})})
+        self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # nobody else may log us in
+        self._watch = Watch()
+        named: dict[str, Any] = {"server_hostname": server_name, "assert_hostname": server_name} if server_name else {}
+        if more_ca and verify:
+            named["ssl_context"] = _trusting(more_ca)
         for scheme in ("http://", "https://"):
-            self._session.mount(scheme, HTTPAdapter(pool_connections=4, pool_maxsize=32))
+            adapter = HTTPAdapter(pool_connections=4, pool_maxsize=32)
+            self._session.mount(scheme, self._watch.over(adapter, **(named if scheme == "https://" else {})))
+        if not verify:
+            requests.packages.urllib3.disable_warnings()  # type: ignore[attr-defined] # it was asked for
         self._verify: bool | str = (ca_file or True) if verify else False
         self._certificate = certificate
         self._proxies = None if proxy is None else {"http": proxy, "https": proxy, "no_proxy": "" if proxy else "*"}
@@ -108,7 +124,7 @@ class Http:
         Tried again when the server is busy or the connection dies: methods that may be repeated, and any other
         with `again=True`. A URL of another origin is asked without the login. Raises `NoAnswerError`.
         """
-        url = path if "://" in path else f"{self.base}{path}"
+        url = path if path.startswith(("https://", "http://")) else f"{self.base}{path}"
         repeat = (method in _SAFE) if again is None else again
         tries = self._limits.tries if repeat else 1
         for number in range(tries):
@@ -151,37 +167,55 @@ class Http:
         if not ours:
             headers = {name: value for name, value in headers.items() if name.lower() not in _PRIVATE}
         limits, began = self._limits, time.monotonic()
+        stop.check()
         try:
-            with self._session.request(
-                method,
-                url,
-                headers=headers,
-                auth=_Headers(login),  # else requests would take a login from ~/.netrc
-                stream=True,
-                allow_redirects=False,
-                timeout=(limits.connect, limits.silence),
-                verify=self._verify,
-                cert=self._certificate if ours else None,
-                proxies=self._proxies,
-                **what,
-            ) as answer:
+            with (
+                self._watch.limit(limits.total) as ended,
+                self._session.request(
+                    method,
+                    url,
+                    headers=headers,
+                    auth=_Headers(login),  # else requests would take a login from ~/.netrc
+                    stream=True,
+                    allow_redirects=False,
+                    timeout=(limits.connect, limits.silence),
+                    verify=self._verify,
+                    cert=self._certificate if ours else None,
+                    proxies=self._proxies,
+                    **what,
+                ) as answer,
+            ):
                 body = self._body(answer, url, began)
+                if ended.is_set():  # a body without a length would seem to be whole
+                    stop.check()
+                    raise self._slow(url)
                 found = Answer(answer.status_code, answer.headers, body, url)
-        except self._requests.RequestException as error:
+        except (OSError, self._requests.packages.urllib3.exceptions.HTTPError, *BROKEN) as error:
+            stop.check()
+            if time.monotonic() - began > limits.total:
+                raise self._slow(url) from None
             raise _no_answer(error, url, self._requests.exceptions) from None  # its text may hold the whole URL
         self._log(f"{method} {public(url)}: {found.status}, {len(body)} bytes, {time.monotonic() - began:.2f} s")
         return found
 
     def _body(self, answer: Any, url: str, began: float) -> bytes:
-        parts, size = [], 0
-        for part in answer.iter_content(65536):
+        """All of it, unpacked no further than the limit: 64 KB of gzip may hold 64 MB, and encodings may be nested."""
+        parts, left = [], self._limits.size + 1
+        unpacked = unpacker(answer.headers.get("Content-Encoding", ""))
+        if unpacked is None:
+            raise NoAnswerError("redirect", f"{origin(url)} answers in an encoding that was not asked for")
+        for packed in answer.raw.stream(65536, decode_content=False):
+            part = unpacked(packed, left)
             parts.append(part)
-            size += len(part)
-            if size > self._limits.size:
+            left -= len(part)
+            if left <= 0:
                 raise NoAnswerError("large", f"{origin(url)} answers with more than {self._limits.size} bytes")
             if time.monotonic() - began > self._limits.total:
-                raise NoAnswerError("slow", f"{origin(url)} took more than {self._limits.total:g} seconds to answer")
+                raise self._slow(url)
         return b"".join(parts)
+
+    def _slow(self, url: str) -> NoAnswerError:
+        return NoAnswerError("slow", f"{origin(url)} took more than {self._limits.total:g} seconds to answer")
 
 
 _PRIVATE = ("authorization", "cookie", "private-token", "proxy-authorization", "x-registry-auth")
@@ -201,7 +235,9 @@ class _Headers:
 def origin(url: str) -> str:
     """`scheme://host[:port]` in lower case, without userinfo; the scheme's own port is left out."""
     scheme, _, rest = url.partition("://")
-    host = rest.partition("/")[0].partition("?")[0].rpartition("@")[2].lower()
+    for end in "/?#\\":  # each ends the host, whatever stands behind it: `https://evil.example#@host/`
+        rest = rest.partition(end)[0]
+    host = rest.rpartition("@")[2].lower()
     scheme = scheme.lower()
     return f"{scheme}://{host.removesuffix({'https': ':443', 'http': ':80'}.get(scheme, ':'))}"
 
@@ -217,14 +253,26 @@ def _wait(answer: Answer, number: int) -> float:
     said = answer.headers.get("Retry-After", "")
     if not said:
         return _PAUSES[min(number, 1)]
-    if said.strip().isdigit():
-        return float(said)
-    from email.utils import parsedate_to_datetime
-
     try:
+        if said.strip()[:1].isdigit():
+            return min(float(said), 1e9)
+        from email.utils import parsedate_to_datetime
+
         return max(0.0, parsedate_to_datetime(said).timestamp() - time.time())
-    except ValueError:
+    except (ValueError, OverflowError):
         return _PAUSES[min(number, 1)]
+
+
+def _trusting(authorities: str) -> Any:
+    """A TLS context with these authorities besides the machine's; requests adds its own bundle."""
+    import ssl
+
+    context = ssl.create_default_context()
+    try:
+        context.load_verify_locations(cadata=authorities)
+    except (ssl.SSLError, ValueError):
+        raise NoAnswerError("tls", "what is given as certificate authorities is no PEM certificate") from None
+    return context
 
 
 def _no_answer(error: Exception, url: str, kinds: Any) -> NoAnswerError:
@@ -233,8 +281,9 @@ def _no_answer(error: Exception, url: str, kinds: Any) -> NoAnswerError:
         return NoAnswerError("unreachable", f"the proxy on the way to {origin(url)} could not be used")
     if isinstance(error, kinds.SSLError):
         return NoAnswerError("tls", f"the TLS certificate of {origin(url)} was not accepted")
-    if isinstance(error, kinds.Timeout):
+    below = isinstance(error, OSError) and not isinstance(error, kinds.RequestException)
+    if isinstance(error, kinds.Timeout | TimeoutError) or type(error).__name__ == "ReadTimeoutError":
         return NoAnswerError("slow", f"{origin(url)} did not answer in time")
-    if isinstance(error, kinds.ConnectionError | kinds.ChunkedEncodingError | kinds.ContentDecodingError):
-        return NoAnswerError("unreachable", f"{origin(url)} could not be reached, or broke off")
-    return NoAnswerError("unreachable", f"{origin(url)} cannot be asked ({type(error).__name__})")
+    if below and not isinstance(error, ConnectionError):
+        return NoAnswerError("tls", "the file of certificate authorities, or of our own certificate, cannot be read")
+    return NoAnswerError("unreachable", f"{origin(url)} could not be reached, or broke off ({type(error).__name__})")

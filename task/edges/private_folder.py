@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from contextlib import suppress
 
 from task.errors import UnreachableError
 
 LONGEST = 60  # bytes of the whole path: the names of sockets end at 108, and what is put in here takes up to 45
+_PAUSES = (0.02, 0.1, 0.3, 0)  # seconds between attempts to remove it
 
 
 def make(parent: str, longest: int = 0) -> str:
@@ -25,7 +27,18 @@ def make(parent: str, longest: int = 0) -> str:
 
 
 def remove(folder: str) -> None:
-    """Remove it with all that is in it; shutil would take longer to load than this takes."""
+    """Remove it with all that is in it; shutil would take longer to load than this takes.
+
+    A child of a git that was ended may still write for a moment: what it leaves goes as well.
+    """
+    for pause in _PAUSES:
+        _sweep(folder)
+        if not os.path.lexists(folder):
+            return
+        time.sleep(pause)
+
+
+def _sweep(folder: str) -> None:
     for path, _, names in os.walk(folder, topdown=False):
         for name in names:
             with suppress(OSError):

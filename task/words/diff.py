@@ -17,8 +17,11 @@ def unified_diff(before: Files, after: Files) -> str:
         parts.append(f"diff --git a/{path} b/{path}\n")
         if old is None:
             parts.append(f"new file mode {new.mode}\n")
+        elif not new.mode:
+            parts.append(f"deleted file mode {old.mode}\n")
         source = "/dev/null" if old is None else f"a/{path}"
-        lines = diff(_lines(old.text if old else ""), _lines(new.text), source, f"b/{path}", n=CONTEXT)
+        into = f"b/{path}" if new.mode else "/dev/null"
+        lines = diff(_lines(old.text if old else ""), _lines(new.text), source, into, n=CONTEXT)
         parts += (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
     return "".join(parts)
 

@@ -17,16 +17,38 @@ def python(code: str) -> str:
     return done.stdout.strip()
 
 
+IDLE = """
+import os, tempfile
+with tempfile.TemporaryFile() as out, open(os.devnull, "r+b") as null, quick_sh.idle():
+    running = sh.Command("sh")("-c", "echo hello; exit 3", _in=null, _out=out, _err=null, _bg=1, _bg_exc=False)
+    try:
+        running.wait()
+    except sh.ErrorReturnCode as error:
+        out.seek(0)
+        print(out.read().decode().strip(), error.exit_code)
+"""
+
+
 def test_sh_works_without_them() -> None:
-    code = (
-        f"import sys; before = set(sys.modules)\n{LOAD}print({ECHO}, {set(_STAND_INS)} & (set(sys.modules) - before))"
-    )
-    assert python(code) == "hello set()"
+    known = "import sys, tempfile; before = set(sys.modules)\n"
+    code = f"{known}{LOAD}{IDLE}print({set(_STAND_INS)} & (set(sys.modules) - before))"
+    assert python(code) == "hello 3\nset()"
+
+
+def test_a_process_with_files_needs_no_thread() -> None:
+    started = "import _thread; start = _thread.start_new_thread; count = []\n"
+    started += "_thread.start_new_thread = lambda *given: (count.append(given), start(*given))[1]\n"
+    assert python(f"{started}{LOAD}{IDLE}print(len(count))") == "hello 3\n0"
+    assert python(f"{started}{LOAD}print({ECHO}, len(count) > 1)") == "hello True"
+
+
+def test_a_process_with_pipes_works_after_one_without() -> None:
+    assert python(f"{LOAD}{IDLE}print({ECHO})") == "hello 3\nhello"
 
 
 @pytest.mark.parametrize("name", sorted(_STAND_INS))
 def test_the_real_module_can_be_imported_afterwards(name: str) -> None:
-    assert python(f"{LOAD}import {name}\nprint(bool({name}.__file__), {ECHO})") == "True hello"
+    assert python(f"{LOAD}import {name}\nprint({name}.__name__, {ECHO})") == f"{name} hello"
 
 
 @pytest.mark.parametrize("name", sorted(_STAND_INS))

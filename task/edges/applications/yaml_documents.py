@@ -59,6 +59,12 @@ def documents(text: str) -> Iterator[Document]:
         line += chunk.count("\n")
 
 
+def plain(text: str) -> Any:
+    """The first document of any YAML text, whatever it is about. Raises `Malformed`."""
+    found = parsed(text.removeprefix("\ufeff"), lambda events: list(_Builder().build(events)))
+    return found[0] if found else None
+
+
 def _without_halves(data: Any, text: str) -> Any:
     r"""JSON's escapes can write half a character (`\ud800`), which no text holds: U+FFFD then, as in Go."""
     if "\\ud" not in text and "\\uD" not in text:

@@ -17,11 +17,13 @@ from task.edges.stores.objects import MissingObjectError
 from task.edges.stores.remote import Remote, StartAgain
 from task.edges.stores.texts import file_of
 from task.edges.stores.tree_walk import Entry, Seen, Tree, look, parse_tree
+from task.edges.stores.turn import Turn
 from task.errors import Outpaced, SourceError, TargetError, TaskError, UnreachableError
 from task.model import Changeset, File, Landing, Place, Snapshot
 
 if TYPE_CHECKING:
     from task.edges.signing import Signer
+    from task.edges.stores.history import History
 
 T = TypeVar("T")
 _PAUSES = (0.5, 2.0)  # seconds before a push that did not arrive is tried again
@@ -30,9 +32,15 @@ _PAUSES = (0.5, 2.0)  # seconds before a push that did not arrive is tried again
 class BareStore:
     """`snapshot` reads, `land` commits and pushes, or raises `Outpaced`: compare-and-swap on a branch's tip."""
 
-    def __init__(self, git: Git, repo: str, signer: Signer | None = None, cache_dir: str = "") -> None:
-        self._remote = Remote(git, repo, cache_dir)
+    def __init__(
+        self, git: Git, repo: str, signer: Signer | None = None, cache_dir: str = "", *, in_turn: bool = False
+    ) -> None:
+        """`in_turn`: what is read will be written, and other runs on this machine may be about to do the same."""
+        self._another = lambda: Remote(git, repo, cache_dir)  # what a history needs is of no use to anything else
+        self._histories: list[History] = []
+        self._remote = self._another()
         self._signer = signer
+        self._turn = Turn() if in_turn else None
         self._roots: dict[str, str] = {}  # commit → its tree
         self._trees: dict[str, Tree] = {}
         self._texts: dict[str, File] = {}  # blob → what it holds
@@ -45,6 +53,7 @@ class BareStore:
 
     def close(self) -> None:
         """Remove all that was fetched."""
+        self._end_turn()
         self._remote.close()
         self._forget()
 
@@ -71,7 +80,18 @@ class BareStore:
         Raises `SourceError` for what is no branch, and what `task.edges.git_errors` says of servers.
         """
         name = self.default_branch() if branch in {"", "HEAD"} else branch_name(branch)
-        return self._twice(lambda: self._read(name, places))
+        found = self._twice(lambda: self._read(name, places))
+        if self._turn and self._turn.take(self._remote.subject(name)):  # whoever was before us has moved the branch
+            found = self._twice(lambda: self._read(name, places))
+        return found
+
+    def earlier(self, branch: str, path: str, limit: int = 100) -> History:
+        """The path's text at the branch's tip and the different ones before it, newest first; see `History`."""
+        from task.edges.stores.history import History
+
+        name = self.default_branch() if branch in {"", "HEAD"} else branch_name(branch)
+        self._histories.append(History(self._another(), name, path, limit))
+        return self._histories[-1]
 
     def predict(self, change: Changeset) -> Landing:
         """What `land` would answer, without a commit. Nothing is sent."""
@@ -83,6 +103,16 @@ class BareStore:
 
         A head branch of its own is created, or replaced if it is still what was found; never the base branch.
         """
+        try:
+            return self._land(change)
+        finally:
+            self._end_turn()
+
+    def _end_turn(self) -> None:
+        if self._turn:
+            self._turn.end()
+
+    def _land(self, change: Changeset) -> Landing:
         base, head = change.destination.base, change.destination.head
         made = self._twice(lambda: self._make(change))
         held, there = self._held(change, made)

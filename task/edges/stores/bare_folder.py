@@ -130,13 +130,14 @@ class BareFolder:
         text = _CONFIG.format(
             partial=partial, promisor=promisor, remote=REMOTE, url=_quoted(self._url), format=self.object_format,
             local=_LOCAL if self._local else "", stall=max(round(self._stall), 1),
-        )  # fmt: skip
+        ) + "\n" * (len(_PARTIAL + _PROMISOR) - len(partial + promisor))  # fmt: skip
         if text != self._written:
-            self._write("config", text)
+            # In place, always of the same length: a file that is emptied first costs milliseconds on ext4.
+            self._write("config", text, "r+" if self._written else "w")
             self._written = text
 
-    def _write(self, name: str, text: str) -> None:
-        with self._room(), open(f"{self.path}/{name}", "w", encoding="utf-8", errors="surrogateescape") as file:
+    def _write(self, name: str, text: str, mode: str = "w") -> None:
+        with self._room(), open(f"{self.path}/{name}", mode, encoding="utf-8", errors="surrogateescape") as file:
             file.write(text)
 
     @contextmanager

@@ -5,7 +5,7 @@ fast-import rewrites just the trees on the way to the files, without an index or
 
 from __future__ import annotations
 
-from task.model import Changeset, Person
+from task.model import Changeset, File, Person
 from task.record import NamedTuple
 
 REF = "refs/image-update/work"
@@ -29,12 +29,16 @@ def stream(change: Changeset) -> bytes:
     """The whole input: one commit on `change.tip`, message and texts byte for byte."""
     who = _person(change.author)
     head = f"commit {REF}\nmark :1\nauthor {who}\ncommitter {who}\n".encode()
-    files = b"".join(
-        f"M {file.mode} inline {_path(path)}\n".encode("utf-8", "surrogateescape") + _data(file.text)
-        for path, file in sorted(change.files.items())
-    )
+    files = b"".join(_file(path, file) for path, file in sorted(change.files.items()))
     start = f"from {change.tip}\n".encode()
     return head + _data(message(change)) + start + files + b'\nget-mark :1\nls :1 ""\ndone\n'
+
+
+def _file(path: str, file: File) -> bytes:
+    """One file's new text; a file without a mode is deleted."""
+    if not file.mode:
+        return f"D {_path(path)}\n".encode("utf-8", "surrogateescape")
+    return f"M {file.mode} inline {_path(path)}\n".encode("utf-8", "surrogateescape") + _data(file.text)
 
 
 def message(change: Changeset) -> str:

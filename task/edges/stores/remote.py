@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 
+from task import stop
 from task.edges import git_errors
-from task.edges.git import Git, GitFailed
+from task.edges.git import Git, GitFailed, GitTimeout, Ran
 from task.edges.git_names import address_of, without_login
 from task.edges.stores.bare_folder import REMOTE, BareFolder
 from task.edges.stores.objects import Objects
@@ -14,12 +16,14 @@ from task.errors import SourceError, TaskError
 # How little of a tip is asked for, and what is tried where a server refuses that (GitHub limits the depth of tree
 # filters; old and dumb servers know no filters).
 _WALK, _TREES, _WHOLE = "tree:1", "blob:none", ""
+_AGAIN = "tree:2"  # for a tip that moved: what others wrote beside our files has changed the trees above
 _FILTER_REFUSED = ("filter '", "tree filter allows", "filter-spec", "unadvertised object")
 _NO_FILTER, _NO_SHALLOW, _OTHER_FORMAT = "filtering not recognized", "does not support shallow", "mismatched algorithms"
 _BROKEN = (
     "corrupt", "inflate", "bad object", "does not match", "unable to read", "unresolved delta", "index-pack failed",
     "did not send all", "missing", "is not a", "unable to find", "bad tree", "could not parse",
 )  # fmt: skip
+_PAUSES = (0.5, 2.0)  # seconds before what broke off is asked for again
 _LOOK_BACK = 100  # commits: others may have pushed on top of ours
 
 
@@ -40,6 +44,7 @@ class Remote:
         if cache_dir:
             self._borrow(cache_dir, url)
         self._depth = ["--depth=1"]
+        self._again = False  # whether a tip was fetched before
         self.objects = Objects(git, self._folder)
 
     def _borrow(self, cache_dir: str, url: str) -> None:
@@ -75,7 +80,7 @@ class Remote:
         """(id or `ref: name`, ref) for each of the refs that exists."""
         self._folder.create()
         try:
-            out = self._run("ls-remote", *(["--symref"] if symbolic else []), REMOTE, *names)
+            out = self._ask("ls-remote", *(["--symref"] if symbolic else []), REMOTE, *names).out
         except GitFailed as error:
             raise git_errors.failure(error.err, self.repo) from error
         lines = out.decode("utf-8", "replace").splitlines()
@@ -85,7 +90,8 @@ class Remote:
         """The branch's tip, its root tree present. Raises `SourceError` where there is no such branch."""
         self._folder.create()
         try:
-            said = self._fetch(*self._depth, f"+refs/heads/{branch}:refs/image-update/base")
+            ref = f"+refs/heads/{branch}:refs/image-update/base"
+            said = self._fetch(*self._depth, ref, filtered=_AGAIN if self._again else "")
         except GitFailed as error:
             if any(words in error.err for words in _BROKEN):
                 self.without_cache()
@@ -94,6 +100,7 @@ class Remote:
             return self.fetch_tip(branch)
         if _NO_FILTER in said:
             self._filter = _WHOLE
+        self._again = True
         tip = self._fetched()
         self._folder.whole = tip if self._filter == _WHOLE and self._depth else ""
         return tip
@@ -108,11 +115,27 @@ class Remote:
             raise git_errors.failure(error.err, self.subject(branch)) from error
         return self._fetched()
 
+    def fetch_commits(self, depth: int, branch: str) -> str:
+        """The branch's tip, so many commits deep; trees come along only where the server cannot leave them out."""
+        self._folder.create()
+        depths = [f"--depth={depth}"] if self._depth else []
+        try:
+            said = self._fetch(*depths, f"+refs/heads/{branch}:refs/image-update/history", filtered="tree:0")
+        except GitFailed as error:
+            if any(words in error.err for words in _BROKEN):
+                self.without_cache()
+            if not self._coarser(error.err):
+                raise self._no_tip(error, branch) from error
+            return self.fetch_commits(depth, branch)
+        if _NO_FILTER in said:
+            self._filter = _WHOLE
+        return self._fetched()
+
     def fetch_objects(self, oids: list[str], branch: str, *, trees: bool) -> None:
         """These very objects, unless the tip brought them along."""
         if not oids or self._filter == _WHOLE or (trees and self._filter == _TREES):
             return
-        if self._folder.cache is not None:
+        if self._folder.cache is not None or self._again:
             oids = self.objects.absent(oids)
             if not oids:
                 return
@@ -134,7 +157,8 @@ class Remote:
         self._folder.complete()
         try:
             options = ["--porcelain", "--no-verify", *filter(None, [lease])]
-            said = self._run("push", *options, REMOTE, f"{commit}:refs/heads/{head}")
+            argv = ("push", *options, REMOTE, f"{commit}:refs/heads/{head}")
+            said = self._git.run(*argv, git_dir=self._folder.path, env=self._env)
             return not any(line.startswith(b"=") for line in said.splitlines())
         except GitFailed as error:
             lines = error.out.decode("utf-8", "replace").splitlines()
@@ -165,8 +189,18 @@ class Remote:
         self._folder.complete()
         return self._git.run(*argv, git_dir=self._folder.path, stdin=stdin)
 
-    def _run(self, *argv: str) -> bytes:
-        return self._git.run(*argv, git_dir=self._folder.path, env=self._env)
+    def _ask(self, *argv: str, stdin: str = "") -> Ran:
+        """What changes nothing there: asked for again, a few times, when the server cannot be reached or breaks off."""
+        end = time.monotonic() + self._git.patience
+        for pause in _PAUSES:
+            try:
+                return self._git.ran(*argv, git_dir=self._folder.path, env=self._env, stdin=stdin)
+            except GitFailed as error:
+                if time.monotonic() + pause > end or not _may_pass(error):
+                    raise
+                self._git.log(f"warning: {self.repo} cannot be reached, or broke off; asking again")
+            stop.sleep(pause)
+        return self._git.ran(*argv, git_dir=self._folder.path, env=self._env, stdin=stdin)
 
     def _fetch(self, *what: str, filtered: str = "", stdin: str = "") -> str:
         """Fetch, and return what was said. Without `haves`: the server would send deltas against what we never had."""
@@ -181,7 +215,7 @@ class Remote:
         refs = [one for one in what if not one.startswith("--")]
         negotiation = f"fetch.negotiationAlgorithm={'default' if whole else 'noop'}"
         argv = ("-c", negotiation, "fetch", *options, REMOTE, *refs)
-        return self._git.ran(*argv, git_dir=self._folder.path, env=self._env, stdin=stdin).err
+        return self._ask(*argv, stdin=stdin).err
 
     def _fetched(self) -> str:
         with open(os.path.join(self._folder.path, "FETCH_HEAD"), encoding="utf-8") as file:
@@ -215,3 +249,8 @@ class Remote:
         empty = "the repository may be empty: push a first commit, or name another branch"
         hint = found.hint if "HEAD" in there else empty
         return SourceError(found.message, hint=hint, subject=at)
+
+
+def _may_pass(error: GitFailed) -> bool:
+    """A server that stalled has been waited for already."""
+    return not isinstance(error, GitTimeout) and git_errors.broke_off(error.err)

@@ -1,0 +1,113 @@
+"""10,000 Applications in a cluster, ten of which take the image: what finding them costs, against listing them all.
+
+`python -m bench.cluster ours|theirs URL` is one side; it prints its seconds and its memory.
+"""
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from statistics import median
+from typing import Any, NamedTuple
+from urllib.request import urlopen
+
+from bench.figure import Figure, Side
+from bench.material import IMAGE, PREFIX
+from task.edges.applications.cluster import Cluster
+from task.edges.cluster_access import ClusterAccess
+from task.edges.kubeconfig import Kubeconfig, Server, User
+from task.edges.kubernetes import APPLICATIONS, Kubernetes
+
+COUNT, MATCHING = 10_000, 10
+ROUNDS = 3
+LIST = "kubectl get applications.argoproj.io --all-namespaces -o json"
+
+
+class Cost(NamedTuple):
+    """What one side took."""
+
+    seconds: float
+    memory: float  # bytes that its process has held at most, beyond what it began with
+    sent: float  # bytes
+
+
+def figures() -> Iterator[Figure]:
+    """Bytes with and without compression, time, and memory."""
+    with _server() as url:
+        plain = {side: _run(side, url, "plain") for side in ("ours", "theirs")}
+        runs = [{side: _run(side, url, "gzip") for side in ("ours", "theirs")} for _ in range(ROUNDS)]
+    command = f"image-update run --applications cluster  ({COUNT} Applications, {MATCHING} match)"
+    packed = runs[0]["ours"].sent
+
+    def middle(side: str, field: int) -> float:
+        return median(run[side][field] for run in runs)
+
+    def figure(what: str, ours: float, theirs: float, limit: float, unit: Any, note: str = "") -> Figure:
+        return Figure(f"Applications of a cluster: {what}", Side(command, ours), Side(LIST, theirs), limit, unit, note)
+
+    yield figure("bytes", plain["ours"].sent, plain["theirs"].sent, 1 / 8, "B", "both without compression")
+    yield figure("bytes, compressed", packed, plain["theirs"].sent, 1 / 50, "B", "theirs: without compression")
+    yield figure("time", middle("ours", 0), middle("theirs", 0), 1 / 4, "s")
+    yield figure("memory", middle("ours", 1), middle("theirs", 1), 1 / 3, "B", "beyond what the process began with")
+
+
+@contextmanager
+def _server() -> Iterator[str]:
+    argv = [sys.executable, "-m", "bench.cluster_server", str(COUNT), str(MATCHING)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        finally:
+            process.kill()
+
+
+def _run(side: str, url: str, how: str) -> Cost:
+    for path in (how, "sent"):  # begins to count anew
+        _ask(f"{url}/{path}")
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.cluster", side, url], check=True, capture_output=True, text=True
+    )
+    said = json.loads(done.stdout)
+    assert said["found"] == MATCHING, "did not find them"
+    return Cost(said["seconds"], said["memory"], float(_ask(f"{url}/sent")))
+
+
+def _ask(url: str) -> bytes:
+    with urlopen(url) as answer:  # noqa: S310 - our own server
+        return bytes(answer.read())
+
+
+def _mentioned(item: Mapping[str, Any]) -> bool:
+    return f"={IMAGE}:" in item["metadata"]["annotations"].get(f"{PREFIX}/image-list", "")
+
+
+def ours(kubernetes: Kubernetes) -> int:
+    """As the step does it."""
+    return len(list(Cluster(kubernetes, prefix=f"{PREFIX}/", wanted=_mentioned).all()))
+
+
+def theirs(kubernetes: Kubernetes) -> int:
+    """All of them whole, then those that match."""
+    return sum(map(_mentioned, list(kubernetes.list(APPLICATIONS, full=True))))
+
+
+def _measure(side: str, url: str) -> None:
+    """Print what one side costs in this process."""
+    kubernetes = Kubernetes(ClusterAccess(Kubeconfig("", "argocd", Server(url), User()), {}))
+    kubernetes.get(APPLICATIONS, "argocd", "service-00000")  # what either side imports is not counted
+    before, began = _memory(), time.perf_counter()
+    found = {"ours": ours, "theirs": theirs}[side](kubernetes)
+    seconds = time.perf_counter() - began
+    print(json.dumps({"found": found, "seconds": seconds, "memory": _memory() - before}))
+
+
+def _memory() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+if __name__ == "__main__":
+    _measure(sys.argv[1], sys.argv[2])

@@ -1,0 +1,142 @@
+"""`python -m bench.cluster_server COUNT MATCHING`: a Kubernetes API with so many Applications; prints its port.
+
+Everything that it says is made before it is asked, so that what is measured is the client and the transfer. Asked for
+`/sent`, it says how many bytes it has sent since it was last asked, and for `/plain` or `/gzip` how to send from then on.
+"""
+
+import gzip
+import hashlib
+import json
+import sys
+from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs
+
+from bench.material import IMAGE, PREFIX
+
+PARTIAL = "as=PartialObjectMetadataList"
+SIZE = 16_000  # bytes of an Application, as a real one has them
+
+
+def application(number: int, *, matching: bool) -> dict[str, Any]:
+    """One Application as an API server gives it: who manages what, a status with resources and history."""
+    name, digest = f"service-{number:05}", hashlib.sha256(str(number).encode()).hexdigest()
+    image = IMAGE if matching else f"ghcr.io/acme/service-{number}"
+    fields = {f"f:{key}": {} for key in ("project", "destination", "source", "syncPolicy", "revisionHistoryLimit")}
+    managed = [
+        {"manager": manager, "operation": "Update", "apiVersion": "argoproj.io/v1alpha1", "time": "2026-11-01T06:00:00Z",
+         "fieldsType": "FieldsV1", "fieldsV1": {"f:metadata": {"f:annotations": {}}, "f:spec": fields, "f:status": status}}
+        for manager, status in (
+            ("argocd-applicationset-controller", {}),
+            ("argocd-application-controller", {f"f:{key}": {} for key in ("health", "history", "operationState",
+             "reconciledAt", "resources", "sourceHydrator", "sourceType", "summary", "sync", "controllerNamespace")}),
+        )
+    ]  # fmt: skip
+    resources = [
+        {"group": "apps", "kind": "Deployment", "name": f"{name}-{part}", "namespace": name, "status": "Synced",
+         "version": "v1", "health": {"status": "Healthy"}, "syncWave": part}
+        for part in range(25)
+    ]  # fmt: skip
+    source = {"repoURL": "https://git.example.com/deploy/gitops.git", "path": f"apps/{name}", "targetRevision": "main"}
+    found: dict[str, Any] = {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Application",
+        "metadata": {
+            "name": name, "namespace": "argocd", "resourceVersion": str(1000 + number), "generation": 7,
+            "uid": f"{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}",
+            "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {"team": f"team-{number % 40}"},
+            "annotations": {f"{PREFIX}/image-list": f"web={image}:1.x", f"{PREFIX}/web.update-strategy": "semver"},
+            "managedFields": managed,
+        },
+        "spec": {"project": "default", "source": {**source, "helm": {}},
+                 "destination": {"server": "https://kubernetes.default.svc", "namespace": name}},
+        "status": {"resources": resources, "sourceType": "Helm", "summary": {"images": [f"{image}:1.0.0"]}, "history": []},
+    }  # fmt: skip
+    history = found["status"]["history"]
+    while len(_json(found)) < SIZE:
+        revision = hashlib.sha1(f"{number} {len(history)}".encode(), usedforsecurity=False).hexdigest()
+        history.append(
+            {"id": len(history), "revision": revision, "deployedAt": "2026-11-01T06:00:00Z", "source": source}
+        )
+    return found
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+class Cluster:
+    """What the server has, and what it has sent."""
+
+    def __init__(self, count: int, matching: int) -> None:
+        every = max(count // max(matching, 1), 1)
+        items = [
+            application(number, matching=number % every == 0 and number // every < matching) for number in range(count)
+        ]
+        self.full = [_json(one) for one in items]
+        partial = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+        self.partial = [_json({**partial, "metadata": one["metadata"]}) for one in items]
+        self.places = {one["metadata"]["name"]: place for place, one in enumerate(items)}
+        self.sent, self.compress = 0, True
+        self.packed = cache(lambda body: gzip.compress(body, 1))
+        self.page = cache(self._page)
+
+    def _page(self, start: int, limit: int, *, partial: bool) -> bytes:
+        items = (self.partial if partial else self.full)[start : start + limit]
+        more = {"continue": str(start + limit)} if start + limit < len(self.full) else {}
+        kind = (
+            ("PartialObjectMetadataList", "meta.k8s.io/v1") if partial else ("ApplicationList", "argoproj.io/v1alpha1")
+        )
+        head = {"kind": kind[0], "apiVersion": kind[1], "metadata": {"resourceVersion": "99", **more}}
+        return _json(head)[:-1] + b',"items":[' + b",".join(items) + b"]}"
+
+    def answer(self, path: str, query: str, accept: str) -> tuple[int, bytes]:
+        """Status and body."""
+        given = {key: values[-1] for key, values in parse_qs(query).items()}
+        if path in ("/plain", "/gzip"):
+            self.compress = path == "/gzip"
+            return 200, b"{}"
+        if path == "/sent":
+            sent, self.sent = self.sent, 0
+            return 200, _json(sent)
+        if "imageupdaters" in path:
+            return 404, _json({"kind": "Status", "code": 404, "reason": "NotFound"})
+        name = path.partition("/applications")[2].strip("/")
+        if name:
+            return 200, self.full[self.places[name]]
+        start, limit = int(given.get("continue", "0")), int(given.get("limit", len(self.full)))
+        return 200, self.page(start, limit, partial=PARTIAL in accept)
+
+
+def serve(cluster: Cluster) -> None:
+    """Until the process is ended."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version, wbufsize, disable_nagle_algorithm = "HTTP/1.1", 1 << 16, True
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+        def do_GET(self) -> None:  # noqa: N802 - http.server names it
+            """Answer."""
+            path, _, query = self.path.partition("?")
+            status, body = cluster.answer(path, query, self.headers.get("Accept", ""))
+            packs = cluster.compress and len(body) > 128 * 1024 and "gzip" in self.headers.get("Accept-Encoding", "")
+            body = cluster.packed(body) if packs else body
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            if packs:
+                self.send_header("Content-Encoding", "gzip")
+            self.end_headers()
+            self.wfile.write(body)
+            cluster.sent += len(body) if path.startswith("/api") else 0
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    print(server.server_address[1], flush=True)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    serve(Cluster(int(sys.argv[1]), int(sys.argv[2])))

@@ -1,0 +1,1 @@
+"""What maintainers run: rows of manifests and documentation made from the code."""

@@ -1,0 +1,142 @@
+"""Writes the table of options of docs/reference.md, and adds what is new in `task/options.py` to the hosts' manifests.
+
+    python -m scripts.options
+
+The reference is made anew. In manifests and their READMEs, whose words may be better than the help of an option, only
+missing rows are added, each behind the option that stands before it in the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from task.options import OPTIONS, Option, options_of
+
+ROOT = Path(__file__).resolve().parent.parent
+TASK, TEMPLATE, ACTION = (
+    ROOT / "tekton/task/image-update/image-update.yaml",
+    ROOT / "argo-workflows/image-update/manifests.yaml",
+    ROOT / "action.yml",
+)
+READMES = (ROOT / "tekton/task/image-update/README.md", ROOT / "argo-workflows/image-update/README.md")
+# What a host settles itself.
+SETTLED = ("results-dir", "dotenv", "report", "ssh-directory", "basic-auth-directory", "ca-file")
+
+
+def main() -> None:
+    """Bring everything in step."""
+    reference(ROOT / "docs/reference.md")
+    options = options_of("run")
+    lines(TASK, options, "    - name: {name}\n", _tekton)
+    lines(TEMPLATE, options, "          - name: {name}\n", _argo)
+    lines(ACTION, options, "  {name}:\n", _action)
+    lines(TASK, options, "        - {{name: {variable}, ", _tekton_variable)
+    lines(TEMPLATE, options, "          - {{name: {variable}, ", _argo_variable)
+    lines(ACTION, options, "    {variable}: ", "    {variable}: ${{{{ inputs.{name} }}}}\n")
+    for path in READMES:
+        lines(path, options, "| `{name}` |", "| `{name}` | {shown} | {help} |\n")
+
+
+def reference(path: Path) -> None:
+    """The table of all options, between its heading and the next."""
+    text = path.read_text()
+    start = text.index("| option | variable |")
+    end = text.index("\n\n", start)
+    path.write_text(text[:start] + table() + text[end:])
+
+
+def table() -> str:
+    """Every option with its variable, help and default, in groups."""
+    rows, panel = ["| option | variable | what it does | default |", "|---|---|---|---|"], ""
+    for one in OPTIONS:
+        if one.panel != panel:
+            panel = one.panel
+            rows.append(f"| **{panel}** | | | |")
+        rows.append(_row(one))
+    return "\n".join(rows)
+
+
+def _row(one: Option) -> str:
+    choices = "\\|".join(one.choices)
+    takes = "" if one.takes == "flag" else f" `{choices or one.metavar}`"
+    many = " (repeatable)" if one.takes in ("words", "lines") else ""
+    default = {"true": "on", "": "off"}.get(one.default, one.default) if one.takes == "flag" else one.default
+    name = f"{one.metavar}..." if one.positional else f"--{one.name}"
+    shown = f"`{name}`" if one.positional else f"`{name}`{takes}{many}"
+    return f"| {shown} | `{one.variable}` | {one.help} | {default or '–'} |"
+
+
+def lines(path: Path, options: Sequence[Option], mark: str, new: str | Callable[[Option], str]) -> None:
+    """Add a piece of text for every option whose mark is not there, behind the piece of the option before it."""
+    text = path.read_text()
+    known = [one for one in options if one.name not in SETTLED]
+    for before, one in pairwise(known):
+        wanted = _filled(mark, one)
+        if f"\n{wanted}" in text:
+            continue
+        at = text.index(f"\n{_filled(mark, before)}") + 1
+        piece = _filled(new, one) if isinstance(new, str) else new(one)
+        end = _end(text, at, indent=len(mark) - len(mark.lstrip(" ")))
+        text = text[:end] + piece + text[end:]
+    path.write_text(text)
+
+
+def _end(text: str, at: int, indent: int) -> int:
+    """Where the piece that begins at `at` ends: before the next line that is not further to the right."""
+    end = text.index("\n", at) + 1
+    while (line := text[end : text.find("\n", end)]).strip() and len(line) - len(line.lstrip(" ")) > indent:
+        end = text.index("\n", end) + 1
+    return end
+
+
+def _filled(template: str, one: Option) -> str:
+    return template.format(
+        name=one.name,
+        variable=one.variable,
+        help=help_of(one),
+        default=default_of(one),
+        shown=f"`{default_of(one)}`" if default_of(one) else "",
+    )
+
+
+def help_of(one: Option) -> str:
+    """Its help, with what it takes."""
+    text = one.help.replace('"', "'")
+    if one.takes == "flag":
+        return f"{text.rstrip('.')}: true or false."
+    if one.choices:
+        return f"{text.rstrip('.')}: {', '.join(one.choices)}."
+    return f"{text} Several on lines." if one.takes in ("words", "lines") else text
+
+
+def default_of(one: Option) -> str:
+    """Its default as a text; a switch is true or false."""
+    return one.default or ("false" if one.takes == "flag" else "")
+
+
+def _tekton(one: Option) -> str:
+    return _filled(
+        '    - name: {name}\n      type: string\n      default: "{default}"\n      description: "{help}"\n', one
+    )
+
+
+def _argo(one: Option) -> str:
+    return _filled('          - name: {name}\n            value: "{default}"\n            description: "{help}"\n', one)
+
+
+def _tekton_variable(one: Option) -> str:
+    return f"        - {{name: {one.variable}, value: $(params.{one.name})}}\n"
+
+
+def _argo_variable(one: Option) -> str:
+    return f'          - {{name: {one.variable}, value: "{{{{inputs.parameters.{one.name}}}}}"}}\n'
+
+
+def _action(one: Option) -> str:
+    return _filled('  {name}:\n    description: "{help}"\n    default: "{default}"\n', one)
+
+
+if __name__ == "__main__":
+    main()

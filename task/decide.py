@@ -1,0 +1,160 @@
+"""Pure: (snapshot, asks) → one decision each: what the rules say, on what Git says now and what is remembered.
+
+A lost push race is answered by deciding again on the new tip, so nothing here may remember, log, or look at the world.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from task.edits import EDITORS
+from task.edits.texts import text_of
+from task.errors import TargetError, TaskError
+from task.model import Decision, Image, Memory, Place, Snapshot, State, Subscription, Verdict, Written
+from task.record import NamedTuple
+from task.rules.judge import objection
+from task.rules.order import commits, later
+from task.rules.remember import holding
+from task.rules.strategies import STRATEGIES
+from task.target import live, live_reading, resolve, target_of
+from task.target import places as target_places
+from task.weigh import Candidate, Facts, Intent, Moment, Terms, deferred, failed, key_of, weigh
+
+NOTHING = State()
+
+
+class Ask(NamedTuple):
+    """A subscription and the event's images of its repository (one for each tag that was built)."""
+
+    subscription: Subscription
+    candidates: tuple[Image, ...]
+    intent: Intent | None = None
+
+    @property
+    def offered(self) -> Image:
+        """The image on offer; of a person's intent, what the entry names."""
+        return self.candidates[0] if self.candidates else self.subscription.entry.image
+
+
+def hopeless(ask: Ask, terms: Terms) -> Decision | None:
+    """The refusal of an ask that no state of Git can change; None when Git has to be read."""
+    if ask.intent:
+        return None
+    if terms.require_live and not live(ask.subscription):
+        name = ask.subscription.entry.image.name
+        verdict = Verdict("refuse", "not-live", f"no live image of the Application is {name} (--require-live)")
+        return Decision(ask.subscription, ask.candidates[0], verdict)
+    if ask.subscription.held:
+        verdict = Verdict("defer", "held", ask.subscription.held)
+        return Decision(ask.subscription, ask.candidates[0], verdict)
+    refusals = [objection(image, ask.subscription.policy) for image in ask.candidates]
+    first = refusals[0]
+    if first is None or None in refusals:
+        return None
+    return Decision(ask.subscription, ask.candidates[0], first, live_reading(ask.subscription))
+
+
+def places(ask: Ask) -> tuple[Place, ...]:
+    """What a snapshot must show to decide about `ask`."""
+    return (*target_places(ask.subscription), Place(state_path(ask.subscription)))
+
+
+def state_path(sub: Subscription) -> str:
+    """Where the Application's state lies, from the repository's root."""
+    return f".image-update/{sub.application.namespace}_{sub.application.name}.state"
+
+
+def state_of(snapshot: Snapshot, sub: Subscription) -> State:
+    """What is remembered of the Application. Raises `TargetError` for a file that nobody can read."""
+    path = state_path(sub)
+    text = text_of(snapshot.files, path) if path in snapshot.files else None
+    if not text:
+        return NOTHING
+    from task.edits.state_file import read_state
+
+    try:
+        return read_state(text)
+    except TargetError as error:
+        raise error.about(path) from None
+
+
+def questions(snapshot: Snapshot, asks: Iterable[Ask], terms: Terms) -> tuple[tuple[str, str, str], ...]:
+    """Of which source commits the ancestry has to be known: (repository, new, old)."""
+    found: dict[tuple[str, str, str], None] = {}
+    if not terms.build.commit:
+        return ()
+    for ask in asks:
+        try:
+            memory = state_of(snapshot, ask.subscription).images.get(key_of(ask.subscription), Memory())
+        except TaskError:
+            continue
+        for known in (memory.written, memory.deferred):
+            if known and (pair := commits(terms.build, known.build)):
+                found[pair] = None
+    return tuple(found)
+
+
+def decide(snapshot: Snapshot, asks: Iterable[Ask], terms: Terms, facts: Facts = Facts()) -> tuple[Decision, ...]:
+    """One decision for each ask, on what Git says in `snapshot`."""
+    return tuple(_decide(snapshot, ask, terms, facts) for ask in asks)
+
+
+def _decide(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts) -> Decision:
+    sub = ask.subscription
+    refused = hopeless(ask, terms)
+    where = Decision(sub, ask.offered, Verdict("error", "internal", ""), branch=snapshot.branch)
+    try:
+        kind = resolve(sub, snapshot)
+        where = where._replace(kind=kind)
+        current = EDITORS[kind].read(snapshot.files, target_of(sub, kind, carry=terms.carry))
+        state = NOTHING if refused else state_of(snapshot, sub)
+    except TaskError as error:
+        return refused or failed(where, error)
+    silent = not (current.tag or current.digest)
+    where = where._replace(current=live_reading(sub)._replace(file=current.file) if silent else current)
+    if refused:
+        return where._replace(verdict=refused.verdict)
+    moment = Moment(where, current, state, state.images.get(key_of(sub), Memory()), terms, facts)
+    if ask.intent:
+        from task.hold import fulfil
+
+        return fulfil(ask.intent, moment, snapshot)
+    decision = _choose(moment, ask.candidates)
+    return _as_live(decision) if silent and decision.verdict.verdict == "unchanged" else decision
+
+
+def _as_live(decision: Decision) -> Decision:
+    """Unchanged because of what runs, which is not what Git says."""
+    why = f"the live image is {decision.candidate.version} already, and Git says nothing of it"
+    return decision._replace(verdict=decision.verdict._replace(because=why))
+
+
+def _choose(moment: Moment, images: Sequence[Image]) -> Decision:
+    """The best of several tags of one build: the newest admitted, else the first refusal.
+
+    What was deferred by a hold whose time is over is on offer again.
+    """
+    on_offer = [Candidate(image, moment.terms.build) for image in images]
+    waiting = moment.memory.deferred
+    if waiting and not holding(moment.state, moment.memory, moment.terms.now):
+        on_offer.append(deferred(moment.where.subscription, waiting))
+    best: Decision | None = None
+    for one in on_offer:
+        decision = weigh(moment, one)
+        if best is None or _better(decision, best, moment):
+            best = decision
+    return best or moment.where
+
+
+RANK = {"update": 4, "defer": 3, "unchanged": 2, "error": 1}
+
+
+def _better(new: Decision, old: Decision, moment: Moment) -> bool:
+    ranks = [RANK.get(one.verdict.verdict, 0) for one in (new, old)]
+    if ranks[0] != ranks[1] or ranks[0] == 0:
+        return ranks[0] > ranks[1]
+    policy = new.subscription.policy
+    if STRATEGIES[policy.strategy].older(new.candidate.tag, old.candidate.tag):
+        return False
+    ours, theirs = (Written(one.candidate.tag, one.candidate.digest, one.build) for one in (new, old))
+    return not later(ours, theirs, policy, moment.facts.ancestry)

@@ -1,0 +1,215 @@
+"""What all forges share: the verbs the pipeline calls, one way to ask, one way to refuse, one way not to open two.
+
+A request belongs to a head branch of the repository itself: requests from forks may bear any branch's name, and
+never count. Whatever fails here, the pushed branch stays, and running again completes the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from task import stop
+from task.edges.forges.refusal import limited, refused, unanswered, words
+from task.edges.http import Answer, Http, Limits, Login, NoAnswerError
+from task.errors import TaskError, UnreachableError
+from task.model import Proposal, Proposed
+from task.parse.forge import Place
+from task.record import NamedTuple
+from task.secret import Secret
+from task.words.proposal import described
+
+LONGEST_WAIT = 30.0  # seconds that a limit is waited out; a forge that wants more is told of as an error
+_TURNS = 3
+_RACES = 5
+
+
+class Forge(Protocol):
+    """One repository on its forge."""
+
+    def find(self, base: str, head: str) -> Proposed | None:
+        """The open request from `head` into `base`; else the newest closed or merged one; None where none ever was."""
+
+    def propose(self, proposal: Proposal) -> Proposed:
+        """Open the request, or bring the open one up to date; there is never a second one."""
+
+    def state(self, number: str) -> Proposed:
+        """How one request is doing: open, merged (with its merge commit) or closed."""
+
+    def close(self) -> None:
+        """Connections are closed."""
+
+
+class Token(NamedTuple):
+    """What the API knows us by. `source` is where it was given, for messages."""
+
+    secret: Secret = Secret("")
+    user: str = ""  # of a login that is a pair (Bitbucket, Azure); "" is a bare token
+    source: str = ""  # "IMAGE_UPDATE_FORGE_TOKEN", "--forge-token-file", …
+
+
+class Reach(NamedTuple):
+    """How one repository's forge is reached; every forge is made from this alone."""
+
+    place: Place
+    token: Token
+    ca_file: str = ""
+    log: Callable[[str], None] = lambda _line: None
+    limits: Limits = Limits()
+
+
+class Steps(Protocol):
+    """What `settle` needs of a forge."""
+
+    def find(self, base: str, head: str) -> Proposed | None:
+        """As `Forge.find`."""
+
+    def create(self, proposal: Proposal) -> Proposed:
+        """Open a request with everything. Raises `AlreadyThere` where the forge says that one is open."""
+
+    def update(self, found: Proposed, proposal: Proposal) -> Proposed:
+        """Give the open request this content; what is right already is not written again.
+
+        Raises `Overtaken` where it is open no longer, or describes another commit than when it was found.
+        """
+
+    def tip(self, head: str) -> str:
+        """The commit that the head branch has now; "" where it cannot be told."""
+
+
+class Overtaken(Exception):
+    """Others changed the request since it was found: look again. Never leaves `settle`."""
+
+
+class AlreadyThere(Exception):
+    """The forge says that a request for this branch is open already. Never leaves `settle`."""
+
+
+class Client:
+    """One forge's API: waits out short limits, and answers with JSON or one of our named errors."""
+
+    def __init__(self, reach: Reach, login: Login, needs: str, headers: dict[str, str] | None = None) -> None:
+        self.reach = reach
+        self._needs = needs  # which permission a token needs, for messages
+        self._http = Http(
+            reach.place.api, login=login, ca_file=reach.ca_file, headers=headers, limits=reach.limits, log=reach.log
+        )
+
+    def ask(  # noqa: PLR0913 - what a request is made of
+        self,
+        method: str,
+        path: str,
+        what: str,
+        *,
+        params: dict[str, Any] | None = None,
+        json: Any = None,
+        fine: tuple[int, ...] = (),
+        again: bool | None = None,
+    ) -> Answer:
+        """The answer to one request; `what` ends the sentence "could not …". `again`: as `Http.ask` takes it.
+
+        A status of 300 and above, unless in `fine`, is raised as what `refused` makes of it.
+        """
+        stop.check()
+        answer = self._patient(method, path, what, params=params, json=json, again=again)
+        if answer.status < 300 or answer.status in fine:  # noqa: PLR2004 - HTTP
+            return answer
+        raise self.refused(answer, what)
+
+    def json(self, method: str, path: str, what: str, **more: Any) -> Any:
+        """As `ask`, and its JSON. Raises `UnreachableError` for an answer that is none."""
+        return self.parsed(self.ask(method, path, what, **more), what)
+
+    def parsed(self, answer: Answer, what: str) -> Any:
+        """The answer's JSON. Raises `UnreachableError` for one that is none."""
+        try:
+            return answer.json()
+        except (ValueError, RecursionError):
+            raise UnreachableError(
+                f"{self.reach.place.host} answers with something that is no JSON: could not {what}",
+                hint="check that the address is the forge's own, then run it again",
+            ) from None
+
+    def refused(self, answer: Answer, what: str) -> TaskError:
+        """The error that an answer means."""
+        return refused(answer, what, host=self.reach.place.host, needs=self._needs, token=self.reach.token.secret)
+
+    def words(self, answer: Answer) -> str:
+        """What the forge says in it, as a message may show it."""
+        return words(answer, self.reach.token.secret)
+
+    def close(self) -> None:
+        """Connections are closed."""
+        self._http.close()
+
+    def _patient(self, method: str, path: str, what: str, **more: Any) -> Answer:
+        for turn in range(_TURNS):
+            try:
+                answer = self._http.ask(method, path, **more)
+            except NoAnswerError as error:
+                raise unanswered(error, what) from error
+            wait = limited(answer)
+            if wait is None or wait > LONGEST_WAIT or turn == _TURNS - 1:
+                return answer
+            stop.sleep(wait)
+        raise AssertionError  # pragma: no cover - the last turn returns
+
+
+def settle(steps: Steps, proposal: Proposal) -> Proposed:
+    """Open or update, whoever else does the same at the same time: one request, and the text of its newest commit.
+
+    A request whose branch has moved on is left to whoever moved it; `head_commit` of the answer tells.
+    """
+    for turn in range(_RACES):
+        found = steps.find(proposal.base, proposal.head)
+        try:
+            if found is not None and found.state == "open":
+                return _brought_up_to_date(steps, found, proposal)
+            return steps.create(proposal)
+        except Overtaken:
+            continue
+        except AlreadyThere:
+            stop.sleep(0.2 * turn)  # a list may lag behind
+        except UnreachableError:  # whether it was opened is unknown: look, and try once more
+            if turn or stop.code() or (found is not None and found.state == "open"):
+                raise
+    raise UnreachableError(
+        f"others keep changing the request for {proposal.head}, or the forge does not show it",
+        hint="run it again: the branch stays",
+    )
+
+
+def _brought_up_to_date(steps: Steps, found: Proposed, proposal: Proposal) -> Proposed:
+    ours = described(proposal.body)
+    if newer := _moved(steps, ours, proposal.head):
+        return found._replace(head_commit=newer, note=MOVED)
+    done = steps.update(found, proposal)
+    if not (newer := _moved(steps, ours, proposal.head)):
+        return done
+    if described(found.body) == newer:  # we wrote over the text of a newer commit: put it back
+        done = steps.update(done, proposal._replace(title=found.title, body=found.body))
+    return done._replace(head_commit=newer, note=MOVED)
+
+
+MOVED = "a newer build was pushed to the branch meanwhile, and describes itself"
+
+
+def _moved(steps: Steps, ours: str, head: str) -> str:
+    """The branch's tip where it is no longer the commit that we describe; "" where it is, or nobody knows."""
+    tip = steps.tip(head) if ours else ""
+    return tip if tip != ours else ""
+
+
+__all__ = [
+    "AlreadyThere",
+    "Client",
+    "Forge",
+    "Overtaken",
+    "Place",
+    "Reach",
+    "Steps",
+    "Token",
+    "limited",
+    "refused",
+    "settle",
+]

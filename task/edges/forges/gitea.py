@@ -1,0 +1,226 @@
+"""Pull requests on Gitea and Forgejo (their own description: /swagger.v1.json, /api/swagger)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from task import stop
+from task.edges.forges import AlreadyThere, Client, Reach, settle
+from task.edges.forges.content import dig, fitted, ours_to_delete, same
+from task.edges.forges.notes import Notes, check, rows, tried
+from task.edges.http import Answer
+from task.errors import TaskError
+from task.model import Proposal, Proposed
+from task.parse.forge import quoted
+from task.words.proposal import LONGEST, described
+
+NEEDS = "give a token with write:repository and write:issue, of a user who may write to the repository"
+DRAFTS = ("WIP:", "[WIP]", "Draft:", "[Draft]")  # what makes a title a draft's, as instances have it by default
+COLOR = "#5b6b7b"  # of labels that are made
+_PAGE, _OPEN_PAGES, _CLOSED_PAGES = 50, 40, 10
+_PAUSES = (0.5, 1.0, 2.0, 4.0)  # seconds, while Gitea still looks for conflicts
+_STYLES = (
+    ("merge", "allow_merge_commits"), ("squash", "allow_squash_merge"), ("rebase", "allow_rebase"),
+    ("rebase-merge", "allow_rebase_explicit"), ("fast-forward-only", "allow_fast_forward_only_merge"),
+)  # fmt: skip
+
+
+class Gitea:
+    """One repository on Gitea or Forgejo."""
+
+    def __init__(self, reach: Reach) -> None:
+        token = reach.token.secret
+        self._client = Client(reach, lambda: {"Authorization": f"token {token.reveal()}"}, NEEDS)
+        owner, repo = reach.place.project
+        self._owner, self._path = owner, f"/repos/{quoted(owner)}/{quoted(repo)}"
+
+    def find(self, base: str, head: str) -> Proposed | None:
+        """As `Forge.find`. The list cannot be asked for a branch; of closed ones, the newest 500 are looked at."""
+        for state, pages in (("open", _OPEN_PAGES), ("closed", _CLOSED_PAGES)):
+            what, params = f"look for the pull request of {head}", {"state": state}
+            for one in self._pages(f"{self._path}/pulls", what, params, pages):
+                ours = dig(one, "head", "repo_id") == dig(one, "base", "repo_id") != ""
+                if ours and (dig(one, "head", "ref"), dig(one, "base", "ref")) == (head, base):
+                    return proposed(one)
+        return None
+
+    def propose(self, proposal: Proposal) -> Proposed:
+        """As `Forge.propose`."""
+        return settle(self, fitted(proposal, LONGEST))
+
+    def state(self, number: str) -> Proposed:
+        """As `Forge.state`."""
+        pull = self._read(number)
+        done = proposed(pull)
+        stuck = done.state == "open" and pull.get("mergeable") is False and not _draft_word(pull)
+        return done._replace(note=f"it cannot be merged into {pull['base']['ref']}: conflicts" if stuck else "")
+
+    def close(self) -> None:
+        """Connections are closed."""
+        self._client.close()
+
+    def create(self, proposal: Proposal) -> Proposed:
+        """As `Steps.create`."""
+        title = f"{DRAFTS[0] + ' ' if proposal.draft else ''}{proposal.title}"
+        body = {"title": title, "body": proposal.body, "head": proposal.head, "base": proposal.base}
+        what = "open the pull request"
+        answer = self._client.ask("POST", f"{self._path}/pulls", what, json=body, fine=(409,))
+        if answer.status == 409:  # noqa: PLR2004 - HTTP
+            if b"already exists" in answer.body:
+                raise AlreadyThere
+            raise self._client.refused(answer, what)
+        return self._completed(self._client.parsed(answer, what), proposal, Notes())
+
+    def update(self, found: Proposed, proposal: Proposal) -> Proposed:
+        """As `Steps.update`. A draft stays one, and what a person made ready stays ready."""
+        pull = self._read(found.number)
+        check(found, proposed(pull), proposal)
+        if not same(proposed(pull), proposal):
+            title = f"{_draft_word(pull)}{proposal.title}"
+            fields = {"title": title, "body": proposal.body}
+            pull = self._write(found.number, "update the pull request", fields)
+            check(found, proposed(pull), proposal)
+        return self._completed(pull, proposal, Notes())
+
+    def tip(self, head: str) -> str:
+        """As `Steps.tip`."""
+        what = "look at the branch"
+        answer = self._client.ask("GET", f"{self._path}/branches/{quoted(head, '/~')}", what, fine=(403, 404))
+        return dig(self._client.parsed(answer, what), "commit", "id") if answer.status < 300 else ""  # noqa: PLR2004
+
+    def _read(self, number: str) -> Any:
+        return self._client.json("GET", f"{self._path}/pulls/{number}", "read the pull request")
+
+    def _write(self, number: str, what: str, fields: Mapping[str, Any]) -> Any:
+        return self._client.json("PATCH", f"{self._path}/pulls/{number}", what, json=fields, again=True)
+
+    def _pages(self, path: str, what: str, params: dict[str, Any], most: int) -> Iterator[Any]:
+        """Instances may give shorter pages than are asked for: an empty one is the last."""
+        for page in range(1, most + 1):
+            found = rows(self._client.json("GET", path, what, params={**params, "page": page, "limit": _PAGE}))
+            yield from found
+            if not found:
+                return
+
+    def _completed(self, pull: Mapping[str, Any], proposal: Proposal, notes: Notes) -> Proposed:
+        """With what is still missing of labels, people and auto-merge; what cannot be is noted."""
+        number = str(pull["number"])
+        if labels := _missing(proposal.labels, (one["name"] for one in pull.get("labels") or ())):
+            with tried(notes, "labels"):
+                numbers = self._labels(labels)
+                path = f"{self._path}/issues/{number}/labels"
+                self._client.ask("POST", path, "set labels", json={"labels": numbers}, again=True)
+        people = [one["login"] for one in pull.get("assignees") or ()]
+        for name in _missing(proposal.assignees, people):
+            with tried(notes, f"assignee {name}"):
+                self._write(number, "assign people", {"assignees": [*people, name]})
+                people.append(name)
+        with tried(notes, "reviewers"):
+            self._ask_reviewers(pull, proposal.reviewers, notes)
+        done = proposed(pull)
+        if proposal.auto_merge and done.state == "open":
+            with tried(notes, "auto-merge"):
+                done = self._auto_merged(done, proposal, notes)
+        return done._replace(note=notes.text(done.note))
+
+    def _labels(self, names: list[str]) -> list[int]:
+        """Their numbers: the repository's, else the organization's; what neither has is made."""
+        known = self._known_labels(f"{self._path}/labels", ())
+        if _missing(names, known):
+            known = {**self._known_labels(f"/orgs/{quoted(self._owner)}/labels", (403, 404)), **known}
+        for name in _missing(names, known):
+            made = self._client.json(
+                "POST", f"{self._path}/labels", "make a label", json={"name": name, "color": COLOR}
+            )
+            known[name.lower()] = made["id"]
+        return [known[name.lower()] for name in names]
+
+    def _known_labels(self, path: str, fine: tuple[int, ...]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for page in range(1, 11):
+            params = {"page": page, "limit": _PAGE}
+            answer = self._client.ask("GET", path, "read the labels", params=params, fine=fine)
+            labels = self._client.parsed(answer, "read the labels") if answer.status < 300 else []  # noqa: PLR2004
+            if not labels:
+                break
+            found |= {one["name"].lower(): one["id"] for one in labels}
+        return found
+
+    def _ask_reviewers(self, pull: Mapping[str, Any], names: Iterable[str], notes: Notes) -> None:
+        """Whoever has neither been asked nor answered; teams are `organization/team`."""
+        path = f"{self._path}/pulls/{pull['number']}"
+        if not (wanted := list(dict.fromkeys(names))):
+            return
+        params = {"page": 1, "limit": _PAGE}
+        reviews = self._client.json("GET", f"{path}/reviews", "read the reviews", params=params)
+        asked = [dig(one, "user", "login") for one in reviews] + [dig(one, "team", "name") for one in reviews]
+        asked += [one["login"] for one in pull.get("requested_reviewers") or ()]
+        asked += [one["name"] for one in pull.get("requested_reviewers_teams") or ()]
+        for name in wanted:
+            if not _missing([name.rpartition("/")[2]], asked):
+                continue
+            who = {"team_reviewers": [name.rpartition("/")[2]]} if "/" in name else {"reviewers": [name]}
+            try:
+                self._client.ask("POST", f"{path}/requested_reviewers", f"ask {name} to review", json=who)
+            except TaskError as error:
+                if error.exit.name == "TEMPORARY":
+                    raise
+                notes.add(error.message)
+
+    def _auto_merged(self, done: Proposed, proposal: Proposal, notes: Notes) -> Proposed:
+        """To be merged by Gitea once its checks pass; of exactly this commit, so of no other push."""
+        repo = self._client.json("GET", self._path, "read the repository's settings")
+        allowed = [style for style, setting in _STYLES if repo.get(setting)]
+        style = repo.get("default_merge_style") or "merge"
+        body = {
+            "Do": style if style in allowed or not allowed else allowed[0],
+            "merge_when_checks_succeed": True,
+            "head_commit_id": described(proposal.body) or done.head_commit,
+            "delete_branch_after_merge": ours_to_delete(proposal.head),
+        }
+        path = f"{self._path}/pulls/{done.number}/merge"
+        answer = self._asked_to_merge(path, body)
+        if answer.status < 300 or b"already scheduled" in answer.body:  # noqa: PLR2004 - HTTP
+            return proposed(self._read(done.number))
+        notes.add(f"{self._client.reach.place.host} cannot merge it by itself: {self._client.words(answer)}")
+        return done
+
+    def _asked_to_merge(self, path: str, body: Mapping[str, Any]) -> Answer:
+        """Asked again while Gitea still looks for conflicts."""
+        what, fine = "switch on auto-merge", (403, 404, 405, 409, 422)
+        answer = self._client.ask("POST", path, what, json=body, fine=fine)
+        for pause in _PAUSES:
+            if b"try again later" not in answer.body.lower() or stop.code():
+                break
+            stop.sleep(pause)
+            answer = self._client.ask("POST", path, what, json=body, fine=fine)
+        return answer
+
+
+def _missing(wanted: Iterable[str], have: Iterable[str]) -> list[str]:
+    """In order, each once, whatever the case."""
+    there = {name.lower() for name in have}
+    return [name for name in dict.fromkeys(wanted) if name.lower() not in there]
+
+
+def _draft_word(pull: Mapping[str, Any]) -> str:
+    """The beginning of the title that makes it a draft; "" where it is none."""
+    title = str(pull["title"])
+    found = next((word for word in DRAFTS if title.lower().startswith(word.lower())), "")
+    rest = title[len(found) :]
+    return title[: len(title) - len(rest.lstrip())] if found else ""
+
+
+def proposed(pull: Mapping[str, Any]) -> Proposed:
+    """Gitea's pull request → ours, its title without the word that makes it a draft."""
+    merged, is_open = bool(pull.get("merged")), pull["state"] == "open"
+    return Proposed(
+        url=str(pull["html_url"]),
+        number=str(pull["number"]),
+        state="merged" if merged else "open" if is_open else "closed",
+        title=str(pull["title"])[len(_draft_word(pull)) :],
+        body=str(pull.get("body") or "").replace("\r\n", "\n"),
+        head_commit=dig(pull, "head", "sha"),
+        merge_commit=str(pull.get("merge_commit_sha") or "") if merged else "",
+    )

@@ -1,0 +1,77 @@
+"""How a registry asks who we are (`WWW-Authenticate`), and whether those whom it sends us to are its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from task.pattern import pattern
+from task.record import NamedTuple
+
+_PIECE = pattern(r'[\s,]*([A-Za-z0-9!#$&^_`|~.+*%\'-]+)(?:\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,"]*))?', re.ASCII)
+
+# Names under which anybody may have a server: neighbours there are strangers.
+_SHARED = frozenset(
+    (
+        "github.io", "gitlab.io", "githubusercontent.com", "pages.dev", "workers.dev", "trycloudflare.com",
+        "run.app", "web.app", "appspot.com", "firebaseapp.com", "herokuapp.com", "vercel.app", "netlify.app",
+        "azurewebsites.net", "cloudapp.net", "cloudapp.azure.com", "trafficmanager.net", "blob.core.windows.net",
+        "amazonaws.com", "compute.amazonaws.com", "elb.amazonaws.com", "s3.amazonaws.com", "cloudfront.net",
+        "digitaloceanspaces.com", "ondigitalocean.app", "onrender.com", "fly.dev", "railway.app", "ts.net",
+        "ngrok.io", "ngrok.app", "ngrok.dev", "ngrok-free.app", "nip.io", "sslip.io", "xip.io", "duckdns.org",
+        "svc.cluster.local", "cluster.local",
+    )
+)  # fmt: skip
+_SECOND_LEVEL = frozenset(["co", "com", "net", "org", "gov", "edu", "ac", "or", "ne", "go", "mil", "id", "me", "nom"])
+# Registries whose tokens come from a host of another name: (end of the registry's host, host of the tokens).
+_PAIRS = (
+    ("registry-1.docker.io", "auth.docker.io"),
+    ("registry.hub.docker.com", "auth.docker.io"),
+    ("registry.connect.redhat.com", "sso.redhat.com"),
+    (".scw.cloud", "api.scaleway.com"),
+)
+
+
+class Challenge(NamedTuple):
+    """One way to log in that a registry offers."""
+
+    scheme: str  # in lower case
+    parameters: Mapping[str, str]  # keys in lower case
+
+
+def challenges(header: str) -> tuple[Challenge, ...]:
+    """All that a `WWW-Authenticate` header offers, in its order; what cannot be read is left out."""
+    found: list[Challenge] = []
+    for match in _PIECE.finditer(header[:8192]):
+        name, value = match.group(1).lower(), match.group(2)
+        if value is None:
+            found.append(Challenge(name, {}))
+        elif found:
+            found[-1] = Challenge(found[-1].scheme, {name: _unquoted(value), **found[-1].parameters})
+    return tuple(found)
+
+
+def same_trust(registry: str, other: str) -> bool:
+    """Whether a registry's login may be told to another host: itself, its domain, or a known pair. Without ports."""
+    if registry == other:
+        return True
+    if any(registry.endswith(end) and other == host for end, host in _PAIRS):
+        return True
+    if registry.replace(".", "").isdigit() or ":" in registry:
+        return False
+    parent = registry.partition(".")[2]
+    return (_is_domain(other) and registry.endswith(f".{other}")) or (
+        _is_domain(parent) and (other == parent or other.endswith(f".{parent}"))
+    )
+
+
+def _is_domain(name: str) -> bool:
+    """Whether one owner has all hosts below this name, as far as can be told without the list of all suffixes."""
+    labels = name.split(".")
+    if len(labels) < 2 or name in _SHARED or not all(labels):  # noqa: PLR2004 - example.com
+        return False
+    return not (len(labels) == 2 and len(labels[1]) == 2 and labels[0] in _SECOND_LEVEL)  # noqa: PLR2004 - co.uk
+
+
+def _unquoted(value: str) -> str:
+    return re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') else value

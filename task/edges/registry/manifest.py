@@ -1,0 +1,178 @@
+"""Manifests and image configs as registries store them: which platforms, which date, which labels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from task.errors import RegistryError
+from task.pattern import pattern
+from task.record import NamedTuple
+
+INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
+IMAGES = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
+SIGNED = "application/vnd.docker.distribution.manifest.v1+prettyjws"
+# All of them, always: with fewer, registries answer "not found", or with the digest of another manifest.
+ACCEPT = ", ".join((*INDEXES, *IMAGES, SIGNED))
+_DIGEST = pattern(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}", re.ASCII)
+_TIME = pattern(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]+))?([Zz]|[+-][0-9]{2}:[0-9]{2})",
+    re.ASCII,
+)
+_NEVER = "0001-01-01T"  # Go's time without a value
+_CREATED = "org.opencontainers.image.created"
+
+
+class Config(NamedTuple):
+    """What one image says of itself."""
+
+    created: str = ""  # RFC 3339, UTC; "" for none
+    platform: str = ""  # os/arch[/variant]
+    labels: Mapping[str, str] = {}
+
+
+class Member(NamedTuple):
+    """One image: the only one of its manifest, or one of an index."""
+
+    digest: str  # of its manifest
+    platform: str = ""  # "" where the index does not say
+    config: str = ""  # the digest of its config; "" until its manifest is read
+    created: str = ""  # as the manifest itself says, for what has no config
+
+
+class Manifest(NamedTuple):
+    """What a registry has under one tag or digest."""
+
+    digest: str
+    media_type: str
+    data: Mapping[str, Any]
+
+    @property
+    def is_index(self) -> bool:
+        """Whether it stands for several images."""
+        kind = _text(self.data.get("mediaType")) or self.media_type
+        return kind in INDEXES or (kind not in (*IMAGES, SIGNED) and "manifests" in self.data)
+
+    @property
+    def is_old(self) -> bool:
+        """Whether it is of schema 1, which has no config."""
+        return self.data.get("schemaVersion") == 1
+
+
+def is_digest(text: str) -> bool:
+    """Whether the text is a digest that can be checked."""
+    return bool(_DIGEST.fullmatch(text))
+
+
+def digest_of(body: bytes, algorithm: str = "sha256") -> str:
+    """The digest of these bytes."""
+    import hashlib
+
+    return f"{algorithm}:{hashlib.new(algorithm, body).hexdigest()}"
+
+
+def signed_payload(body: bytes, data: Mapping[str, Any]) -> bytes:
+    """The bytes that the digest of a manifest of schema 1 is made of: without its signatures."""
+    import json
+    from base64 import urlsafe_b64decode
+
+    try:
+        protected = data["signatures"][0]["protected"]
+        ends = json.loads(urlsafe_b64decode(protected + "=" * (-len(protected) % 4)))
+        tail = ends["formatTail"]
+        return body[: int(ends["formatLength"])] + urlsafe_b64decode(tail + "=" * (-len(tail) % 4))
+    except (LookupError, TypeError, ValueError):
+        return body
+
+
+def members(manifest: Manifest) -> tuple[Member, ...]:
+    """The images of a manifest. Attestations and other artifacts of an index are none."""
+    data = manifest.data
+    if not manifest.is_index:
+        config = data.get("config")
+        said = _text(_mapping(data.get("annotations")).get(_CREATED))
+        return (Member(manifest.digest, "", _text(_mapping(config).get("digest")), instant(said)),)
+    found = data.get("manifests")
+    if not isinstance(found, list):
+        raise RegistryError("the registry's index is none: it has no list of manifests")
+    return tuple(Member(one["digest"], _platform(one.get("platform"))) for one in found if _is_image(one))
+
+
+def history_config(data: Mapping[str, Any]) -> Config:
+    """What a manifest of schema 1 says of its image, in the newest entry of its history."""
+    import json
+
+    try:
+        return read_config(json.loads(data["history"][0]["v1Compatibility"]))
+    except (LookupError, TypeError, ValueError):
+        return Config()
+
+
+def read_config(data: Any) -> Config:
+    """What an image's config says; what is missing or of another kind stays empty."""
+    data = _mapping(data)
+    labels = _mapping(_mapping(data.get("config")).get("Labels"))
+    texts = {key: value for key, value in labels.items() if isinstance(value, str)}
+    os = {**data, "os": data.get("os") or ("linux" if data.get("architecture") else "")}
+    return Config(instant(_text(data.get("created"))), _platform(os), texts)
+
+
+def instant(text: str) -> str:
+    """An RFC 3339 time in UTC, every digit of it; "" for what is none, and for Go's time without a value."""
+    match = _TIME.fullmatch(text.strip())
+    if not match or text.startswith(_NEVER):
+        return ""
+    from datetime import UTC, datetime
+
+    day, clock, fraction, zone = match.groups()
+    try:
+        when = datetime.fromisoformat(f"{day}T{clock}{zone.upper().replace('Z', '+00:00')}").astimezone(UTC)
+    except (ValueError, OverflowError):
+        return ""
+    rest = f".{fraction}" if fraction and fraction.strip("0") else ""
+    return f"{when.replace(tzinfo=None).isoformat()}{rest}Z"
+
+
+def newness(created: str) -> tuple[str, str]:
+    """By this, times as `instant` gives them are in order; no time is the oldest."""
+    whole, _, fraction = created.removesuffix("Z").partition(".")
+    return whole, fraction
+
+
+def fits(wanted: Sequence[str], platform: str) -> bool:
+    """Whether a platform is one of those wanted; one without a variant takes any. Nothing wanted: all are."""
+    if not wanted:
+        return True
+    have = (*platform.split("/", 2), "", "")[:3]
+    for text in wanted:
+        os, arch, variant = (*text.strip().split("/", 2), "", "")[:3]
+        if os and arch and (os, arch) == have[:2] and variant in ("", have[2]):
+            return True
+    return False
+
+
+def _is_image(one: Any) -> bool:
+    entry = _mapping(one)
+    if not is_digest(_text(entry.get("digest"))):
+        return False
+    if "vnd.docker.reference.type" in _mapping(entry.get("annotations")) or entry.get("artifactType"):
+        return False
+    platform = _mapping(entry.get("platform"))
+    if "unknown" in (platform.get("os"), platform.get("architecture")):
+        return False
+    return _text(entry.get("mediaType")) in ("", *INDEXES, *IMAGES, SIGNED)
+
+
+def _platform(data: Any) -> str:
+    entry = _mapping(data)
+    os, arch, variant = (_text(entry.get(key)) for key in ("os", "architecture", "variant"))
+    return "/".join((os, arch, variant) if variant else (os, arch)) if os and arch else ""
+
+
+def _mapping(data: Any) -> Mapping[str, Any]:
+    return data if isinstance(data, dict) else {}
+
+
+def _text(data: Any) -> str:
+    return data if isinstance(data, str) else ""

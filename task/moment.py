@@ -1,0 +1,54 @@
+"""Points in time as text, in one spelling: RFC 3339, in UTC, to the millisecond. Pure: no clock is read here."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from task.errors import Malformed
+from task.pattern import pattern
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+_TIME = pattern(
+    r"(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d:\d\d)(?::(\d\d)(?:[.,](\d{1,12}))?)?\s?([Zz]|[+-]\d\d:?\d\d)?)?", re.ASCII
+)
+_HINT = "write it as 2026-11-21T06:00:00Z"
+
+
+def utc(text: str) -> str:
+    """`YYYY-MM-DDTHH:MM:SS[.fff]Z` for an RFC 3339 time; a date alone is its beginning, no offset is UTC.
+
+    Raises `Malformed` for what is no such time.
+    """
+    from datetime import datetime
+
+    match = _TIME.fullmatch(text.strip())
+    if match is None:
+        raise Malformed(f"{text[:50]!r} is not a time", _HINT)
+    date, minute, second, fraction, offset = match.groups(default="")
+    second = "59" if second == "60" else second or "00"  # a leap second
+    zone = "+00:00" if offset.upper() in {"", "Z"} else offset
+    milliseconds = (fraction + "000")[:3]
+    try:
+        return _spelled(datetime.fromisoformat(f"{date}T{minute or '00:00'}:{second}.{milliseconds}{zone}"))
+    except (ValueError, OverflowError) as error:
+        raise Malformed(f"{text[:50]!r} is not a time", _HINT) from error
+
+
+def of_unix(seconds: int, milliseconds: int = 0) -> str:
+    """The same for a number of seconds since 1970. Raises `Malformed` beyond the year 9999."""
+    from datetime import UTC, datetime, timedelta
+
+    try:
+        return _spelled(datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds, milliseconds=milliseconds))
+    except OverflowError as error:
+        raise Malformed(f"{seconds} seconds since 1970 are beyond any calendar", _HINT) from error
+
+
+def _spelled(when: datetime) -> str:
+    from datetime import UTC
+
+    text = when.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00")
+    return text.removesuffix(".000") + "Z"

@@ -1,0 +1,170 @@
+"""How Argo CD's API is reached: our options, `ARGOCD_OPTS`, `ARGOCD_SERVER` and `ARGOCD_AUTH_TOKEN` → Connection.
+
+Users of the `argocd` command have these variables already, so they mean the same here. No message quotes
+a value: tokens are among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from task.errors import Malformed
+from task.record import NamedTuple
+from task.secret import Secret
+
+_FLAGS = ("plaintext", "insecure", "grpc-web", "core", "port-forward")
+_ELSEWHERE = ("core", "port-forward", "port-forward-namespace")  # ways of the argocd command that are not ours
+
+
+class Connection(NamedTuple):
+    """Where the API is and how it knows us; "" and empty where nothing was given."""
+
+    server: str = ""  # host[:port]; as given it may hold a scheme and a path
+    token: Secret = Secret("")
+    token_file: str = ""
+    plaintext: bool = False  # http
+    insecure: bool = False  # certificates are not checked
+    ca_file: str = ""
+    certificate: str = ""  # files of a client certificate and its key
+    key: str = ""
+    root_path: str = ""
+    headers: tuple[tuple[str, Secret], ...] = ()
+    unused: tuple[str, ...] = ()  # options of ARGOCD_OPTS that name another way to the server
+
+    @property
+    def base(self) -> str:
+        """The API's URL."""
+        scheme = "http" if self.plaintext else "https"
+        return f"{scheme}://{self.server}{self.root_path}"
+
+
+def connection(given: Connection, environ: Mapping[str, str]) -> Connection:
+    """What was given by options, the gaps filled as the `argocd` command does: ARGOCD_OPTS, then the variables.
+
+    Raises `Malformed` where no server can be found in them, or one is named in two minds.
+    """
+    opts = parse_options(environ.get("ARGOCD_OPTS", ""))
+    server = given.server or opts.server or environ.get("ARGOCD_SERVER", "").strip()
+    token = given.token or opts.token or Secret(environ.get("ARGOCD_AUTH_TOKEN", "").strip())
+    merged = Connection(
+        server,
+        token,
+        given.token_file,
+        given.plaintext or opts.plaintext,
+        given.insecure or opts.insecure,
+        given.ca_file or opts.ca_file,
+        given.certificate or opts.certificate,
+        given.key or opts.key,
+        given.root_path or opts.root_path,
+        (*opts.headers, *given.headers),
+        opts.unused,
+    )
+    return _at_server(merged)
+
+
+def _at_server(found: Connection) -> Connection:
+    """With the server split into host, scheme and path."""
+    scheme, marker, rest = found.server.partition("://")
+    rest = rest if marker else found.server
+    host, _, path = rest.partition("/")
+    if not host:
+        way = f" (--{found.unused[0]} of ARGOCD_OPTS is not a way that works here)" if found.unused else ""
+        raise Malformed(f"no Argo CD server is given{way}", "give --argocd-server HOST[:PORT], or set ARGOCD_SERVER")
+    if "@" in host or not host.isprintable() or set(host) & set(" ?#\\"):
+        raise Malformed("the Argo CD server is no host", "write HOST[:PORT]; the token comes by ARGOCD_AUTH_TOKEN")
+    if marker and scheme.lower() not in ("https", "http"):
+        raise Malformed(f"{scheme!r} is no way to reach Argo CD's API", "write HOST[:PORT]")
+    if scheme.lower() == "http" and marker and not found.plaintext:
+        raise Malformed(
+            f"the Argo CD server {host} is given with http://, which sends the token unencrypted",
+            "write https://, or allow it with --argocd-plaintext",
+        )
+    if bool(found.certificate) != bool(found.key):
+        raise Malformed("a client certificate needs its key", "give --client-crt and --client-crt-key in ARGOCD_OPTS")
+    root = "/".join(part for part in (found.root_path or path).split("/") if part)
+    return found._replace(server=host, root_path=f"/{root}" if root else "")
+
+
+def parse_options(words: str) -> Connection:
+    """What `ARGOCD_OPTS` says, split as a shell does. Raises `Malformed` for what the command would refuse, too."""
+    found: dict[str, list[str]] = {}
+    for name, value in _options(_split(words)):
+        found.setdefault(name, []).append(value)
+    last = {name: values[-1] for name, values in found.items()}
+    return Connection(
+        server=last.get("server", ""),
+        token=Secret(last.get("auth-token", "")),
+        plaintext=last.get("plaintext") == "true",
+        insecure=last.get("insecure") == "true",
+        ca_file=last.get("server-crt", ""),
+        certificate=last.get("client-crt", ""),
+        key=last.get("client-crt-key", ""),
+        root_path=last.get("grpc-web-root-path", ""),
+        headers=parse_headers([one for text in found.get("header", ()) for one in _comma_separated(text)]),
+        unused=tuple(name for name in _ELSEWHERE if last.get(name, "false") != "false"),
+    )
+
+
+def _split(words: str) -> list[str]:
+    import shlex
+
+    try:
+        return shlex.split(words)
+    except ValueError:
+        raise Malformed("ARGOCD_OPTS has a quote that is not closed", "quote it as in a shell") from None
+
+
+def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """(name, value); a flag without a value is "true"."""
+    name = ""
+    for word in (*words, "--"):
+        value = ""
+        if not word.startswith("--") and word[:2] != "-H":
+            if not name:
+                raise Malformed("ARGOCD_OPTS holds a word that belongs to no option", "write --option value")
+            yield name, word
+            name = ""
+            continue
+        if name:
+            yield name, _alone(name)
+        name, equals, value = (
+            ("header", "=" if word[2:] else "", word[2:].removeprefix("="))
+            if word[:2] == "-H"
+            else (word[2:].partition("="))
+        )
+        if equals:
+            yield name, value
+            name = ""
+
+
+def _alone(name: str) -> str:
+    """The value of an option that has none."""
+    if name not in _FLAGS and name in _VALUED:
+        raise Malformed(f"--{name} in ARGOCD_OPTS has no value", f"write --{name} value")
+    return "true"
+
+
+_VALUED = ("server", "auth-token", "server-crt", "client-crt", "client-crt-key", "grpc-web-root-path", "header")
+
+
+def _comma_separated(text: str) -> list[str]:
+    """Several headers in one value, as the command takes them: one line of CSV."""
+    import csv
+
+    return [one for row in csv.reader([text], skipinitialspace=True) for one in row]
+
+
+def parse_headers(texts: Sequence[str]) -> tuple[tuple[str, Secret], ...]:
+    """`Name: value` → headers. Raises `Malformed`; the value is never shown, since it may be a login."""
+    found = []
+    for text in texts:
+        name, colon, value = text.partition(":")
+        name, value = name.strip(), value.strip()
+        if not colon or not name or not all(char.isalnum() or char in "-_.!#$%&'*+^`|~" for char in name):
+            raise Malformed(
+                "a header of Argo CD's API is not written Name: value", "write --argocd-header 'Name: value'"
+            )
+        if not (value.isprintable() and value.isascii() and name.isascii()):
+            raise Malformed(f"the header {name!r} has a value that no header can have", "write ASCII text on one line")
+        found.append((name, Secret(value)))
+    return tuple(found)

@@ -1,0 +1,135 @@
+"""Docker's config file: which login belongs to which registry, and which helper knows it.
+
+Keys are hosts, URLs (`https://index.docker.io/v1/`), paths (`ghcr.io/acme`, as podman has them) or hosts with `*` (as
+the kubelet takes them in pull secrets); the longest that fits wins. Messages never quote a value: most are secrets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from task.errors import Malformed
+from task.record import NamedTuple
+from task.secret import Secret
+
+HUB = "docker.io"
+HUB_SERVER = "https://index.docker.io/v1/"  # as `docker login` calls Docker Hub, and credential helpers know it
+_HUBS = frozenset({HUB, "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com"})
+_NOTHING = Secret("")
+_HINT = 'write {"auths": {"<registry>": {"auth": "<base64 of user:password>"}}}'
+
+
+class RegistryLogin(NamedTuple):
+    """How one registry knows us: a user and password, an identity token (to be exchanged), or a finished token."""
+
+    username: str = ""
+    password: Secret = _NOTHING
+    identity: Secret = _NOTHING
+    token: Secret = _NOTHING
+    origin: str = ""  # where it was found, for messages
+
+
+class DockerConfig(NamedTuple):
+    """One config file. Keys are in normal form: `host[:port][/path]`."""
+
+    logins: Mapping[str, RegistryLogin] = {}
+    helpers: Mapping[str, str] = {}  # credHelpers: key → name of a helper
+    store: str = ""  # credsStore: the helper that knows all others
+
+
+def parse_docker_config(text: str, origin: str = "") -> DockerConfig:
+    """Read a config file, or the older form without `auths`. Raises `Malformed`."""
+    import json
+
+    try:
+        data = json.loads(text.removeprefix("\ufeff"))
+    except (ValueError, RecursionError):
+        raise Malformed("is not JSON", _HINT) from None
+    data = _mapping(data, "it")
+    auths = data if _is_old(data) else data.get("auths")
+    logins = {normal(key): _login(key, entry, origin) for key, entry in _mapping(auths or {}, "auths").items()}
+    helpers = _mapping(data.get("credHelpers") or {}, "credHelpers")
+    store = data.get("credsStore") or ""
+    if not all(isinstance(name, str) for name in (*helpers.values(), store)):
+        raise Malformed("names a credential helper that is no text")
+    return DockerConfig(
+        {key: login for key, login in logins.items() if login is not None},
+        {normal(key): name for key, name in helpers.items() if name},
+        store,
+    )
+
+
+def normal(key: str) -> str:
+    """A key or a registry's host in one spelling: no scheme, no API version, Docker Hub as `docker.io`."""
+    host, _, path = key.strip().partition("://")[2 if "://" in key else 0].partition("/")
+    path = path.strip("/")
+    host = HUB if host.lower() in _HUBS else host.lower()
+    return f"{host}/{path}" if path and path not in ("v1", "v2") else host
+
+
+def best_key(keys: Mapping[str, Any], registry: str, repository: str) -> str | None:
+    """The longest of these keys under which `registry/repository` is; None when there is none."""
+    name = normal(f"{registry}/{repository}")
+    fitting = [key for key in keys if _covers(key, name)]
+    return max(fitting, key=lambda key: ("*" not in key, key.count("/"), len(key)), default=None)
+
+
+def server_of(key: str) -> str:
+    """The name by which credential helpers know a registry."""
+    return HUB_SERVER if key == HUB else key
+
+
+def _covers(key: str, name: str) -> bool:
+    host, _, path = key.partition("/")
+    names_host, _, names_path = name.partition("/")
+    return _same_host(host, names_host) and (not path or f"{names_path}/".startswith(f"{path}/"))
+
+
+def _same_host(pattern: str, host: str) -> bool:
+    """A `*` stands for letters within one part of a host name, as in the kubelet; a port must be equal."""
+    if "*" not in pattern:
+        return pattern == host
+    from fnmatch import fnmatchcase
+
+    parts, names = pattern.split("."), host.split(".")
+    return len(parts) == len(names) and all(map(fnmatchcase, names, parts))
+
+
+def _is_old(data: Mapping[str, Any]) -> bool:
+    """Whether hosts are the keys, as in `.dockercfg`."""
+    return "auths" not in data and any(isinstance(entry, dict) and "auth" in entry for entry in data.values())
+
+
+def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
+    """One entry of `auths`; None for an empty one, which says that a helper knows the login."""
+    entry = _mapping(entry or {}, "an entry of auths")
+    texts = {name: entry.get(name) or "" for name in ("username", "password", "auth", "identitytoken", "registrytoken")}
+    if not all(isinstance(text, str) for text in texts.values()):
+        raise Malformed(f"the entry of {normal(key)} holds something else than text")
+    user, password = texts["username"], texts["password"]
+    if texts["auth"]:
+        user, password = _pair(texts["auth"], key)
+    identity, token = Secret(texts["identitytoken"]), Secret(texts["registrytoken"])
+    if not (password or identity or token):
+        return None
+    return RegistryLogin(user, Secret(password), identity, token, origin)
+
+
+def _pair(auth: str, key: str) -> tuple[str, str]:
+    from base64 import b64decode
+
+    try:
+        text = b64decode(auth.strip() + "=" * (-len(auth.strip()) % 4), validate=True).decode()
+    except ValueError:
+        text = ""
+    user, colon, password = text.partition(":")
+    if not colon:
+        raise Malformed(f"the entry of {normal(key)}: auth is not the base64 form of user:password")
+    return user, password.rstrip("\x00")
+
+
+def _mapping(data: Any, what: str) -> Mapping[str, Any]:
+    if not isinstance(data, dict):
+        raise Malformed(f"{what} is no JSON object")
+    return data

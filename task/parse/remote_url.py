@@ -1,0 +1,67 @@
+"""A repository's URL, taken apart: https, http, ssh, and the short form that scp made known. Pure."""
+
+from __future__ import annotations
+
+from task.errors import Malformed
+from task.pattern import pattern
+from task.record import NamedTuple
+
+# SSH on the port of https, and Azure's own names: the forge's web is elsewhere.
+OTHER_HOSTS = {
+    "ssh.github.com": "github.com",
+    "altssh.gitlab.com": "gitlab.com",
+    "altssh.bitbucket.org": "bitbucket.org",
+    "www.github.com": "github.com",
+    "ssh.dev.azure.com": "dev.azure.com",
+    "vs-ssh.visualstudio.com": "dev.azure.com",
+}
+HOST = pattern(r"(?:[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?|\[[0-9a-f:.]+\])(?::\d{1,5})?")
+
+
+class Remote(NamedTuple):
+    """A repository URL, taken apart."""
+
+    root: str  # "https://git.example.com:8443": where the web of that host is, as far as the URL tells
+    host: str  # with the port that root has
+    parts: tuple[str, ...]  # of the path, decoded; without ".git"
+    ssh: bool
+
+
+def remote_of(url: str) -> Remote:
+    """The URL of a repository (https, http, ssh, `user@host:path`), taken apart. Raises `Malformed`."""
+    text = url.strip()
+    scheme, marker, rest = text.partition("://")
+    if not marker:
+        login, colon, path = text.partition(":")
+        if not colon or "/" in login:
+            raise Malformed("a local repository is on no forge", "pull requests need an https or ssh URL")
+        scheme, rest = "ssh", f"{login}/{path.lstrip('/')}"
+    scheme = scheme.lower().removeprefix("git+").removesuffix("+git")
+    if scheme not in {"https", "http", "ssh"}:
+        raise Malformed(f"a repository reached by {scheme[:20]} is on no forge", "write its https or ssh URL")
+    host, _, path = rest.partition("/")
+    host = host.rpartition("@")[2].lower()
+    ssh = scheme == "ssh"
+    host = _without_port(host, ssh, scheme)
+    if not HOST.fullmatch(host):
+        raise Malformed("the URL names no host", "write https://host/owner/repository")
+    host = OTHER_HOSTS.get(host, host)
+    return Remote(f"{'http' if scheme == 'http' else 'https'}://{host}", host, _parts(path), ssh)
+
+
+def _without_port(host: str, ssh: bool, scheme: str) -> str:  # noqa: FBT001
+    """The web's host: the port of ssh is none of its, and the scheme's own is not written."""
+    name, colon, port = host.rpartition(":")
+    if not colon or not port.isdigit():
+        return host
+    return name if ssh or (scheme, port) in {("https", "443"), ("http", "80")} else host
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    from urllib.parse import unquote
+
+    clean = path.partition("?")[0].partition("#")[0].strip("/")
+    parts = tuple(unquote(part) for part in clean.removesuffix(".git").rstrip("/").split("/") if part)
+    if any(part in {".", ".."} or set(part) & set("/\\?#%") or not part.isprintable() for part in parts):
+        raise Malformed("the URL's path names no repository", "write https://host/owner/repository")
+    return parts

@@ -1,0 +1,125 @@
+"""Pure: one image on offer → a decision: the rules, then the order of builds, then what holds it back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from task.errors import Exit, TargetError, TaskError
+from task.model import Build, Decision, Hold, Image, Memory, Reading, State, Subscription, Verdict, Written
+from task.record import NamedTuple
+from task.rules.judge import Leave, judge
+from task.rules.order import Ancestry, later, superseded, version_of
+from task.rules.remember import active, holding, said, written
+
+
+class Candidate(NamedTuple):
+    """One image on offer, and what is known of its build."""
+
+    image: Image
+    build: Build
+
+
+class Intent(NamedTuple):
+    """What a person asks for with `hold`, `release` or `rollback`, in place of an event."""
+
+    verb: str  # "hold", "release", "rollback"
+    hold: Hold | None = None  # None: nothing is held (`release`, `rollback --no-hold`)
+    whole: bool = True  # all images of the Application, also those it will have; False: single ones
+    to: str = ""  # of a rollback: a tag, tag@digest, "previous" or "3-back"
+    discard: bool = False  # of a release: what was deferred is dropped
+
+
+class Terms(NamedTuple):
+    """What the command line says about decisions."""
+
+    leave: Leave = Leave()
+    carry: bool = True
+    require_live: bool = False
+    build: Build = Build()
+    now: str = "1970-01-01T00:00:00Z"  # which holds have ended; the clock is not asked here
+
+
+class Facts(NamedTuple):
+    """What the world answered to `questions`."""
+
+    ancestry: Ancestry = {}  # noqa: RUF012 - a record's default, which nobody changes
+    earlier: Callable[[str], Iterable[str]] = lambda _path: ()  # a file's earlier texts, newest first
+
+
+class Moment(NamedTuple):
+    """All that one decision is made on."""
+
+    where: Decision  # current, kind and branch filled in
+    said: Reading  # what Git itself says; `where.current` falls back to what runs
+    state: State
+    memory: Memory  # of this image
+    terms: Terms
+    facts: Facts
+
+
+def key_of(sub: Subscription) -> str:
+    """Under which name an image is remembered: its alias, else its name as `image-list` spells it."""
+    return sub.entry.alias or sub.entry.image.name
+
+
+def deferred(sub: Subscription, waiting: Written) -> Candidate:
+    """A remembered event, as it was on offer then."""
+    return Candidate(sub.entry.image._replace(tag=waiting.tag, digest=waiting.digest), waiting.build)
+
+
+def weigh(moment: Moment, candidate: Candidate) -> Decision:
+    """The decision about one image on offer: the rules, then the order of builds, then what holds it back."""
+    where, policy = moment.where, moment.where.subscription.policy
+    wanted = _wanted(candidate.image, where)
+    decision = where._replace(candidate=wanted, verdict=judge(wanted, policy, where.current, moment.terms.leave))
+    if decision.verdict.verdict == "error":
+        hint = "give --image-digest, or repo:tag@sha256:… as --image"
+        return decision._replace(exit=int(Exit.CONFIGURATION), hint=hint)
+    if decision.verdict.verdict != "update":
+        return decision
+    event = Written(wanted.tag, wanted.digest, candidate.build)
+    if why := superseded(event, policy, moment.said, moment.memory, moment.facts.ancestry):
+        return decision._replace(verdict=Verdict("refuse", "superseded", why))
+    hold = holding(moment.state, moment.memory, moment.terms.now)
+    return _deferred(decision, event, hold, moment) if hold else admitted(decision, event, moment)
+
+
+def admitted(decision: Decision, event: Written, moment: Moment) -> Decision:
+    """The update, with what is to be remembered of it."""
+    memory, now = moment.memory, moment.terms.now
+    new = written(memory, event, decision.subscription.policy)
+    new = new._replace(hold=active(new.hold, now))
+    over = moment.state.hold is not None and active(moment.state.hold, now) is None
+    return decision._replace(memory=new if new != memory else None, hold=(None,) if over else (), build=event.build)
+
+
+def _deferred(decision: Decision, event: Written, hold: Hold, moment: Moment) -> Decision:
+    """Held back: remembered, if it is newer than what is remembered already."""
+    known, policy = moment.memory.deferred, decision.subscription.policy
+    if known and version_of(known) != version_of(event):
+        why = later(event, known, policy, moment.facts.ancestry)
+        if why:
+            because = f"{said(hold)}; {version_of(known)} is remembered and is newer: {why}"
+            return decision._replace(verdict=Verdict("refuse", "superseded", because))
+    verdict = Verdict("defer", "held", f"{said(hold)}; {version_of(event)} is remembered for the release")
+    new = moment.memory._replace(deferred=event)
+    return decision._replace(verdict=verdict, memory=new if new != moment.memory else None, build=event.build)
+
+
+def _wanted(image: Image, where: Decision) -> Image:
+    """What would be written: with the digest where it is asked for, or where the target pins one already."""
+    policy = where.subscription.policy
+    keep = policy.pin_digest or policy.strategy == "digest" or not image.tag or where.current.digest
+    return image if keep else image._replace(digest="")
+
+
+def failed(decision: Decision, error: TaskError) -> Decision:
+    """The decision, turned into that error; what is wrong with a file names it."""
+    message = str(error) if isinstance(error, TargetError) else error.message
+    verdict = Verdict("error", error.rule, message)
+    current = decision.current
+    if isinstance(error, TargetError) and error.subject and not current.file:
+        current = current._replace(file=error.subject)
+    return decision._replace(
+        verdict=verdict, current=current, exit=int(error.exit), hint=error.hint, memory=None, hold=()
+    )

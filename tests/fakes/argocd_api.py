@@ -1,0 +1,392 @@
+"""Argo CD's API in this process, behaving as its swagger and its source say; Applications may play a rollout.
+
+A play is a list of Application states. Each look at an Application (a GET, or a refresh) shows the next one; the last
+one stays. What the real server refuses is refused here, and told in `wrong` where no client should send it.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, unquote, urlsplit
+
+# The texts that `fields` may hold, each behind `items.` (argo-cd server/application/forwarder_overwrite.go, v3).
+FIELDS = (
+    "metadata.name", "metadata.namespace", "metadata.annotations", "metadata.labels", "metadata.creationTimestamp",
+    "metadata.deletionTimestamp", "spec", "status.sourceHydrator", "status.sync.status", "status.health",
+    "status.summary", "status.operationState.startedAt", "status.operationState.finishedAt", "status.resources",
+    "operation.sync", "status.operationState.phase", "status.operationState.operation.sync",
+)  # fmt: skip
+CODES = {3: 400, 5: 404, 7: 403, 8: 429, 13: 500, 2: 500, 14: 503, 16: 401}  # gRPC → HTTP
+KNOWN = {
+    "": {"name", "refresh", "projects", "project", "resourceVersion", "selector", "repo", "appNamespace", "fields"},
+    "resource-tree": {"appNamespace", "project"},
+    "syncwindows": {"appNamespace", "project"},
+}
+
+
+class Request(NamedTuple):
+    """One request, read."""
+
+    method: str
+    path: str
+    query: dict[str, list[str]]
+    headers: dict[str, str]  # names in lower case
+    body: Any
+
+
+class Fault(NamedTuple):
+    """What the next request gets in place of an answer. `status` 0 breaks the connection off."""
+
+    status: int
+    body: str = ""
+    headers: Mapping[str, str] = {}
+    after: bool = False  # the work is done first
+
+
+class ArgoCDServer(ThreadingHTTPServer):
+    """The state of one Argo CD."""
+
+    daemon_threads = True
+
+    def __init__(self, root: str = "") -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.root = root
+        self.lock = threading.RLock()
+        self.tokens = {"good-token"}  # empty: anonymous access
+        self.plays: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        self.trees: dict[tuple[str, str], dict[str, Any]] = {}
+        self.windows: dict[tuple[str, str], dict[str, Any]] = {}
+        self.hidden: set[tuple[str, str]] = set()  # (namespace, name) that the token may not get
+        self.frozen: set[tuple[str, str]] = set()  # that it may not update
+        self.faults: list[Fault] = []
+        self.seen: list[Request] = []
+        self.wrong: list[str] = []
+
+    def handle_error(self, *_: object) -> None:
+        """Clients that go away are part of the tests."""
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT, as ARGOCD_SERVER has it."""
+        return f"127.0.0.1:{self.server_address[1]}"
+
+    def add(self, *states: Mapping[str, Any]) -> None:
+        """An Application, with the states that it goes through."""
+        metadata = states[0]["metadata"]
+        self.plays[metadata["namespace"], metadata["name"]] = [copy.deepcopy(dict(one)) for one in states]
+
+    def asked(self, method: str, end: str = "") -> list[Request]:
+        """The requests of that kind so far."""
+        return [one for one in self.seen if one.method == method and one.path.endswith(end)]
+
+
+class _Denied(Exception):
+    """A gRPC error."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code, self.message = code, message
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: ArgoCDServer
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        self._serve()
+
+    def do_PATCH(self) -> None:
+        self._serve()
+
+    def do_POST(self) -> None:
+        self._serve()
+
+    def _serve(self) -> None:
+        parts = urlsplit(self.path)
+        length = int(self.headers.get("Content-Length") or 0)
+        body = json.loads(self.rfile.read(length)) if length else None
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        asked = Request(self.command, unquote(parts.path), parse_qs(parts.query), headers, body)
+        with self.server.lock:
+            self.server.seen.append(asked)
+            fault = self.server.faults.pop(0) if self.server.faults else None
+            if fault and not fault.after:
+                return self._fault(fault)
+            status, found = self._answer(asked)
+            if fault:
+                return self._fault(fault)
+        return self._send(status, found)
+
+    def _fault(self, fault: Fault) -> None:
+        if not fault.status:
+            self.close_connection = True
+            self.connection.close()
+            return
+        self.send_response(fault.status)
+        for name, value in {"Content-Length": str(len(fault.body.encode())), **fault.headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(fault.body.encode())
+
+    def _send(self, status: int, found: Any) -> None:
+        html = isinstance(found, str)
+        content = (found if html else json.dumps(found)).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "text/html; charset=utf-8" if html else "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def _answer(self, asked: Request) -> tuple[int, Any]:
+        api = f"{self.server.root}/api/v1/"
+        if not asked.path.startswith(api):
+            return 200, "<!doctype html><title>Argo CD</title>"  # the user interface answers everything else
+        try:
+            self._logged_in(asked)
+            raw = urlsplit(self.path).path.removeprefix(api)
+            return 200, self._routed(asked, [unquote(one) for one in raw.split("/")])
+        except _Denied as error:
+            return CODES[error.code], {"error": error.message, "code": error.code, "message": error.message}
+
+    def _logged_in(self, asked: Request) -> None:
+        header = asked.headers.get("authorization", "")
+        if not self.server.tokens:
+            return
+        if not header:
+            raise _Denied(16, "no session information")
+        if header.removeprefix("Bearer ") not in self.server.tokens:
+            raise _Denied(16, "invalid session: token is expired")
+
+    def _routed(self, asked: Request, parts: Sequence[str]) -> Any:
+        if parts[0] != "applications":
+            raise _Denied(5, "Not Found")
+        if asked.method == "PATCH":
+            return self._patch(asked, parts[1])
+        unknown = set(asked.query) - KNOWN["".join(parts[2:3])]
+        self.server.wrong += [f"{asked.path}: unknown parameter {one}" for one in sorted(unknown)]
+        if len(parts) == 1:
+            return self._list(asked)
+        key = self._key(asked.query.get("appNamespace", [""])[0], parts[1])
+        if len(parts) == 2:
+            return self._look(key, refresh="refresh" in asked.query)
+        return {"resource-tree": self.server.trees, "syncwindows": self.server.windows}[parts[2]].get(key, {})
+
+    def _key(self, namespace: str, name: str) -> tuple[str, str]:
+        """An Application that may be seen; whether any other exists is nobody's business."""
+        key = (namespace or "argocd", name)
+        if key not in self.server.plays or key in self.server.hidden:
+            raise _Denied(7, "permission denied")
+        return key
+
+    def _look(self, key: tuple[str, str], *, refresh: bool) -> dict[str, Any]:
+        play = self.server.plays[key]
+        state = play.pop(0) if len(play) > 1 and not refresh else play[0]
+        if refresh and len(play) > 1:
+            play.pop(0)
+        return {name: value for name, value in state.items() if name not in ("kind", "apiVersion")}
+
+    def _list(self, asked: Request) -> dict[str, Any]:
+        namespace = asked.query.get("appNamespace", [""])[0]
+        projects = asked.query.get("projects", [])
+        found = [
+            play[0]
+            for key, play in sorted(self.server.plays.items(), key=lambda one: one[0][1])
+            if key not in self.server.hidden and namespace in ("", key[0])
+        ]
+        found = [one for one in found if not projects or one["spec"].get("project") in projects]
+        if selector := asked.query.get("selector", [""])[0]:
+            name, _, value = selector.partition("=")
+            found = [one for one in found if one["metadata"].get("labels", {}).get(name) == value]
+        fields = asked.query.get("fields", [""])[0]
+        if not fields:
+            return {"metadata": {"resourceVersion": "7"}, "items": found or None}
+        wanted = [one.removeprefix("items.") for one in fields.split(",") if one.startswith("items.")]
+        self.server.wrong += [f"{one} cannot be selected" for one in wanted if one not in FIELDS]
+        picked = [_picked(one, [field for field in wanted if field in FIELDS]) for one in found]
+        return {"metadata": {"resourceVersion": "7"}, "items": picked or None}
+
+    def _patch(self, asked: Request, name: str) -> dict[str, Any]:
+        key = self._key(asked.body.get("appNamespace", ""), name)
+        if key in self.server.frozen:
+            raise _Denied(7, f"permission denied: applications, update, default/{name}")
+        if asked.body.get("patchType", "") not in ("json", ""):
+            self.server.wrong.append("only JSON patches are expected")
+        state = self.server.plays[key][0]
+        try:
+            changed = apply_patch(state, json.loads(asked.body["patch"]))
+        except PatchError as error:
+            raise _Denied(2, f"error applying patch: {error}") from None
+        changed["metadata"]["resourceVersion"] = str(int(state["metadata"].get("resourceVersion", "1")) + 1)
+        self.server.plays[key] = [changed]
+        return changed
+
+
+class PatchError(Exception):
+    """A JSON patch that does not apply."""
+
+
+def apply_patch(document: dict[str, Any], operations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """RFC 6902 as far as `add`, `replace`, `remove` and `test` go, with the words of evanphx/json-patch."""
+    document = copy.deepcopy(document)
+    for one in operations:
+        path = one["path"]
+        *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
+        holder: Any = document
+        for part in parents:
+            try:
+                holder = holder[int(part)] if isinstance(holder, list) else holder[part]
+            except (KeyError, IndexError, ValueError, TypeError):
+                raise PatchError(
+                    f"{one['op']} operation does not apply: doc is missing path: {path}: missing value"
+                ) from None
+        _apply(holder, last, one, path)
+    return document
+
+
+def _apply(holder: Any, last: str, one: Mapping[str, Any], path: str) -> None:
+    if isinstance(holder, list):
+        index = len(holder) if last == "-" else int(last)
+        there = index < len(holder)
+        now = holder[index] if there else None
+    elif isinstance(holder, dict):
+        there, now, index = last in holder, holder.get(last), -1
+    else:
+        raise PatchError(f"{one['op']} operation does not apply: {path}: missing value")
+    if one["op"] == "test":
+        if now != one.get("value"):
+            raise PatchError(f"testing value {path} failed: test failed")
+    elif one["op"] == "add":
+        if isinstance(holder, list):
+            if index > len(holder):
+                raise PatchError("Unable to access invalid index: missing value")
+            holder.insert(index, one["value"])
+        else:
+            holder[last] = one["value"]
+    elif not there:
+        raise PatchError(f"{one['op']} operation does not apply: doc is missing key: {path}: missing value")
+    elif one["op"] == "replace":
+        holder[index if isinstance(holder, list) else last] = one["value"]
+    else:
+        del holder[index if isinstance(holder, list) else last]
+
+
+def _picked(item: Mapping[str, Any], fields: Sequence[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for field in fields:
+        *parents, last = field.split(".")
+        value: Any = item
+        for part in (*parents, last):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        if value is None:
+            continue
+        holder = found
+        for part in parents:
+            holder = holder.setdefault(part, {})
+        holder[last] = value
+    return found
+
+
+@contextmanager
+def argocd_server(root: str = "") -> Iterator[ArgoCDServer]:
+    """A server that has ended when the block ends; what no client should have sent fails the test."""
+    with ArgoCDServer(root) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+    assert not server.wrong, server.wrong
+
+
+OLD, NEW = "a" * 40, "b" * 40
+REPO = "https://git.example.com/acme/gitops.git"
+MORNING = "2026-11-21T06:00:{:02d}Z"
+
+
+def application(name: str = "web", namespace: str = "argocd", **spec: Any) -> dict[str, Any]:
+    """An Application as the API gives it, without a status."""
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "resourceVersion": "1",
+            "annotations": {"argocd-image-updater.argoproj.io/image-list": "web=ghcr.io/acme/web"},
+            "labels": {"team": "a"},
+        },
+        "spec": {
+            "project": "default",
+            "source": {"repoURL": REPO, "path": f"apps/{name}", "targetRevision": "main"},
+            "destination": {"server": "https://kubernetes.default.svc", "namespace": name},
+            "syncPolicy": {"automated": {}},
+            **spec,
+        },
+        "status": {},
+    }
+
+
+def at(
+    app: Mapping[str, Any],
+    sync: str,
+    health: str,
+    *,
+    revision: str = NEW,
+    compared: int = 10,
+    operation: Mapping[str, Any] | None = None,
+    resources: Sequence[Mapping[str, Any]] = (),
+    conditions: Sequence[Mapping[str, Any]] = (),
+    pending: bool = False,
+) -> dict[str, Any]:
+    """The Application as it is at one moment of a rollout; `compared` is the second of status.reconciledAt."""
+    state = copy.deepcopy(dict(app))
+    several = "sources" in state["spec"]
+    status: dict[str, Any] = {
+        "reconciledAt": MORNING.format(compared),
+        "sync": {"status": sync, **({"revisions": revision.split(",")} if several else {"revision": revision})},
+        "health": {"status": health},
+        "resources": [dict(one) for one in resources],
+        "conditions": [dict(one) for one in conditions],
+    }
+    if operation:
+        status["operationState"] = dict(operation)
+    state["status"] = status
+    if pending:
+        state["operation"] = {"sync": {"revision": revision}, "initiatedBy": {"automated": True}}
+    return state
+
+
+def operated(
+    phase: str = "Succeeded",
+    *,
+    revision: str = NEW,
+    started: int = 11,
+    finished: int | None = 12,
+    message: str = "successfully synced (all tasks run)",
+    resources: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    """status.operationState."""
+    several = {"revisions": revision.split(",")} if "," in revision else {"revision": revision}
+    return {
+        "phase": phase,
+        "message": message,
+        "startedAt": MORNING.format(started),
+        **({"finishedAt": MORNING.format(finished)} if finished is not None else {}),
+        "operation": {"sync": several, "initiatedBy": {"automated": True}},
+        "syncResult": {**several, "resources": [dict(one) for one in resources]},
+    }
+
+
+def resource(kind: str, name: str, health: str = "", message: str = "", **more: Any) -> dict[str, Any]:
+    """One of status.resources, or a node of the resource tree."""
+    found = {"kind": kind, "name": name, **more}
+    return {**found, "health": {"status": health, **({"message": message} if message else {})}} if health else found

@@ -1,0 +1,198 @@
+"""What the fake forges share: an HTTP server with branches and pull requests, faults on demand, and a strict ear.
+
+A fake answers as its forge's documentation says, and notes in `wrong` whatever that documentation does not allow.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import parse_qs, unquote
+
+
+class Request(NamedTuple):
+    """One request, read."""
+
+    method: str
+    path: str  # decoded, without the query
+    query: dict[str, list[str]]
+    headers: dict[str, str]  # names in lower case
+    body: Any  # JSON; None where there is none
+
+    def one(self, name: str, default: str = "") -> str:
+        return self.query.get(name, [default])[-1]
+
+
+class Reply(NamedTuple):
+    """One answer. `status` 0 breaks the connection off, -1 does so after the work."""
+
+    status: int
+    body: Any = None  # text is sent as HTML, anything else as JSON
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass
+class Pull:
+    """One pull request."""
+
+    number: int
+    base: str
+    head: str
+    title: str
+    body: str
+    state: str = "open"  # "open", "merged", "closed"
+    draft: bool = False
+    reviewers: list[str] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    version: int = 0
+    merge_commit: str = ""
+    auto: dict[str, Any] | None = None  # what was asked for when all checks pass
+    fork: bool = False  # comes from another repository
+
+
+@dataclass
+class Fault:
+    """What happens to the next `times` requests of that method to a path with that end."""
+
+    method: str
+    end: str
+    reply: Reply
+    times: int = 1
+
+
+class ForgeServer(ThreadingHTTPServer):
+    """The state of one repository on a forge."""
+
+    daemon_threads = True
+    login = "Bearer good-token"
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.lock = threading.RLock()
+        self.branches = {"main": "b" * 40}
+        self.pulls: list[Pull] = []
+        self.people: dict[str, str] = {"ann": "", "bob": ""}  # name → id, as the forge has it
+        self.faults: list[Fault] = []
+        self.seen: list[Request] = []
+        self.wrong: list[str] = []
+        self.before: Callable[[Request], None] = lambda _request: None  # what others do just then
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    @property
+    def open(self) -> list[Pull]:
+        return [pull for pull in self.pulls if pull.state == "open"]
+
+    @property
+    def writes(self) -> list[str]:
+        """Method and path of what changed, or tried to change, something."""
+        return [f"{one.method} {one.path}" for one in self.seen if one.method != "GET"]
+
+    def fail(self, reply: Reply, method: str = "", end: str = "", times: int = 1) -> None:
+        self.faults.append(Fault(method, end, reply, times))
+
+    def pull(self, number: str | int) -> Pull | None:
+        return next((pull for pull in self.pulls if str(pull.number) == str(number)), None)
+
+    def add(self, **what: Any) -> Pull:
+        pull = Pull(len(self.pulls) + 1, **what)
+        self.pulls.append(pull)
+        return pull
+
+    def merge(self, number: str) -> None:
+        pull = self.pull(number)
+        assert pull is not None
+        pull.state, pull.merge_commit = "merged", f"{number:0>4}" + "e" * 36
+        pull.version += 1
+
+    def decline(self, number: str) -> None:
+        pull = self.pull(number)
+        assert pull is not None
+        pull.state = "closed"
+        pull.version += 1
+
+    def require(self, true: object, what: str) -> None:
+        """Note that a request is not as documented."""
+        if not true:
+            self.wrong.append(what)
+
+    def serve(self, request: Request) -> Reply:
+        with self.lock:
+            self.seen.append(request)
+            self.before(request)
+            for fault in self.faults:
+                if fault.times and fault.method in ("", request.method) and request.path.endswith(fault.end):
+                    fault.times -= 1
+                    if fault.reply.status < 0:
+                        self.answer(request)
+                    return fault.reply
+            if request.headers.get("authorization") != self.login:
+                return self.refusal("unauthorized")
+            return self.answer(request)
+
+    def answer(self, request: Request) -> Reply:
+        """What the forge does. `lock` is held."""
+        raise NotImplementedError
+
+    def refusal(self, kind: str) -> Reply:
+        """How the forge says no: "unauthorized", "forbidden", "limited", "invalid", "down"."""
+        raise NotImplementedError
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: ForgeServer
+    protocol_version = "HTTP/1.1"
+    wbufsize = 65536  # an answer in one packet: two wait for each other
+
+    def do_GET(self) -> None:
+        path, _, query = self.path.partition("?")
+        size = int(self.headers.get("Content-Length") or 0)
+        raw = self.rfile.read(size)
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        if raw:
+            self.server.require("application/json" in headers.get("content-type", ""), f"{self.path}: a body, no JSON")
+        query_read = parse_qs(query, keep_blank_values=True)
+        body = json.loads(raw) if raw else None
+        self._send(self.server.serve(Request(self.command, unquote(path), query_read, headers, body)))
+
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815 - http.server's names
+
+    def _send(self, reply: Reply) -> None:
+        if reply.status <= 0:
+            self.close_connection = True
+            return
+        html = isinstance(reply.body, str)
+        text = reply.body if html else "" if reply.body is None else json.dumps(reply.body)
+        content = text.encode()
+        self.send_response(reply.status)
+        self.send_header("Content-Type", "text/html; charset=utf-8" if html else "application/json; charset=utf-8")
+        for name, value in reply.headers:
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_message: object) -> None:
+        """Say nothing: what happened is in `seen`."""
+
+
+Server = TypeVar("Server", bound=ForgeServer)
+
+
+@contextmanager
+def serving(server: Server) -> Iterator[Server]:
+    """The server runs until the block ends; then nothing that it heard may have been wrong."""
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+    assert server.wrong == []

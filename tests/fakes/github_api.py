@@ -1,0 +1,290 @@
+"""GitHub's REST API, as far as pull requests go, and the two mutations of auto-merge.
+
+Every request, and every answer given, is held against GitHub's own description (tests/data/forges/github.json). What
+that does not say (the words of a refusal, what GraphQL answers) is as docs.github.com and GitHub itself say it.
+"""
+
+import json
+import re
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft202012Validator
+
+from fakes.forge_server import ForgeServer, Pull, Reply, Request
+
+OWNER, REPO = "acme", "deploy"
+NAME = f"{OWNER}/{REPO}"
+DESCRIPTION = Path(__file__).parent.parent / "data" / "forges" / "github.json"
+ENABLE, ENQUEUE = "EnablePullRequestAutoMergeInput", "EnqueuePullRequestInput"
+CLEAN = '["Pull request Pull request is in clean status"]'
+NOT_ALLOWED = "Pull request Auto merge is not allowed for this repository"
+
+
+@cache
+def described() -> dict[str, Any]:
+    return dict(json.loads(DESCRIPTION.read_text()))
+
+
+@cache
+def _validator(place: str) -> Any:
+    """The schema at a place in the description: "GET /path/request", "GET /path/responses/200"."""
+    operation, _, where = place.rpartition("|")
+    schema: Any = described()["operations"][operation]
+    for name in where.split("/"):
+        schema = schema[name]
+    return Draft202012Validator({**schema, "schemas": described()["schemas"]})
+
+
+@cache
+def _routes() -> list[tuple[str, str, re.Pattern[str]]]:
+    """Method, operation, and the paths that are it; a `{ref}` may hold slashes."""
+    found = []
+    for operation in described()["operations"]:
+        method, _, path = operation.partition(" ")
+        regex = re.sub(r"\{(\w+)\}", lambda one: ".+" if one[1] == "ref" else "[^/]+", path)
+        found.append((method, operation, re.compile(regex)))
+    return found
+
+
+class GitHub(ForgeServer):
+    """One repository on a GitHub Enterprise Server."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.assigned: dict[int, list[str]] = {}
+        self.asked_teams: dict[int, list[str]] = {}
+        self.reviewed: dict[int, list[str]] = {}
+        self.author = "image-bot"
+        self.settings = {"allow_merge_commit": True, "allow_squash_merge": True, "allow_rebase_merge": True}
+        self.drafts = True
+        self.auto_merge = "waiting"  # "waiting", "clean", "not allowed"
+        self.queue = False  # the branch takes changes by its merge queue only
+        self.conflicts = False
+
+    def answer(self, request: Request) -> Reply:
+        if request.path == "/api/graphql":
+            return self._graphql(request)
+        path = request.path.removeprefix("/api/v3")
+        found = next((one for one in _routes() if one[0] == request.method and one[2].fullmatch(path)), None)
+        if found is None:
+            self.wrong.append(f"{request.method} {request.path} is not documented")
+            return _error(404, "Not Found")
+        self._check(request, found[1])
+        reply = self._work(request, path, found[1])
+        if reply.status < 300:
+            problems = _validator(f"{found[1]}|responses/{reply.status}").iter_errors(reply.body)
+            self.wrong += [f"our answer to {found[1]}: {one.json_path}: {one.message[:200]}" for one in problems]
+        return reply
+
+    def _check(self, request: Request, operation: str) -> None:
+        """The request against the description; nothing in it that GitHub does not know."""
+        described_as = described()["operations"][operation]
+        parameters = {one["name"]: one["schema"] for one in described_as["parameters"] if one["in"] == "query"}
+        for name, values in request.query.items():
+            self.require(name in parameters, f"{operation} knows no parameter {name}")
+            schema = parameters.get(name, {})
+            value: Any = int(values[-1]) if schema.get("type") == "integer" else values[-1]
+            self.require(Draft202012Validator(schema).is_valid(value), f"{operation}: {name}={value}")
+        if "request" in described_as:
+            problems = _validator(f"{operation}|request").iter_errors(request.body)
+            self.wrong += [f"{operation}: {one.json_path}: {one.message[:200]}" for one in problems]
+            known = described_as["request"].get("properties")
+            if known and isinstance(request.body, dict):
+                self.require(set(request.body) <= set(known), f"{operation} knows no {set(request.body) - set(known)}")
+        self.require(request.headers.get("accept") == "application/vnd.github+json", f"{operation}: Accept")
+        self.require(request.headers.get("x-github-api-version") == "2022-11-28", f"{operation}: version")
+
+    def _work(self, request: Request, path: str, operation: str) -> Reply:
+        ours = f"/repos/{NAME}/"
+        if not path.startswith(ours):
+            return _error(404, "Not Found")
+        parts = path.removeprefix(ours).split("/")
+        if parts[0] == "git":
+            name = "/".join(parts[3:])
+            tip = self.branches.get(name)
+            ref = {"ref": f"refs/heads/{name}", "node_id": "R1", "url": "https://x.example",
+                   "object": {"type": "commit", "sha": tip, "url": "https://x.example"}}  # fmt: skip
+            return Reply(200, ref) if tip else _error(404, "Not Found")
+        if parts == ["pulls"]:
+            return self._list(request) if request.method == "GET" else self._create(request)
+        if (pull := self.pull(parts[1])) is None:
+            return _error(404, "Not Found")
+        if len(parts) == 2:
+            return Reply(200, self.shown(pull)) if request.method == "GET" else self._change(request, pull)
+        return getattr(self, f"_{parts[2]}")(request, pull)  # type: ignore[no-any-return]
+
+    def _list(self, request: Request) -> Reply:
+        head, state = request.one("head"), request.one("state", "open")
+        found = [
+            one for one in self.pulls
+            if (state == "all" or (one.state == "open") == (state == "open"))
+            and request.one("base", one.base) == one.base
+            and (":" not in head or (_owner(one), one.head) == tuple(head.split(":", 1)))
+        ]  # fmt: skip
+        if request.one("direction", "desc") == "desc":
+            found.reverse()
+        size, page = int(request.one("per_page", "30")), int(request.one("page", "1"))
+        keep = set(described()["schemas"]["pull-request-simple"]["properties"])
+        simple = [{name: value for name, value in self.shown(one).items() if name in keep} for one in found]
+        return Reply(200, simple[(page - 1) * size : page * size])
+
+    def _create(self, request: Request) -> Reply:
+        body = request.body
+        head, base = body["head"], body["base"]
+        if refusal := _too_long(body):
+            return refusal
+        if head not in self.branches:
+            return _invalid(resource="PullRequest", field="head", code="invalid")
+        if base not in self.branches:
+            return _invalid(resource="PullRequest", field="base", code="invalid")
+        if body.get("draft") and not self.drafts:
+            return _error(422, "Draft pull requests are not supported in this repository.")
+        if any((one.head, one.base, one.fork) == (head, base, False) for one in self.open):
+            said = f"A pull request already exists for {OWNER}:{head}."
+            return _invalid(resource="PullRequest", code="custom", message=said)
+        if self.branches[head] == self.branches[base]:
+            return _invalid(resource="PullRequest", code="custom", message=f"No commits between {base} and {head}")
+        pull = self.add(base=base, head=head, title=body["title"], body=body["body"], draft=body.get("draft", False))
+        return Reply(201, self.shown(pull))
+
+    def _change(self, request: Request, pull: Pull) -> Reply:
+        if refusal := _too_long(request.body):
+            return refusal
+        pull.title, pull.body = request.body.get("title", pull.title), request.body.get("body", pull.body)
+        return Reply(200, self.shown(pull))
+
+    def _labels(self, request: Request, pull: Pull) -> Reply:
+        pull.labels += [one for one in request.body["labels"] if one not in pull.labels]
+        return Reply(200, [_label(one) for one in pull.labels])
+
+    def _assignees(self, request: Request, pull: Pull) -> Reply:
+        """Whom it does not know it passes over."""
+        self.assigned.setdefault(pull.number, []).extend(one for one in request.body["assignees"] if one in self.people)
+        issue = {"number": pull.number, "assignees": [_user(one) for one in self.assigned[pull.number]]}
+        return Reply(201, {**_issue(), **issue})
+
+    def _requested_reviewers(self, request: Request, pull: Pull) -> Reply:
+        users, teams = request.body.get("reviewers", []), request.body.get("team_reviewers", [])
+        if self.author in users:
+            return _error(422, "Review cannot be requested from pull request author.")
+        if [one for one in users if one not in self.people] or [one for one in teams if one != "deployers"]:
+            return _error(422, "Reviews may only be requested from collaborators. One or more are not.")
+        pull.reviewers += users
+        self.asked_teams.setdefault(pull.number, []).extend(teams)
+        keep = set(described()["schemas"]["pull-request-simple"]["properties"])
+        return Reply(201, {name: value for name, value in self.shown(pull).items() if name in keep})
+
+    def _reviews(self, _request: Request, pull: Pull) -> Reply:
+        review = described()["examples"]["review"]
+        return Reply(200, [{**review, "user": _user(one)} for one in self.reviewed.get(pull.number, [])])
+
+    def _merge(self, request: Request, pull: Pull) -> Reply:
+        if request.body.get("sha") != self.branches.get(pull.head):
+            return _error(409, "Head branch was modified. Review and try the merge again.")
+        if self.queue:
+            return _error(405, "Repository rule violations found\n\nChanges must be made through the merge queue")
+        self.merge(str(pull.number))
+        return Reply(200, {"sha": pull.merge_commit, "merged": True, "message": "Pull Request successfully merged"})
+
+    def _graphql(self, request: Request) -> Reply:
+        self.require(set(request.body) == {"query", "variables"}, f"GraphQL: {set(request.body)}")
+        what = request.body["variables"]["input"]
+        pull = next(one for one in self.pulls if f"PR_{one.number}" == what["pullRequestId"])
+        kind = ENQUEUE if ENQUEUE in request.body["query"] else ENABLE
+        name = {ENABLE: "enablePullRequestAutoMerge", ENQUEUE: "enqueuePullRequest"}[kind]
+        fields = {ENABLE: {"pullRequestId", "mergeMethod"}, ENQUEUE: {"pullRequestId", "expectedHeadOid"}}[kind]
+        self.require(f"$input: {kind}!" in request.body["query"], "GraphQL: the input's type")
+        self.require(set(what) <= fields, f"GraphQL: {kind} knows no {set(what) - fields}")
+        said = {"clean": CLEAN, "not allowed": NOT_ALLOWED}.get(self.auto_merge, "") if kind == ENABLE else ""
+        if said:
+            error = {"type": "UNPROCESSABLE", "path": [name], "message": said}
+            return Reply(200, {"data": {name: None}, "errors": [error]})
+        pull.auto = {"kind": name, **what}
+        return Reply(200, {"data": {name: {"clientMutationId": None}}})
+
+    def refusal(self, kind: str) -> Reply:
+        return {
+            "unauthorized": _error(401, "Bad credentials"),
+            "forbidden": _error(403, "Resource not accessible by personal access token"),
+            "limited": _error(429, "You have exceeded a secondary rate limit. Please wait a few minutes."),
+            "invalid": _invalid(resource="Issue", code="custom", field="title", message="title is too long"),
+            "down": Reply(503, "<html><body>Unicorn!</body></html>"),
+        }[kind]
+
+    def shown(self, pull: Pull) -> dict[str, Any]:
+        """A pull request as the API shows it, filled up from GitHub's own example."""
+        shown: dict[str, Any] = deepcopy(described()["examples"]["pull"])
+        fork = {"full_name": "somebody/deploy", "name": REPO} if pull.fork else {"full_name": NAME, "name": REPO}
+        shown["head"].update(
+            ref=pull.head, label=f"{_owner(pull)}:{pull.head}", sha=self.branches.get(pull.head, "0" * 40)
+        )
+        shown["head"]["repo"].update(fork)
+        shown["base"].update(ref=pull.base, label=f"{OWNER}:{pull.base}", sha=self.branches[pull.base])
+        shown["base"]["repo"].update(full_name=NAME, name=REPO, **self.settings)
+        merged = pull.state == "merged"
+        return shown | {
+            "number": pull.number,
+            "node_id": f"PR_{pull.number}",
+            "html_url": f"https://github.example.com/{NAME}/pull/{pull.number}",
+            "state": "open" if pull.state == "open" else "closed",
+            "title": pull.title,
+            "body": pull.body or None,
+            "draft": pull.draft,
+            "merged": merged,
+            "merged_at": "2026-11-21T06:00:00Z" if merged else None,
+            "closed_at": None if pull.state == "open" else "2026-11-21T06:00:00Z",
+            "merge_commit_sha": pull.merge_commit or "f" * 40,  # of an open one: a trial merge
+            "mergeable": None if pull.state != "open" else not self.conflicts,
+            "labels": [_label(one) for one in pull.labels],
+            "assignees": [_user(one) for one in self.assigned.get(pull.number, [])],
+            "assignee": None,
+            "requested_reviewers": [_user(one) for one in pull.reviewers],
+            "requested_teams": [_team(one) for one in self.asked_teams.get(pull.number, [])],
+            "auto_merge": _auto(pull) if pull.auto else None,
+        }
+
+
+def _owner(pull: Pull) -> str:
+    return "somebody" if pull.fork else OWNER
+
+
+def _too_long(body: dict[str, Any]) -> Reply | None:
+    if len(body.get("title", "")) > 256:
+        return _invalid(resource="Issue", code="custom", field="title", message="title is too long (maximum is 256)")
+    if len(body.get("body", "")) > 65_536:
+        return _invalid(resource="Issue", code="custom", field="body", message="body is too long (maximum is 65536)")
+    return None
+
+
+def _error(status: int, message: str, **more: Any) -> Reply:
+    said = {"message": message, "documentation_url": "https://docs.github.com/rest", "status": str(status), **more}
+    return Reply(status, said)
+
+
+def _invalid(**error: str) -> Reply:
+    return _error(422, "Validation Failed", errors=[error])
+
+
+def _user(name: str) -> dict[str, Any]:
+    return {**described()["examples"]["pull"]["user"], "login": name}
+
+
+def _team(slug: str) -> dict[str, Any]:
+    return {**described()["examples"]["pull"]["requested_teams"][0], "slug": slug}
+
+
+def _label(name: str) -> dict[str, Any]:
+    return {**described()["examples"]["pull"]["labels"][0], "name": name}
+
+
+def _auto(pull: Pull) -> dict[str, Any]:
+    return {"enabled_by": _user("image-bot"), "merge_method": "merge", "commit_title": "", "commit_message": ""}
+
+
+@cache
+def _issue() -> dict[str, Any]:
+    """An issue that says as little as the description allows."""
+    return dict(described()["examples"]["issue"])

@@ -1,0 +1,175 @@
+"""GitLab's REST API v4, as far as merge requests go.
+
+Shapes and refusals: docs.gitlab.com/api/merge_requests, /api/branches, /api/users, /api/rest; recorded from GitLab 17.
+"""
+
+from typing import Any
+
+from fakes.forge_server import ForgeServer, Pull, Reply, Request
+
+PROJECT = "acme/team/deploy"
+NUMBER, FORK = 42, 43
+CREATE = {
+    "source_branch", "target_branch", "title", "description", "assignee_id", "assignee_ids", "reviewer_ids",
+    "labels", "milestone_id", "remove_source_branch", "squash", "target_project_id", "allow_collaboration",
+}  # fmt: skip
+UPDATE = (CREATE | {"add_labels", "remove_labels", "state_event", "discussion_locked"}) - {"source_branch"}
+MERGE = {
+    "auto_merge", "merge_when_pipeline_succeeds", "merge_commit_message", "sha", "should_remove_source_branch",
+    "squash", "squash_commit_message",
+}  # fmt: skip
+LIST = {"source_branch", "target_branch", "state", "order_by", "sort", "per_page", "page", "scope"}
+STATES = {"open": "opened", "merged": "merged", "closed": "closed"}
+
+
+class GitLab(ForgeServer):
+    """One project."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.people = {"ann": "7", "bob": "8"}
+        self.removes: dict[int, bool] = {}
+        self.assigned: dict[int, list[str]] = {}
+        self.premium = True
+        self.looks = 0  # how often a request is still "checking"
+        self.pipeline = "running"  # "running", "none", "forbidden"
+        self.conflicts = False
+
+    def answer(self, request: Request) -> Reply:
+        path = request.path.removeprefix("/api/v4")
+        if path == "/users" and request.method == "GET":
+            self.require(set(request.query) == {"username"}, f"users by {request.query}")
+            name = request.one("username").lower()
+            return Reply(200, [_user(one, number) for one, number in self.people.items() if one == name])
+        ours = f"/projects/{PROJECT}/"
+        if not path.startswith(ours):
+            return _error(404, "404 Project Not Found")
+        path = path.removeprefix(ours)
+        if path.startswith("repository/branches/") and request.method == "GET":
+            name = path.removeprefix("repository/branches/")
+            tip = self.branches.get(name)
+            found = {"name": name, "commit": {"id": tip}, "protected": False}
+            return Reply(200, found) if tip else _error(404, "404 Branch Not Found")
+        if path == "merge_requests":
+            return self._list(request) if request.method == "GET" else self._create(request)
+        _, number, *rest = path.split("/")
+        if (pull := self.pull(number)) is None:
+            return _error(404, "404 Not found")
+        if rest == ["merge"] and request.method == "PUT":
+            return self._merge(request, pull)
+        if not rest and request.method == "GET":
+            self.looks -= self.looks > 0
+            return Reply(200, self.shown(pull))
+        if not rest and request.method == "PUT":
+            return self._change(request, pull)
+        self.wrong.append(f"{request.method} {request.path} is not documented")
+        return _error(404, "404 Not found")
+
+    def _list(self, request: Request) -> Reply:
+        self.require(set(request.query) <= LIST, f"GET merge_requests knows no {set(request.query) - LIST}")
+        state = request.one("state", "all")
+        self.require(state in ("all", "opened", "closed", "locked", "merged"), f"state={state}")
+        found = [
+            one for one in self.pulls
+            if request.one("source_branch", one.head) == one.head
+            and request.one("target_branch", one.base) == one.base
+            and state in ("all", STATES[one.state])
+        ]  # fmt: skip
+        if request.one("sort", "desc") == "desc":
+            found.reverse()
+        return Reply(200, [self.shown(one) for one in found[: int(request.one("per_page", "20"))]])
+
+    def _create(self, request: Request) -> Reply:
+        body = request.body
+        self.require(set(body) <= CREATE, f"POST merge_requests knows no {set(body) - CREATE}")
+        if len(body["title"]) > 255:
+            return _error(400, {"title": ["is too long (maximum is 255 characters)"]})
+        for branch in ("source_branch", "target_branch"):
+            if body[branch] not in self.branches:
+                return _error(400, {branch: [f"{branch} does not exist"]})
+        for one in self.open:
+            if (one.head, one.base, one.fork) == (body["source_branch"], body["target_branch"], False):
+                said = f"Another open merge request already exists for this source branch: !{one.number}"
+                return _error(409, [said])
+        pull = self.add(
+            base=body["target_branch"], head=body["source_branch"], title=body["title"], body=body["description"]
+        )
+        self.removes[pull.number] = body.get("remove_source_branch", False)
+        return Reply(201, self.shown(pull))
+
+    def _change(self, request: Request, pull: Pull) -> Reply:
+        body = request.body
+        self.require(bool(body) and set(body) <= UPDATE, f"PUT knows no {set(body) - UPDATE}")
+        if len(body.get("title", "")) > 255:
+            return _error(400, {"title": ["is too long (maximum is 255 characters)"]})
+        pull.title, pull.body = body.get("title", pull.title), body.get("description", pull.body)
+        pull.labels += [one for one in body.get("add_labels", "").split(",") if one and one not in pull.labels]
+        names = {int(number): name for name, number in self.people.items()}
+        most = None if self.premium else 1
+        if "reviewer_ids" in body:
+            pull.reviewers = [names[one] for one in body["reviewer_ids"]][:most]
+        if "assignee_ids" in body:
+            self.assigned[pull.number] = [names[one] for one in body["assignee_ids"]][:most]
+        return Reply(200, self.shown(pull))
+
+    def _merge(self, request: Request, pull: Pull) -> Reply:
+        self.require(set(request.body) <= MERGE, f"merge knows no {set(request.body) - MERGE}")
+        self.require(request.body.get("auto_merge") is True, "auto_merge: true")
+        if request.body.get("sha") != self.branches.get(pull.head):
+            return _error(409, "SHA does not match HEAD of source branch: " + self.branches[pull.head])
+        if self.pipeline == "forbidden":
+            return _error(401, "401 Unauthorized")
+        if self.looks or self.conflicts or pull.title.startswith("Draft:"):
+            self.looks -= self.looks > 0
+            return _error(405, "405 Method Not Allowed")
+        if self.pipeline == "none":
+            self.merge(str(pull.number))
+        else:
+            pull.auto = request.body
+        return Reply(200, self.shown(pull))
+
+    def refusal(self, kind: str) -> Reply:
+        return {
+            "unauthorized": _error(401, "401 Unauthorized"),
+            "forbidden": _error(403, "403 Forbidden"),
+            "limited": Reply(429, {"message": {"error": "You have been rate limited. Try again later."}}),
+            "invalid": _error(422, {"title": ["is too long (maximum is 255 characters)"]}),
+            "down": Reply(502, "<html><head><title>GitLab is not responding</title></head></html>"),
+        }[kind]
+
+    def shown(self, pull: Pull) -> dict[str, Any]:
+        """A merge request as the API shows it."""
+        status = "checking" if self.looks else "conflict" if self.conflicts else "mergeable"
+        return {
+            "id": 1000 + pull.number,
+            "iid": pull.number,
+            "project_id": NUMBER,
+            "title": pull.title,
+            "description": pull.body,
+            "state": STATES[pull.state],
+            "target_branch": pull.base,
+            "source_branch": pull.head,
+            "source_project_id": FORK if pull.fork else NUMBER,
+            "target_project_id": NUMBER,
+            "labels": pull.labels,
+            "draft": pull.title.startswith("Draft:"),
+            "work_in_progress": pull.title.startswith("Draft:"),
+            "merge_when_pipeline_succeeds": pull.auto is not None,
+            "detailed_merge_status": status,
+            "merge_status": "can_be_merged",
+            "has_conflicts": self.conflicts,
+            "sha": self.branches.get(pull.head),
+            "merge_commit_sha": pull.merge_commit or None,
+            "squash_commit_sha": None,
+            "assignees": [_user(one, self.people[one]) for one in self.assigned.get(pull.number, [])],
+            "reviewers": [_user(one, self.people[one]) for one in pull.reviewers],
+            "web_url": f"https://gitlab.example.com/{PROJECT}/-/merge_requests/{pull.number}",
+        }
+
+
+def _error(status: int, message: Any) -> Reply:
+    return Reply(status, {"message": message})
+
+
+def _user(name: str, number: str) -> dict[str, Any]:
+    return {"id": int(number), "username": name, "name": name.title(), "state": "active"}

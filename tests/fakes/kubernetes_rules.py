@@ -1,0 +1,83 @@
+"""What a Kubernetes API decides: who may do what, and what a patch makes of an object."""
+
+from collections.abc import Iterable
+from typing import Any
+
+Object = dict[str, Any]
+
+
+class Unprocessable(Exception):
+    """A JSON patch that does not apply, in the words of the library that the API server uses."""
+
+
+def granted(rules: Iterable[Object], user: str, verb: str, resource: str, namespace: str, name: str) -> bool:
+    """Whether RBAC manifests let a user do that."""
+    group, _, plural = resource.partition("/")
+    documents = [one for one in rules if one]
+    for binding in documents:
+        if binding["kind"] not in ("RoleBinding", "ClusterRoleBinding"):
+            continue
+        home = binding["metadata"].get("namespace", "")
+        if binding["kind"] == "RoleBinding" and home != namespace:
+            continue
+        if user not in [f"system:serviceaccount:{one['namespace']}:{one['name']}" for one in binding["subjects"]]:
+            continue
+        for role in documents:
+            if role["kind"] != binding["roleRef"]["kind"] or role["metadata"]["name"] != binding["roleRef"]["name"]:
+                continue
+            if role["kind"] == "Role" and role["metadata"].get("namespace", "") != home:
+                continue
+            for rule in role["rules"]:
+                named = rule.get("resourceNames")
+                if (
+                    group in rule["apiGroups"] and plural in rule["resources"] and verb in rule["verbs"]
+                    and (not named or name in named)
+                ):  # fmt: skip
+                    return True
+    return False
+
+
+def merged(old: Any, change: Any) -> Any:
+    """RFC 7386."""
+    if not isinstance(change, dict):
+        return change
+    done = dict(old) if isinstance(old, dict) else {}
+    for key, value in change.items():
+        if value is None:
+            done.pop(key, None)
+        else:
+            done[key] = merged(done.get(key), value)
+    return done
+
+
+def operate(document: Any, operations: Iterable[Object]) -> None:
+    """A JSON patch, in place."""
+    for one in operations:
+        _operate(document, one)
+
+
+def _operate(document: Any, operation: Object) -> None:
+    """One operation of RFC 6902, with the words of the library that the API server uses."""
+    path = operation["path"]
+    parts = [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
+    at: Any = document
+    try:
+        for part in parts[:-1]:
+            at = at[int(part)] if isinstance(at, list) else at[part]
+        last: Any = parts[-1]
+        if isinstance(at, list):
+            last = len(at) if last == "-" else int(last)
+        if operation["op"] == "test":
+            there = at[last] if isinstance(at, list) else at.get(last)
+            if there != operation.get("value"):
+                raise Unprocessable(f"testing value {path} failed: test failed")
+        elif operation["op"] == "remove":
+            del at[last]
+        elif operation["op"] == "replace":
+            at[last] = (at[last], operation["value"])[1]  # it has to be there
+        elif isinstance(at, list):
+            at.insert(last, operation["value"])
+        else:
+            at[last] = operation["value"]
+    except (KeyError, IndexError, TypeError, ValueError):
+        raise Unprocessable(f"{operation['op']} operation does not apply: doc is missing path: {path}") from None

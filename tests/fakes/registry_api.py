@@ -1,0 +1,234 @@
+"""A registry in the tests' own process, for what a real one cannot be made to do.
+
+It behaves as the OCI distribution specification and Docker's token documentation say, and as real registries do where
+those are silent: what `Accept` does not name is not found. `faults` break single answers.
+"""
+
+import base64
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, quote, urlsplit
+
+from fakes.oci_images import Content
+
+Reply = tuple[int, dict[str, str], bytes]
+
+
+class Seen(NamedTuple):
+    """One request as it came."""
+
+    method: str
+    path: str
+    headers: dict[str, str]  # names in lower case
+    body: bytes = b""
+
+    @property
+    def login(self) -> str:
+        """What logs in; "" for nobody."""
+        return self.headers.get("authorization", "")
+
+
+class RegistryApi(ThreadingHTTPServer):
+    """Everything may be changed while it runs."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        super().__init__((host, 0), _Handler)
+        self.host = host
+        self.tags: dict[str, dict[str, str]] = {}  # repository → tag → digest
+        self.manifests: dict[str, tuple[str, bytes]] = {}
+        self.blobs: dict[str, bytes] = {}
+        self.challenge = ""  # of whoever has no login: "Basic …", "Bearer …"
+        self.users: dict[str, str] = {}
+        self.refresh_tokens: set[str] = set()
+        self.anonymous = False  # whether everybody gets a token
+        self.basic_tokens = True  # whether a token is given for Basic authentication
+        self.token_answer: Callable[[str], Any] = lambda token: {"token": token, "expires_in": 300}
+        self.tokens: set[str] = set()
+        self.page = 0  # tags in a page; 0 is all
+        self.link = "relative"
+        self.referrers_api = True
+        self.faults: dict[str, Callable[[Seen], Reply | None]] = {}  # end of a path → another answer
+        self.lies: dict[str, str] = {}  # headers put into every answer; "" takes one away
+        self.seen: list[Seen] = []
+        self.busy, self.most_at_once = 0, 0
+        self.delay = 0.0
+        self.gate = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        """As image references name it."""
+        return f"{self.host}:{self.server_address[1]}"
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://{self.name}"
+
+    @property
+    def asked(self) -> list[str]:
+        """Methods and paths, without queries."""
+        return [f"{one.method} {one.path.partition('?')[0]}" for one in self.seen]
+
+    def put(self, repository: str, tag: str, content: Content) -> str:
+        """Keep an image; its digest."""
+        self.blobs |= content.blobs
+        self.manifests |= content.manifests
+        self.tags.setdefault(repository, {})[tag] = content.digest
+        return content.digest
+
+    def ask_for_tokens(self, realm: str = "", **users: str) -> None:
+        """Only for whoever has a token; `realm` is the token server, by default this one."""
+        self.users |= users
+        self.challenge = f'Bearer realm="{realm or self.url + "/token"}",service="registry.example"'
+
+
+@contextmanager
+def registry_api(host: str = "127.0.0.1") -> Iterator[RegistryApi]:
+    """A registry that has ended when the block ends."""
+    with RegistryApi(host) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: RegistryApi
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self._serve()
+
+    def do_HEAD(self) -> None:
+        self._serve()
+
+    def do_POST(self) -> None:
+        self._serve()
+
+    def log_message(self, *_message: object) -> None:
+        """Say nothing: what happened is in `seen`."""
+
+    def _serve(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        seen = Seen(self.command, self.path, headers, body)
+        server = self.server
+        with server.gate:
+            server.seen.append(seen)
+            server.busy += 1
+            server.most_at_once = max(server.most_at_once, server.busy)
+        threading.Event().wait(server.delay)
+        try:
+            fault = next((fault for end, fault in server.faults.items() if _ends(self.path, end)), None)
+            self._reply(*((fault(seen) if fault else None) or self._answer(seen)))
+        except ConnectionError:
+            self.close_connection = True
+        finally:
+            with server.gate:
+                server.busy -= 1
+
+    def _answer(self, seen: Seen) -> Reply:
+        url = urlsplit(seen.path)
+        if url.path == "/token":
+            return self._token(seen, {**parse_qs(url.query), **parse_qs(seen.body.decode())})
+        repository, _, rest = url.path.removeprefix("/v2/").rpartition("/")
+        repository, _, verb = repository.rpartition("/")
+        if self.server.challenge and not self._may(seen, repository):
+            return _refusal(401, "UNAUTHORIZED", {"WWW-Authenticate": self.server.challenge})
+        return (
+            self._found(repository, verb, rest, seen)
+            if repository in self.server.tags
+            else _refusal(404, "NAME_UNKNOWN")
+        )
+
+    def _found(self, repository: str, verb: str, rest: str, seen: Seen) -> Reply:
+        if verb == "tags":
+            return self._tags(repository, parse_qs(urlsplit(seen.path).query))
+        if verb == "manifests":
+            return self._manifest(repository, rest, seen.headers.get("accept", ""))
+        if verb == "referrers" and self.server.referrers_api:
+            return self._referrers(rest)
+        found = self.server.blobs.get(rest)
+        return (200, {}, found) if found is not None and verb == "blobs" else _refusal(404, "BLOB_UNKNOWN")
+
+    def _may(self, seen: Seen, repository: str) -> bool:
+        kind, _, login = seen.login.partition(" ")
+        if self.server.challenge.startswith("Basic"):
+            return kind == "Basic" and self._user(login) != ""
+        return kind == "Bearer" and login in self.server.tokens and login.endswith(quote(repository, safe=""))
+
+    def _user(self, login: str) -> str:
+        user, _, password = base64.b64decode(login).decode().partition(":")
+        return user if self.server.users.get(user) == password else ""
+
+    def _token(self, seen: Seen, wanted: dict[str, list[str]]) -> Reply:
+        kind, _, login = seen.login.partition(" ")
+        if seen.method == "POST":
+            good = wanted.get("refresh_token", [""])[0] in self.server.refresh_tokens
+        elif kind == "Basic":
+            good = self.server.basic_tokens and self._user(login) != ""
+        else:
+            good = self.server.anonymous
+        scope = wanted.get("scope", [""])[0]
+        if not good:
+            return _refusal(401, "UNAUTHORIZED")
+        with self.server.gate:
+            token = f"t{len(self.server.tokens)}.{quote(scope.split(':')[1], safe='')}"
+            self.server.tokens.add(token)
+        return 200, {"Content-Type": "application/json"}, json.dumps(self.server.token_answer(token)).encode()
+
+    def _tags(self, repository: str, query: dict[str, list[str]]) -> Reply:
+        names, page = sorted(self.server.tags[repository]), self.server.page
+        last = query.get("last", [""])[0]
+        rest = [name for name in names if name > last] if last else names
+        headers = {}
+        if page and len(rest) > page:
+            rest = rest[:page]
+            target = f"/v2/{repository}/tags/list?last={quote(rest[-1])}&n={page}"
+            link = {"relative": target, "absolute": self.server.url + target}.get(self.server.link, self.server.link)
+            headers["Link"] = f'<{link}>; rel="next"'
+        return 200, headers, json.dumps({"name": repository, "tags": rest}).encode()
+
+    def _manifest(self, repository: str, reference: str, accept: str) -> Reply:
+        digest = self.server.tags[repository].get(reference, reference)
+        media_type, body = self.server.manifests.get(digest, ("", b""))
+        if not media_type or media_type not in accept.replace(" ", "").split(","):
+            return _refusal(404, "MANIFEST_UNKNOWN")
+        return 200, {"Content-Type": media_type, "Docker-Content-Digest": digest}, body
+
+    def _referrers(self, digest: str) -> Reply:
+        found = []
+        for own, (media_type, body) in self.server.manifests.items():
+            data = json.loads(body)
+            if (data.get("subject") or {}).get("digest") == digest:
+                found.append({"mediaType": media_type, "digest": own, "artifactType": data.get("artifactType", "")})
+        index = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": found}
+        return 200, {"Content-Type": "application/vnd.oci.image.index.v1+json"}, json.dumps(index).encode()
+
+    def _reply(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(body)), **headers, **self.server.lies}.items():
+            if value:
+                self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+
+def _ends(path: str, end: str) -> bool:
+    return path.endswith(end) or path.partition("?")[0].endswith(end)
+
+
+def _refusal(status: int, code: str, headers: dict[str, str] | None = None) -> Reply:
+    body = json.dumps({"errors": [{"code": code, "message": "as it is"}]}).encode()
+    return status, {"Content-Type": "application/json", **(headers or {})}, body

@@ -1,0 +1,81 @@
+"""A repository on a real server that can be broken and mended, and what a run says of it."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from real_servers import PASSWORD, USER, Nginx
+from runs import KUSTOMIZATION, application, arguments, manifest, repository, start, target
+from support import Result, commit, git, show
+
+# So long that it does not come in one piece: comments that cannot be packed.
+LONG = "".join(f"# {os.urandom(48).hex()}\n" for _ in range(3000)) + KUSTOMIZATION
+
+
+class Ground:
+    """One repository with one Application, a temporary folder of its own, and how the server is reached."""
+
+    def __init__(self, folder: Path, repos: Path) -> None:
+        self.folder, self.temporary = folder, folder / "tmp"
+        self.temporary.mkdir()
+        self.repo = repository(repos, "web", name=f"{os.urandom(4).hex()}.git")
+        (self.folder / "password").write_text(PASSWORD)
+
+    def url(self, port: int, scheme: str = "http") -> str:
+        """The repository, on whatever listens at that port."""
+        return f"{scheme}://localhost:{port}/{self.repo.name}"
+
+    def options(self, port: int, scheme: str = "http") -> list[str | Path]:
+        """A login for that port."""
+        prefix = f"{scheme}://localhost:{port}/"
+        file = self.folder / "password"
+        return ["--git-username", USER, "--git-password-file", file, "--git-credentials-url", prefix]
+
+    def start(self, url: str, *more: str | Path, env: dict[str, str] | None = None) -> "subprocess.Popen[bytes]":
+        """A run on its way."""
+        args = arguments(manifest(self.folder, application("web", url)), *more)
+        return start(args, env={"TMPDIR": str(self.temporary), "HOME": str(self.folder), **(env or {})})
+
+    def run(self, url: str, *more: str | Path, env: dict[str, str] | None = None) -> Result:
+        """A run, after which nothing is left behind and no secret was said."""
+        running = self.start(url, *more, env=env)
+        out, err = running.communicate(timeout=60)
+        assert list(self.temporary.iterdir()) == []
+        result = Result(running.returncode, out.decode(), err.decode())
+        assert PASSWORD not in result.stdout + result.stderr
+        assert "Traceback" not in result.stderr
+        return result
+
+    def by_http(self, port: int, *more: str | Path, env: dict[str, str] | None = None) -> Result:
+        """A run with everything right, over plain http."""
+        return self.run(self.url(port), *self.options(port), *more, env=env)
+
+    def by_https(self, web: Nginx, *more: str | Path) -> Result:
+        """A run with everything right, over https."""
+        return self.run(
+            self.url(web.tls, "https"), *self.options(web.tls, "https"), "--ca-file", web.ca, *more
+        )
+
+    def commits(self) -> int:
+        """How many there are on the branch; one after another."""
+        assert git(self.repo, "rev-list", "--merges", "main") == ""
+        return int(git(self.repo, "rev-list", "--count", "main"))
+
+    def landed(self) -> bool:
+        """Whether the branch has the new tag."""
+        return "newTag: 1.1.0" in show(self.repo, "main", target("web"))
+
+    def lengthen(self) -> None:
+        """From now on a fetch takes long enough to be broken off in the middle."""
+        git(self.repo, "config", "uploadpackfilter.allow", "false")
+        git(self.repo, "config", "uploadpack.allowFilter", "false")
+        commit(self.repo, {target("web"): LONG})
+
+
+def problem(result: Result) -> tuple[int, str, str]:
+    """(exit code, the decision's rule, everything that is said of it)."""
+    report: Any = json.loads(result.stdout)
+    (decision,), (error,) = report["decisions"], report["errors"]
+    return result.code, decision["rule"], f"{decision['because']} {error['hint']}"

@@ -1,0 +1,423 @@
+"""What may happen to a pull request, played on any forge: a fake's server and the client that is tested.
+
+Each play takes a `World`; `PLAYS` names them all.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hashlib import sha1
+
+import pytest
+from fakes.forge_server import ForgeServer, Reply
+
+from task.edges.forges import Forge, Place, Reach, Token
+from task.edges.http import Limits
+from task.errors import CredentialsError, Exit, ForgeError, RepositoryError, TaskError, UnreachableError
+from task.model import Proposal, Proposed
+from task.secret import Secret
+
+HEAD = "image-update/web-0123abcd"
+REPO = "https://forge.example.com/acme/deploy"
+SECRET = "good-token"
+
+
+@dataclass
+class World:
+    """A forge's server, its client, and what the client has logged."""
+
+    server: ForgeServer
+    place: Place
+    client: Callable[[Reach], Forge]
+    user: str = ""
+    log: list[str] = field(default_factory=list)
+
+    def forge(self, secret: str = SECRET, tries: int = 1) -> Forge:
+        token = Token(Secret(secret), self.user)
+        limits = Limits(tries=tries, silence=5, total=10)
+        return self.client(Reach(self.place, token, log=self.log.append, limits=limits))
+
+    def push(self, build: str, head: str = HEAD) -> Proposal:
+        """The branch gets a commit, and the request that tells of it is wanted."""
+        with self.server.lock:
+            commit = sha1(build.encode(), usedforsecurity=False).hexdigest()
+            self.server.branches[head] = commit
+        return proposal(build, commit, head)
+
+
+def proposal(build: str, commit: str, head: str = HEAD) -> Proposal:
+    mark = f"{build:0>64}".encode().hex()[-64:]
+    body = f"| `web` | {build} |\n\n[//]: # (image-update: {mark})\n[//]: # (image-update-commit: {commit})\n"
+    return Proposal(REPO, "main", head, f"Update web to {build}", body)
+
+
+def the_only(world: World) -> tuple[str, str]:
+    """Title and body of the one open request."""
+    (pull,) = world.server.open
+    return pull.title, pull.body
+
+
+def text(wanted: Proposal) -> tuple[str, str]:
+    return wanted.title, wanted.body
+
+
+def fails(world: World, kind: type[TaskError], wanted: Proposal) -> TaskError:
+    """The error of a try; it is of exactly that class, helps, and holds no secret."""
+    forge = world.forge()
+    with pytest.raises(TaskError) as caught:
+        forge.propose(wanted)
+    assert type(caught.value) is kind, repr(caught.value)
+    said = f"{caught.value.message} {caught.value.hint}"
+    assert world.place.host in said or world.server.url in said
+    assert caught.value.hint
+    assert SECRET not in said
+    return caught.value
+
+
+def completes(world: World, wanted: Proposal) -> Proposed:
+    """Running again is all it takes."""
+    done = world.forge().propose(wanted)
+    assert done.state == "open"
+    assert the_only(world) == text(wanted)
+    return done
+
+
+def opened(world: World) -> None:
+    wanted = world.push("1.1")
+    done = world.forge().propose(wanted)
+    assert the_only(world) == text(wanted)
+    (pull,) = world.server.pulls
+    assert (pull.base, pull.head) == ("main", HEAD)
+    assert (done.state, done.number, done.title, done.note) == ("open", str(pull.number), wanted.title, "")
+    assert done.head_commit == world.server.branches[HEAD]
+    assert done.url.startswith("http")
+    assert done.url.endswith(f"/{pull.number}")
+
+
+def nothing_there_yet(world: World) -> None:
+    assert world.forge().find("main", HEAD) is None
+
+
+def found_open(world: World) -> None:
+    done = world.forge().propose(world.push("1.1"))
+    found = world.forge().find("main", HEAD)
+    assert found is not None
+    assert (found.number, found.state, found.title, found.body) == (done.number, "open", done.title, done.body)
+
+
+def not_found_under_another_base(world: World) -> None:
+    world.forge().propose(world.push("1.1"))
+    assert world.forge().find("production", HEAD) is None
+
+
+def repeated_writes_nothing(world: World) -> None:
+    wanted = world.push("1.1")
+    first = world.forge().propose(wanted)
+    world.server.seen.clear()
+    assert world.forge().propose(wanted).number == first.number
+    assert world.server.writes == []
+
+
+def newer_build_updates_it(world: World) -> None:
+    first = world.forge().propose(world.push("1.1"))
+    wanted = world.push("1.2")
+    done = world.forge().propose(wanted)
+    assert done.number == first.number
+    assert done.head_commit == world.server.branches[HEAD]
+    assert the_only(world) == text(wanted)
+    assert len(world.server.pulls) == 1
+
+
+def edited_by_a_person_is_told_again(world: World) -> None:
+    wanted = world.push("1.1")
+    world.forge().propose(wanted)
+    world.server.open[0].title = "mine"
+    completes(world, wanted)
+
+
+def merged(world: World) -> None:
+    forge = world.forge()
+    first = forge.propose(world.push("1.1"))
+    world.server.merge(first.number)
+    found, state = forge.find("main", HEAD), forge.state(first.number)
+    assert found is not None
+    assert (found.number, found.state) == (first.number, "merged")
+    assert (state.state, state.merge_commit) == ("merged", world.server.pulls[0].merge_commit)
+    second = forge.propose(world.push("1.2"))
+    assert (second.state, second.number != first.number) == ("open", True)
+
+
+def closed(world: World) -> None:
+    forge = world.forge()
+    wanted = world.push("1.1")
+    first = forge.propose(wanted)
+    world.server.decline(first.number)
+    found = forge.find("main", HEAD)
+    assert found is not None
+    assert (found.number, found.state) == (first.number, "closed")
+    assert forge.state(first.number).state == "closed"
+    assert (found.title.strip(), found.body.strip()) == (wanted.title, wanted.body.strip())  # tells what was closed
+    assert completes(world, world.push("1.2")).number != first.number
+
+
+def newest_of_the_closed_is_found(world: World) -> None:
+    for build in ("1.1", "1.2", "1.3"):
+        done = world.forge().propose(world.push(build))
+        world.server.decline(done.number)
+    found = world.forge().find("main", HEAD)
+    assert found is not None
+    assert found.title == "Update web to 1.3"
+
+
+def merged_while_it_is_updated(world: World) -> None:
+    first = world.forge().propose(world.push("1.1"))
+    wanted = world.push("1.2")
+
+    def merge(request: object) -> None:
+        if getattr(request, "method", "") in ("PUT", "PATCH") and world.server.pulls[0].state == "open":
+            world.server.merge(first.number)
+
+    world.server.before = merge
+    assert completes(world, wanted).number != first.number
+
+
+def another_opens_it_first(world: World) -> None:
+    wanted = world.push("1.1")
+
+    def open_it(request: object) -> None:
+        if getattr(request, "method", "") == "POST" and not world.server.pulls:
+            world.server.add(base="main", head=HEAD, title="another's", body="another's")
+
+    world.server.before = open_it
+    completes(world, wanted)
+    assert len(world.server.pulls) == 1
+
+
+def an_older_build_that_finishes_later_leaves_it(world: World) -> None:
+    older, newer = world.push("1.1"), world.push("1.2")
+    world.forge().propose(newer)
+    done = world.forge().propose(older)
+    assert the_only(world) == text(newer)
+    assert done.head_commit == world.server.branches[HEAD]
+    assert "newer" in done.note
+
+
+def requests_of_forks_do_not_count(world: World) -> None:
+    world.server.add(base="main", head=HEAD, title="from a fork", body="", fork=True)
+    assert world.forge().find("main", HEAD) is None
+    world.forge().propose(world.push("1.1"))
+    assert [pull.fork for pull in world.server.pulls] == [True, False]
+    assert world.server.pulls[0].title == "from a fork"
+
+
+def branches_of_similar_names_are_others(world: World) -> None:
+    world.forge().propose(world.push("9.9", f"{HEAD}-more"))
+    wanted = world.push("1.1")
+    assert world.forge().find("main", HEAD) is None
+    world.forge().propose(wanted)
+    assert sorted(pull.head for pull in world.server.open) == [HEAD, f"{HEAD}-more"]
+
+
+def branch_names_with_every_sign(world: World) -> None:
+    head = "image-update/we\"b'#1&2%20=+;ä"
+    wanted = world.push("1.1", head)
+    first = world.forge().propose(wanted)
+    assert world.forge().propose(world.push("1.2", head)).number == first.number
+    assert [pull.head for pull in world.server.pulls] == [head]
+
+
+def branch_deleted(world: World) -> None:
+    wanted = world.push("1.1")
+    commit = world.server.branches.pop(HEAD)
+    forge = world.forge()
+    with pytest.raises(RepositoryError) as caught:  # or its kind, `ForgeError`
+        forge.propose(wanted)
+    assert caught.value.hint
+    assert world.server.pulls == []
+    world.server.branches[HEAD] = commit
+    completes(world, wanted)
+
+
+def no_permission_to_write(world: World) -> None:
+    wanted = world.push("1.1")
+    world.server.fail(world.server.refusal("forbidden"), "POST")
+    assert fails(world, RepositoryError, wanted).exit == Exit.ACCESS
+    completes(world, wanted)
+
+
+def no_permission_to_update(world: World) -> None:
+    world.forge().propose(world.push("1.1"))
+    wanted = world.push("1.2")
+    for method in ("PUT", "PATCH"):
+        world.server.fail(world.server.refusal("forbidden"), method)
+    assert fails(world, RepositoryError, wanted).exit == Exit.ACCESS
+    completes(world, wanted)
+
+
+def wrong_token(world: World) -> None:
+    wanted = world.push("1.1")
+    forge = world.forge("wrong-token")
+    with pytest.raises(CredentialsError) as caught:
+        forge.propose(wanted)
+    said = f"{caught.value.message} {caught.value.hint}"
+    assert "wrong-token" not in said
+    assert "IMAGE_UPDATE_FORGE_TOKEN" in said
+    assert world.server.pulls == []
+    completes(world, wanted)
+
+
+def long_limit(world: World) -> None:
+    wanted = world.push("1.1")
+    reply = world.server.refusal("limited")
+    world.server.fail(reply._replace(headers=(("Retry-After", "3600"),)))
+    error = fails(world, UnreachableError, wanted)
+    assert error.exit == Exit.TEMPORARY
+    assert "3600" in error.hint
+    completes(world, wanted)
+
+
+def short_limit_is_waited_out(world: World) -> None:
+    wanted = world.push("1.1")
+    reply = world.server.refusal("limited")._replace(headers=(("Retry-After", "0"),))
+    for method in ("GET", "POST"):
+        world.server.fail(reply, method)
+    completes(world, wanted)
+    assert len(world.server.pulls) == 1
+
+
+def not_valid(world: World) -> None:
+    wanted = world.push("1.1")
+    world.server.fail(world.server.refusal("invalid"), "POST")
+    error = fails(world, ForgeError, wanted)
+    assert error.exit == Exit.CONFIGURATION
+    assert "itle" in error.message  # the forge's own words
+    completes(world, wanted)
+
+
+def down(world: World) -> None:
+    wanted = world.push("1.1")
+    world.server.fail(world.server.refusal("down"), times=3)
+    error = fails(world, UnreachableError, wanted)
+    assert error.exit == Exit.TEMPORARY
+    assert "<html" not in error.message
+    world.server.faults.clear()
+    completes(world, wanted)
+
+
+def breaks_off(world: World) -> None:
+    wanted = world.push("1.1")
+    world.server.fail(Reply(0), times=9)
+    fails(world, UnreachableError, wanted)
+    world.server.faults.clear()
+    completes(world, wanted)
+
+
+def breaks_off_after_the_work(world: World) -> None:
+    wanted = world.push("1.1")
+    world.server.fail(Reply(-1), "POST")
+    completes(world, wanted)
+    assert len(world.server.pulls) == 1
+
+
+def no_json(world: World) -> None:
+    wanted = world.push("1.1")
+    world.server.fail(Reply(200, "<html>a proxy's page</html>"))
+    forge = world.forge()
+    with pytest.raises((UnreachableError, CredentialsError)) as caught:
+        forge.propose(wanted)
+    assert "<html" not in caught.value.message
+    completes(world, wanted)
+
+
+def strange_json(world: World) -> None:
+    for body in ([], {}, {"values": None, "value": [None]}, [1], {"values": [[]], "value": {"a": 1}}):
+        world.server.fail(Reply(200, body))
+        assert world.forge().find("main", HEAD) is None
+
+
+def another_repository(world: World) -> None:
+    wrong = World(world.server, world.place._replace(project=(*world.place.project[:-1], "other")), world.client)
+    wrong.user = world.user
+    assert fails(wrong, RepositoryError, world.push("1.1")).exit == Exit.ACCESS
+
+
+def texts_that_are_too_long_are_cut_before_the_marks(world: World) -> None:
+    wanted = world.push("1.1")
+    head, _, marks = wanted.body.rstrip().rpartition("\n\n")
+    long = wanted._replace(title="t" * 300, body=f"{head}{'x' * 70_000}\n\n{marks}\n")
+    world.forge().propose(long)
+    (pull,) = world.server.open
+    assert len(pull.title) == 255
+    assert pull.body.rstrip().endswith(f"…\n\n{marks}")
+    world.server.seen.clear()
+    world.forge().propose(long)
+    assert world.server.writes == []
+
+
+def nothing_secret_in_the_log(world: World) -> None:
+    world.forge().propose(world.push("1.1"))
+    world.server.fail(world.server.refusal("down"), "POST")
+    assert world.log
+    assert not [line for line in world.log if SECRET in line or "?" in line or "Basic" in line or "Bearer" in line]
+
+
+def ten_at_once(world: World) -> None:
+    builds = [f"1.{number}" for number in range(10)]
+    pushed: list[Proposal] = []
+    errors: list[BaseException] = []
+    start = threading.Barrier(len(builds))
+
+    def event(build: str) -> None:
+        start.wait()
+        with world.server.lock:
+            wanted = world.push(build)
+            pushed.append(wanted)
+        try:
+            world.forge(tries=3).propose(wanted)
+        except BaseException as error:  # noqa: BLE001 - told below
+            errors.append(error)
+
+    threads = [threading.Thread(target=event, args=(build,)) for build in builds]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert the_only(world) == text(pushed[-1])
+    assert len(world.server.pulls) == 1
+
+
+PLAYS: list[Callable[[World], None]] = [
+    opened,
+    nothing_there_yet,
+    found_open,
+    not_found_under_another_base,
+    repeated_writes_nothing,
+    newer_build_updates_it,
+    edited_by_a_person_is_told_again,
+    merged,
+    closed,
+    newest_of_the_closed_is_found,
+    merged_while_it_is_updated,
+    another_opens_it_first,
+    an_older_build_that_finishes_later_leaves_it,
+    requests_of_forks_do_not_count,
+    branches_of_similar_names_are_others,
+    branch_names_with_every_sign,
+    branch_deleted,
+    no_permission_to_write,
+    no_permission_to_update,
+    wrong_token,
+    long_limit,
+    short_limit_is_waited_out,
+    not_valid,
+    down,
+    breaks_off,
+    breaks_off_after_the_work,
+    no_json,
+    strange_json,
+    another_repository,
+    texts_that_are_too_long_are_cut_before_the_marks,
+    nothing_secret_in_the_log,
+    ten_at_once,
+]

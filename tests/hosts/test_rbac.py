@@ -1,0 +1,154 @@
+"""What the shipped RBAC manifests grant is what the step needs: no request is denied, no grant is left over."""
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import yaml
+from fakes.kubernetes_api import (
+    APPLICATIONS,
+    CONFIG_MAPS,
+    SECRETS,
+    UPDATERS,
+    KubernetesApi,
+    application,
+    running,
+)
+from fakes.kubernetes_rules import granted
+from support import ROOT
+
+from task.edges import kubernetes as client
+from task.edges.applications.cluster import Cluster
+from task.edges.cluster_access import ClusterAccess
+from task.edges.kubeconfig import Kubeconfig, Server, User
+from task.edges.kubernetes import Kubernetes
+from task.edges.kubernetes_errors import ForbiddenError
+from task.parse.narrow import Narrow
+from task.secret import Secret
+from task.words.events import updated_event
+
+HOSTS = ("tekton", "argo-workflows")
+PREFIX = "argocd-image-updater.argoproj.io/"
+ACCOUNT = "system:serviceaccount:ci:image-update"
+REFRESH = {"metadata": {"annotations": {"argocd.argoproj.io/refresh": "normal"}}}
+
+
+def manifests(host: str, name: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((ROOT / host / "rbac" / f"{name}.yaml").read_text(encoding="utf-8")))
+
+
+@pytest.fixture
+def api() -> Iterator[KubernetesApi]:
+    with running(KubernetesApi(tokens={"sa": ACCOUNT})) as found:
+        found.add(APPLICATIONS, application("web", images="w=acme/web"), application("api", images="w=acme/web"))
+        found.add(APPLICATIONS, application("far", "team", images="w=acme/web"))
+        found.add(UPDATERS, {"metadata": {"name": "u"}, "spec": {"applicationRefs": [{"namePattern": "web"}]}})
+        found.add(SECRETS, {"metadata": {"name": "repo-1", "labels": {"argocd.argoproj.io/secret-type": "repository"}}})
+        found.add(CONFIG_MAPS, {"metadata": {"name": "argocd-ssh-known-hosts-cm"}, "data": {}})
+        yield found
+
+
+def account(api: KubernetesApi) -> Kubernetes:
+    return Kubernetes(ClusterAccess(Kubeconfig("", "ci", Server(api.url), User(token=Secret("sa"))), {}))
+
+
+def the_work(api: KubernetesApi, namespaces: tuple[str, ...]) -> list[str]:
+    """Everything that the step does with a cluster."""
+    kubernetes, done = account(api), []
+    for found in Cluster(kubernetes, prefix=PREFIX, narrow=Narrow(namespaces=namespaces)).all():
+        metadata = found.item["metadata"]
+        if found.item["kind"] != "Application":
+            continue
+        test = {"op": "test", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]}
+        kubernetes.patch(client.APPLICATIONS, metadata["namespace"], metadata["name"], [test])
+        kubernetes.merge(client.APPLICATIONS, metadata["namespace"], metadata["name"], REFRESH)
+        kubernetes.post(updated_event(metadata, [], 1.0))
+        done.append(f"{metadata['namespace']}/{metadata['name']}")
+    return done
+
+
+def credentials(api: KubernetesApi) -> None:
+    """What Argo CD's own credentials take."""
+    kubernetes = account(api)
+    list(kubernetes.list(client.SECRETS, "argocd", selector="argocd.argoproj.io/secret-type=repository", full=True))
+    kubernetes.secret("argocd", "repo-1")
+    kubernetes.config_map("argocd", "argocd-ssh-known-hosts-cm")
+    kubernetes.config_map("argocd", "argocd-tls-certs-cm")
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize(
+    ("name", "namespaces", "expected"),
+    [
+        ("namespace", ("argocd",), ["argocd/api", "argocd/web"]),
+        ("cluster", (), ["argocd/api", "argocd/web", "team/far"]),
+    ],
+)
+def test_no_request_is_denied(
+    api: KubernetesApi, host: str, name: str, namespaces: tuple[str, ...], expected: list[str]
+) -> None:
+    api.rules = manifests(host, name)
+    assert the_work(api, namespaces) == expected
+    assert api.denied() == []
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_argo_cds_credentials_are_granted_by_a_file_of_their_own(api: KubernetesApi, host: str) -> None:
+    api.rules = manifests(host, "credentials")
+    credentials(api)
+    assert api.denied() == []
+    for name in ("namespace", "cluster"):
+        api.rules = manifests(host, name)
+        with pytest.raises(ForbiddenError):
+            credentials(api)
+
+
+def grants(rules: list[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Each verb on each resource, and the manifests without it."""
+    for at, document in enumerate(rules):
+        for index, rule in enumerate(document.get("rules", ())):
+            for verb in rule["verbs"]:
+                less = copy.deepcopy(rules)
+                less[at]["rules"][index]["verbs"].remove(verb)
+                yield f"{verb} {rule['resources'][0]}", less
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize(
+    ("name", "work"),
+    [
+        ("namespace", lambda api: the_work(api, ("argocd",))),
+        ("cluster", lambda api: the_work(api, ())),
+        ("credentials", credentials),
+    ],
+)
+def test_no_grant_is_left_over(
+    api: KubernetesApi, host: str, name: str, work: Callable[[KubernetesApi], object]
+) -> None:
+    for grant, less in grants(manifests(host, name)):
+        if "workflowtaskresults" in grant:  # Argo Workflows' own executor needs it
+            continue
+        api.rules = less
+        api.asked.clear()
+        with suppress(ForbiddenError):
+            work(api)
+        assert [f"{one.verb} {one.resource.partition('/')[2]}" for one in api.denied()][:1] == [grant]
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("name", ["namespace", "cluster", "credentials"])
+def test_nothing_is_granted_wholesale(host: str, name: str) -> None:
+    for document in manifests(host, name):
+        for rule in document.get("rules", ()):
+            assert "*" not in {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
+            assert name == "credentials" or "secrets" not in rule["resources"]
+
+
+def test_the_executor_of_argo_workflows_may_report() -> None:
+    for name in ("namespace", "cluster"):
+        for verb in ("create", "patch"):
+            found = manifests("argo-workflows", name)
+            assert granted(found, ACCOUNT, verb, "argoproj.io/workflowtaskresults", "ci", "")
+            assert not granted(found, ACCOUNT, verb, "argoproj.io/workflowtaskresults", "argocd", "")

@@ -1,0 +1,56 @@
+"""Builds that finish at the same time, and a rollback in their midst: real processes on a real repository.
+
+ROUNDS says how many interleavings are tried (`ROUNDS=200 make test-races`).
+"""
+
+import json
+import os
+import random
+from pathlib import Path
+
+import pytest
+from runs import WEB, application, arguments, manifest, repository, start, target, wait_until
+from support import git, show
+
+ROUNDS = int(os.environ.get("ROUNDS") or 3)
+AT_ONCE = 10
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("strategy", ["newest-build", "digest"])
+def test_ten_builds_at_once_leave_the_newest(tmp_path: Path, strategy: str) -> None:
+    chance = random.Random(os.urandom(8))  # noqa: S311 - other plays each time
+    for number in range(ROUNDS):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        repo = repository(folder, "a")
+        image_list = f"web={WEB}" + (":live" if strategy == "digest" else "")
+        apps = manifest(folder, application("a", repo, update_strategy=strategy, image_list=image_list))
+        builds = {
+            build: f"live@sha256:{build:064x}" if strategy == "digest" else f"b{build * 7 % 10}" for build in range(10)
+        }
+        order = chance.sample(sorted(builds), AT_ONCE)
+        running = [start(arguments(apps, "--sequence", str(build), image=f"{WEB}:{builds[build]}")) for build in order]
+        outs = [one.communicate(timeout=300) for one in running]
+        assert [one.returncode for one in running] == [0] * AT_ONCE, (order, outs)
+        assert builds[9].rpartition("@")[2] in show(repo, "main", target("a")), order
+        assert git(repo, "rev-list", "--min-parents=2", "main") == ""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_rollback_amid_twenty_events_stands_at_the_end(tmp_path: Path) -> None:
+    repo = repository(tmp_path, "a")
+    apps = manifest(tmp_path, application("a", repo, update_strategy="semver"))
+    events = [start(arguments(apps, image=f"{WEB}:1.{number}.0")) for number in range(1, 11)]
+    wait_until(lambda: git(repo, "rev-list", "--count", "main") != "1")
+    back = start(
+        ["rollback", "a", "--to", "1.0.0", "--applications", str(apps), "--allow-protocol", "file", "--output", "json"]
+    )
+    events += [start(arguments(apps, image=f"{WEB}:1.{number}.0")) for number in range(11, 21)]
+    outs = [one.communicate(timeout=300) for one in (back, *events)]
+    assert [one.returncode for one in (back, *events)] == [0] * 21, outs
+    assert "newTag: 1.0.0" in show(repo, "main", target("a"))
+    after = start(arguments(apps, image=f"{WEB}:1.21.0")).communicate(timeout=60)[0]
+    assert json.loads(after)["decisions"][0]["rule"] == "held"

@@ -1,0 +1,154 @@
+"""Two pipelines that finish in the wrong order: the newest build is the final value, a replay changes nothing."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runs import WEB, application, manifest, repository, target
+from support import Result, changed_paths, commit, git, image_update, show
+
+STATE = ".image-update/argocd_a.state"
+DIGESTS = [f"sha256:{number:064x}" for number in range(1, 9)]
+DAY = "2026-11-{:02}T06:00:00Z"
+
+
+class Scene:
+    """One Application in one repository, and events for it."""
+
+    def __init__(self, folder: Path, strategy: str, **annotations: str) -> None:
+        self.folder, self.strategy = folder, strategy
+        self.repo = repository(folder, "a")
+        commit(self.repo, {target("a"): "resources: []\nimages:\n- name: ghcr.io/acme/web\n  newTag: 0-first\n"})
+        given = {"update_strategy": strategy, **annotations}
+        self.apps = manifest(folder, application("a", self.repo, **given))
+
+    def event(self, version: str, *more: str, command: str = "run", code: int = 0) -> Any:
+        """The decision about one event."""
+        result = self.call(command, "--image", f"{WEB}:{version}", *more)
+        assert result.code == code, result.stderr
+        return result.json["decisions"][0]
+
+    def call(self, command: str, *more: str) -> Result:
+        return image_update(command, *more, "--applications", self.apps, "--allow-protocol", "file", "--output", "json")
+
+    @property
+    def value(self) -> str:
+        text = show(self.repo, "main", target("a"))
+        return text.partition("newTag: ")[2].partition("\n")[0].strip("\"'")
+
+    @property
+    def tip(self) -> str:
+        return git(self.repo, "rev-parse", "main")
+
+
+def version(strategy: str, number: int) -> str:
+    """The tag (and digest) of the build with that number, as its strategy names builds."""
+    return {
+        "semver": f"1.{number}.0",
+        "alphabetical": f"2026-11-{number:02}",
+        "newest-build": f"main-{(number * 7) % 5}{number}",  # in no order
+        "digest": f"live@{DIGESTS[number]}",
+    }[strategy]
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """A source repository with five commits in a row."""
+    from support import bare_repo
+
+    repo = bare_repo(tmp_path_factory.mktemp("source"), {"a": "0"}, name="source.git")
+    return repo, [commit(repo, {"a": str(number)}) for number in range(1, 6)]
+
+
+def identity(kind: str, number: int, history: tuple[Path, list[str]]) -> list[str]:
+    repo, commits = history
+    return {
+        "sequence": ["--sequence", str(number + 8)],
+        "ancestry": ["--source-commit", commits[number - 1], "--source-repository", str(repo)],
+        "created": ["--created", DAY.format(number)],
+        "arrival": [],
+    }[kind]
+
+
+ORDERS = list(itertools.permutations(range(1, 6)))
+
+
+@pytest.mark.parametrize("kind", ["sequence", "ancestry", "created", "arrival"])
+@pytest.mark.parametrize("strategy", ["semver", "alphabetical", "newest-build", "digest"])
+@pytest.mark.parametrize("order", [ORDERS[17], ORDERS[-1], ORDERS[64]], ids=str)
+def test_the_newest_build_is_the_final_value(
+    tmp_path: Path, strategy: str, kind: str, order: tuple[int, ...], history: tuple[Path, list[str]]
+) -> None:
+    scene = Scene(tmp_path, strategy, image_list=f"web={WEB}" + (":live" if strategy == "digest" else ""))
+    for number in order:
+        scene.event(version(strategy, number), *identity(kind, number, history))
+    newest = order[-1] if kind == "arrival" and strategy in ("newest-build", "digest") else 5
+    text = show(scene.repo, "main", target("a"))
+    assert version(strategy, newest).rpartition("@")[2] in text
+
+
+def test_the_reason_names_both_builds_and_what_told_them_apart(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "newest-build")
+    scene.event("main-b", "--sequence", "12")
+    found = scene.event("main-a", "--sequence", "11")
+    assert (found["verdict"], found["rule"]) == ("refuse", "superseded")
+    assert "main-b" in found["because"]
+    assert "sequence 11 comes before sequence 12" in found["because"]
+    assert scene.value == "main-b"
+
+
+def test_a_state_is_written_in_the_same_commit_and_only_when_there_is_something_to_remember(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "newest-build")
+    scene.event("main-b", "--sequence", "12")
+    assert changed_paths(scene.repo) == [STATE, target("a")]
+    assert 'sequence: "12"' in show(scene.repo, "main", STATE)
+    by_tag = Scene(tmp_path / "other" if (tmp_path / "other").mkdir() is None else tmp_path, "semver")
+    by_tag.event("1.1.0", "--sequence", "12")
+    assert changed_paths(by_tag.repo) == [target("a")]
+
+
+def test_replaying_an_old_pipeline_changes_nothing(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "newest-build")
+    builds = [(tag, "--sequence", number) for tag, number in (("main-b", "1"), ("main-a", "2"), ("main-c", "3"))]
+    for build in builds:
+        scene.event(*build)
+    tip = scene.tip
+    for build in builds[:2]:
+        found = scene.event(*build)
+        assert (found["verdict"], found["rule"]) == ("refuse", "superseded")
+    assert scene.event(*builds[2])["verdict"] == "unchanged"
+    assert scene.tip == tip
+
+
+def test_a_broken_state_is_an_error_for_what_it_covers(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "newest-build")
+    commit(scene.repo, {STATE: "images: [unfinished\n"})
+    tip = scene.tip
+    found = scene.event("main-b", code=3)
+    assert (found["verdict"], found["rule"]) == ("error", "target")
+    assert STATE in found["because"]
+    assert scene.tip == tip
+
+
+def test_the_numbers_of_two_counters_are_not_compared(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "newest-build")
+    github = {"GITHUB_RUN_NUMBER": "90", "GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": "acme/web"}
+    for env, tag in (
+        ({**github, "GITHUB_WORKFLOW": "build"}, "main-a"),
+        ({"BUILD_NUMBER": "3", "JOB_NAME": "j"}, "main-b"),
+    ):
+        result = image_update(
+            "run", "--image", f"{WEB}:{tag}", "--applications", scene.apps, "--allow-protocol", "file", env=env
+        )
+        assert result.code == 0
+        assert scene.value == tag
+
+
+def test_plan_says_what_run_does(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "newest-build")
+    for more in (["main-b", "--sequence", "12"], ["main-a", "--sequence", "11"], ["main-c", "--sequence", "13"]):
+        planned = scene.call("plan", "--image", f"{WEB}:{more[0]}", *more[1:]).json
+        done = scene.call("run", "--image", f"{WEB}:{more[0]}", *more[1:]).json
+        assert planned["decisions"] == done["decisions"]
+        assert [one["tree"] for one in planned["commits"]] == [one["tree"] for one in done["commits"]]
