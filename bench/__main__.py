@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from bench import annotations, edits, many_applications, repository_size, simultaneous, start
+from bench import annotations, cluster, edits, latency, many_applications, repository_size, simultaneous, start
 from bench.figure import Figure, Group, lines
 
 GROUPS: dict[str, Group] = {
@@ -11,8 +11,10 @@ GROUPS: dict[str, Group] = {
     "repository-size": repository_size.figures,
     "many-applications": many_applications.figures,
     "simultaneous": simultaneous.figures,
+    "latency": latency.figures,
     "annotations": annotations.figures,
     "edits": edits.figures,
+    "cluster": cluster.figures,
 }
 
 

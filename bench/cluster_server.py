@@ -1,13 +1,14 @@
 """`python -m bench.cluster_server COUNT MATCHING`: a Kubernetes API with so many Applications; prints its port.
 
-Everything that it says is made before it is asked, so that what is measured is the client and the transfer. Asked for
-`/sent`, it says how many bytes it has sent since it was last asked, and for `/plain` or `/gzip` how to send from then on.
+Everything that it says is made before it is asked, so that what is measured is the client and the transfer. Asked
+for `/sent`, it says how many bytes it has sent since it was last asked; `/plain` and `/gzip` change how it sends.
 """
 
 import gzip
 import hashlib
 import json
 import sys
+from collections.abc import Sequence
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -19,20 +20,27 @@ PARTIAL = "as=PartialObjectMetadataList"
 SIZE = 16_000  # bytes of an Application, as a real one has them
 
 
+SPEC = ("project", "destination", "source", "syncPolicy", "revisionHistoryLimit", "ignoreDifferences", "info")
+STATUS = (
+    "health", "history", "operationState", "reconciledAt", "resources", "sourceHydrator", "sourceType", "summary",
+    "sync", "controllerNamespace", "conditions", "observedAt", "resourceHealthSource",
+)  # fmt: skip
+
+
+def _managed(manager: str, fields: Sequence[str]) -> dict[str, Any]:
+    """What one controller manages, as the API server notes it: more than half of an object's metadata."""
+    inner: dict[str, Any] = {f"f:{key}": {".": {}, "f:name": {}, "f:revision": {}} for key in fields}
+    return {
+        "manager": manager, "operation": "Update", "apiVersion": "argoproj.io/v1alpha1",
+        "time": "2026-11-01T06:00:00Z", "fieldsType": "FieldsV1", "fieldsV1": {"f:status": inner},
+    }  # fmt: skip
+
+
 def application(number: int, *, matching: bool) -> dict[str, Any]:
     """One Application as an API server gives it: who manages what, a status with resources and history."""
     name, digest = f"service-{number:05}", hashlib.sha256(str(number).encode()).hexdigest()
     image = IMAGE if matching else f"ghcr.io/acme/service-{number}"
-    fields = {f"f:{key}": {} for key in ("project", "destination", "source", "syncPolicy", "revisionHistoryLimit")}
-    managed = [
-        {"manager": manager, "operation": "Update", "apiVersion": "argoproj.io/v1alpha1", "time": "2026-11-01T06:00:00Z",
-         "fieldsType": "FieldsV1", "fieldsV1": {"f:metadata": {"f:annotations": {}}, "f:spec": fields, "f:status": status}}
-        for manager, status in (
-            ("argocd-applicationset-controller", {}),
-            ("argocd-application-controller", {f"f:{key}": {} for key in ("health", "history", "operationState",
-             "reconciledAt", "resources", "sourceHydrator", "sourceType", "summary", "sync", "controllerNamespace")}),
-        )
-    ]  # fmt: skip
+    managed = [_managed("argocd-applicationset-controller", SPEC), _managed("argocd-application-controller", STATUS)]
     resources = [
         {"group": "apps", "kind": "Deployment", "name": f"{name}-{part}", "namespace": name, "status": "Synced",
          "version": "v1", "health": {"status": "Healthy"}, "syncWave": part}
@@ -51,7 +59,8 @@ def application(number: int, *, matching: bool) -> dict[str, Any]:
         },
         "spec": {"project": "default", "source": {**source, "helm": {}},
                  "destination": {"server": "https://kubernetes.default.svc", "namespace": name}},
-        "status": {"resources": resources, "sourceType": "Helm", "summary": {"images": [f"{image}:1.0.0"]}, "history": []},
+        "status": {"resources": resources, "sourceType": "Helm", "history": [],
+                   "summary": {"images": [f"{image}:1.0.0"]}},
     }  # fmt: skip
     history = found["status"]["history"]
     while len(_json(found)) < SIZE:
@@ -118,7 +127,7 @@ def serve(cluster: Cluster) -> None:
         def log_message(self, *_: object) -> None:
             """Say nothing."""
 
-        def do_GET(self) -> None:  # noqa: N802 - http.server names it
+        def do_GET(self) -> None:
             """Answer."""
             path, _, query = self.path.partition("?")
             status, body = cluster.answer(path, query, self.headers.get("Accept", ""))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 from typing import Literal, NamedTuple
 
-Unit = Literal["s", "B"]
+Unit = Literal["s", "B", "n"]
 
 
 class Side(NamedTuple):
@@ -60,6 +60,8 @@ def _times(ratio: float) -> str:
 
 
 def _quantity(value: float, unit: Unit) -> str:
+    if unit == "n":
+        return f"{value:.0f}"
     if unit == "B":
         return f"{value / 1e6:.1f} MB" if value >= 1e6 else f"{value / 1e3:.0f} kB"  # noqa: PLR2004
     if value >= 1:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from task.edits import EDITORS
 from task.edits.texts import text_of
 from task.errors import TargetError, TaskError
-from task.model import Decision, Image, Memory, Place, Snapshot, State, Subscription, Verdict, Written
+from task.model import Decision, Image, Memory, Place, Reading, Snapshot, State, Subscription, Verdict, Written
 from task.record import NamedTuple
 from task.rules.judge import objection
 from task.rules.order import commits, later
@@ -29,6 +29,7 @@ class Ask(NamedTuple):
     subscription: Subscription
     candidates: tuple[Image, ...]
     intent: Intent | None = None
+    siblings: tuple[Subscription, ...] = ()  # all of an Application whose updates wait on a head branch
 
     @property
     def offered(self) -> Image:
@@ -56,7 +57,8 @@ def hopeless(ask: Ask, terms: Terms) -> Decision | None:
 
 def places(ask: Ask) -> tuple[Place, ...]:
     """What a snapshot must show to decide about `ask`."""
-    return (*target_places(ask.subscription), Place(state_path(ask.subscription)))
+    found = (place for sub in (ask.subscription, *ask.siblings) for place in target_places(sub))
+    return (*dict.fromkeys(found), Place(state_path(ask.subscription)))
 
 
 def state_path(sub: Subscription) -> str:
@@ -96,10 +98,19 @@ def questions(snapshot: Snapshot, asks: Iterable[Ask], terms: Terms) -> tuple[tu
 
 def decide(snapshot: Snapshot, asks: Iterable[Ask], terms: Terms, facts: Facts = Facts()) -> tuple[Decision, ...]:
     """One decision for each ask, on what Git says in `snapshot`."""
-    return tuple(_decide(snapshot, ask, terms, facts) for ask in asks)
+    return tuple(decide_one(snapshot, ask, terms, facts) for ask in asks)
 
 
-def _decide(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts) -> Decision:
+def reading(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading:
+    """What the target says in a snapshot. Raises `TaskError` for what cannot be read."""
+    kind = resolve(sub, snapshot)
+    return EDITORS[kind].read(snapshot.files, target_of(sub, kind, carry=terms.carry))
+
+
+def decide_one(
+    snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts(), said: Reading | None = None
+) -> Decision:
+    """The decision for one ask; `said` is what a head branch says, whose updates count as if they were merged."""
     sub = ask.subscription
     refused = hopeless(ask, terms)
     where = Decision(sub, ask.offered, Verdict("error", "internal", ""), branch=snapshot.branch)
@@ -114,7 +125,7 @@ def _decide(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts) -> Decisio
     where = where._replace(current=live_reading(sub)._replace(file=current.file) if silent else current)
     if refused:
         return where._replace(verdict=refused.verdict)
-    moment = Moment(where, current, state, state.images.get(key_of(sub), Memory()), terms, facts)
+    moment = Moment(where, said or current, state, state.images.get(key_of(sub), Memory()), terms, facts)
     if ask.intent:
         from task.hold import fulfil
 

@@ -8,6 +8,7 @@ from task.decide import state_of, state_path
 from task.edits import EDITORS
 from task.errors import Exit, Malformed, TaskError
 from task.model import Changeset, Decision, Destination, File, Files, Memory, Person, Snapshot, State, Verdict
+from task.pending import Heads, with_state
 from task.record import NamedTuple
 from task.target import target_of
 from task.weigh import Terms, failed, key_of
@@ -16,6 +17,7 @@ from task.words.change import Change
 from task.words.commit_message import AppChanges, commit_message
 
 GONE = File("", "")  # a file that the commit deletes
+NO_HEADS: Heads = {}
 
 
 class Wording(NamedTuple):
@@ -36,7 +38,7 @@ class Draft(NamedTuple):
 
 
 def drafts(
-    snapshot: Snapshot, decisions: Sequence[Decision], terms: Terms, wording: Wording
+    snapshot: Snapshot, decisions: Sequence[Decision], terms: Terms, wording: Wording, ahead: Heads = NO_HEADS
 ) -> tuple[tuple[Draft, ...], tuple[Decision, ...]]:
     """The changesets for all decisions that change something, one per head branch; and those settled without one.
 
@@ -44,7 +46,7 @@ def drafts(
     """
     heads: dict[str, list[Decision]] = {}
     settled: list[Decision] = []
-    for decision in _with_heads(decisions):
+    for decision in with_heads(decisions):
         if changes(decision):
             heads.setdefault(decision.head, []).append(decision)
         else:
@@ -52,13 +54,14 @@ def drafts(
     made = []
     for head, members in heads.items():
         files, done, rest = _edit(snapshot.files, members, terms)
-        remembered = _remember(snapshot, done)
+        files |= _remembered(snapshot, ahead.get(head), members, done)
         settled += rest
-        if files or remembered:
-            made.append(_draft(snapshot, head, {**files, **remembered}, done, wording))
+        if files:
+            there = ahead[head].tip if head in ahead else "" if head != snapshot.branch else None
+            made.append(_draft(snapshot, (head, there), files, done, wording))
         else:
             settled += done
-    return tuple(made), tuple(settled)
+    return tuple(made), tuple(one for one in settled if not one.carried)
 
 
 def changes(decision: Decision) -> bool:
@@ -66,8 +69,8 @@ def changes(decision: Decision) -> bool:
     return decision.verdict.verdict == "update" or decision.memory is not None or bool(decision.hold)
 
 
-def _with_heads(decisions: Sequence[Decision]) -> list[Decision]:
-    """The head branch of each Application's updates, from its template."""
+def with_heads(decisions: Sequence[Decision], *, everywhere: bool = False) -> list[Decision]:
+    """The head branch of each Application's updates, from its template; `everywhere`: of what changes nothing, too."""
     told: dict[str, list[Change]] = {}
     for one in decisions:
         if changes(one):
@@ -76,12 +79,15 @@ def _with_heads(decisions: Sequence[Decision]) -> list[Decision]:
     found = []
     for one in decisions:
         sub = one.subscription
-        if not changes(one) or not sub.head:
+        if one.head:
+            found.append(one)
+            continue
+        if not sub.head or not (everywhere or changes(one) or one.verdict.verdict == "defer"):
             found.append(one._replace(head=one.branch))
             continue
         app = AppFacts(sub.application.name, sub.application.namespace, sub.repo, one.branch, sub.path)
         try:
-            found.append(one._replace(head=branch_name(sub.head, told[sub.application.key], app)))
+            found.append(one._replace(head=branch_name(sub.head, told.get(sub.application.key, []), app)))
         except Malformed as error:
             verdict = Verdict("error", "annotation", f"git-branch: {error.message}")
             wrong = one._replace(verdict=verdict, hint=error.hint, exit=int(Exit.CONFIGURATION))
@@ -140,6 +146,19 @@ def _already_done(files: Files, changed: Files, one: Decision, terms: Terms) -> 
     return bool(EDITORS[kind].write(files, target, one.candidate)[0])
 
 
+def _remembered(
+    base: Snapshot, head: Snapshot | None, members: Sequence[Decision], done: Sequence[Decision]
+) -> dict[str, File]:
+    """The state files of a commit, against the base; what the head branch remembers already stays remembered."""
+    subs = [one.subscription for one in members]
+    view = with_state(base, head, subs) if head else base
+    found = _remember(view, done)
+    for path in map(state_path, subs):
+        if path not in found and view.files.get(path) != base.files.get(path):
+            found[path] = view.files.get(path, GONE)
+    return {path: file for path, file in found.items() if file != base.files.get(path, GONE)}
+
+
 def _remember(snapshot: Snapshot, done: Sequence[Decision]) -> dict[str, File]:
     """The state files that change: one for each Application of which there is something new to remember."""
     apps: dict[str, list[Decision]] = {}
@@ -170,7 +189,10 @@ def _state(state: State, members: Sequence[Decision]) -> State:
     return State(hold, {key: memory for key, memory in images.items() if memory != Memory()})
 
 
-def _draft(snapshot: Snapshot, head: str, files: Files, done: Sequence[Decision], wording: Wording) -> Draft:
+def _draft(
+    snapshot: Snapshot, head: tuple[str, str | None], files: Files, done: Sequence[Decision], wording: Wording
+) -> Draft:
+    """`head` is the branch to write and the commit that it is at."""
     apps: dict[tuple[str, str], list[Change]] = {}
     for one in done:
         app = one.subscription.application
@@ -183,9 +205,9 @@ def _draft(snapshot: Snapshot, head: str, files: Files, done: Sequence[Decision]
         from task.words.hold_message import hold_message
 
         message = hold_message(wording.command, wording.template, named, tuple(_told(done)), wording.trailers)
-    destination = Destination(snapshot.repo, snapshot.branch, head)
-    changeset = Changeset(destination, snapshot.tip, files, message.text, wording.author)
-    return Draft(changeset, tuple(done), message.warning)
+    destination = Destination(snapshot.repo, snapshot.branch, head[0])
+    changeset = Changeset(destination, snapshot.tip, files, message.text, wording.author, head[1])
+    return Draft(changeset, tuple(one for one in done if not one.carried), message.warning)
 
 
 def _told(done: Sequence[Decision]) -> Mapping[str, None]:

@@ -93,7 +93,14 @@ def subscribed(found: Found, scope: Scope, images: Collection[Image]) -> tuple[S
     """Who asks for these images, with every flaw of everybody's annotations."""
     wanted = {image.identity for image in images} if images else None
     listed = (app for app in found.applications if app.annotations.get("image-list"))
-    return (*(subscribe(app, scope.defaults, wanted) for app in listed), *found.releases)
+    return (*(_subscribe(app, scope.defaults, wanted) for app in listed), *found.releases)
+
+
+def _subscribe(app: Application, defaults: Defaults, wanted: Collection[str] | None) -> Subscribed:
+    """For the wanted images; with a head branch for all, as others' updates may wait there."""
+    one = subscribe(app, defaults, wanted)
+    waits = wanted is not None and any(sub.head for sub in one.subscriptions)
+    return subscribe(app, defaults) if waits else one
 
 
 def _application(manifest: Manifest, scope: Scope, problems: list[Problem]) -> Application | None:

@@ -44,7 +44,7 @@ def match(subscribed: Sequence[Subscribed], images: Sequence[Image]) -> Matched:
     asks, decisions, problems = [], [], []
     for one in subscribed:
         asks += [
-            Ask(sub, tuple(built[identity]))
+            Ask(sub, tuple(built[identity]), siblings=_siblings(sub, one))
             for sub in one.subscriptions
             if (identity := sub.entry.image.identity) in built
         ]
@@ -66,7 +66,7 @@ def meant(subscribed: Sequence[Subscribed], intent: Intent, images: Sequence[str
         for sub in one.subscriptions:
             names = {sub.entry.alias, sub.entry.image.name, sub.entry.image.identity}
             known |= names
-            asks += [Ask(sub, (), intent)] if not images or names & set(images) else []
+            asks += [Ask(sub, (), intent, _siblings(sub, one))] if not images or names & set(images) else []
         for flaw in one.flaws:
             severity: Literal["error", "warning"] = "error" if flaw.severity == "error" else "warning"
             if flaw.severity != "info":
@@ -77,6 +77,11 @@ def meant(subscribed: Sequence[Subscribed], intent: Intent, images: Sequence[str
             hint = "name an alias of the annotation image-list, or the image as it stands there"
             problems.append(Problem("", "annotation", f"--image {name}: none of these Applications has it", hint))
     return Matched(tuple(asks), (), tuple(problems))
+
+
+def _siblings(sub: Subscription, of: Subscribed) -> tuple[Subscription, ...]:
+    """Whose updates may wait on the same head branch."""
+    return tuple(one for one in of.subscriptions if one.head == sub.head and one.repo == sub.repo) if sub.head else ()
 
 
 def _judge_flaw(app: Application, flaw: Flaw, built: dict[str, list[Image]]) -> tuple[Decision | None, Problem | None]:

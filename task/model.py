@@ -205,6 +205,7 @@ class Changeset(NamedTuple):
     files: Files  # only those that change, with their new text and mode
     message: str
     author: Person
+    ahead: str | None = None  # the head branch's commit that was read, "" where it did not exist; None: not looked at
 
 
 class Landing(NamedTuple):
@@ -387,6 +388,7 @@ class Decision(NamedTuple):
     build: Build = Build()  # of the candidate
     memory: Memory | None = None  # what is to be remembered of the image; None: as it was
     hold: tuple[Hold | None, ...] = ()  # the Application's own hold, if that changes: (new,) or (None,)
+    carried: bool = False  # it waits on the head branch already, and is written again; no report tells of it
 
 
 class Commit(NamedTuple):

@@ -17,6 +17,7 @@ from task.pipeline import Order
 from task.rules.judge import Leave
 from task.settings import BuildSettings, GitSettings, HoldSettings, Settings
 from task.weigh import Intent, Terms
+from task.words.outcome import public_url
 from task.words.trailers import KEY as TRAILER_KEY
 from task.words.trailers import Trailer, build_trailers, commit_references
 
@@ -79,16 +80,14 @@ def _trailers(given: GitSettings, build: BuildSettings, origin: Origin) -> tuple
     for key, _ in given.trailers:
         if not TRAILER_KEY.fullmatch(key):
             raise UsageError(f"--trailer: {key!r} is no key", hint="letters, digits and dashes only: Ticket=ABC-1")
-    from task.edges.git_names import without_login
-
     if build.commit and build.commit != origin.commit.lower():
         origin = Origin(run=origin.run)
     commit, repository = (
         build.commit or origin.commit,
-        build.repository or without_login(origin.repository),
+        build.repository or public_url(origin.repository),
     )
     references = commit_references(commit, repository, origin.author, origin.date, origin.message)
-    run = given.pipeline_run or without_login(origin.run)
+    run = given.pipeline_run or public_url(origin.run)
     signed = (("Signed-off-by", f"{given.author.name} <{given.author.email}>"),) if given.sign_off else ()
     return (*build_trailers(commit, run, given.trailers, references), *signed)
 

@@ -12,7 +12,7 @@ from typing import Protocol
 from task import stop
 from task.atomic import stopped, without_the_broken
 from task.decide import Ask, decide, hopeless, places, questions
-from task.draft import Draft, Wording, drafts
+from task.draft import Draft, Wording, drafts, with_heads
 from task.errors import ContendedError, Outpaced, TaskError
 from task.find import Locate, Manifest, Scope, not_found, subscribed
 from task.find import find as find_all
@@ -49,6 +49,9 @@ class Store(Protocol):
 
     def snapshot(self, branch: str, places: Collection[Place]) -> Snapshot:
         """The places asked for, at the branch's present tip."""
+
+    def ahead(self, head: str, places: Collection[Place]) -> Snapshot | None:
+        """The places at the tip of a head branch; None where there is no such branch."""
 
     def land(self, change: Changeset) -> Landing:
         """Commit and push; raises `Outpaced` when the branch moved meanwhile."""
@@ -225,12 +228,15 @@ def _attempt(site: Site, asks: Sequence[Ask], number: int) -> tuple[Outcome, lis
     """One try on one tip: what is finished, and the asks that were outpaced."""
     order = site.order
     snapshot = site.store.snapshot(site.branch, tuple(dict.fromkeys(place for ask in asks for place in places(ask))))
-    decisions = decide(snapshot, asks, order.terms, _facts(site, snapshot, asks))
-    changes, settled = drafts(snapshot, decisions, order.terms, order.wording)
+    facts = _facts(site, snapshot, asks)
+    decisions = with_heads(decide(snapshot, asks, order.terms, facts), everywhere=order.intent is not None)
+    heads = _heads(site, asks, decisions)
+    decisions = _ahead(site, snapshot, heads, list(zip(asks, decisions, strict=True)), facts)
+    made, settled = drafts(snapshot, decisions, order.terms, order.wording, heads)
     if order.atomic and any(one.verdict.verdict == "error" for one in settled):
-        return Outcome(stopped((*settled, *(one for change in changes for one in change.decisions)))), []
+        return Outcome(stopped((*settled, *(one for change in made for one in change.decisions)))), []
     done, outpaced = Outcome(settled), set[int]()
-    for change in changes:
+    for change in made:
         try:
             done = done.plus(_landed(site, snapshot, change, number))
         except Outpaced:
@@ -238,6 +244,37 @@ def _attempt(site: Site, asks: Sequence[Ask], number: int) -> tuple[Outcome, lis
         except TaskError as error:
             done = done.plus(Outcome(tuple(failed(one, error) for one in change.decisions)))
     return done, [ask for ask in asks if id(ask.subscription) in outpaced]
+
+
+def _heads(site: Site, asks: Sequence[Ask], decisions: Sequence[Decision]) -> dict[str, Snapshot]:
+    """The head branches that these decisions would write, where they exist already."""
+    wanted: dict[str, list[Place]] = {}
+    for ask, one in zip(asks, decisions, strict=True):
+        if one.head not in ("", one.branch):
+            wanted.setdefault(one.head, []).extend(places(ask))
+    found = ((head, site.store.ahead(head, tuple(dict.fromkeys(of_head)))) for head, of_head in wanted.items())
+    return {head: snapshot for head, snapshot in found if snapshot is not None}
+
+
+def _ahead(
+    site: Site, base: Snapshot, heads: Mapping[str, Snapshot], asked: Sequence[tuple[Ask, Decision]], facts: Facts
+) -> list[Decision]:
+    """The decisions, made again where a head branch holds updates already; and what else waits there."""
+    if not heads:
+        return [one for _, one in asked]
+    from task.pending import again, carried
+
+    terms = site.order.terms
+    done: list[tuple[Ask, Decision]] = []
+    for ask, one in asked:
+        head = heads.get(one.head)
+        done.append((ask, again(base, head, ask, terms, facts)._replace(head=one.head) if head else one))
+    waiting = [
+        one
+        for name, head in heads.items()
+        for one in carried(base, head, [(ask, one) for ask, one in done if one.head == name], terms)
+    ]
+    return [*(one for _, one in done), *waiting]
 
 
 def _facts(site: Site, snapshot: Snapshot, asks: Sequence[Ask]) -> Facts:

@@ -52,10 +52,10 @@ class Ground:
         """A run with everything right, over plain http."""
         return self.run(self.url(port), *self.options(port), *more, env=env)
 
-    def by_https(self, web: Nginx, *more: str | Path) -> Result:
+    def by_https(self, web: Nginx, *more: str | Path, env: dict[str, str] | None = None) -> Result:
         """A run with everything right, over https."""
         return self.run(
-            self.url(web.tls, "https"), *self.options(web.tls, "https"), "--ca-file", web.ca, *more
+            self.url(web.tls, "https"), *self.options(web.tls, "https"), "--ca-file", web.ca, *more, env=env
         )
 
     def commits(self) -> int:

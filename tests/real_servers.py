@@ -51,6 +51,11 @@ class Nginx(NamedTuple):
         """Where a repository is; `moved/` in front leads to the thief, `broken/` to 503."""
         return f"{scheme}://localhost:{self.tls if scheme == 'https' else self.plain}/{name}"
 
+    def kill(self) -> None:
+        """All of it dies at once."""
+        end(self.door)
+        end(self.backend)
+
 
 @contextmanager
 def sshd(folder: Path) -> Iterator[Sshd]:
@@ -97,8 +102,8 @@ def nginx(folder: Path, repos: Path, *, tomorrow: bool = False) -> Iterator[Ngin
     with started([*wrapper, "-c", "8", "-s", f"unix:{at}"], at, folder / "fcgiwrap.log") as backend:
         argv = [*program, "-e", "stderr", "-p", str(folder), "-c", str(folder / "nginx.conf")]
         with started(argv, thief, folder / "nginx.log") as door:
-            files = (folder / name for name in ("ca.pem", "client.pem", "client.key", "told"))
-            yield Nginx(tls, plain, client, thief, *files, door, backend)
+            ca, certificate, key, told = (folder / name for name in ("ca.pem", "client.pem", "client.key", "told"))
+            yield Nginx(tls, plain, client, thief, ca, certificate, key, told, door, backend)
 
 
 @contextmanager
@@ -183,7 +188,16 @@ commonName = supplied
 [names]
 subjectAltName = DNS:localhost,IP:127.0.0.1
 """)
-    asked = ("req", "-new", "-key", str(folder / "server.key"), "-subj", "/CN=server", "-out", str(folder / "server.csr"))
+    asked = (
+        "req",
+        "-new",
+        "-key",
+        str(folder / "server.key"),
+        "-subj",
+        "/CN=server",
+        "-out",
+        str(folder / "server.csr"),
+    )
     _call("openssl", *asked)
     authority = ("-cert", str(folder / "ca.pem"), "-keyfile", str(folder / "ca.key"), "-in", str(folder / "server.csr"))
     when = ("-startdate", start, "-enddate", stop, "-out", str(folder / "server.pem"))

@@ -146,7 +146,7 @@ def test_runs_that_are_killed_at_random_moments(tmp_path: Path) -> None:
         if hard:
             # What it left is removed; its git may still be writing.
             wait_until(lambda: emptied(scratch))
-        assert list(scratch.iterdir()) == [], codes
+        assert list(scratch.rglob("*")) == [], (codes, running.returncode, err)
         (report,) = ends([start(arguments(apps, image=image), env={"TMPDIR": str(scratch)})])
         assert report["status"] in {"updated", "unchanged"}
         assert git(repo, "rev-list", "--count", "main") == str(1 + number), codes

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from faults import Ground, problem
 from git_servers import git_server
-from real_servers import PASSWORD, Nginx, Sshd, end, free_port, nginx, sshd
+from real_servers import Nginx, Sshd, end, free_port, nginx, sshd
 from runs import application, arguments, hook, manifest, wait_until
 from support import command, git
 from wire import Wire, wire
@@ -109,7 +109,7 @@ def test_killed_in_the_middle_of_a_fetch(ground: Ground, repos: Path, way: Wire,
     (tmp_path / "nginx").mkdir()
     with nginx(tmp_path / "nginx", repos) as mortal:
         way.target = mortal.plain
-        way.then = lambda: (end(mortal.door), end(mortal.backend), None)[-1]
+        way.then = mortal.kill
         code, rule, words = problem(ground.by_http(way.port))
         assert mortal.door.poll() is not None
     assert (code, rule, ground.commits()) == (75, "repository", 2)
@@ -128,8 +128,7 @@ def test_killed_in_the_middle_of_a_push(ground: Ground, repos: Path, way: Wire, 
         way.target = mortal.plain
         running = ground.start(ground.url(way.port), *ground.options(way.port))
         wait_until(marker.exists)
-        for process in (mortal.door, *(() if lives else (mortal.backend,))):
-            end(process)
+        end(mortal.door) if lives else mortal.kill()
         out, err = running.communicate(timeout=30)
         wait_until(lambda: ground.commits() == (2 if lives else 1), 3)
     assert running.returncode == 75, err
@@ -199,7 +198,9 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
     """A disk with so many bytes left on it."""
     at = tmp_path / "small"
     at.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "x", str(at)], capture_output=True, check=False).returncode:
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "x", str(at)], capture_output=True, check=False
+    ).returncode:
         pytest.skip("no file system may be mounted here")
 
     def leave(left: int) -> Path:

@@ -6,12 +6,15 @@ import shutil
 import signal
 import subprocess
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from runs import WEB, application, arguments, hook, manifest, repository, start, target, wait_until
 from support import command, git, show
 
+MOMENTS = {signal.SIGTERM: 143, signal.SIGINT: 130}
+MANY = int(os.environ.get("KILL_ROUNDS") or 20)
 HANGS = "echo $$ > {marker}; exec sleep 300"
 
 
@@ -168,3 +171,62 @@ def test_while_reading_applications_from_standard_input(tmp_path: Path) -> None:
     os.close(write)
     assert (running.returncode, b"Traceback" in err) == (143, False)
     assert (results / "status").read_text() == "failed"
+
+
+def block() -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, MOMENTS)
+
+
+def begin(scene_folder: Path, repo: Path, *, blocked: bool) -> "subprocess.Popen[bytes]":
+    """A run from its very first moment; `blocked`: its parent has left signals for later."""
+    apps = manifest(scene_folder, application("a", repo))
+    places = ("--results-dir", str(scene_folder / "results"), "--report", str(scene_folder / "report.json"))
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
+    return subprocess.Popen(
+        [command(), *arguments(apps, *places)],
+        env={**environ, "TMPDIR": str(scene_folder / "scratch")},
+        preexec_fn=block if blocked else None,  # noqa: PLW1509 - it starts no thread
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+@pytest.mark.parametrize("number", MOMENTS)
+def test_a_signal_that_was_there_before_anybody_listened(tmp_path: Path, number: signal.Signals) -> None:
+    (tmp_path / "scratch").mkdir()
+    repo = repository(tmp_path, "a")
+    running = begin(tmp_path, repo, blocked=True)
+    running.send_signal(number)
+    out, err = running.communicate(timeout=30)
+    assert (running.returncode, b"Traceback" in err) == (MOMENTS[number], False), err
+    assert json.loads(out)["errors"][0]["message"] in {"terminated", "interrupted"}
+    assert (tmp_path / "results" / "status").read_text() == "failed"
+    assert git(repo, "rev-list", "--count", "main") == "1"
+
+
+@pytest.mark.parametrize("blocked", [False, True])
+def test_a_signal_at_any_moment(tmp_path: Path, blocked: bool) -> None:
+    """Told with results and nothing left behind; or it came too late; or before there was a program to hear it."""
+    codes = Counter[int]()
+    for step in range(MANY):
+        folder = tmp_path / str(step)
+        (folder / "scratch").mkdir(parents=True)
+        repo = repository(folder, "a")
+        running = begin(folder, repo, blocked=blocked)
+        time.sleep(0.5 * step / MANY)
+        number = (signal.SIGTERM, signal.SIGINT)[step % 2] if blocked else signal.SIGTERM
+        running.send_signal(number)
+        out, err = running.communicate(timeout=30)
+        codes[running.returncode] += 1
+        assert (b"Traceback" in err, list((folder / "scratch").iterdir())) == (False, []), err
+        if running.returncode == -number and not blocked:
+            assert not out
+            continue
+        assert running.returncode in {0, MOMENTS[number]}, err
+        report, landed = json.loads(out), git(repo, "rev-list", "--count", "main") == "2"
+        status = (folder / "results" / "status").read_text()
+        assert report["status"] == json.loads((folder / "report.json").read_text())["status"] == status
+        assert status == ("updated" if landed else "failed")
+        assert running.returncode == MOMENTS[number] or landed
+    print(dict(codes))

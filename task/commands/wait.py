@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from task.edges.log import Log
 from task.edges.rollout_display import Display
 from task.edges.rollouts import Api, Awaited, Judge, Pace, Rollouts
-from task.errors import Exit, RolloutError, UsageError
+from task.errors import Exit, RolloutError, TaskError, UsageError
 from task.parse.write_back import normal_url
 from task.pattern import pattern
 from task.record import NamedTuple
@@ -45,22 +45,22 @@ def wait(settings: WaitSettings, api: Callable[[], Api], environ: Mapping[str, s
     if not keys:
         raise UsageError("no Application is named", hint="image-update wait NAME... --revision SHA")
     awaited = [Awaited(*key, asked) for key in dict.fromkeys(keys)]
-    rows = watch(api(), awaited, settings.limit, environ, log)
+    rows, error = watch(api(), awaited, settings.limit, environ, log)
     sys.stdout.writelines(f"{line(row)}\n" for row in rows)
-    if error := rollout_error(rows):
-        raise error
+    if found := error or rollout_error(rows):
+        raise found
     return int(Exit.OK)
 
 
-def watch(api: Api, awaited: Sequence[Awaited], limit: float, environ: Mapping[str, str], log: Log) -> tuple[Row, ...]:
-    """Wait for all of them, with the progress shown. Raises what the API could not tell at last."""
+def watch(
+    api: Api, awaited: Sequence[Awaited], limit: float, environ: Mapping[str, str], log: Log
+) -> tuple[tuple[Row, ...], TaskError | None]:
+    """Wait for all of them, with the progress shown: how each ended, and why the API could not tell, if so."""
     rollouts = Rollouts(api, awaited, Pace(limit), log=log)
     display = Display(log, environ, limit)
     for sight in rollouts.sights():
         display.show(sight)
-    if rollouts.error:
-        raise rollouts.error
-    return rollouts.rows
+    return rollouts.rows, rollouts.error
 
 
 def judge_of(accepts: Callable[[str], bool], repository: str = "", *, spec: bool = False) -> Judge:

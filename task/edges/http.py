@@ -280,6 +280,8 @@ def _no_answer(error: Exception, url: str, kinds: Any) -> NoAnswerError:
     if isinstance(error, kinds.ProxyError):
         return NoAnswerError("unreachable", f"the proxy on the way to {origin(url)} could not be used")
     if isinstance(error, kinds.SSLError):
+        if "certificate" not in str(error).lower():
+            return NoAnswerError("unreachable", f"{origin(url)} could not be reached by TLS, or broke off")
         return NoAnswerError("tls", f"the TLS certificate of {origin(url)} was not accepted")
     below = isinstance(error, OSError) and not isinstance(error, kinds.RequestException)
     if isinstance(error, kinds.Timeout | TimeoutError) or type(error).__name__ == "ReadTimeoutError":

@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from task import stop
-from task.errors import SourceDownError, SourceError, TaskError
+from task.edges.http import Limits
+from task.errors import PRECEDENCE, SourceDownError, SourceError, TaskError
 from task.record import NamedTuple
 from task.words.progress import Row
 
 T = TypeVar("T")
 AT_ONCE = 8  # requests
+LIMITS = Limits(connect=5.0, silence=15.0, total=30.0, tries=1)  # for an API that is looked at again anyway
 NOTHING: Mapping[str, Any] = {}
 Log = Callable[[str, str], object]
 
@@ -151,7 +153,8 @@ class Rollouts:
     @property
     def error(self) -> TaskError | None:
         """Why the API could not tell at last; None where it could."""
-        return next((watch.error for watch in self._watches if watch.error), None)
+        errors = [watch.error for watch in self._watches if watch.error]
+        return min(errors, key=lambda one: PRECEDENCE.index(one.exit)) if errors else None
 
     def sights(self) -> Iterator[Sight]:
         """A sight after every round of looks."""

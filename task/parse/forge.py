@@ -126,8 +126,8 @@ def _by_shape(remote: Remote) -> ForgeName | None:
 
 
 def _by_name(host: str) -> ForgeName | None:
-    label = _name(host).partition(".")[0] if "." in host else ""
-    return next((forge for word, forge in WORDS.items() if word in label), None)
+    words = _name(host).partition(".")[0].split("-") if "." in host else []
+    return next((forge for word, forge in WORDS.items() if word in words), None)
 
 
 def _built(forge: ForgeName, remote: Remote, root: str) -> Place:

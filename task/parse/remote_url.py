@@ -31,9 +31,11 @@ def remote_of(url: str) -> Remote:
     """The URL of a repository (https, http, ssh, `user@host:path`), taken apart. Raises `Malformed`."""
     text = url.strip()
     scheme, marker, rest = text.partition("://")
+    if "\\" in text:  # programs do not agree on what such a URL means
+        raise Malformed("a backslash in a repository's URL", "write https://host/owner/repository")
     if not marker:
         login, colon, path = text.partition(":")
-        if not colon or "/" in login:
+        if not colon or "/" in login or path.startswith(":"):
             raise Malformed("a local repository is on no forge", "pull requests need an https or ssh URL")
         scheme, rest = "ssh", f"{login}/{path.lstrip('/')}"
     scheme = scheme.lower().removeprefix("git+").removesuffix("+git")

@@ -91,7 +91,7 @@ def _refused(view: View) -> Rollout | None:
     if text(view.sync, "status") not in ("Unknown", ""):
         return None
     if problems := conditions(view.status, "InvalidSpecError"):
-        if REFRESH in mapping(mapping(view.item, "metadata"), "annotations"):
+        if _looking(view):
             return Rollout("waiting", "Argo CD has not looked at it again yet")
         hint = "correct the Application's spec or its AppProject"
         return Rollout("failed", f"the Application's spec is refused: {listed(problems)}", hint)
@@ -148,10 +148,17 @@ def _elsewhere(view: View, wanted: Wanted) -> Rollout | None:
         return Rollout("waiting", "Argo CD has not compared again yet", stale=True)
     if wanted.spec:
         return Rollout("waiting", "Argo CD has not compared with the changed Application yet", stale=True)
+    if _looking(view):  # while manifests cannot be made it says nothing else for three minutes
+        return Rollout("waiting", "Argo CD has not finished looking at Git since it was asked to")
     there = ", ".join(one[:12] for one in revisions_of(view.sync))
     if not there:
         return Rollout("waiting", "Argo CD has not compared yet", stale=True)
     return Rollout("waiting", f"Argo CD compares with {there}, which is not known to hold the revision", stale=True)
+
+
+def _looking(view: View) -> bool:
+    """Whether a refresh is asked for and not done yet."""
+    return REFRESH in mapping(mapping(view.item, "metadata"), "annotations")
 
 
 def _at_revision(view: View, windows: Mapping[str, Any]) -> Rollout:

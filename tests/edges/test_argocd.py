@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.argocd_api import ArgoCDServer, Fault, application, argocd_server, at
+from fakes.argocd_api import ArgoCDServer, Fault, PatchError, application, apply_patch, argocd_server, at
 
 from task.edges.applications.argocd import ArgoCD
 from task.edges.argocd import ArgoCDApi
 from task.edges.http import Limits
+from task.edges.stores.live import ClusterApplications, LiveApplications
 from task.errors import Outpaced, SourceAccessError, SourceDownError, SourceError, TaskError, UsageError
 from task.parse.argocd_options import Connection
 from task.secret import Secret
@@ -281,3 +282,60 @@ def test_a_server_that_goes_down_meanwhile_is_an_error(server: ArgoCDServer) -> 
         list(
             ArgoCD(Late(Connection(server.address, Secret(TOKEN), plaintext=True), {}, limits=QUICK), wants_image).all()
         )
+
+
+class FakeCluster:
+    """A cluster with one Application."""
+
+    def __init__(self, item: dict[str, Any]) -> None:
+        self.item = item
+        self.merged: list[Any] = []
+
+    def get(self, resource: Any, namespace: str, name: str) -> dict[str, Any] | None:
+        assert resource.plural == "applications"
+        return self.item if (namespace, name) == ("argocd", "web") else None
+
+    def patch(self, _resource: Any, _namespace: str, _name: str, operations: Any) -> dict[str, Any]:
+        try:
+            self.item = apply_patch(self.item, operations)
+        except PatchError:
+            raise Outpaced from None
+        return self.item
+
+    def merge(self, _resource: Any, _namespace: str, _name: str, change: Any) -> dict[str, Any]:
+        self.merged.append(change)
+        return self.item
+
+
+@pytest.fixture(params=["argocd", "cluster"])
+def live(request: pytest.FixtureRequest, server: ArgoCDServer) -> LiveApplications:
+    if request.param == "argocd":
+        return LiveApplications(api_of(server))
+    return LiveApplications(ClusterApplications(FakeCluster(at(application("web"), "Synced", "Healthy"))))
+
+
+def test_a_live_application_is_patched_at_the_version_that_was_read(live: LiveApplications) -> None:
+    manifest, version = live.read("argocd", "web")
+    assert manifest["metadata"]["name"] == "web"
+    live.patch("argocd", "web", version, OPERATIONS)
+    assert live.read("argocd", "web")[0]["spec"]["project"] == "other"
+
+
+def test_a_live_application_that_changed_meanwhile_is_outpaced(live: LiveApplications) -> None:
+    _, version = live.read("argocd", "web")
+    with pytest.raises(Outpaced):
+        live.patch("argocd", "web", f"{version}0", OPERATIONS[1:])
+    assert live.read("argocd", "web")[0]["spec"]["project"] == "default"
+
+
+def test_a_live_application_that_is_not_there_is_an_error(live: LiveApplications) -> None:
+    with pytest.raises(SourceError):
+        live.read("argocd", "gone")
+
+
+def test_a_cluster_is_asked_for_a_refresh_by_annotation() -> None:
+    cluster = FakeCluster(application("web"))
+    api = ClusterApplications(cluster)
+    api.refresh_application("argocd", "web")
+    assert cluster.merged == [{"metadata": {"annotations": {"argocd.argoproj.io/refresh": "normal"}}}]
+    assert (api.resource_tree("argocd", "web"), api.sync_windows("argocd", "web")) == ({}, {})

@@ -2,7 +2,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from fakes.forge_server import serving
-from fakes.gitea_api import OWNER, REPO, Gitea as Server
+from fakes.gitea_api import OWNER, REPO
+from fakes.gitea_api import Gitea as Server
 from forge_plays import HEAD, PLAYS, World
 
 from task.edges.forges import Place

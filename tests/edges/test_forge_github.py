@@ -2,7 +2,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from fakes.forge_server import Reply, serving
-from fakes.github_api import NAME, OWNER, REPO, GitHub as Server
+from fakes.github_api import NAME, OWNER, REPO
+from fakes.github_api import GitHub as Server
 from forge_plays import HEAD, PLAYS, World
 
 from task.edges.forges import Place
@@ -37,7 +38,7 @@ def test_labels_people_and_draft(world: World, server: Server) -> None:
     )
     done = world.forge().propose(wanted)
     (pull,) = server.open
-    assert (pull.labels, pull.reviewers, pull.draft) == (["deploy", "Deploy", "automatic"][::2], ["ann"], True)
+    assert (pull.labels, pull.reviewers, pull.draft) == (["deploy", "automatic"], ["ann"], True)
     assert (server.asked_teams, server.assigned, done.note) == ({1: ["deployers"]}, {1: ["bob"]}, "")
     server.seen.clear()
     world.forge().propose(wanted)

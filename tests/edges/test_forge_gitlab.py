@@ -2,7 +2,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from fakes.forge_server import serving
-from fakes.gitlab_api import PROJECT, GitLab as Server
+from fakes.gitlab_api import PROJECT
+from fakes.gitlab_api import GitLab as Server
 from forge_plays import HEAD, PLAYS, World
 
 from task.edges.forges import Place

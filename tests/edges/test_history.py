@@ -4,7 +4,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -61,13 +61,20 @@ def daemon(folder: Path) -> Iterator[str]:
             os.killpg(running.pid, 15)
 
 
+def many(repo: Path, changes: Iterable[tuple[str, str | None]]) -> None:
+    """A commit for each (path, text), in one go."""
+    lines = ["feature done", "reset refs/heads/main", "from refs/heads/main^0"]
+    for number, (path, text) in enumerate(changes):
+        lines += ["commit refs/heads/main", f"committer T <t@example.com> {1700000000 + number} +0000", "data 1", "x"]
+        lines += [f"D {path}"] if text is None else [f"M 100644 inline {path}", f"data {len(text)}", text]
+    git(repo, "fast-import", "--quiet", stdin="\n".join([*lines, "done", ""]).encode())
+
+
 def deploys(folder: Path, *values: str | None, between: int = 0, name: str = "repo.git") -> Path:
     """A repository in which the path had these texts, other commits in between."""
     repo = bare_repo(folder, {PATH: values[0], "other/file": "x\n"} if values[0] else {"other/file": "x\n"}, name=name)
     for number, value in enumerate(values[1:]):
-        for other in range(between):
-            commit(repo, {"other/file": f"{number} {other}\n"})
-        commit(repo, {PATH: value})
+        many(repo, [*(("other/file", f"{number} {other}") for other in range(between)), (PATH, value)])
     return repo
 
 
@@ -182,12 +189,7 @@ def test_what_is_no_text_has_none(tmp_path: Path) -> None:
 def long_history(folder: Path, commits: int, every: int) -> Path:
     """Many commits, of which every so many changes the path; made in one go."""
     repo = bare_repo(folder, {PATH: "0", **{f"apps/a{n}/values.yaml": f"{n}\n" for n in range(30)}})
-    lines = ["feature done", "reset refs/heads/main", "from refs/heads/main^0"]
-    for number in range(1, commits):
-        path, text = (PATH, str(number)) if number % every == 0 else ("other/file", str(number))
-        lines += ["commit refs/heads/main", f"committer T <t@example.com> {1700000000 + number} +0000", "data 1", "x"]
-        lines += [f"M 100644 inline {path}", f"data {len(text)}", text]
-    git(repo, "fast-import", "--quiet", stdin="\n".join([*lines, "done", ""]).encode())
+    many(repo, ((PATH if n % every == 0 else "other/file", str(n)) for n in range(1, commits)))
     return repo
 
 

@@ -5,6 +5,7 @@ MergePullRequestOption, PullReviewRequestOptions) and routers/api/v1/repo/pull.g
 """
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from fakes.forge_server import ForgeServer, Pull, Reply, Request
@@ -116,7 +117,7 @@ class Gitea(ForgeServer):
         assert pull is not None
         names = {one: name for name, one in {**self.organization_labels, **self.known_labels}.items()}
         pull.labels += [names[one] for one in request.body["labels"] if names[one] not in pull.labels]
-        return Reply(200, _labels({name: 1 for name in pull.labels}))
+        return Reply(200, _labels(dict.fromkeys(pull.labels, 1)))
 
     def _reviews(self, request: Request, number: str) -> Reply:
         pull = self.pull(number)
@@ -136,7 +137,7 @@ class Gitea(ForgeServer):
         self.teams.setdefault(pull.number, []).extend(request.body.get("team_reviewers", []))
         return Reply(201, [])
 
-    def _merge(self, request: Request, number: str) -> Reply:
+    def _merge(self, request: Request, number: str) -> Reply:  # noqa: PLR0911 - a refusal each
         pull = self.pull(number)
         assert pull is not None
         body = request.body
@@ -182,7 +183,7 @@ class Gitea(ForgeServer):
             "merged": pull.state == "merged",
             "mergeable": pull.state == "open" and not (self.conflicts or draft or self.looks),
             "merge_commit_sha": pull.merge_commit or None,
-            "labels": _labels({name: 1 for name in pull.labels}),
+            "labels": _labels(dict.fromkeys(pull.labels, 1)),
             "assignees": [{"login": name} for name in self.assigned.get(pull.number, [])] or None,
             "requested_reviewers": [{"login": name} for name in pull.reviewers] or None,
             "base": {"ref": pull.base, "label": pull.base, "sha": self.branches[pull.base], "repo_id": NUMBER},
@@ -195,7 +196,7 @@ class Gitea(ForgeServer):
         }
 
 
-ROUTES: dict[tuple[str, str], Any] = {
+ROUTES: dict[tuple[str, str], Callable[..., Reply]] = {
     ("GET", r"branches/(.+)"): Gitea._branch,
     ("GET", r"pulls"): Gitea._list,
     ("POST", r"pulls"): Gitea._create,

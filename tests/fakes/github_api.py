@@ -11,9 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jsonschema import Draft202012Validator
-
 from fakes.forge_server import ForgeServer, Pull, Reply, Request
+from jsonschema import Draft202012Validator
 
 OWNER, REPO = "acme", "deploy"
 NAME = f"{OWNER}/{REPO}"
@@ -73,7 +72,7 @@ class GitHub(ForgeServer):
             self.wrong.append(f"{request.method} {request.path} is not documented")
             return _error(404, "Not Found")
         self._check(request, found[1])
-        reply = self._work(request, path, found[1])
+        reply = self._work(request, path)
         if reply.status < 300:
             problems = _validator(f"{found[1]}|responses/{reply.status}").iter_errors(reply.body)
             self.wrong += [f"our answer to {found[1]}: {one.json_path}: {one.message[:200]}" for one in problems]
@@ -97,7 +96,7 @@ class GitHub(ForgeServer):
         self.require(request.headers.get("accept") == "application/vnd.github+json", f"{operation}: Accept")
         self.require(request.headers.get("x-github-api-version") == "2022-11-28", f"{operation}: version")
 
-    def _work(self, request: Request, path: str, operation: str) -> Reply:
+    def _work(self, request: Request, path: str) -> Reply:
         ours = f"/repos/{NAME}/"
         if not path.startswith(ours):
             return _error(404, "Not Found")
@@ -131,7 +130,7 @@ class GitHub(ForgeServer):
         simple = [{name: value for name, value in self.shown(one).items() if name in keep} for one in found]
         return Reply(200, simple[(page - 1) * size : page * size])
 
-    def _create(self, request: Request) -> Reply:
+    def _create(self, request: Request) -> Reply:  # noqa: PLR0911 - a refusal each
         body = request.body
         head, base = body["head"], body["base"]
         if refusal := _too_long(body):
@@ -243,7 +242,7 @@ class GitHub(ForgeServer):
             "assignee": None,
             "requested_reviewers": [_user(one) for one in pull.reviewers],
             "requested_teams": [_team(one) for one in self.asked_teams.get(pull.number, [])],
-            "auto_merge": _auto(pull) if pull.auto else None,
+            "auto_merge": _auto() if pull.auto else None,
         }
 
 
@@ -273,14 +272,19 @@ def _user(name: str) -> dict[str, Any]:
 
 
 def _team(slug: str) -> dict[str, Any]:
-    return {**described()["examples"]["pull"]["requested_teams"][0], "slug": slug}
+    return {
+        **described()["examples"]["pull"]["requested_teams"][0],
+        "slug": slug,
+        "type": "organization",
+        "parent": None,
+    }
 
 
 def _label(name: str) -> dict[str, Any]:
     return {**described()["examples"]["pull"]["labels"][0], "name": name}
 
 
-def _auto(pull: Pull) -> dict[str, Any]:
+def _auto() -> dict[str, Any]:
     return {"enabled_by": _user("image-bot"), "merge_method": "merge", "commit_title": "", "commit_message": ""}
 
 

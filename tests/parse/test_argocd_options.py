@@ -9,10 +9,9 @@ from task.secret import Secret
 
 def shown(found: Connection) -> dict[str, object]:
     """What was found, secrets opened, defaults left out."""
-    plain = found._replace(
-        token=found.token.reveal(), headers=tuple((name, value.reveal()) for name, value in found.headers)
-    )._asdict()
-    default = Connection()._replace(token="")._asdict()
+    headers = tuple((name, value.reveal()) for name, value in found.headers)
+    plain = {**found._asdict(), "token": found.token.reveal(), "headers": headers}
+    default = {**Connection()._asdict(), "token": ""}
     return {name: value for name, value in plain.items() if value != default[name]}
 
 

@@ -198,6 +198,12 @@ def test_someone_must_sync(state: Mapping[str, Any], windows: Mapping[str, Any],
     assert found.hint
 
 
+def test_a_refresh_that_is_not_done_is_said() -> None:
+    refreshing = {**APP, "metadata": {**APP["metadata"], "annotations": {"argocd.argoproj.io/refresh": "normal"}}}
+    found = look(at(refreshing, "Synced", "Healthy", revision=OLD, compared=3, operation=BEFORE))
+    assert (found.state, "not finished looking" in found.because) == ("waiting", True)
+
+
 def test_auto_sync_off_but_synced_by_someone_is_a_rollout() -> None:
     assert look(at(MANUAL, "Synced", "Healthy", compared=13, operation=DONE)).state == "synced-and-healthy"
 

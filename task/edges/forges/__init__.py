@@ -85,6 +85,10 @@ class AlreadyThere(Exception):
     """The forge says that a request for this branch is open already. Never leaves `settle`."""
 
 
+class _Limited(Exception):
+    """Why there is no answer: nothing was done, and asking again would not help."""
+
+
 class Client:
     """One forge's API: waits out short limits, and answers with JSON or one of our named errors."""
 
@@ -114,7 +118,7 @@ class Client:
         answer = self._patient(method, path, what, params=params, json=json, again=again)
         if answer.status < 300 or answer.status in fine:  # noqa: PLR2004 - HTTP
             return answer
-        raise self.refused(answer, what)
+        raise self.refused(answer, what) from (None if limited(answer) is None else _Limited())
 
     def json(self, method: str, path: str, what: str, **more: Any) -> Any:
         """As `ask`, and its JSON. Raises `UnreachableError` for an answer that is none."""
@@ -170,8 +174,9 @@ def settle(steps: Steps, proposal: Proposal) -> Proposed:
             continue
         except AlreadyThere:
             stop.sleep(0.2 * turn)  # a list may lag behind
-        except UnreachableError:  # whether it was opened is unknown: look, and try once more
-            if turn or stop.code() or (found is not None and found.state == "open"):
+        except UnreachableError as error:  # whether it was opened is unknown: look, and try once more
+            known = isinstance(error.__cause__, _Limited) or (found is not None and found.state == "open")
+            if known or turn or stop.code():
                 raise
     raise UnreachableError(
         f"others keep changing the request for {proposal.head}, or the forge does not show it",

@@ -8,7 +8,7 @@ from typing import Any
 from task import stop
 from task.edges.forges import AlreadyThere, Client, Reach, settle
 from task.edges.forges.content import dig, fitted, ours_to_delete, same
-from task.edges.forges.notes import Notes, check, rows, tried
+from task.edges.forges.notes import Notes, check, missing, rows, tried
 from task.edges.http import Answer
 from task.errors import TaskError
 from task.model import Proposal, Proposed
@@ -106,13 +106,13 @@ class Gitea:
     def _completed(self, pull: Mapping[str, Any], proposal: Proposal, notes: Notes) -> Proposed:
         """With what is still missing of labels, people and auto-merge; what cannot be is noted."""
         number = str(pull["number"])
-        if labels := _missing(proposal.labels, (one["name"] for one in pull.get("labels") or ())):
+        if labels := missing(proposal.labels, (one["name"] for one in pull.get("labels") or ())):
             with tried(notes, "labels"):
                 numbers = self._labels(labels)
                 path = f"{self._path}/issues/{number}/labels"
                 self._client.ask("POST", path, "set labels", json={"labels": numbers}, again=True)
         people = [one["login"] for one in pull.get("assignees") or ()]
-        for name in _missing(proposal.assignees, people):
+        for name in missing(proposal.assignees, people):
             with tried(notes, f"assignee {name}"):
                 self._write(number, "assign people", {"assignees": [*people, name]})
                 people.append(name)
@@ -127,9 +127,9 @@ class Gitea:
     def _labels(self, names: list[str]) -> list[int]:
         """Their numbers: the repository's, else the organization's; what neither has is made."""
         known = self._known_labels(f"{self._path}/labels", ())
-        if _missing(names, known):
+        if missing(names, known):
             known = {**self._known_labels(f"/orgs/{quoted(self._owner)}/labels", (403, 404)), **known}
-        for name in _missing(names, known):
+        for name in missing(names, known):
             made = self._client.json(
                 "POST", f"{self._path}/labels", "make a label", json={"name": name, "color": COLOR}
             )
@@ -158,7 +158,7 @@ class Gitea:
         asked += [one["login"] for one in pull.get("requested_reviewers") or ()]
         asked += [one["name"] for one in pull.get("requested_reviewers_teams") or ()]
         for name in wanted:
-            if not _missing([name.rpartition("/")[2]], asked):
+            if not missing([name.rpartition("/")[2]], asked):
                 continue
             who = {"team_reviewers": [name.rpartition("/")[2]]} if "/" in name else {"reviewers": [name]}
             try:
@@ -196,12 +196,6 @@ class Gitea:
             stop.sleep(pause)
             answer = self._client.ask("POST", path, what, json=body, fine=fine)
         return answer
-
-
-def _missing(wanted: Iterable[str], have: Iterable[str]) -> list[str]:
-    """In order, each once, whatever the case."""
-    there = {name.lower() for name in have}
-    return [name for name in dict.fromkeys(wanted) if name.lower() not in there]
 
 
 def _draft_word(pull: Mapping[str, Any]) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from task.edges.forges import AlreadyThere, Client, Reach, settle
 from task.edges.forges.content import dig, fitted, same
 from task.edges.forges.github_merge import AutoMerge
-from task.edges.forges.notes import Notes, check, rows, tried
+from task.edges.forges.notes import Notes, check, missing, rows, tried
 from task.edges.http import Answer
 from task.errors import TaskError
 from task.model import Proposal, Proposed
@@ -106,11 +106,11 @@ class GitHub:
         """With what is still missing of labels, people and auto-merge; what cannot be is noted."""
         number = pull["number"]
         issue = f"{self._path}/issues/{number}"
-        labels = _missing(proposal.labels, (one["name"] for one in pull["labels"]))
+        labels = missing(proposal.labels, (one["name"] for one in pull["labels"]))
         if labels:
             with tried(notes, "labels"):
                 self._client.ask("POST", f"{issue}/labels", "set labels", json={"labels": labels}, again=True)
-        people = _missing(proposal.assignees, (one["login"] for one in pull["assignees"] or ()))
+        people = missing(proposal.assignees, (one["login"] for one in pull["assignees"] or ()))
         if people:
             with tried(notes, "assignees"):
                 self._assign(issue, people, notes)
@@ -127,7 +127,7 @@ class GitHub:
         answer = self._client.json(
             "POST", f"{issue}/assignees", "assign people", json={"assignees": people}, again=True
         )
-        if left := _missing(people, (one["login"] for one in answer.get("assignees") or ())):
+        if left := missing(people, (one["login"] for one in answer.get("assignees") or ())):
             notes.add(f"not assigned, since they may not push here: {', '.join(left)}")
 
     def _ask_reviewers(self, pull: Mapping[str, Any], proposal: Proposal, notes: Notes) -> None:
@@ -136,12 +136,12 @@ class GitHub:
         teams = [one["slug"] for one in pull["requested_teams"] or ()]
         wanted = [name for name in proposal.reviewers if "/" not in name]
         wanted_teams = [name.rpartition("/")[2] for name in proposal.reviewers if "/" in name]
-        users, groups = _missing(wanted, asked), _missing(wanted_teams, teams)
+        users, groups = missing(wanted, asked), missing(wanted_teams, teams)
         if not users and not groups:
             return
         where = f"{self._path}/pulls/{pull['number']}"
         answered = self._client.json("GET", f"{where}/reviews", "read the reviews", params={"per_page": 100})
-        users = _missing(users, ((one["user"] or {}).get("login", "") for one in answered))
+        users = missing(users, ((one["user"] or {}).get("login", "") for one in answered))
         groups = [] if answered else groups  # a team's request is over once one of it has answered
         single = [{"reviewers": [name]} for name in users] + [{"team_reviewers": [name]} for name in groups]
         if len(single) > 1 and self._requested(where, {"reviewers": users, "team_reviewers": groups}) is None:
@@ -156,12 +156,6 @@ class GitHub:
             "POST", f"{where}/requested_reviewers", "ask for reviews", json=who, fine=(403, 404, 422), again=True
         )
         return None if answer.status == 201 else self._client.refused(answer, "ask for reviews")  # noqa: PLR2004
-
-
-def _missing(wanted: Iterable[str], have: Iterable[str]) -> list[str]:
-    """In order, each once, whatever the case: GitHub's names have none."""
-    there = {name.lower() for name in have}
-    return [name for name in dict.fromkeys(wanted) if name.lower() not in there]
 
 
 def proposed(pull: Mapping[str, Any]) -> Proposed:

@@ -8,7 +8,7 @@ from typing import Any
 from task import stop
 from task.edges.forges import AlreadyThere, Client, Reach, settle
 from task.edges.forges.content import dig, fitted, ours_to_delete, same
-from task.edges.forges.notes import Notes, check, rows, tried
+from task.edges.forges.notes import Notes, check, missing, rows, tried
 from task.edges.http import Answer
 from task.model import Proposal, Proposed
 from task.parse.forge import quoted
@@ -103,8 +103,7 @@ class GitLab:
     def _completed(self, request: Mapping[str, Any], proposal: Proposal, notes: Notes) -> Proposed:
         """With what is still missing of labels, people and auto-merge; what cannot be is noted."""
         number = str(request["iid"])
-        there = {label.lower() for label in request.get("labels") or ()}
-        wanted = [label for label in dict.fromkeys(proposal.labels) if label.lower() not in there]
+        wanted = missing(proposal.labels, request.get("labels") or ())
         for label in [label for label in wanted if "," in label]:
             notes.add(f"label {label!r}: GitLab takes none with a comma")
         if labels := [label for label in wanted if "," not in label]:
@@ -123,7 +122,7 @@ class GitLab:
     def _with_people(self, request: Mapping[str, Any], role: str, names: Iterable[str], notes: Notes) -> Any:
         """The list is written as a whole, so whoever is in it already stays. Several need a paid tier."""
         have = {one["username"].lower(): one["id"] for one in request.get(f"{role}s") or ()}
-        wanted = [name for name in dict.fromkeys(names) if name.lower() not in have]
+        wanted = missing(names, have)
         found = {name: self._person(name) for name in wanted}
         for name in [name for name in wanted if not found[name]]:
             notes.add(f"{role} {name}: GitLab knows nobody of that name")

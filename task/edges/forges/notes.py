@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -48,3 +48,13 @@ def check(found: Proposed, now: Proposed, proposal: Proposal) -> None:
 def rows(value: Any) -> list[Any]:
     """The objects of a list; what is none is passed over: a host may be no forge at all."""
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def missing(wanted: Iterable[str], have: Iterable[str]) -> list[str]:
+    """In order, each once; names of labels and people have no case."""
+    there, found = {name.lower() for name in have}, []
+    for name in wanted:
+        if name.lower() not in there:
+            there.add(name.lower())
+            found.append(name)
+    return found

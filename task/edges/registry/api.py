@@ -84,8 +84,7 @@ class Api:
         with self._room:
             self._wait_for_turn()
             stop.check()
-            if self._down is not None and time.monotonic() < self._down[1]:
-                raise self._down[0]
+            self._leave_alone()
             try:
                 return self._reached(method, url, headers)
             except NoAnswerError as error:
@@ -108,25 +107,33 @@ class Api:
         """By the URL that answered first. The first request tells, and it never carries a login."""
         if self._http is None:
             with self._first:
+                self._leave_alone()
                 if self._http is None:
                     return self._find(method, url, headers)
         return self._http.ask(method, url, headers=headers)
 
+    def _leave_alone(self) -> None:
+        """Raise what was wrong a moment ago."""
+        if self._down is not None and time.monotonic() < self._down[1]:
+            raise self._down[0]
+
     def _find(self, method: str, url: str, headers: Headers) -> Answer:
-        urls = self.endpoint.urls
-        for number, base in enumerate(urls):
-            last = number == len(urls) - 1
+        for base in self.endpoint.urls[:-1] and self.endpoint.urls:
             http = self._client(base)
             try:
-                answer = http.ask(method, url, headers=headers, again=None if last else False)
+                answer = http.ask(method, url, headers=headers, again=False)
             except NoAnswerError as error:
-                if last or error.kind not in ("unreachable", "tls"):
+                if error.kind != "unreachable":
                     raise
                 continue
-            if last or not self._wrong_scheme(answer):
+            if not self._wrong_scheme(answer):
                 self._http = http
-                return answer
-        raise AssertionError  # pragma: no cover - the last URL answers or raises
+                busy = answer.status == 429 or answer.status >= 500  # noqa: PLR2004 - HTTP
+                return http.ask(method, url, headers=headers) if busy else answer
+        http = self._client(self.endpoint.urls[0])
+        answer = http.ask(method, url, headers=headers)
+        self._http = http
+        return answer
 
     def _wrong_scheme(self, answer: Answer) -> bool:
         return answer.status == 400 and any(said in answer.body for said in _WRONG_SCHEME)  # noqa: PLR2004 - HTTP

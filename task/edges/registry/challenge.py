@@ -54,12 +54,14 @@ def challenges(header: str) -> tuple[Challenge, ...]:
 def same_trust(registry: str, other: str) -> bool:
     """Whether a registry's login may be told to another host: itself, its domain, or a known pair. Without ports."""
     if registry == other:
-        return True
+        return bool(other)
     if any(registry.endswith(end) and other == host for end, host in _PAIRS):
         return True
     if registry.replace(".", "").isdigit() or ":" in registry:
         return False
     parent = registry.partition(".")[2]
+    if not all(other.split(".")):
+        return False
     return (_is_domain(other) and registry.endswith(f".{other}")) or (
         _is_domain(parent) and (other == parent or other.endswith(f".{parent}"))
     )
@@ -68,7 +70,7 @@ def same_trust(registry: str, other: str) -> bool:
 def _is_domain(name: str) -> bool:
     """Whether one owner has all hosts below this name, as far as can be told without the list of all suffixes."""
     labels = name.split(".")
-    if len(labels) < 2 or name in _SHARED or not all(labels):  # noqa: PLR2004 - example.com
+    if len(labels) < 2 or name in _SHARED:  # noqa: PLR2004 - example.com
         return False
     return not (len(labels) == 2 and len(labels[1]) == 2 and labels[0] in _SECOND_LEVEL)  # noqa: PLR2004 - co.uk
 

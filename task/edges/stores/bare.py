@@ -6,6 +6,7 @@ One store is one repository. It keeps what it has fetched, so that the answer to
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from task import stop
@@ -36,7 +37,7 @@ class BareStore:
         self, git: Git, repo: str, signer: Signer | None = None, cache_dir: str = "", *, in_turn: bool = False
     ) -> None:
         """`in_turn`: what is read will be written, and other runs on this machine may be about to do the same."""
-        self._another = lambda: Remote(git, repo, cache_dir)  # what a history needs is of no use to anything else
+        self._another = partial(Remote, git, repo, cache_dir)  # what a history needs is of no use to anything else
         self._histories: list[History] = []
         self._remote = self._another()
         self._signer = signer
@@ -54,6 +55,8 @@ class BareStore:
     def close(self) -> None:
         """Remove all that was fetched."""
         self._end_turn()
+        for history in self._histories:
+            history.close()
         self._remote.close()
         self._forget()
 
@@ -84,6 +87,13 @@ class BareStore:
         if self._turn and self._turn.take(self._remote.subject(name)):  # whoever was before us has moved the branch
             found = self._twice(lambda: self._read(name, places))
         return found
+
+    def ahead(self, head: str, places: Collection[Place]) -> Snapshot | None:
+        """The places asked for, at a head branch's tip; None where there is no such branch."""
+        name = branch_name(head)
+        if not self._remote.commit_of(name):
+            return None
+        return self._twice(lambda: self._read(name, places))
 
     def earlier(self, branch: str, path: str, limit: int = 100) -> History:
         """The path's text at the branch's tip and the different ones before it, newest first; see `History`."""
@@ -116,6 +126,8 @@ class BareStore:
         base, head = change.destination.base, change.destination.head
         made = self._twice(lambda: self._make(change))
         held, there = self._held(change, made)
+        if change.ahead is not None and there != change.ahead and made.tree != self._roots[change.tip]:
+            raise Outpaced(f"{head} moved meanwhile")
         if held:
             return held
         commit = self._signed(change, made)

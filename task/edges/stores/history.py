@@ -89,7 +89,7 @@ class History:
             self.end = found.end
 
     def _step(self) -> _Found:
-        """What the next commits tell; from an empty repository again where the server, or what was kept, forces that."""
+        """What the next commits tell; from an empty repository, where the server or what was kept forces that."""
         try:
             try:
                 return self._some()

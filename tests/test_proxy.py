@@ -1,0 +1,117 @@
+"""Git behind a proxy: found in the environment or git's configuration; its failures are told, its password is not."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from faults import Ground, problem
+from http_proxy import Proxy, http_proxy
+from real_servers import Nginx, free_port, nginx
+
+pytestmark = [pytest.mark.servers, pytest.mark.xdist_group("servers")]
+LOGIN, SECRETS = "bob:pr0xy-s3cret", ("pr0xy", "s3cret")
+
+
+@pytest.fixture(scope="module")
+def repos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("repos")
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory, repos: Path) -> Iterator[Nginx]:
+    with nginx(tmp_path_factory.mktemp("nginx"), repos) as server:
+        yield server
+
+
+@pytest.fixture
+def proxy() -> Iterator[Proxy]:
+    with http_proxy(LOGIN) as made:
+        yield made
+
+
+@pytest.fixture
+def ground(tmp_path: Path, repos: Path) -> Ground:
+    return Ground(tmp_path, repos)
+
+
+def url(proxy: Proxy, login: str = LOGIN) -> str:
+    return f"http://{login}@127.0.0.1:{proxy.port}"
+
+
+@pytest.mark.parametrize("name", ["HTTPS_PROXY", "https_proxy", "ALL_PROXY"])
+def test_a_variable_names_it(ground: Ground, web: Nginx, proxy: Proxy, name: str) -> None:
+    result = ground.by_https(web, env={name: url(proxy)})
+    assert (result.code, ground.landed()) == (0, True), result.stderr
+    assert set(proxy.seen) == {f"CONNECT localhost:{web.tls}"}
+
+
+def test_plain_http(ground: Ground, web: Nginx, proxy: Proxy) -> None:
+    result = ground.by_http(web.plain, env={"http_proxy": url(proxy)})
+    assert (result.code, ground.landed()) == (0, True), result.stderr
+    assert any(one.endswith("/git-receive-pack") for one in proxy.seen)
+
+
+def test_the_users_git_configuration_names_it(ground: Ground, web: Nginx, proxy: Proxy) -> None:
+    (ground.folder / ".gitconfig").write_text(f"[http]\n\tproxy = {url(proxy)}\n")
+    result = ground.by_https(web)
+    assert (result.code, ground.landed(), bool(proxy.seen)) == (0, True, True), result.stderr
+
+
+def test_variables_of_git_name_it(ground: Ground, web: Nginx, proxy: Proxy) -> None:
+    pairs = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "http.proxy", "GIT_CONFIG_VALUE_0": url(proxy)}
+    result = ground.by_https(web, env=pairs)
+    assert (result.code, ground.landed(), bool(proxy.seen)) == (0, True, True), result.stderr
+
+
+def test_not_for_this_host(ground: Ground, web: Nginx, proxy: Proxy) -> None:
+    result = ground.by_https(web, env={"HTTPS_PROXY": url(proxy), "NO_PROXY": "localhost"})
+    assert (result.code, ground.landed(), proxy.seen) == (0, True, []), result.stderr
+
+
+@pytest.mark.parametrize(
+    ("login", "refuses", "code", "rule", "told"),
+    [
+        (LOGIN, 403, 4, "repository", "the proxy does not permit this"),
+        (LOGIN, 502, 75, "repository", "could not be reached"),
+        ("bob:pr0xy-wrong", 0, 4, "credentials", "the proxy did not accept the login"),
+    ],
+)
+def test_it_refuses(
+    ground: Ground, web: Nginx, proxy: Proxy, login: str, refuses: int, code: int, rule: str, told: str
+) -> None:
+    proxy.refuses = refuses
+    result = ground.by_https(web, env={"HTTPS_PROXY": url(proxy, login)})
+    assert problem(result)[:2] == (code, rule)
+    assert told in problem(result)[2]
+    assert "CONNECT" in problem(result)[2]
+    assert len(proxy.seen) >= (3 if code == 75 else 1)  # asked again, a few times, where that may help
+    hides(result.stdout + result.stderr)
+    proxy.refuses = 0
+    assert (ground.by_https(web, env={"HTTPS_PROXY": url(proxy)}).code, ground.landed()) == (0, True)
+
+
+def hides(text: str) -> None:
+    assert not [one for one in SECRETS if one in text], text
+
+
+@pytest.mark.parametrize(
+    ("where", "given", "code", "told"),
+    [
+        ("HTTPS_PROXY", f"http://{LOGIN}@127.0.0.1:{{}}", 75, "could not be reached"),  # nobody listens
+        ("http.proxy", f"http://{LOGIN}@127.0.0.1:{{}}", 75, "could not be reached"),
+        ("http.proxy", f"http://{LOGIN}@127.0.0.1:port", 4, "the proxy cannot be used"),
+        ("http.proxy", f"http://{LOGIN}@pro xy:3128", 4, "the proxy cannot be used"),
+        ("HTTPS_PROXY", f"{LOGIN}@127.0.0.1:port", 4, "the proxy cannot be used"),
+        ("HTTPS_PROXY", "http://bob:pr0xy/s3cret@127.0.0.1:1", 4, "the proxy cannot be used"),
+        ("http.proxy", "http://bob:pr0xy/s3cret@127.0.0.1:1", 4, "the proxy cannot be used"),
+        ("http.proxy", "http://bob:pr0xy s3cret@127.0.0.1:{}", 75, "could not be reached"),
+        ("HTTPS_PROXY", "bob:pr0xy'/@s3cret@127.0.0.1:1", 4, "the proxy cannot be used"),
+    ],
+)
+def test_it_cannot_be_used(ground: Ground, web: Nginx, where: str, given: str, code: int, told: str) -> None:
+    given = given.format(free_port())
+    pairs = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": where, "GIT_CONFIG_VALUE_0": given}
+    result = ground.by_https(web, env=pairs if where == "http.proxy" else {where: given})
+    hides(result.stdout + result.stderr)
+    assert problem(result)[0] == code
+    assert told in problem(result)[2]
