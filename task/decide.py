@@ -62,8 +62,8 @@ def places(ask: Ask) -> tuple[Place, ...]:
 
 
 def state_path(sub: Subscription) -> str:
-    """Where the Application's state lies, from the repository's root."""
-    return f".image-update/{sub.application.namespace}_{sub.application.name}.state"
+    """Where the Application's state lies, from the repository's root; whatever its name, in that folder."""
+    return f".image-update/{f'{sub.application.namespace}_{sub.application.name}'.replace('/', '_')}.state"
 
 
 def state_of(snapshot: Snapshot, sub: Subscription) -> State:

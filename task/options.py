@@ -107,6 +107,7 @@ OPTIONS = (
     ),
     Option("hold", "flag", "Hold what is rolled back to.", HELD, default="true", commands=("rollback",)),
     Option("discard", "flag", "Drop what was deferred in place of applying it.", HELD, commands=("release",)),
+    Option("holds", "flag", "Also ask repositories that need a login what is held.", HELD, commands=("lint",)),
     Option("dry-run", "flag", "Show the diff, as plan does; write nothing.", HELD, commands=BY_HAND),
     Option(
         "applications",
@@ -212,13 +213,14 @@ OPTIONS = (
         metavar="SECONDS",
     ),
     Option("git-cache-dir", "text", "Keep what was fetched here for later runs (a volume).", GIT, metavar="DIR"),
-    Option("allow-protocol", "words", "One more Git transport: file.", GIT, metavar="NAME"),
+    Option("allow-protocol", "words", "One more Git transport: file.", GIT, metavar="NAME", commands=LINT),
     Option(
         "rewrite-url",
         "lines",
         "Reach a repository under another URL; longest prefix wins.",
         GIT,
         metavar="PREFIX=REPLACEMENT",
+        commands=LINT,
     ),
     Option("git-username", "text", "User name for Git over https.", GIT, metavar="NAME", commands=LINT),
     Option(

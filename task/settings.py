@@ -110,6 +110,7 @@ class Settings(NamedTuple):
     build: BuildSettings = BuildSettings()
     held: HoldSettings = HoldSettings()
     dry: bool = False  # predict in place of pushing
+    holds: bool = False  # of lint: ask every repository what is held
 
 
 def settings_of(call: Call) -> Settings:
@@ -143,6 +144,7 @@ def settings_of(call: Call) -> Settings:
         ),
         held=_held(call.command, read),
         dry=call.command == "plan" or read.flag("dry-run"),
+        holds=read.flag("holds"),
     )
 
 

@@ -29,6 +29,7 @@ SECRETS = (
     "IMAGE_UPDATE_GIT_TOKEN", "IMAGE_UPDATE_GIT_PASSWORD", "IMAGE_UPDATE_SSH_KEY", "IMAGE_UPDATE_GITHUB_APP_KEY",
     "GITHUB_TOKEN",
 )  # fmt: skip
+LONGEST_TURN = 10.0  # seconds to wait for another run on this machine that is at the same branch
 CHOICES = "a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF"
 
 
@@ -38,7 +39,8 @@ def edges_of(settings: Settings, environ: Mapping[str, str], log: Log) -> Edges:
     git = _gits(settings, environ, log, opened)
     signer = _signers(settings.git, git, opened)
     reading = _stores(git, signer, settings.git.cache_dir)
-    store = _stores(git, signer, settings.git.cache_dir, in_turn=True) if settings.command == "run" else reading
+    in_turn = min(LONGEST_TURN, settings.git.deadline / 4)
+    store = _stores(git, signer, settings.git.cache_dir, in_turn=in_turn) if settings.command != "plan" else reading
     return Edges(
         applications=lambda: _applications(settings, reading),
         locate=_locate(git),
@@ -161,7 +163,7 @@ def _signers(given: GitSettings, git: Callable[[], Git], opened: ExitStack) -> C
 
 
 def _stores(
-    git: Callable[[], Git], signer: Callable[[], Signer | None], cache_dir: str, *, in_turn: bool = False
+    git: Callable[[], Git], signer: Callable[[], Signer | None], cache_dir: str, *, in_turn: float = 0
 ) -> Callable[[str], Store]:
     def store(repo: str) -> Store:
         from task.edges.stores.bare import BareStore

@@ -192,6 +192,19 @@ def test_a_dry_run_shows_the_diff_and_writes_nothing(tmp_path: Path) -> None:
     assert (result.code, scene.tip) == (0, tip)
 
 
+def test_plan_and_lint_show_what_is_held(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "semver")
+    scene.do("hold", "a", "--image", "web", "--reason", "freeze", "--by", "jane")
+    scene.event("1.2.0")
+    planned = scene.call("plan", "--image", f"{WEB}:1.3.0").json["decisions"][0]
+    assert (planned["verdict"], planned["rule"]) == ("defer", "held")
+    assert "freeze" in planned["because"]
+    (found,) = scene.call("lint").json["findings"]
+    assert (found["severity"], found["application"]) == ("info", "argocd/a")
+    assert "web is held by jane" in found["message"]
+    assert "1.2.0 waits" in found["message"]
+
+
 @pytest.mark.parametrize(
     ("args", "named"),
     [

@@ -14,7 +14,7 @@ from runs import WEB, application, arguments, hook, manifest, repository, start,
 from support import command, git, show
 
 MOMENTS = {signal.SIGTERM: 143, signal.SIGINT: 130}
-MANY = int(os.environ.get("KILL_ROUNDS") or 20)
+MANY = int(os.environ.get("KILL_ROUNDS") or 12)
 HANGS = "echo $$ > {marker}; exec sleep 300"
 
 

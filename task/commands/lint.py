@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Mapping, Sequence
 
 from task.commands.annotation_lines import line_of
+from task.commands.holds import held
 from task.edges.log import Log
 from task.errors import Exit
 from task.find import find
@@ -43,6 +45,9 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> list[P
     edges, scope = edges_of(settings, environ, log), scope_of(settings)
     try:
         found = find(edges.applications(), scope, edges.locate)
+        apps = [*found.applications, *(one.application for one in found.releases)]
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        on_hold = list(held(apps, settings, edges, now))
     finally:
         edges.close()
     placed: list[Placed] = [(_of_problem(one), *_file(one.message.partition(": ")[0])) for one in found.problems]
@@ -52,7 +57,7 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> list[P
         placed += [
             (one, *_place(one, "")) for one in (_of_release(release.application, flaw) for flaw in release.flaws)
         ]
-    return placed
+    return placed + [(one, *_place(one, "")) for one in on_hold]
 
 
 def _of_release(release: Application, flaw: Flaw) -> Finding:

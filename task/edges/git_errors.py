@@ -36,10 +36,11 @@ def _says(text: str, words: str) -> bool:
 _ACCESS = "check the URL, and that the credentials may read and write it; servers answer the same for both"
 _AGAIN = "run it again"
 _DOWN = "the Git server could not be reached, or broke off"
+_STALLED = _any("stalled", "operation too slow")
 # What a moment later may be over.
 _BROKE_OFF = _any(
     "could not resolve", "name resolution", "name or service not known", "failed to connect", "no route to",
-    "connection (?:refused|reset|closed|timed out)", "timed out", "stalled", "timeout", "operation too slow",
+    "connection (?:refused|reset|closed|timed out)", "timed out", "timeout",
     "couldn't connect", "unable to connect", "network is (?:unreachable|down)", "empty reply", "broken pipe",
     "early (?:eof|end of file)", "unexpected disconnect", "rpc failed", r"returned error: (?:5\d\d|429|408)",
     "transfer closed", "gnutls_handshake", "ssl_error_syscall", "ssl_connect", "tls connect", "from proxy",
@@ -174,7 +175,7 @@ FAILURES = (
     ),
     Meaning(
         _any(
-            _BROKE_OFF, "commit_refs", "(?:index-pack|unpack-objects) (?:failed|died|abnormal)",
+            _STALLED, _BROKE_OFF, "commit_refs", "(?:index-pack|unpack-objects) (?:failed|died|abnormal)",
             "unable to (?:write|create)", "did not send all", "protocol error", "expected flush", "not our ref",
             "remote failed to report status", "out of memory",
         ),
@@ -227,9 +228,14 @@ def failure(stderr: str, subject: str) -> TaskError:
 
 
 def broke_off(stderr: str) -> bool:
-    """Whether asking again in a moment may be answered: the server could not be reached, or the connection died."""
+    """Whether asking again in a moment may be answered: the server could not be reached, or the connection died.
+
+    Not where a server said nothing for long: it has been waited for.
+    """
     meaning = next((row for row in FAILURES if _says(stderr, row.words)), None)
-    return meaning is not None and meaning.message == _DOWN and _says(stderr, _BROKE_OFF)
+    return (
+        meaning is not None and meaning.message == _DOWN and _says(stderr, _BROKE_OFF) and not _says(stderr, _STALLED)
+    )
 
 
 def refusal(status: str, stderr: str, subject: str, *, forced: bool = False) -> TaskError | Outpaced:

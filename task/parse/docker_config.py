@@ -46,10 +46,11 @@ def parse_docker_config(text: str, origin: str = "") -> DockerConfig:
         data = json.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError):
         raise Malformed("is not JSON", _HINT) from None
-    data = _mapping(data, "it")
+    if not isinstance(data, dict):
+        raise Malformed("is no JSON object", _HINT)
     auths = data if _is_old(data) else data.get("auths")
-    logins = {normal(key): _login(key, entry, origin) for key, entry in _mapping(auths or {}, "auths").items()}
-    helpers = _mapping(data.get("credHelpers") or {}, "credHelpers")
+    logins = {normal(key): _login(key, entry, origin) for key, entry in _mapping(auths, "auths").items()}
+    helpers = _mapping(data.get("credHelpers"), "credHelpers")
     store = data.get("credsStore") or ""
     if not all(isinstance(name, str) for name in (*helpers.values(), store)):
         raise Malformed("names a credential helper that is no text")
@@ -103,7 +104,7 @@ def _is_old(data: Mapping[str, Any]) -> bool:
 
 def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
     """One entry of `auths`; None for an empty one, which says that a helper knows the login."""
-    entry = _mapping(entry or {}, "an entry of auths")
+    entry = _mapping(entry, "an entry of auths")
     texts = {name: entry.get(name) or "" for name in ("username", "password", "auth", "identitytoken", "registrytoken")}
     if not all(isinstance(text, str) for text in texts.values()):
         raise Malformed(f"the entry of {normal(key)} holds something else than text")
@@ -130,6 +131,6 @@ def _pair(auth: str, key: str) -> tuple[str, str]:
 
 
 def _mapping(data: Any, what: str) -> Mapping[str, Any]:
-    if not isinstance(data, dict):
+    if not isinstance(data, dict | None):
         raise Malformed(f"{what} is no JSON object")
-    return data
+    return data or {}

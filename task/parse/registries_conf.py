@@ -45,7 +45,7 @@ def parse_registries_conf(text: str) -> tuple[RegistryConf, ...]:
     documents = parsed(text.removeprefix("\ufeff"), lambda events: list(_plain(events)))
     if len(documents) > 1:
         raise Malformed("holds more than one YAML document")
-    data = documents[0] if documents else {}
+    data = documents[0] if documents and documents[0] is not None else {}
     if not isinstance(data, dict):
         raise Malformed("is no mapping with the key registries")
     _only(data, ("registries",), "it")

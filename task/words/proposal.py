@@ -34,7 +34,7 @@ COMMENT = pattern(r"<!--|\[//\]")
 TRAILER = pattern(r"[A-Za-z0-9-]+: \S.*")
 FENCE = pattern(r"`{3,}")
 NOT_IN_A_NAME = pattern(r"[^A-Za-z0-9_-]+")
-NOT_IN_A_LINK = pattern(r"[^A-Za-z0-9/?&=%._~:+,;@-]")
+NOT_IN_A_LINK = pattern(r"[^A-Za-z0-9/?&=%._~:+,;-]")
 
 
 class Links(NamedTuple):
@@ -180,21 +180,23 @@ def _calling_nobody(text: str) -> str:
 
 
 def _links(links: Links) -> str:
-    said = (("Built from", links.source), ("by", links.run), ("Changes:", links.compare))
-    return " · ".join(f"{word} {_link(url)}" for word, url in said if url)
+    said = (("Built from", links.source, ""), ("by", links.run, ""), ("Changes:", links.compare, "compare"))
+    return " · ".join(f"{word} {_link(url, name)}" for word, url, name in said if url)
 
 
-def _link(url: str) -> str:
+def _link(url: str, name: str = "") -> str:
     """A link to an http address; anything else as code, since it may be a program for the reader's browser."""
-    if not url.startswith(("https://", "http://")) or len(url) > LONGEST_URL:
+    if not url.startswith(("https://", "http://")):
         return _code(url)
     scheme, _, rest = url.partition("://")
     host, slash, path = rest.partition("/")
     address = f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
-    safe = NOT_IN_A_LINK.sub(
-        lambda found: "".join(f"%{one:02X}" for one in found[0].encode("utf-8", "replace")), address
-    )
-    return f"[{_code(_short(safe))}]({safe})"
+    safe = NOT_IN_A_LINK.sub(_escaped, address)
+    return f"[{_code(name or _short(safe))}]({safe})" if len(safe) <= LONGEST_URL else _code(address)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return "".join(f"%{one:02X}" for one in found[0].encode("utf-8", "replace"))
 
 
 def _short(url: str) -> str:

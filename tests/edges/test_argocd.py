@@ -1,12 +1,14 @@
 """The client of Argo CD's API, and the Applications it gives, against a server that behaves as Argo CD does."""
 
 import json
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fakes.argocd_api import ArgoCDServer, Fault, PatchError, application, apply_patch, argocd_server, at
+from support import needs
 
 from task.edges.applications.argocd import ArgoCD
 from task.edges.argocd import ArgoCDApi
@@ -196,6 +198,20 @@ def test_tls_where_none_is_spoken_is_told(server: ArgoCDServer) -> None:
     with pytest.raises((SourceAccessError, SourceDownError)) as caught:
         api_of(server, plaintext=False).get_application("argocd", "web")
     assert "--argocd-plaintext" in caught.value.hint
+
+
+def test_certificates_are_checked(tmp_path: Path) -> None:
+    certificate, key = str(tmp_path / "ca.pem"), str(tmp_path / "key.pem")
+    what = ["-subj", "/CN=argocd", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate]
+    subprocess.run([*needs("openssl"), "req", "-x509", "-newkey", "rsa:2048", "-nodes", *what], check=True, capture_output=True)
+    with argocd_server() as server:
+        server.secure(certificate, key)
+        server.add(application())
+        with pytest.raises(SourceAccessError, match="certificate") as caught:
+            api_of(server, plaintext=False).get_application("argocd", "web")
+        assert "--argocd-ca-file" in caught.value.hint
+        for trust in ({"ca_file": certificate}, {"insecure": True}):
+            assert api_of(server, plaintext=False, **trust).get_application("argocd", "web")
 
 
 def test_no_log_line_holds_the_token(server: ArgoCDServer) -> None:

@@ -3,7 +3,7 @@
 
 import pytest
 
-from task.edges.git_errors import FAILURES, _says, failure, quoted, refusal
+from task.edges.git_errors import FAILURES, _says, broke_off, failure, quoted, refusal
 from task.errors import CredentialsError, Outpaced, RepositoryError, SourceError, TaskError, UnreachableError
 
 SSH_TAIL = (
@@ -26,6 +26,12 @@ SAID = [
     ),
     (CredentialsError, "fatal: unable to access 'https://h/x/': The requested URL returned error: 401\n"),
     (CredentialsError, "fatal: unable to access 'https://h/x/': Received HTTP code 407 from proxy after CONNECT\n"),
+    (CredentialsError, "fatal: unable to access 'https://h/x/': CONNECT tunnel failed, response 407\n"),
+    (RepositoryError, "fatal: unable to access 'https://h/x/': Received HTTP code 403 from proxy after CONNECT\n"),
+    (RepositoryError, "fatal: unable to access 'https://h/x/': CONNECT tunnel failed, response 403\n"),
+    (UnreachableError, "fatal: unable to access 'https://h/x/': CONNECT tunnel failed, response 503\n"),
+    (RepositoryError, "fatal: unable to access 'https://h/x/': Unsupported proxy syntax in 'a b:1'\n"),
+    (UnreachableError, "fatal: sha1 file '<stdout>' write error: File too large\nfatal: early EOF\n"),
     (CredentialsError, "git@host: Permission denied (publickey).\r\n" + SSH_TAIL),
     (CredentialsError, "git@host: Permission denied (publickey,password).\r\n" + SSH_TAIL),
     (CredentialsError, "Host key verification failed.\r\n" + SSH_TAIL),
@@ -154,6 +160,37 @@ def test_failure(kind: type[TaskError], stderr: str) -> None:
 def test_every_row_of_the_table_is_met() -> None:
     met = {next(row for row in FAILURES if _says(stderr, row.words)) for _, stderr in SAID}
     assert {row.message for row in FAILURES} == {row.message for row in met}
+
+
+@pytest.mark.parametrize(
+    ("again", "stderr"),
+    [
+        (True, "fatal: early EOF\nfatal: fetch-pack: invalid index-pack output\n"),
+        (True, "fatal: unable to access 'https://h/x/': The requested URL returned error: 502\n"),
+        (True, "error: RPC failed; curl 56 Recv failure: Connection reset by peer\n"),
+        (True, "ssh: connect to host h port 22: Connection refused\nfatal: Could not read from remote repository.\n"),
+        (False, "fatal: write error: No space left on device\nfatal: early EOF\n"),
+        (
+            False,
+            "error: RPC failed; curl 28 Operation too slow. Less than 1 bytes/sec transferred the last 60 seconds\n",
+        ),
+        (False, "fatal: early EOF\nstalled: no byte came or went for 60 seconds\n"),
+        (False, "fatal: remote error: upload-pack: not our ref 1234\n"),
+        (False, "git@h: Permission denied (publickey).\nfatal: the remote end hung up unexpectedly\n"),
+        (False, "fatal: repository 'https://h/x/' not found\n"),
+        (False, ""),
+    ],
+)
+def test_what_is_asked_for_again(again: bool, stderr: str) -> None:
+    assert broke_off(stderr) is again
+
+
+@pytest.mark.parametrize("proxy", ["bob:se'cret/x@h:1", "http://bob:se/cret@h:1"])
+def test_a_proxy_that_is_no_url_is_not_shown(proxy: str) -> None:
+    shown = quoted(f"fatal: unable to access 'https://h/x/': Unsupported proxy syntax in '{proxy}'\nfatal: it's over\n")
+    assert "cret" not in shown
+    assert "bob" not in shown
+    assert "it's over" in shown
 
 
 def test_not_found_names_both_reasons() -> None:

@@ -114,6 +114,21 @@ def test_a_local_command_has_a_time_of_its_own() -> None:
         Git(os.environ, stall=1).run("-c", "alias.nap=!sleep 30", "nap", timeout=0.3)
 
 
+@pytest.mark.parametrize("script", ["sleep 0.3", "true"])
+def test_where_processes_have_no_handles(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    assert Git(os.environ).run("-c", f"alias.nap=!{script}; echo done", "nap") == b"done\n"
+    with pytest.raises(GitTimeout, match="git"):
+        Git(os.environ).run("-c", "alias.nap=!sleep 30", "nap", timeout=0.3)
+
+
+def test_who_does_not_listen_is_ended_by_force() -> None:
+    began = time.monotonic()
+    with pytest.raises(GitTimeout):
+        Git(os.environ).run("-c", "alias.nap=!trap '' TERM; sleep 30 & wait; wait; sleep 30", "nap", timeout=0.3)
+    assert time.monotonic() - began < 10
+
+
 def test_where_the_system_does_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bytes_moved(os.getsid(0)) is not None
     monkeypatch.setattr(os, "listdir", lambda _folder: [])

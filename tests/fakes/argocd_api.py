@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import copy
 import json
+import ssl
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
+
+import jsonschema
+import pytest
+from support import schemas
 
 # The texts that `fields` may hold, each behind `items.` (argo-cd server/application/forwarder_overwrite.go, v3).
 FIELDS = (
@@ -68,6 +74,12 @@ class ArgoCDServer(ThreadingHTTPServer):
         self.seen: list[Request] = []
         self.wrong: list[str] = []
 
+    def secure(self, certificate: str, key: str) -> None:
+        """Speak TLS from now on."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        self.socket = context.wrap_socket(self.socket, server_side=True)
+
     def handle_error(self, *_: object) -> None:
         """Clients that go away are part of the tests."""
 
@@ -78,6 +90,8 @@ class ArgoCDServer(ThreadingHTTPServer):
 
     def add(self, *states: Mapping[str, Any]) -> None:
         """An Application, with the states that it goes through."""
+        for state in states:
+            assert not (wrong := invalid(state)), wrong
         metadata = states[0]["metadata"]
         self.plays[metadata["namespace"], metadata["name"]] = [copy.deepcopy(dict(one)) for one in states]
 
@@ -97,6 +111,7 @@ class _Denied(Exception):
 class _Handler(BaseHTTPRequestHandler):
     server: ArgoCDServer
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else every answer waits 40 ms for an acknowledgement
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
@@ -225,9 +240,27 @@ class _Handler(BaseHTTPRequestHandler):
             changed = apply_patch(state, json.loads(asked.body["patch"]))
         except PatchError as error:
             raise _Denied(2, f"error applying patch: {error}") from None
+        if wrong := invalid(changed):
+            raise _Denied(3, f"application spec for {name} is invalid: {wrong}")
         changed["metadata"]["resourceVersion"] = str(int(state["metadata"].get("resourceVersion", "1")) + 1)
         self.server.plays[key] = [changed]
         return changed
+
+
+@cache
+def _schema() -> Any:
+    try:
+        path = schemas() / "strict" / "argo-cd-application-v1alpha1.json"
+    except pytest.skip.Exception:
+        return None  # then nothing is checked
+    return jsonschema.Draft7Validator(json.loads(path.read_text(encoding="utf-8")))
+
+
+def invalid(item: Mapping[str, Any]) -> str:
+    """What Argo CD's schema says against an Application; "" for nothing."""
+    whole = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application", **item}
+    errors = [] if _schema() is None else [f"{one.json_path}: {one.message}" for one in _schema().iter_errors(whole)]
+    return "; ".join(errors)[:500]
 
 
 class PatchError(Exception):
@@ -375,7 +408,7 @@ def operated(
     resources: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """status.operationState."""
-    several = {"revisions": revision.split(",")} if "," in revision else {"revision": revision}
+    several = {"revisions": revision.split(","), "revision": ""} if "," in revision else {"revision": revision}
     return {
         "phase": phase,
         "message": message,

@@ -297,7 +297,7 @@ PAGES = [
     ),
     (
         "https://h.example/scm/P/b",
-        "https://h.example/projects/P/repos/b/compare/commits?targetBranch=refs/heads/main&sourceBranch=refs/heads/image-update/x%23y",  # noqa: E501
+        "https://h.example/projects/P/repos/b/compare/commits?targetBranch=refs/heads/main&sourceBranch=refs/heads/image-update/x%23y",
         "https://h.example/projects/P/repos/b/commits/abc",
     ),
     (

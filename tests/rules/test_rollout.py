@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 from fakes.argocd_api import MORNING, NEW, OLD, REPO, application, at, operated, resource
+from hypothesis import given
+from hypothesis import strategies as st
 
 from task.rules.rollout import Rollout, Wanted, blocks, judge, later
 from task.rules.rollout_view import parent_of
@@ -338,3 +340,68 @@ PARENTS = [
 def test_the_parent_of_an_application(metadata: Mapping[str, Any], expected: tuple[str, str] | None) -> None:
     item = {"metadata": {"name": "web", "namespace": "argocd", **metadata}}
     assert parent_of(item, "argocd") == expected
+
+
+SECONDS = st.integers(1, 20)
+STATES = st.builds(
+    lambda sync, health, revision, compared, operation, pending: at(
+        APP, sync, health, revision=revision, compared=compared, operation=operation, pending=pending
+    ),
+    st.sampled_from(["Synced", "OutOfSync", "Unknown"]),
+    st.sampled_from(["Healthy", "Progressing", "Degraded", "Missing", "Suspended", "Unknown", ""]),
+    st.sampled_from([OLD, NEW, ""]),
+    SECONDS,
+    st.none()
+    | st.builds(
+        lambda phase, revision, started, lasted: operated(
+            phase, revision=revision, started=started, finished=None if phase == "Running" else started + lasted
+        ),
+        st.sampled_from(["Running", "Terminating", "Succeeded", "Failed", "Error"]),
+        st.sampled_from([OLD, NEW]),
+        SECONDS,
+        st.integers(0, 5),
+    ),
+    st.booleans(),
+)
+
+
+@given(STATES)
+def test_success_is_never_anything_else(state: dict[str, Any]) -> None:
+    found = look(state)
+    if found.state != "synced-and-healthy":
+        return
+    status, ended = state["status"], state["status"].get("operationState", {}).get("finishedAt", "")
+    assert (status["sync"], status["health"]) == ({"status": "Synced", "revision": NEW}, {"status": "Healthy"})
+    assert status["reconciledAt"] > max(PUSHED, ended)
+    assert "operation" not in state
+    if found.sure:
+        operation = status["operationState"]
+        assert (operation["phase"], operation["syncResult"]["revision"]) == ("Succeeded", NEW)
+
+
+@given(STATES)
+def test_failure_is_never_that_of_another_revision(state: dict[str, Any]) -> None:
+    status = state["status"]
+    operation = status.get("operationState", {})
+    if look(state).state == "failed":
+        ours = operation.get("syncResult", {}).get("revision") == NEW and operation["phase"] in ("Failed", "Error")
+        assert ours or (status["sync"]["revision"] == NEW and status["reconciledAt"] > PUSHED)
+
+
+KEYS = st.sampled_from(["sync", "status", "revision", "revisions", "operationState", "phase", "conditions", "health",
+                        "resources", "syncResult", "message", "type", "reconciledAt", "operation"])  # fmt: skip
+ANYTHING = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from(["Synced", "Healthy", NEW, "Running", "ComparisonError"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=15,
+)
+
+
+@given(ANYTHING, ANYTHING, ANYTHING)
+def test_whatever_the_api_says_is_judged(status: Any, tree: Any, spec: Any) -> None:
+    item = {**APP, "status": status, "spec": spec}
+    known = tree if isinstance(tree, dict) else {}
+    assert judge(item, Wanted(lambda revision: revision == NEW), known, known).because

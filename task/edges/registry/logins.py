@@ -120,9 +120,12 @@ class Logins:
                 f"{where} names {name}, and no cluster is at hand",
                 hint="read Applications from the cluster, or give the login by Docker's config file or options",
             )
-        data = self._secret(source.namespace, source.name)
-        old = source.field == ".dockerconfigjson" and ".dockercfg" in data
-        raw = data.get(source.field) or (data[".dockercfg"] if old else None)
+        try:
+            data = self._secret(source.namespace, source.name)
+        except LookupError:
+            raise RegistryAccessError(f"{where}: there is no {name}", hint="create it, or name another one") from None
+        fields = (source.field, ".dockercfg") if source.kind == "pullsecret" else (source.field,)
+        raw = next((data[field] for field in fields if field in data), None)
         if raw is None:
             raise RegistryAccessError(f"{where}: {name} has no field {source.field}", hint="check the secret")
         text = raw.decode("utf-8", "replace")

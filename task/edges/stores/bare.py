@@ -34,14 +34,14 @@ class BareStore:
     """`snapshot` reads, `land` commits and pushes, or raises `Outpaced`: compare-and-swap on a branch's tip."""
 
     def __init__(
-        self, git: Git, repo: str, signer: Signer | None = None, cache_dir: str = "", *, in_turn: bool = False
+        self, git: Git, repo: str, signer: Signer | None = None, cache_dir: str = "", *, in_turn: float = 0
     ) -> None:
-        """`in_turn`: what is read will be written, and other runs on this machine may be about to do the same."""
+        """`in_turn`: seconds to wait for other runs on this machine; for who is going to write what was read."""
         self._another = partial(Remote, git, repo, cache_dir)  # what a history needs is of no use to anything else
         self._histories: list[History] = []
         self._remote = self._another()
         self._signer = signer
-        self._turn = Turn() if in_turn else None
+        self._turn = Turn(in_turn) if in_turn else None
         self._roots: dict[str, str] = {}  # commit → its tree
         self._trees: dict[str, Tree] = {}
         self._texts: dict[str, File] = {}  # blob → what it holds

@@ -13,7 +13,6 @@ from typing import Any
 
 from task import stop
 
-LONGEST = 10.0  # seconds; whoever is before us may be after something large
 _NAP = 0.02  # seconds
 
 _OURS: set[str] = set()  # what this process holds: it does not wait for itself
@@ -22,7 +21,8 @@ _OURS: set[str] = set()  # what this process holds: it does not wait for itself
 class Turn:
     """The turn of one store at one branch; it ends with the process at the latest."""
 
-    def __init__(self) -> None:
+    def __init__(self, longest: float) -> None:
+        self._longest = longest  # seconds; whoever is before us may be after something large
         self._name = ""
         self._held: Any = None
 
@@ -31,7 +31,7 @@ class Turn:
         self.end()
         if subject in _OURS or self._taken(subject):
             return False
-        end = time.monotonic() + LONGEST
+        end = time.monotonic() + self._longest
         while not self._taken(subject) and time.monotonic() < end:
             stop.sleep(_NAP)
             stop.check()

@@ -1,0 +1,208 @@
+"""Argo CD's repository secrets → which credentials belong to which Git repository, as Argo CD finds them.
+
+A `repository` secret is for one URL, a `repo-creds` secret for all URLs that begin with its own; a secret with a
+project is for that project's Applications only. Values are wrapped at once: nothing here shows them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from task.errors import Malformed
+from task.record import NamedTuple
+from task.secret import Secret
+
+REPOSITORY, TEMPLATE = "repository", "repo-creds"  # values of the label argocd.argoproj.io/secret-type
+_NOTHING = Secret("")
+_TRUE, _FALSE = ("1", "t", "true"), ("", "0", "f", "false")  # as Go's ParseBool takes them, whatever the case
+_SCP = re.compile(r"(?:ssh://)?[^/:]*?@[^@]+")
+_GITHUB_API = "https://api.github.com"
+
+
+class AppKey(NamedTuple):
+    """A GitHub App as it is installed somewhere."""
+
+    id: str
+    installation: str
+    key: Secret
+    api: str
+
+
+class RepoCredentials(NamedTuple):
+    """How one Git server knows us, and how it is reached; what is not said is empty."""
+
+    secret: str = ""  # namespace/name, for messages
+    username: str = ""
+    password: Secret = _NOTHING
+    bearer: Secret = _NOTHING
+    ssh_key: Secret = _NOTHING
+    app: AppKey | None = None
+    certificate: str = ""  # of TLS, PEM
+    certificate_key: Secret = _NOTHING
+    insecure: bool = False  # neither certificate nor host key of the server is checked
+    proxy: Secret = _NOTHING  # its URL may hold a password
+    no_proxy: str = ""
+    known_hosts: str = ""  # what Argo CD's ConfigMaps say of the server
+    authorities: str = ""
+
+    @property
+    def anything(self) -> bool:
+        """Whether it says who we are, and not only how the server is reached."""
+        return bool(self.username or self.password or self.bearer or self.ssh_key or self.app or self.certificate)
+
+
+class RepoSecret(NamedTuple):
+    """One `repository` or `repo-creds` secret."""
+
+    kind: str
+    url: str
+    project: str
+    credentials: RepoCredentials
+
+
+def repo_secret(kind: str, name: str, data: Mapping[str, str]) -> RepoSecret | None:
+    """Read one secret; None where it is not about Git. `name` is for messages. Raises `Malformed`."""
+    if data.get("type", "").lower() not in ("", "git"):
+        return None
+    return RepoSecret(kind, data.get("url", ""), data.get("project", ""), _credentials(name, data))
+
+
+def choose(secrets: Sequence[RepoSecret], url: str, project: str = "") -> RepoCredentials | None:
+    """The credentials for a repository: the secret of its URL, else the template with the longest fitting URL.
+
+    A secret of the Application's project counts before one without; one of another project never does. A repository's
+    own secret may say only how it is reached: then who we are comes from a template, as in Argo CD.
+    """
+    own = _own(secrets, url, project)
+    template = _template(secrets, url, project)
+    if own is None or template is None or own.anything:
+        return own or template
+    proxy = own.proxy if own.proxy else template.proxy
+    no_proxy = own.no_proxy if own.proxy else template.no_proxy
+    return template._replace(insecure=own.insecure, proxy=proxy, no_proxy=no_proxy)
+
+
+def named_credentials(name: str, url: str, data: Mapping[str, str]) -> RepoCredentials:
+    """The credentials of a secret that `git:secret:…` names, checked for the kind of URL. Raises `Malformed`."""
+    found = _credentials(name, data)
+    if _SCP.fullmatch(url) or url.lower().startswith("ssh://"):
+        if not found.ssh_key:
+            raise Malformed(f"secret {name} has no field sshPrivateKey, which an SSH URL needs", "add it")
+    elif not url.lower().startswith("https://"):
+        raise Malformed(f"secret {name} serves https and SSH URLs only", "use one of them as repoURL")
+    elif not found.app and not (found.username and found.password):
+        raise Malformed(
+            f"secret {name} has neither username and password nor a GitHub App's fields",
+            "add username and password, or githubAppID, githubAppInstallationID and githubAppPrivateKey",
+        )
+    return found
+
+
+def secret_place(text: str, namespace: str) -> tuple[str, str]:
+    """(namespace, name) of `secret:<namespace>/<name>` or `secret:<name>`; the latter is in the Application's own.
+
+    Raises `Malformed`.
+    """
+    _, _, place = text.partition(":")
+    first, slash, second = place.partition("/")
+    found = (first, second) if slash else (namespace, first)
+    if not all(found) or "/" in second or not all(_is_name(part) for part in found):
+        raise Malformed(f"{text[:200]!r} names no secret", "write git:secret:<namespace>/<name>")
+    return found
+
+
+def _is_name(text: str) -> bool:
+    return re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", text) is not None
+
+
+def _own(secrets: Sequence[RepoSecret], url: str, project: str) -> RepoCredentials | None:
+    wanted = _normal(url)
+    same = [one for one in secrets if one.kind == REPOSITORY and wanted and _normal(one.url) == wanted]
+    return next(
+        (one.credentials for scope in dict.fromkeys((project, "")) for one in same if one.project == scope), None
+    )
+
+
+def _template(secrets: Sequence[RepoSecret], url: str, project: str) -> RepoCredentials | None:
+    fitting = [
+        one for one in secrets
+        if one.kind == TEMPLATE and one.project in ("", project) and _begins(_normal(url), _normal(one.url))
+    ]  # fmt: skip
+    return max(fitting, key=lambda one: len(_normal(one.url))).credentials if fitting else None
+
+
+def _begins(url: str, prefix: str) -> bool:
+    """Whether a template is for a URL. As in Argo CD, but for whole hosts: `https://git.example.com` is not for
+    `https://git.example.com.evil.org`, since whoever owns an Application chooses its URL.
+    """
+    if not prefix or not url.startswith(prefix):
+        return False
+    host = _host(prefix)
+    return not host or host == _host(url)
+
+
+def _host(url: str) -> str:
+    """With login and port."""
+    return (url.partition("://")[2] if "://" in url else url).partition("/")[0]
+
+
+def _normal(url: str) -> str:
+    """Argo CD's NormalizeGitURL; "" for what is no URL."""
+    text = url.strip().lower()
+    if _SCP.fullmatch(text) and not text.startswith("ssh://"):
+        text = f"ssh://{text.replace(':', '/', 1)}"
+    text = text.removesuffix(".git")
+    if any(char in ' {}\\"<>^`|' or not char.isprintable() for char in text):
+        return ""
+    scheme, mark, rest = text.partition("://")
+    host = rest.partition("/")[0].rpartition("@")[2]
+    port = host.rpartition("]")[2].partition(":")[2] if mark else ""
+    if scheme == "ssh" and port and not port.isdigit():  # `ssh://git@host:path`, which no URL parser takes
+        return ""
+    return rest if scheme == "ssh" else text
+
+
+def _credentials(name: str, data: Mapping[str, str]) -> RepoCredentials:
+    app = _app(name, data)
+    certificate, key = data.get("tlsClientCertData", ""), data.get("tlsClientCertKey", "")
+    if bool(certificate) != bool(key):
+        raise Malformed(f"secret {name} has only one of tlsClientCertData and tlsClientCertKey", "add the other one")
+    insecure = [_boolean(name, data, field) for field in ("insecure", "insecureIgnoreHostKey")]
+    return RepoCredentials(
+        secret=name,
+        username=data.get("username", ""),
+        password=Secret(data.get("password", "")),
+        bearer=Secret(data.get("bearerToken", "")),
+        ssh_key=Secret(data.get("sshPrivateKey", "")),
+        app=app,
+        certificate=certificate,
+        certificate_key=Secret(key),
+        insecure=any(insecure),
+        proxy=Secret(data.get("proxy", "")),
+        no_proxy=data.get("noProxy", ""),
+    )
+
+
+def _app(name: str, data: Mapping[str, str]) -> AppKey | None:
+    fields = ("githubAppID", "githubAppInstallationID", "githubAppPrivateKey")
+    number, installation, key = (data.get(field, "").strip() for field in fields)
+    if not any((number, installation, key)):
+        return None
+    missing = [field for field in fields if not data.get(field, "").strip()]
+    if missing:
+        raise Malformed(f"secret {name} has no field {' and '.join(missing)}", "a GitHub App needs all three")
+    for field, value in (("githubAppID", number), ("githubAppInstallationID", installation)):
+        if not value.isascii() or not value.isdigit():
+            raise Malformed(f"secret {name}: {field} is no number", "see the App's settings on GitHub")
+    api = data.get("githubAppEnterpriseBaseUrl", "").strip().rstrip("/") or _GITHUB_API
+    if not api.lower().startswith("https://"):
+        raise Malformed(f"secret {name}: githubAppEnterpriseBaseUrl is no https URL", "write https://<host>/api/v3")
+    return AppKey(number, installation, Secret(key), api)
+
+
+def _boolean(name: str, data: Mapping[str, str], field: str) -> bool:
+    text = data.get(field, "").strip().lower()
+    if text not in (*_TRUE, *_FALSE):
+        raise Malformed(f"secret {name}: {field} is neither true nor false", "write true or false, in quotes")
+    return text in _TRUE
