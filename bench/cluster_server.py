@@ -62,12 +62,12 @@ def application(number: int, *, matching: bool) -> dict[str, Any]:
         "status": {"resources": resources, "sourceType": "Helm", "history": [],
                    "summary": {"images": [f"{image}:1.0.0"]}},
     }  # fmt: skip
-    history = found["status"]["history"]
-    while len(_json(found)) < SIZE:
+    history, missing = found["status"]["history"], SIZE - len(_json(found))
+    while missing > 0:
         revision = hashlib.sha1(f"{number} {len(history)}".encode(), usedforsecurity=False).hexdigest()
-        history.append(
-            {"id": len(history), "revision": revision, "deployedAt": "2026-11-01T06:00:00Z", "source": source}
-        )
+        entry = {"id": len(history), "revision": revision, "deployedAt": "2026-11-01T06:00:00Z", "source": source}
+        history.append(entry)
+        missing -= len(_json(entry)) + 1
     return found
 
 

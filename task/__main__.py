@@ -18,6 +18,7 @@ def main() -> None:
     from task import light
 
     light.spare_typing()
+    light.spare_signal()
     import signal
 
     # A signal that comes before there is somebody to hear it waits. Without this a container's first process would

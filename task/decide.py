@@ -10,7 +10,21 @@ from collections.abc import Iterable, Sequence
 from task.edits import EDITORS
 from task.edits.texts import text_of
 from task.errors import TargetError, TaskError
-from task.model import Decision, Image, Memory, Place, Reading, Snapshot, State, Subscription, Verdict, Written
+from task.model import (
+    Decision,
+    Fact,
+    Image,
+    Memory,
+    Place,
+    Question,
+    Reading,
+    Snapshot,
+    State,
+    Subscription,
+    Verdict,
+    Written,
+)
+from task.questions import Asked, facts_of, may_ask, merged
 from task.record import NamedTuple
 from task.rules.judge import objection
 from task.rules.order import commits, later
@@ -80,20 +94,30 @@ def state_of(snapshot: Snapshot, sub: Subscription) -> State:
         raise error.about(path) from None
 
 
-def questions(snapshot: Snapshot, asks: Iterable[Ask], terms: Terms) -> tuple[tuple[str, str, str], ...]:
-    """Of which source commits the ancestry has to be known: (repository, new, old)."""
-    found: dict[tuple[str, str, str], None] = {}
-    if not terms.build.commit:
-        return ()
+def questions(snapshot: Snapshot, asks: Iterable[Ask], terms: Terms) -> Asked:
+    """What has to be known of the builds: of source commits their ancestry, of images what a rule needs."""
+    ancestry: dict[tuple[str, str, str], None] = {}
+    needed: list[tuple[Question, Fact]] = []
     for ask in asks:
+        if not (terms.build.commit or may_ask(ask.subscription, terms.check)) or hopeless(ask, terms):
+            continue
         try:
             memory = state_of(snapshot, ask.subscription).images.get(key_of(ask.subscription), Memory())
+            current = reading(snapshot, ask.subscription, terms)
         except TaskError:
             continue
-        for known in (memory.written, memory.deferred):
-            if known and (pair := commits(terms.build, known.build)):
-                found[pair] = None
-    return tuple(found)
+        known = (one.build for one in (memory.written, memory.deferred) if one)
+        ancestry |= {pair: None for build in known if (pair := commits(terms.build, build))}
+        if may_ask(ask.subscription, terms.check):
+            needed += _needed(ask, current, memory, terms)
+    return Asked(tuple(ancestry), merged(needed))
+
+
+def _needed(ask: Ask, current: Reading, memory: Memory, terms: Terms) -> list[tuple[Question, Fact]]:
+    """The facts about an ask's images; none about what the rules refuse whatever they are."""
+    sub = ask.subscription
+    admitted = [image for image in ask.candidates if objection(image, sub.policy) is None]
+    return [one for image in admitted for one in facts_of(sub, image, terms.build, current, memory, terms.check)]
 
 
 def decide(snapshot: Snapshot, asks: Iterable[Ask], terms: Terms, facts: Facts = Facts()) -> tuple[Decision, ...]:

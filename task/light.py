@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import sys
 from _thread import RLock
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,18 +77,39 @@ def spare_typing() -> None:
     sys.modules.setdefault("typing", _Typing("typing"))
 
 
-class _Typing(ModuleType):
+def spare_signal() -> None:
+    """`signal` without its enumerations, which cost 1 ms; they come when they are asked for."""
+    if "signal" not in sys.modules:
+        import _signal
+
+        sys.modules["signal"] = StandIn("signal", vars(_signal))
+
+
+class StandIn(ModuleType):
+    """Some names of a module, and the module itself as soon as another name is asked for."""
+
+    def __init__(self, name: str, known: Mapping[str, Any] = MappingProxyType({})) -> None:
+        super().__init__(name)
+        vars(self).update({known_name: value for known_name, value in known.items() if known_name[:2] != "__"})
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        value = getattr(import_module(self.__name__), name)
+        setattr(self, name, value)
+        return value
+
+
+class _Typing(StandIn):
     """Stands for `typing`, until somebody asks for what works at run time."""
 
     def __getattr__(self, name: str) -> Any:
         asker = sys._getframe(1).f_globals.get("__name__", "")  # noqa: SLF001 - it is documented
-        if sys.modules.get("typing") is self:
-            if asker.partition(".")[0] in _SATISFIED and name in _NOTHING:
-                return _NOTHING[name]
-            if name in {"__path__", "__file__"}:  # of the import system
-                raise AttributeError(name)
-            del sys.modules["typing"]
-        return getattr(import_module("typing"), name)
+        if sys.modules.get("typing") is self and asker.partition(".")[0] in _SATISFIED and name in _NOTHING:
+            return _NOTHING[name]
+        return super().__getattr__(name)
 
 
 class _Kind:

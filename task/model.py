@@ -108,6 +108,7 @@ class Policy(NamedTuple):
     ignore: tuple[str, ...] = ()  # Go filepath.Match globs
     platforms: tuple[str, ...] = ()
     pin_digest: bool = False
+    pull_secret: str = ""  # which login the registry gets, as the annotation says it
 
 
 class Keys(NamedTuple):
@@ -388,6 +389,7 @@ class Decision(NamedTuple):
     build: Build = Build()  # of the candidate
     memory: Memory | None = None  # what is to be remembered of the image; None: as it was
     hold: tuple[Hold | None, ...] = ()  # the Application's own hold, if that changes: (new,) or (None,)
+    caution: str = ""  # what was not checked
     carried: bool = False  # it waits on the head branch already, and is written again; no report tells of it
 
 

@@ -18,6 +18,7 @@ from task.find import Locate, Manifest, Scope, not_found, subscribed
 from task.find import find as find_all
 from task.match import Matched, match, meant
 from task.model import (
+    Answer,
     Changeset,
     Commit,
     Decision,
@@ -25,6 +26,7 @@ from task.model import (
     Landing,
     Place,
     Problem,
+    Question,
     Report,
     Snapshot,
     Subscribed,
@@ -78,6 +80,7 @@ class Edges(NamedTuple):
     log: Callable[[str, str], None]  # level, sentence
     # (repository, new commit, old commit) → "newer", "older", or anything else where that is not known
     ancestry: Callable[[str, str, str], str] = lambda _repository, _new, _old: ""
+    registry: Callable[[Collection[Question]], Mapping[Question, Answer]] = lambda _questions: {}
     close: Callable[[], None] = lambda: None  # leaves nothing behind that was opened for the run
 
 
@@ -199,6 +202,7 @@ def land(site: Site, asks: Sequence[Ask]) -> Outcome:
     """Read, decide, edit, push; when the branch moved meanwhile, all of it again on the new tip."""
     order, edges = site.order, site.edges
     end, attempt, done, pending = edges.now() + order.deadline, 0, Outcome(), list(asks)
+    quickest = order.deadline
     while pending:
         attempt += 1
         began = edges.now()
@@ -212,7 +216,8 @@ def land(site: Site, asks: Sequence[Ask]) -> Outcome:
             return done.plus(_failed(pending, _contended(site.branch, attempt, order), order.terms))
         if pending:
             edges.log("info", f"{site.branch} moved meanwhile; deciding again on its new tip (attempt {attempt + 1})")
-            edges.sleep(pause(attempt, edges.now() - began, left) * edges.jitter())
+            quickest = min(quickest, edges.now() - began)  # others may have been held up, by whatever
+            edges.sleep(pause(attempt, quickest, left) * edges.jitter())
     return done
 
 
@@ -279,13 +284,14 @@ def _ahead(
 
 def _facts(site: Site, snapshot: Snapshot, asks: Sequence[Ask]) -> Facts:
     """What neither the event nor the snapshot tells, asked for only where a rule needs it."""
-    pairs = questions(snapshot, asks, site.order.terms)
-    ancestry = {pair: site.edges.ancestry(*pair) for pair in pairs}
+    asked = questions(snapshot, asks, site.order.terms)
+    ancestry = {pair: site.edges.ancestry(*pair) for pair in asked.ancestry}
+    answers = site.edges.registry(asked.registry) if asked.registry else {}
 
     def earlier(path: str) -> Iterable[str]:
         return (text for _commit, text in site.store.earlier(snapshot.branch, path) if text is not None)
 
-    return Facts(ancestry, earlier)
+    return Facts(ancestry, {about._replace(facts=()): answer for about, answer in answers.items()}, earlier)
 
 
 def _landed(site: Site, snapshot: Snapshot, change: Draft, attempt: int) -> Outcome:

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from task.errors import Exit, TargetError, TaskError
-from task.model import Build, Decision, Hold, Image, Memory, Reading, State, Subscription, Verdict, Written
+from task.model import (
+    Answer,
+    Build,
+    Decision,
+    Hold,
+    Image,
+    Memory,
+    Question,
+    Reading,
+    State,
+    Subscription,
+    Verdict,
+    Written,
+)
+from task.questions import caution, dated, image_of, objection, remembered, subject, wrong
 from task.record import NamedTuple
 from task.rules.judge import Leave, judge
 from task.rules.order import Ancestry, later, superseded, version_of
@@ -36,6 +50,7 @@ class Terms(NamedTuple):
     carry: bool = True
     require_live: bool = False
     build: Build = Build()
+    check: str = "auto"  # --registry-check: auto, always, never
     now: str = "1970-01-01T00:00:00Z"  # which holds have ended; the clock is not asked here
 
 
@@ -43,6 +58,7 @@ class Facts(NamedTuple):
     """What the world answered to `questions`."""
 
     ancestry: Ancestry = {}  # noqa: RUF012 - a record's default, which nobody changes
+    answers: Mapping[Question, Answer] = {}
     earlier: Callable[[str], Iterable[str]] = lambda _path: ()  # a file's earlier texts, newest first
 
 
@@ -69,17 +85,39 @@ def deferred(sub: Subscription, waiting: Written) -> Candidate:
 
 def weigh(moment: Moment, candidate: Candidate) -> Decision:
     """The decision about one image on offer: the rules, then the order of builds, then what holds it back."""
-    where, policy = moment.where, moment.where.subscription.policy
-    wanted = _wanted(candidate.image, where)
-    decision = where._replace(candidate=wanted, verdict=judge(wanted, policy, where.current, moment.terms.leave))
+    where, sub = moment.where, moment.where.subscription
+    answer = moment.facts.answers.get(subject(sub, candidate.image))
+    wanted = _wanted(candidate.image, where, answer)
+    decision = where._replace(candidate=wanted, verdict=judge(wanted, sub.policy, where.current, moment.terms.leave))
     if decision.verdict.verdict == "error":
-        hint = "give --image-digest, or repo:tag@sha256:… as --image"
-        return decision._replace(exit=int(Exit.CONFIGURATION), hint=hint)
+        return _without_digest(decision, answer)
     if decision.verdict.verdict != "update":
         return decision
-    event = Written(wanted.tag, wanted.digest, candidate.build)
-    if why := superseded(event, policy, moment.said, moment.memory, moment.facts.ancestry):
+    if answer and answer.error and moment.terms.check == "always":
+        return wrong(decision, answer.error)
+    if verdict := objection(sub, answer):
+        return decision._replace(verdict=verdict)
+    return _in_order(decision._replace(caution=caution(answer)), dated(wanted, candidate.build, answer), moment)
+
+
+def _without_digest(decision: Decision, answer: Answer | None) -> Decision:
+    """The digest is needed, and neither the event nor the registry tells it."""
+    if answer and answer.error:
+        return wrong(decision, answer.error)
+    if answer and not answer.exists:
+        return decision._replace(verdict=objection(decision.subscription, answer) or decision.verdict)
+    hint = "give --image-digest, or repo:tag@sha256:… as --image"
+    return decision._replace(exit=int(Exit.CONFIGURATION), hint=hint)
+
+
+def _in_order(decision: Decision, event: Written, moment: Moment) -> Decision:
+    """Whether the build is the newest one, and what holds it back if it is."""
+    policy, current = decision.subscription.policy, moment.said
+    asked = moment.facts.answers.get(subject(decision.subscription, image_of(decision.subscription, current)))
+    memory = remembered(moment.memory, current, asked)
+    if why := superseded(event, policy, current, memory, moment.facts.ancestry):
         return decision._replace(verdict=Verdict("refuse", "superseded", why))
+    decision = decision._replace(caution=decision.caution or caution(asked))
     hold = holding(moment.state, moment.memory, moment.terms.now)
     return _deferred(decision, event, hold, moment) if hold else admitted(decision, event, moment)
 
@@ -106,11 +144,13 @@ def _deferred(decision: Decision, event: Written, hold: Hold, moment: Moment) ->
     return decision._replace(verdict=verdict, memory=new if new != moment.memory else None, build=event.build)
 
 
-def _wanted(image: Image, where: Decision) -> Image:
+def _wanted(image: Image, where: Decision, answer: Answer | None) -> Image:
     """What would be written: with the digest where it is asked for, or where the target pins one already."""
     policy = where.subscription.policy
-    keep = policy.pin_digest or policy.strategy == "digest" or not image.tag or where.current.digest
-    return image if keep else image._replace(digest="")
+    pinned = policy.pin_digest or policy.strategy == "digest"
+    if pinned and not image.digest and answer and answer.exists:
+        return image._replace(digest=answer.digest)
+    return image if pinned or not image.tag or where.current.digest else image._replace(digest="")
 
 
 def failed(decision: Decision, error: TaskError) -> Decision:

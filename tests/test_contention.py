@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +57,20 @@ def test_a_crowd_on_one_key_leaves_the_newest(tmp_path: Path) -> None:
 
 
 def emptied(folder: Path) -> bool:
-    """Whether nothing is left in it, after removing what was."""
+    """Whether nothing is left in it, after removing what was, and nobody is there to make it again."""
     for left in list(folder.iterdir()):
         shutil.rmtree(left, ignore_errors=True)
-    return not list(folder.iterdir())
+    return not at_work(folder) and not list(folder.iterdir())
+
+
+def at_work(folder: Path) -> list[str]:
+    """The processes that were told of a folder: git makes folders again that it misses."""
+    found = []
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError):
+            if str(folder).encode() in Path("/proc", process, "environ").read_bytes():
+                found.append(process)
+    return found
 
 
 @pytest.mark.slow

@@ -227,6 +227,7 @@ def test_a_signal_at_any_moment(tmp_path: Path, blocked: bool) -> None:
         report, landed = json.loads(out), git(repo, "rev-list", "--count", "main") == "2"
         status = (folder / "results" / "status").read_text()
         assert report["status"] == json.loads((folder / "report.json").read_text())["status"] == status
-        assert status == ("updated" if landed else "failed")
-        assert running.returncode == MOMENTS[number] or landed
+        # A push that was ended may have arrived: then the next run finds it.
+        assert status in ({"updated", "failed"} if landed else {"failed"})
+        assert running.returncode == MOMENTS[number] or status == "updated"
     print(dict(codes))

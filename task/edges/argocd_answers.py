@@ -42,7 +42,7 @@ def explained(answer: Answer, to: Connection, right: str, subject: str, secrets:
     if code is None and (page := _page(answer, to)):
         return page
     if answer.status in (401, 403):
-        return _no_access(answer.status, message, right, subject, given=bool(secrets or to.token_file))
+        return _no_access(answer.status, message, right, subject, given=bool(to.token or to.token_file))
     said = f"{subject}: Argo CD says: {message or 'nothing'} ({answer.status})"
     if answer.status == 429 or answer.status >= 500:  # noqa: PLR2004
         return SourceDownError(said, hint="run it again")

@@ -95,7 +95,7 @@ def send(running: Any, name: str) -> None:
     import signal
 
     with suppress(ProcessLookupError, PermissionError):  # it may have ended already
-        os.killpg(running.pid, signal.Signals[name])
+        os.killpg(running.pid, getattr(signal, name))
 
 
 def bytes_moved(session: int) -> int | None:

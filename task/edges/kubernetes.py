@@ -12,6 +12,7 @@ from typing import Any
 from task.edges.cluster_access import ClusterAccess
 from task.edges.http import Answer, Http, Limits, NoAnswerError
 from task.edges.kubernetes_errors import Act, foreign, no_answer, problem, status_of
+from task.edges.managed_fields import without_managed_fields
 from task.errors import Outpaced, SourceDownError, TaskError
 from task.record import NamedTuple
 from task.secret import Secret
@@ -132,6 +133,8 @@ class Kubernetes:
                 continue
             if cursor.expired(answer):
                 continue
+            if headers["Accept"] == _METADATA:
+                answer = answer._replace(body=without_managed_fields(answer.body))
             body = self._object(answer, act)
             items = body.get("items")
             if items is not None and not isinstance(items, list):

@@ -20,8 +20,9 @@ from _thread import RLock, _local, allocate_lock, get_ident
 from _weakref import ref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import ModuleType
 from typing import Any, Self
+
+from task.light import StandIn
 
 _LOCK = allocate_lock()
 _IDLE: set[int] = set()  # the threads that are within `idle`
@@ -38,19 +39,6 @@ def idle() -> Iterator[None]:
         yield
     finally:
         _IDLE.discard(get_ident())
-
-
-class _StandIn(ModuleType):
-    """A module that is loaded when it is needed after all."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        if sys.modules.get(self.__name__) is self:
-            del sys.modules[self.__name__]
-        value = getattr(importlib.import_module(self.__name__), name)
-        setattr(self, name, value)
-        return value
 
 
 class _Silence:
@@ -178,7 +166,7 @@ def load() -> Any:
 
 
 def _import_quickly() -> None:
-    added = {name: _stand_in(name, known) for name, known in _STAND_INS.items() if name not in sys.modules}
+    added = {name: StandIn(name, known) for name, known in _STAND_INS.items() if name not in sys.modules}
     sys.modules.update(added)
     try:
         importlib.import_module("sh")
@@ -186,9 +174,3 @@ def _import_quickly() -> None:
         for name, module in added.items():
             if sys.modules.get(name) is module:
                 del sys.modules[name]
-
-
-def _stand_in(name: str, known: dict[str, Any]) -> ModuleType:
-    module = _StandIn(name)
-    vars(module).update(known)
-    return module

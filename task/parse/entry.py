@@ -59,6 +59,7 @@ class _Reader:
             ignore=self._try(lambda: _checked(self._get("ignore-tags"), ignore_globs), ()),
             platforms=annotation.platforms(self._get("platforms")),
             pin_digest=self._try(lambda: self._pin(pin), otherwise=False),
+            pull_secret=self._get("pull-secret").value,
         )
         self._force_update()
         names = self._keys()

@@ -70,6 +70,22 @@ def forge_option(text: str) -> Known:
     return Known(cast("ForgeName", name), root, chosen=True)
 
 
+def known_to(environ: Mapping[str, str]) -> tuple[Known, ...]:
+    """The forge that the CI system belongs to, by its own variables; Gitea's and Forgejo's speak as GitHub's do."""
+    found: list[Known] = []
+    gitea = any(environ.get(name) == "true" for name in ("GITEA_ACTIONS", "FORGEJO_ACTIONS"))
+    for name, forge in (
+        ("GITHUB_SERVER_URL", "gitea" if gitea else "github"),
+        ("CI_SERVER_URL", "gitlab"),
+        ("SYSTEM_COLLECTIONURI", "azure"),
+    ):
+        root = environ.get(name, "").strip().rstrip("/")
+        if root.startswith(("https://", "http://")) and "@" not in root:
+            root = "/".join(root.split("/")[:3]) if forge == "azure" else root  # the collection is part of a project
+            found.append(Known(cast("ForgeName", forge), root))
+    return tuple(found)
+
+
 def place_of(url: str, known: Sequence[Known] = ()) -> Place | None:
     """Where the repository of this URL is; None where nobody says which forge that host is (`probe` may ask it).
 

@@ -78,7 +78,7 @@ def choose(secrets: Sequence[RepoSecret], url: str, project: str = "") -> RepoCr
     template = _template(secrets, url, project)
     if own is None or template is None or own.anything:
         return own or template
-    proxy = own.proxy if own.proxy else template.proxy
+    proxy = own.proxy or template.proxy
     no_proxy = own.no_proxy if own.proxy else template.no_proxy
     return template._replace(insecure=own.insecure, proxy=proxy, no_proxy=no_proxy)
 
@@ -133,8 +133,9 @@ def _template(secrets: Sequence[RepoSecret], url: str, project: str) -> RepoCred
 
 
 def _begins(url: str, prefix: str) -> bool:
-    """Whether a template is for a URL. As in Argo CD, but for whole hosts: `https://git.example.com` is not for
-    `https://git.example.com.evil.org`, since whoever owns an Application chooses its URL.
+    """Whether a template is for a URL. As in Argo CD, but for whole hosts, since others choose an Application's URL.
+
+    `https://git.example.com` is not for `https://git.example.com.evil.org`.
     """
     if not prefix or not url.startswith(prefix):
         return False

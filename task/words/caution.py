@@ -8,8 +8,15 @@ from task.model import Decision, Problem
 
 
 def cautions(decisions: Sequence[Decision]) -> tuple[Problem, ...]:
-    """A warning for every override file that goes by the other spelling of its name."""
-    return tuple(
+    """A warning for every override file that goes by the other spelling of its name, and for what was not checked."""
+    unchecked = tuple(
+        Problem(
+            one.subscription.application.key, "registry", f"{one.candidate.reference}: {one.caution}", "", "warning"
+        )
+        for one in decisions
+        if one.caution
+    )
+    return unchecked + tuple(
         Problem(
             one.subscription.application.key,
             "target",

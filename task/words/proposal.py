@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
+from task.model import Proposed
 from task.pattern import pattern
 from task.record import NamedTuple
 from task.words.change import Change
@@ -103,6 +105,20 @@ def marked(text: str) -> str:
 def described(text: str) -> str:
     """The head commit that a body tells of; "" where it names none."""
     return _hidden(text, DESCRIBED)
+
+
+def standing(found: Proposed | None, mark: str) -> Literal["wanted", "same", "declined"]:
+    """What the newest request of the head branch means for a content (its `marker`).
+
+    "same": it is open and tells exactly this, nothing is to be done. "declined": a person closed it for exactly this,
+    and it is not opened again. "wanted": anything else; a newer content opens a request or updates the open one.
+    """
+    if found is None or marked(found.body) != mark:
+        return "wanted"
+    if found.state == "closed":
+        return "declined"
+    as_told = not found.head_commit or described(found.body).startswith(found.head_commit)  # some tell 12 letters
+    return "same" if found.state == "open" and as_told else "wanted"
 
 
 def head_branch(repo: str, base: str, applications: Sequence[str]) -> str:

@@ -25,7 +25,7 @@ QUICK = Limits(connect=1, silence=0.5, total=2, size=100_000, tries=1)
 @pytest.fixture
 def server() -> Iterator[ArgoCDServer]:
     with argocd_server() as one:
-        one.add(at(application("web", labels=None), "Synced", "Healthy"))
+        one.add(at(application("web"), "Synced", "Healthy"))
         yield one
 
 
@@ -202,8 +202,9 @@ def test_tls_where_none_is_spoken_is_told(server: ArgoCDServer) -> None:
 
 def test_certificates_are_checked(tmp_path: Path) -> None:
     certificate, key = str(tmp_path / "ca.pem"), str(tmp_path / "key.pem")
+    made = ("req", "-x509", "-newkey", "rsa:2048", "-nodes")
     what = ["-subj", "/CN=argocd", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate]
-    subprocess.run([*needs("openssl"), "req", "-x509", "-newkey", "rsa:2048", "-nodes", *what], check=True, capture_output=True)
+    subprocess.run([*needs("openssl"), *made, *what], check=True, capture_output=True)
     with argocd_server() as server:
         server.secure(certificate, key)
         server.add(application())

@@ -237,3 +237,12 @@ def test_the_text_of_a_newer_build_is_put_back(world: World, server: Server) -> 
     done = world.forge().propose(older)
     assert (server.open[0].title, server.open[0].body) == (newer.title, newer.body)
     assert "newer" in done.note
+
+
+def test_another_way_to_merge_where_the_settings_are_not_shown(world: World, server: Server) -> None:
+    said = "Merge method merge commits are not allowed on this repository"
+    server.fail(Reply(200, {"data": None, "errors": [{"message": said}]}), "POST", "/graphql")
+    done = world.forge().propose(world.push("1.1")._replace(auto_merge=True))
+    auto = server.open[0].auto
+    assert auto is not None
+    assert (auto["mergeMethod"], done.note) == ("SQUASH", "")

@@ -97,7 +97,7 @@ def test_no_forge(host: Host, body: str) -> None:
     assert "--forge" in caught.value.hint
 
 
-def test_nobody_there(host: Host) -> None:
+def test_nobody_there() -> None:
     there = Remote("http://127.0.0.1:9", "127.0.0.1:9", ("a", "b"), ssh=True)
     with pytest.raises(UnreachableError) as caught:
         probe(there, limits=LIMITS._replace(connect=1))
@@ -131,9 +131,7 @@ class Odd:
         """Nothing is open."""
 
 
-@pytest.mark.parametrize(
-    "error", [KeyError("iid"), TypeError("none"), ValueError("x"), AttributeError("y"), IndexError()]
-)
+@pytest.mark.parametrize("error", [KeyError("iid"), TypeError("x"), ValueError("x"), AttributeError("y"), IndexError()])
 def test_answers_of_another_shape_stop_no_other_work(error: Exception) -> None:
     forge: Forge = Understood(Odd(error), "git.example.com")
     calls: list[Any] = [

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from task.edges.forges import Place
-from task.edges.forges.tokens import Given, Tokens, covers
+from task.edges.forges.tokens import VARIABLE, Given, Tokens, covers
 from task.edges.git_environment import Login
 from task.errors import CredentialsError, UsageError
 from task.parse.forge import Known, forge_option, place_of
@@ -24,24 +24,24 @@ GITHUB = place("git@github.com:acme/deploy.git")
 EVIL = place("https://evil.example/acme/deploy", Known("github", "https://evil.example"))
 
 
-def login(prefix: str, password: str = "git-password", user: str = "bot") -> Login:
-    return Login(prefix, user, Secret(password))
+def login(prefix: str) -> Login:
+    return Login(prefix, "bot", Secret("git-password"))
 
 
 CHOSEN = [
     # given, environment, Git's logins → token, where it was given
-    (Given(forge=forge_option("github=https://github.com")), OURS, (), "forge-token", "IMAGE_UPDATE_FORGE_TOKEN"),
-    (Given(forge=forge_option("github")), OURS, (), "forge-token", "IMAGE_UPDATE_FORGE_TOKEN"),
-    (Given(scope=("https://github.com/acme/",)), OURS, (), "forge-token", "IMAGE_UPDATE_FORGE_TOKEN"),
-    (Given(), OURS | ACTIONS, (), "forge-token", "IMAGE_UPDATE_FORGE_TOKEN"),
-    (Given(scope=("https://github.com",)), OURS, (login("https://github.com"),), "forge-token", "IMAGE_UPDATE_FORGE_TOKEN"),
+    (Given(forge=forge_option("github=https://github.com")), OURS, (), "forge-token", VARIABLE),
+    (Given(forge=forge_option("github")), OURS, (), "forge-token", VARIABLE),
+    (Given(scope=("https://github.com/acme/",)), OURS, (), "forge-token", VARIABLE),
+    (Given(), OURS | ACTIONS, (), "forge-token", VARIABLE),
+    (Given(scope=("https://github.com",)), OURS, (login("https://github.com"),), "forge-token", VARIABLE),
     (Given(), {}, (login("https://github.com"),), "git-password", "the Git login"),
     (Given(), ACTIONS, (login("https://github.com/acme"),), "git-password", "the Git login"),
     (Given(), ACTIONS, (), "actions-token", "GITHUB_TOKEN"),
     (Given(), ACTIONS, (login("https://gitlab.com"),), "actions-token", "GITHUB_TOKEN"),
     # what was given is for another forge: Git's login for this one serves
     (Given(scope=("https://gitlab.com",)), OURS, (login("https://github.com"),), "git-password", "the Git login"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("given", "environ", "logins", "token", "source"), CHOSEN)

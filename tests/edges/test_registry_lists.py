@@ -85,7 +85,9 @@ def test_a_next_page_that_is_not_the_registrys_or_never_ends(server: RegistryApi
     assert len(server.seen) == 1
 
 
-def test_pages_without_end(server: RegistryApi) -> None:
+def test_pages_without_end(server: RegistryApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("task.edges.registry.repository._MOST_PAGES", 20)
+
     def page(_: Any) -> Any:
         return 200, {"Link": f'</v2/acme/api/tags/list?last={len(server.seen)}>; rel="next"'}, b'{"tags": []}'
 

@@ -5,7 +5,7 @@ from io import StringIO
 from typing import Any
 
 import pytest
-from fakes.argocd_api import NEW, OLD, ArgoCDServer, Fault, application, argocd_server, at, operated, resource
+from fakes.argocd_api import NEW, OLD, ArgoCDServer, Fault, application, applied, argocd_server, at, operated, resource
 
 from task.commands.wait import judge_of
 from task.edges.argocd import ArgoCDApi
@@ -97,7 +97,7 @@ def test_no_moment_before_the_end_is_taken_for_it(server: ArgoCDServer, length: 
 
 
 IMAGE = 'Back-off pulling image "ghcr.io/acme/web:1.2.4"'
-HOOK = {"kind": "Job", "name": "migrate", "hookType": "PreSync", "hookPhase": "Failed", "message": "backoff limit"}
+HOOK = applied("Job", "migrate", "backoff limit", hookType="PreSync", hookPhase="Failed")
 FAILED = operated("Failed", message="tasks failed", resources=[HOOK])
 SICK = [resource("Deployment", "web", "Degraded", "exceeded its progress deadline")]
 NO_CHART = [{"type": "ComparisonError", "message": "helm template failed"}]

@@ -423,3 +423,9 @@ def resource(kind: str, name: str, health: str = "", message: str = "", **more: 
     """One of status.resources, or a node of the resource tree."""
     found = {"kind": kind, "name": name, **more}
     return {**found, "health": {"status": health, **({"message": message} if message else {})}} if health else found
+
+
+def applied(kind: str, name: str, message: str, status: str = "Synced", **more: Any) -> dict[str, Any]:
+    """One resource of an operation's result."""
+    where = {"group": "", "version": "v1", "namespace": "web"}
+    return {"kind": kind, "name": name, "message": message, "status": status, **where, **more}

@@ -10,31 +10,36 @@ class Unprocessable(Exception):
     """A JSON patch that does not apply, in the words of the library that the API server uses."""
 
 
-def granted(rules: Iterable[Object], user: str, verb: str, resource: str, namespace: str, name: str) -> bool:
+def granted(manifests: Iterable[Object], user: str, verb: str, resource: str, namespace: str, name: str) -> bool:
     """Whether RBAC manifests let a user do that."""
+    documents = list(manifests)
+    roles = [
+        _role(documents, binding)
+        for binding in documents
+        if binding["kind"].endswith("RoleBinding")
+        and (binding["kind"] == "ClusterRoleBinding" or _home(binding) == namespace)
+        and user in [f"system:serviceaccount:{one['namespace']}:{one['name']}" for one in binding["subjects"]]
+    ]
     group, _, plural = resource.partition("/")
-    documents = [one for one in rules if one]
-    for binding in documents:
-        if binding["kind"] not in ("RoleBinding", "ClusterRoleBinding"):
-            continue
-        home = binding["metadata"].get("namespace", "")
-        if binding["kind"] == "RoleBinding" and home != namespace:
-            continue
-        if user not in [f"system:serviceaccount:{one['namespace']}:{one['name']}" for one in binding["subjects"]]:
-            continue
-        for role in documents:
-            if role["kind"] != binding["roleRef"]["kind"] or role["metadata"]["name"] != binding["roleRef"]["name"]:
-                continue
-            if role["kind"] == "Role" and role["metadata"].get("namespace", "") != home:
-                continue
-            for rule in role["rules"]:
-                named = rule.get("resourceNames")
-                if (
-                    group in rule["apiGroups"] and plural in rule["resources"] and verb in rule["verbs"]
-                    and (not named or name in named)
-                ):  # fmt: skip
-                    return True
-    return False
+    return any(
+        group in rule["apiGroups"]
+        and plural in rule["resources"]
+        and verb in rule["verbs"]
+        and name in (rule.get("resourceNames") or [name])
+        for role in roles
+        for rule in role.get("rules", ())
+    )
+
+
+def _role(documents: Iterable[Object], binding: Object) -> Object:
+    """What a binding refers to: a Role of its own namespace, or a ClusterRole."""
+    wanted = (binding["roleRef"]["kind"], binding["roleRef"]["name"])
+    same = [one for one in documents if (one["kind"], one["metadata"]["name"]) == wanted]
+    return next((one for one in same if one["kind"] == "ClusterRole" or _home(one) == _home(binding)), {})
+
+
+def _home(document: Object) -> str:
+    return str(document["metadata"].get("namespace", ""))
 
 
 def merged(old: Any, change: Any) -> Any:

@@ -1,7 +1,7 @@
 import pytest
 
 from task.errors import Malformed
-from task.parse.forge import Known, Place, commit_url, compare_url, forge_option, place_of
+from task.parse.forge import Known, Place, commit_url, compare_url, forge_option, known_to, place_of
 
 GH = ("github", "github.com", "https://api.github.com")
 GL = ("gitlab", "gitlab.com", "https://gitlab.com/api/v4")
@@ -314,3 +314,21 @@ def test_pages(url: str, compare: str, commit: str) -> None:
     assert place is not None
     assert compare_url(place, "main", "image-update/x#y") == compare
     assert commit_url(place, "abc") == commit
+
+
+@pytest.mark.parametrize(
+    ("environ", "known"),
+    [
+        ({}, ()),
+        ({"GITHUB_SERVER_URL": "https://git.example.com/"}, (Known("github", "https://git.example.com"),)),
+        (
+            {"GITHUB_SERVER_URL": "https://git.example.com", "GITEA_ACTIONS": "true"},
+            (Known("gitea", "https://git.example.com"),),
+        ),
+        ({"CI_SERVER_URL": "https://example.com/gitlab"}, (Known("gitlab", "https://example.com/gitlab"),)),
+        ({"SYSTEM_COLLECTIONURI": "https://tfs.example.com/tfs/Main/"}, (Known("azure", "https://tfs.example.com"),)),
+        ({"CI_SERVER_URL": "git.example.com"}, ()),
+    ],
+)
+def test_known_to_the_ci_system(environ: dict[str, str], known: tuple[Known, ...]) -> None:
+    assert known_to(environ) == known

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from fakes.argocd_api import MORNING, NEW, OLD, REPO, application, at, operated, resource
+from fakes.argocd_api import MORNING, NEW, OLD, REPO, application, applied, at, operated, resource
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -67,14 +67,9 @@ def test_a_rollout_that_ends_well(state: Mapping[str, Any], expected: str) -> No
     assert (found.state, found.sure) == (expected, True), found
 
 
-HOOK = {"kind": "Job", "name": "migrate", "message": "Job has reached the specified backoff limit",
-        "hookType": "PreSync", "hookPhase": "Failed", "status": "Synced"}  # fmt: skip
-REFUSED = {
-    "kind": "Deployment",
-    "name": "web",
-    "message": 'Deployment.apps "web" is invalid: spec',
-    "status": "SyncFailed",
-}
+LIMIT = "Job has reached the specified backoff limit"
+HOOK = applied("Job", "migrate", LIMIT, hookType="PreSync", hookPhase="Failed")
+REFUSED = applied("Deployment", "web", 'Deployment.apps "web" is invalid: spec', "SyncFailed")
 BACK_OFF = 'Back-off pulling image "ghcr.io/acme/web:1.2.4"'
 POD = resource("Pod", "web-1", "Degraded", BACK_OFF, info=[{"name": "Status Reason", "value": "ImagePullBackOff"}])
 FAILED = operated("Failed", message="one or more synchronization tasks completed unsuccessfully", resources=[HOOK])

@@ -1,12 +1,13 @@
 import re
 import subprocess
 from collections.abc import Sequence
+from typing import Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from task.model import Image
+from task.model import Image, Proposed
 from task.words.change import Change
 from task.words.commit_message import AppChanges, commit_message
 from task.words.proposal import (
@@ -20,6 +21,7 @@ from task.words.proposal import (
     marked,
     marker,
     message_parts,
+    standing,
     title,
 )
 
@@ -264,3 +266,31 @@ def test_a_head_branch_is_one_destinations_own() -> None:
     assert len(names) == 12
     again = head_branch("https://x.example/a", "main", ["argocd/web", "argocd/api", "argocd/web"])
     assert again == head_branch("https://x.example/a", "main", ["argocd/api", "argocd/web"])
+
+
+OLDER, NEWER = [app(change("1.4.3"))], [app(change("1.4.4"))]
+
+
+@pytest.mark.parametrize(
+    ("state", "head", "apps", "wanted"),
+    [
+        ("open", COMMIT, OLDER, "same"),
+        ("open", COMMIT[:12], OLDER, "same"),
+        ("open", "", OLDER, "same"),
+        ("open", "f" * 40, OLDER, "wanted"),  # the branch is another one than told
+        ("open", COMMIT, NEWER, "wanted"),
+        ("closed", COMMIT, OLDER, "declined"),
+        ("closed", "", OLDER, "declined"),  # the branch is gone
+        ("closed", COMMIT, NEWER, "wanted"),
+        ("merged", COMMIT, OLDER, "wanted"),  # merged, and Git says otherwise again
+        ("merged", COMMIT, NEWER, "wanted"),
+    ],
+)
+def test_standing(state: Literal["open", "merged", "closed"], head: str, apps: list[AppChanges], wanted: str) -> None:
+    text = body(Content(OLDER, "", Links(), COMMIT))
+    assert standing(Proposed("url", "1", state, "title", text, head), marker(apps)) == wanted
+
+
+def test_standing_of_none_and_of_anothers() -> None:
+    assert standing(None, marker(OLDER)) == "wanted"
+    assert standing(Proposed("url", "1", "closed", "by hand", "text"), marker(OLDER)) == "wanted"

@@ -55,6 +55,7 @@ class Cluster:
         log: Callable[[str, str], None] = lambda *_: None,
     ) -> None:
         self._kubernetes, self._prefix, self._narrow = kubernetes, prefix, narrow._replace(projects=())
+        self._narrowed = self._narrow != Narrow()
         self._home, self._wanted, self._log = argocd_namespace, wanted, log
         self.listed = 0  # Applications that were looked at
         self.passed_over = 0  # of these, those that carry our annotations, but that `wanted` does not want
@@ -124,17 +125,24 @@ class Cluster:
 
     def _ours(self, item: Item, claims: Sequence[_Claim]) -> bool:
         metadata = _metadata(item)
+        referenced = claims and any(
+            claim.namespace == metadata.get("namespace") and claim.pattern.fullmatch(str(metadata.get("name")))
+            for claim in claims
+        )
+        if not referenced:
+            if not any(key.startswith(self._prefix) for key in metadata.get("annotations") or ()):
+                return False
+            if not self._wanted(item):
+                self.passed_over += self._considered(metadata)
+                return False
+        return self._considered(metadata)
+
+    def _considered(self, metadata: Mapping[str, Any]) -> bool:
+        if not self._narrowed:
+            return True
         name, namespace = str(metadata.get("name", "")), str(metadata.get("namespace", ""))
         labels = {key: value for key, value in (metadata.get("labels") or {}).items() if isinstance(value, str)}
-        if not considered(Application(namespace, name, {}, (), labels=labels), self._narrow):
-            return False
-        if any(claim.namespace == namespace and claim.pattern.fullmatch(name) for claim in claims):
-            return True
-        if not any(key.startswith(self._prefix) for key in metadata.get("annotations") or ()):
-            return False
-        wanted = self._wanted(item)
-        self.passed_over += not wanted
-        return wanted
+        return considered(Application(namespace, name, {}, (), labels=labels), self._narrow)
 
     def _whole(self, scope: str, found: Sequence[Item]) -> Iterator[Item]:
         """The whole objects, by the cheaper way. One that was deleted meanwhile is passed over."""

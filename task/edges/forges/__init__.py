@@ -190,7 +190,7 @@ def _brought_up_to_date(steps: Steps, found: Proposed, proposal: Proposal) -> Pr
         return found._replace(head_commit=newer, note=MOVED)
     done = steps.update(found, proposal)
     if not (newer := _moved(steps, ours, proposal.head)):
-        return done
+        return done._replace(head_commit=ours or done.head_commit)  # forges take their time to see a push
     if described(found.body) == newer:  # we wrote over the text of a newer commit: put it back
         done = steps.update(done, proposal._replace(title=found.title, body=found.body))
     return done._replace(head_commit=newer, note=MOVED)

@@ -25,26 +25,30 @@ class AutoMerge:
 
     def __init__(self, client: Client, repository: str, pull: Mapping[str, Any], notes: Notes) -> None:
         self._client, self._repository, self._pull, self._notes = client, repository, pull, notes
-        allowed = self._pull["base"].get("repo") or {}
-        self._method = next((name for name, setting in METHODS if allowed.get(setting, name == "MERGE")), "MERGE")
+        allowed = self._pull["base"].get("repo") or {}  # the settings are shown to those who may push
+        self._methods = [name for name, setting in METHODS if allowed.get(setting, True)] or ["MERGE"]
 
     def switch_on(self, done: Proposed) -> Proposed:
         """Auto-merge is on, or the request is in the queue or merged; else the notes say why it is not."""
         if self._pull.get("auto_merge"):
             return done
-        said = self._mutation(ENABLE, {"mergeMethod": self._method})
-        if not said:
-            return done
+        said = ""
+        for method in self._methods:
+            said = self._mutation(ENABLE, {"mergeMethod": method})
+            if not said:
+                return done
+            if "merge method" not in said.lower():
+                break
         if "clean status" in said.lower():  # nothing to wait for, so GitHub does not wait
             return self._merged_now(done)
-        hint = f" ({SETTING})" if "not allowed" in said.lower() else ""
+        hint = f" ({SETTING})" if "auto merge is not allowed" in said.lower() else ""
         self._notes.add(f"GitHub cannot merge it by itself: {said}{hint}")
         return done
 
     def _merged_now(self, done: Proposed) -> Proposed:
         """All requirements are met: merge exactly the commit that was looked at, or join the queue."""
         path = f"{self._repository}/pulls/{done.number}/merge"
-        body = {"sha": done.head_commit, "merge_method": self._method.lower()}
+        body = {"sha": done.head_commit, "merge_method": self._methods[0].lower()}
         answer = self._client.ask("PUT", path, "merge it", json=body, fine=(403, 405, 409, 422))
         if answer.status == 200:  # noqa: PLR2004 - HTTP
             self._notes.add("nothing was required of it: it is merged already")

@@ -20,8 +20,6 @@ from task.secret import Secret
 AT_ONCE = 8  # requests to one registry at the same time
 DOWN = 30.0  # seconds that a registry which cannot be reached is left alone: a thousand questions end at once
 LIMITS = Limits(total=60.0, size=16 * 1024 * 1024)
-_WRONG_SCHEME = (b"HTTP request to an HTTPS server", b"plain HTTP request was sent to HTTPS port")
-
 Headers = dict[str, str]
 
 
@@ -126,7 +124,7 @@ class Api:
                 if error.kind != "unreachable":
                     raise
                 continue
-            if not self._wrong_scheme(answer):
+            if not _wrong_scheme(answer):
                 self._http = http
                 busy = answer.status == 429 or answer.status >= 500  # noqa: PLR2004 - HTTP
                 return http.ask(method, url, headers=headers) if busy else answer
@@ -134,9 +132,6 @@ class Api:
         answer = http.ask(method, url, headers=headers)
         self._http = http
         return answer
-
-    def _wrong_scheme(self, answer: Answer) -> bool:
-        return answer.status == 400 and any(said in answer.body for said in _WRONG_SCHEME)  # noqa: PLR2004 - HTTP
 
     def _client(self, base: str, *, ours: bool = True) -> Http:
         return Http(
@@ -211,3 +206,9 @@ class Api:
         known = self._tokens.get((repository, login))
         if known is not None and sent == tokens.bearer(known.text):
             self._tokens.pop((repository, login), None)
+
+
+def _wrong_scheme(answer: Answer) -> bool:
+    """Whether http was spoken where https is: web servers say 400 then, which no registry does in these words."""
+    registrys = "Docker-Distribution-Api-Version" in answer.headers or answer.body.lstrip()[:1] == b"{"
+    return answer.status == 400 and not registrys  # noqa: PLR2004 - HTTP

@@ -1,0 +1,68 @@
+"""The forges that a run has to do with, each opened when it is first needed."""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+from collections.abc import Callable, Sequence
+
+from task.edges.forges import Forge, Reach
+from task.edges.forges.probe import probe
+from task.edges.forges.table import forge_of
+from task.edges.forges.tokens import Tokens
+from task.edges.http import Limits
+from task.errors import ForgeError, Malformed
+from task.parse.forge import Known, Place, place_of
+from task.parse.remote_url import remote_of
+
+
+class Forges:
+    """Repository URL → its forge. Threads may share it; a host is asked once which forge it is."""
+
+    def __init__(
+        self,
+        known: Sequence[Known],
+        tokens: Tokens,
+        ca_file: str = "",
+        log: Callable[[str], None] = lambda _line: None,
+        limits: Limits = Limits(),
+    ) -> None:
+        """`known`: `--forge` first, then `task.parse.forge.known_to`. Nothing is contacted yet."""
+        self._known, self._tokens = tuple(known), tokens
+        self._ca_file, self._log, self._limits = ca_file, log, limits
+        self._lock = allocate_lock()
+        self._probed: dict[str, Known] = {}
+        self._opened: dict[Place, Forge] = {}
+
+    def place(self, repo: str) -> Place:
+        """Where the repository is. Raises `ForgeError` for a URL on no forge, and what `probe` raises."""
+        try:
+            return place_of(repo, self._known) or self._asked(repo)
+        except Malformed as error:
+            raise ForgeError(f"no pull request can be opened: {error.message}", hint=error.hint) from error
+
+    def of(self, repo: str) -> Forge:
+        """The repository's forge. Raises as `place`, and `CredentialsError` without a token for it."""
+        place = self.place(repo)
+        with self._lock:
+            if place not in self._opened:
+                reach = Reach(place, self._tokens.of(place), self._ca_file, self._log, self._limits)
+                self._opened[place] = forge_of(reach)
+            return self._opened[place]
+
+    def close(self) -> None:
+        """Connections are closed."""
+        with self._lock:
+            for forge in self._opened.values():
+                forge.close()
+            self._opened.clear()
+
+    def _asked(self, repo: str) -> Place:
+        remote = remote_of(repo)
+        with self._lock:
+            if remote.root not in self._probed:
+                self._probed[remote.root] = probe(remote, self._ca_file, self._log)
+            known = self._probed[remote.root]
+        place = place_of(repo, (known,))
+        if place is None:
+            raise ForgeError(f"no repository of {remote.host} is meant", hint="write https://host/owner/repository")
+        return place

@@ -1,0 +1,136 @@
+"""Pure: what has to be asked about builds that neither the event nor Git tells, and how the answers are used.
+
+Nothing is asked that no rule needs: with semver and alphabetical a run asks nothing at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from task.errors import TaskError
+from task.model import Answer, Build, Decision, Fact, Image, Memory, Question, Reading, Subscription, Verdict, Written
+from task.record import NamedTuple
+from task.rules.order import commits, compare, version_of
+from task.rules.platforms import accepts
+
+
+class Asked(NamedTuple):
+    """What has to be known before deciding."""
+
+    ancestry: tuple[tuple[str, str, str], ...] = ()  # (repository, new commit, old commit)
+    registry: tuple[Question, ...] = ()
+
+
+def subject(sub: Subscription, image: Image) -> Question:
+    """Which image is asked about, and as whom; the facts are left open."""
+    asked = sub.entry.image._replace(tag=image.tag, digest=image.digest)
+    return Question(asked, (), sub.policy.platforms, sub.policy.pull_secret, sub.application.namespace)
+
+
+def may_ask(sub: Subscription, check: str) -> bool:
+    """Whether anything about this entry could have to be asked of a registry."""
+    policy = sub.policy
+    curious = policy.pin_digest or policy.platforms or policy.strategy in ("newest-build", "digest")
+    return check != "never" and bool(check == "always" or curious)
+
+
+def facts_of(  # noqa: PLR0913, PLR0917 - what an order is decided on
+    sub: Subscription, image: Image, build: Build, current: Reading, memory: Memory, check: str
+) -> tuple[tuple[Question, Fact], ...]:
+    """What is needed to decide about `image` over `current`, one fact at a time."""
+    policy, about = sub.policy, subject(sub, image)
+    found: list[tuple[Question, Fact]] = []
+    if not image.digest and (policy.pin_digest or policy.strategy == "digest"):
+        found.append((about, "digest"))
+    if policy.platforms:
+        found.append((about, "platforms"))
+    if check == "always":
+        found.append((about, "exists"))
+    if policy.strategy != "newest-build" or not version_of(current) or _same(image, current):
+        return tuple(found)
+    old = written_by(memory, current)
+    if not build.created and not _told_apart(build, old):
+        found.append((about, "created"))
+        found += [] if old.created else [(subject(sub, image_of(sub, current)), "created")]
+    elif build.created and not old.created and not _told_apart(build, old):
+        found.append((subject(sub, image_of(sub, current)), "created"))
+    return tuple(found)
+
+
+def _same(image: Image, current: Reading) -> bool:
+    return image.tag == current.tag and image.digest in ("", current.digest)
+
+
+def _told_apart(new: Build, old: Build) -> bool:
+    """Whether something else than the date tells them apart, or may: ancestry is asked first."""
+    no_dates = (new._replace(created=""), old._replace(created=""))
+    return bool(compare(*no_dates, {}).relation) or commits(*no_dates) is not None
+
+
+def image_of(sub: Subscription, current: Reading) -> Image:
+    """What Git says now, as an image."""
+    return sub.entry.image._replace(tag=current.tag, digest=current.digest)
+
+
+def written_by(memory: Memory, current: Reading) -> Build:
+    """The build of what Git says now, as far as it is remembered."""
+    known = memory.written
+    return known.build if known and version_of(known) == version_of(current) else Build()
+
+
+def merged(needed: Iterable[tuple[Question, Fact]]) -> tuple[Question, ...]:
+    """One question for each image, with all that has to be known of it."""
+    found: dict[Question, dict[Fact, None]] = {}
+    for about, fact in needed:
+        found.setdefault(about, {})[fact] = None
+    return tuple(about._replace(facts=tuple(facts)) for about, facts in found.items())
+
+
+def objection(sub: Subscription, answer: Answer | None) -> Verdict | None:
+    """What the registry's answer has against the image."""
+    if answer is None or answer.error:
+        return None
+    if not answer.exists:
+        return Verdict("refuse", "not-in-registry", "the registry has no such image")
+    wanted = sub.policy.platforms
+    if wanted and answer.platforms and not any(accepts(wanted, *_parts(one)) for one in answer.platforms):
+        has = ", ".join(answer.platforms[:10])
+        return Verdict("refuse", "platforms", f"the image is for {has}, and platforms wants {', '.join(wanted)}")
+    return None
+
+
+def _parts(platform: str) -> tuple[str, str, str]:
+    os, _, rest = platform.partition("/")
+    arch, _, variant = rest.partition("/")
+    return os, arch, variant
+
+
+def wrong(decision: Decision, error: TaskError) -> Decision:
+    """The decision, turned into the error of the registry."""
+    return decision._replace(verdict=Verdict("error", "registry", error.message), exit=int(error.exit), hint=error.hint)
+
+
+def dated(image: Image, build: Build, answer: Answer | None) -> Written:
+    """The build that is on offer, with the date that the registry tells."""
+    created = build.created or (answer.created if answer else "")
+    return Written(image.tag, image.digest, build._replace(created=created))
+
+
+def remembered(memory: Memory, current: Reading, answer: Answer | None) -> Memory:
+    """What is remembered, with the date that the registry tells of what Git says now."""
+    if answer is None or not answer.created:
+        return memory
+    known = memory.written
+    if known is not None and version_of(known) != version_of(current):
+        return memory
+    old = known or Written(current.tag, current.digest)
+    return memory._replace(written=old._replace(build=old.build._replace(created=old.build.created or answer.created)))
+
+
+def caution(answer: Answer | None) -> str:
+    """What could not be checked, and why."""
+    return (
+        f"the registry was not asked for all that the rules want to know: {answer.error.message}"
+        if (answer and answer.error)
+        else ""
+    )

@@ -1,0 +1,136 @@
+"""The state of a Kubernetes API in this process: what there is, who may do what, and what was asked of it."""
+
+import copy
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+APPLICATIONS, UPDATERS = "argoproj.io/applications", "argocd-image-updater.argoproj.io/imageupdaters"
+EVENTS, SECRETS, CONFIG_MAPS = "/events", "/secrets", "/configmaps"
+KINDS = {
+    APPLICATIONS: ("argoproj.io/v1alpha1", "Application"),
+    UPDATERS: ("argocd-image-updater.argoproj.io/v1alpha1", "ImageUpdater"),
+    EVENTS: ("v1", "Event"),
+    SECRETS: ("v1", "Secret"),
+    CONFIG_MAPS: ("v1", "ConfigMap"),
+}
+PARTIAL = "as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+ADMIN = "admin"
+Object = dict[str, Any]
+
+
+class Asked(NamedTuple):
+    """One request as RBAC sees it."""
+
+    user: str
+    verb: str
+    resource: str
+    namespace: str
+    name: str
+    query: Mapping[str, str]
+    accept: str
+    sent: int  # bytes that the answer took
+    allowed: bool
+    content: Any
+
+
+@dataclass
+class Fault:
+    """What happens to the next `times` requests whose path holds `path`."""
+
+    status: int = 0  # 0: see `how`
+    how: str = ""  # "reset", "half", "drip", "drip-head", "html", "huge", "text"
+    times: int = 1
+    path: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass
+class KubernetesApi:
+    """The state of the cluster, and what was asked of it."""
+
+    tokens: dict[str, str] = field(default_factory=lambda: {"admin-token": ADMIN})
+    rules: list[Object] = field(default_factory=list)  # RBAC manifests
+    objects: dict[str, dict[tuple[str, str], Object]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
+    asked: list[Asked] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    knows_metadata: bool = True
+    compresses: bool = True
+    compacted: int = 0  # continue tokens of this and earlier versions are too old
+    own_continue: bool = True  # whether 410 holds a token that goes on
+    version: int = 100
+    url: str = ""
+    before: Callable[[Asked], None] = lambda _asked: None  # something else that happens meanwhile
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def add(self, resource: str, *items: Object) -> None:
+        """Objects that are there."""
+        for item in items:
+            self.version += 1
+            made = copy.deepcopy(item)
+            api, kind = KINDS[resource]
+            made = {"apiVersion": api, "kind": kind, **made}
+            made["metadata"] = {"namespace": "argocd", "uid": f"uid-{self.version}", **made["metadata"]}
+            made["metadata"]["resourceVersion"] = str(self.version)
+            self.objects[resource][made["metadata"]["namespace"], made["metadata"]["name"]] = made
+
+    def forget(self, resource: str) -> None:
+        """The kind is not installed."""
+        del self.objects[resource]
+
+    def of(self, resource: str, name: str, namespace: str = "argocd") -> Any:
+        return self.objects[resource][namespace, name]
+
+    def requests(self) -> list[str]:
+        """Verb, resource and place of every request."""
+        return [
+            f"{one.verb} {one.resource.partition('/')[2]} {one.namespace or '*'}{f'/{one.name}' if one.name else ''}"
+            for one in self.asked
+        ]
+
+    def denied(self) -> list[Asked]:
+        return [one for one in self.asked if not one.allowed]
+
+    @property
+    def sent(self) -> int:
+        return sum(one.sent for one in self.asked)
+
+
+class Status(Exception):
+    """An answer that is no success."""
+
+    def __init__(self, code: int, reason: str, message: str, **more: Any) -> None:
+        super().__init__(message)
+        self.code = code
+        meta = {"continue": more.pop("token")} if more.get("token") else {}
+        more.pop("token", None)
+        self.body = {
+            "kind": "Status", "apiVersion": "v1", "metadata": meta, "status": "Failure", "message": message,
+            "reason": reason, "code": code, **more,
+        }  # fmt: skip
+
+
+def application(name: str, namespace: str = "argocd", images: str = "", padding: int = 0, **more: Any) -> Object:
+    """An Application with annotations for these images, as large as wanted."""
+    annotations = {"argocd-image-updater.argoproj.io/image-list": images} if images else {}
+    history = [
+        {"revision": f"{n:040x}", "deployedAt": "2026-01-01T00:00:00Z", "id": n, "source": {"repoURL": "https://x"}}
+        for n in range(padding // 130)
+    ]
+    return {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Application",
+        "metadata": {"name": name, "namespace": namespace, "annotations": annotations, **more.pop("metadata", {})},
+        "spec": {
+            "project": "default",
+            "destination": {"server": "https://kubernetes.default.svc", "namespace": "web"},
+            "source": {"repoURL": "https://git.example.com/gitops.git", "path": f"apps/{name}", "helm": {}},
+            **more.pop("spec", {}),
+        },
+        "status": {
+            "sourceType": "Helm",
+            "summary": {"images": [images.partition("=")[2].partition(":")[0] + ":1.0.0"] if images else []},
+            **({"history": history} if padding else {}),
+        },
+    }  # fmt: skip
