@@ -1,8 +1,12 @@
 # syntax=docker/dockerfile:1
 # Two images of one make: `runtime` for Tekton, Argo Workflows and GitLab, `action` for GitHub.
-ARG BASE_IMAGE=python:3.13-slim-trixie
+#
+# The base is a version that does not move on its own. Releases give its digest as well
+# (--build-arg PYTHON_IMAGE=docker.io/library/python:3.13.14-slim-trixie@sha256:…); a digest written here would shut
+# out the same build on a base of one's own: any image with apt and Python 3.11 or newer serves.
+ARG PYTHON_IMAGE=docker.io/library/python:3.13.14-slim-trixie
 
-FROM ${BASE_IMAGE} AS builder
+FROM ${PYTHON_IMAGE} AS builder
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
 # Dependencies first: this layer lives until a lock changes. The build backend stays out of the result.
@@ -12,35 +16,48 @@ RUN python3 -m venv /opt/build && python3 -m venv --without-pip /opt/image-updat
  && /opt/build/bin/pip --python /opt/image-update/bin/python3 install --quiet --no-compile --require-hashes -r requirements.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY task task
+# Bytecode that is never compared with its source: whatever copies the files may change their times.
 RUN /opt/build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels . \
  && /opt/build/bin/pip --python /opt/image-update/bin/python3 install --quiet --no-compile --no-deps /wheels/*.whl \
- && /opt/image-update/bin/python3 -m compileall -q /opt/image-update
+ && /opt/image-update/bin/python3 -m compileall -q --invalidation-mode unchecked-hash /opt/image-update/lib
 
-FROM ${BASE_IMAGE} AS runtime
-ARG VERSION=0.1.0
-ARG REVISION=
-LABEL org.opencontainers.image.title="Image Update" \
-      org.opencontainers.image.description="Commits a built image to every Argo CD Application that asks for it" \
-      org.opencontainers.image.source="https://github.com/argocd-image-update/image-update" \
-      org.opencontainers.image.licenses="Apache-2.0" \
-      org.opencontainers.image.version="${VERSION}" \
-      org.opencontainers.image.revision="${REVISION}"
-# The versions are those of the base image's distribution: they are pinned with it.
+FROM ${PYTHON_IMAGE} AS runtime
+# gpg-agent: without it gpg signs nothing. libnss-wrapper: without a passwd entry ssh refuses to start, and hosts
+# choose any uid. openssl: signs for GitHub Apps. The versions are those of the base's distribution, pinned with it.
 # hadolint ignore=DL3008
 RUN apt-get update -qq \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-      ca-certificates git gpg libnss-wrapper openssh-client openssl \
- && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/apt /var/log/dpkg.log
-# The root file system is read-only where this runs, so no bytecode is ever written there; base images ship none of the
-# standard library's. Without a passwd entry ssh refuses to start: libnss-wrapper helps any uid. Group 0 may write home.
-RUN python3 -m compileall -q -x '/tests?/' "$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')" \
+      ca-certificates git gpg gpg-agent libnss-wrapper openssh-client openssl \
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/debconf/*-old /var/log/apt /var/log/dpkg.log
+# The root file system is read-only where this runs, so no bytecode is ever written there, and base images ship none
+# of the standard library's. Group 0 may write home: uids that a host chooses are in it.
+RUN python3 -m compileall -q --invalidation-mode unchecked-hash \
+      -x '/(tests?|idlelib|tkinter|turtledemo|lib2to3|ensurepip|pydoc_data|site-packages|dist-packages)/' \
+      "$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')" \
  && echo 'nonroot:x:65532:0:nonroot:/home/nonroot:/usr/sbin/nologin' >> /etc/passwd \
  && mkdir -p /home/nonroot && chown 65532:0 /home/nonroot && chmod 0770 /home/nonroot
 COPY --from=builder /opt/image-update /opt/image-update
 RUN ln -s /opt/image-update/bin/image-update /usr/local/bin/image-update
 ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 HOME=/home/nonroot
+# Last, so that a new version costs no layer.
+ARG PYTHON_IMAGE
+ARG VERSION=0.1.0
+ARG REVISION=
+ARG CREATED=
+LABEL org.opencontainers.image.title="Image Update" \
+      org.opencontainers.image.description="Commits a built image to every Argo CD Application that asks for it" \
+      org.opencontainers.image.url="https://github.com/argocd-image-update/image-update" \
+      org.opencontainers.image.source="https://github.com/argocd-image-update/image-update" \
+      org.opencontainers.image.documentation="https://github.com/argocd-image-update/image-update#readme" \
+      org.opencontainers.image.vendor="Image Update" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.created="${CREATED}" \
+      org.opencontainers.image.base.name="${PYTHON_IMAGE}"
 USER 65532:0
 WORKDIR /home/nonroot
+# No shell and no init in between: the command is process 1, hears SIGTERM and waits for what it started.
 ENTRYPOINT ["/usr/local/bin/image-update"]
 
 # The runner's workspace and command files belong to another uid: a container action runs as root.

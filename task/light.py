@@ -80,9 +80,7 @@ def spare_typing() -> None:
 def spare_signal() -> None:
     """`signal` without its enumerations, which cost 1 ms; they come when they are asked for."""
     if "signal" not in sys.modules:
-        import _signal
-
-        sys.modules["signal"] = StandIn("signal", vars(_signal))
+        sys.modules["signal"] = StandIn("signal", vars(import_module("_signal")))
 
 
 class StandIn(ModuleType):

@@ -37,7 +37,9 @@ def order_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str
         command=settings.command,
         images=images,
         scope=scope_of(settings),
-        terms=Terms(Leave(settings.allow_downgrade), settings.carry, settings.require_live, build, now),
+        terms=Terms(
+            Leave(settings.allow_downgrade), settings.carry, settings.require_live, build, settings.check, now
+        ),
         wording=Wording(git.author, _template(git.template_file), _trailers(git, given, origin), settings.command),
         deadline=git.deadline,
         atomic=settings.atomic,

@@ -14,7 +14,7 @@ from task.edges.applications.manifests import Manifests
 from task.edges.log import Log
 from task.errors import UsageError
 from task.find import Manifest
-from task.light import once
+from task.light import libyaml_parser, once
 from task.pipeline import Edges, Store
 from task.settings import AccessSettings, GitSettings, Settings
 
@@ -128,6 +128,7 @@ def _gits(settings: Settings, environ: Mapping[str, str], log: Log, opened: Exit
             configured=settings.git.access.configured,
             stall=settings.git.stall,
             patience=min(20.0, settings.git.deadline),
+            meanwhile=libyaml_parser,  # what Git sends will be read with it
             log=lambda sentence: _of_git(sentence, log),
         )
         opened.callback(door.close)

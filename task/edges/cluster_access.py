@@ -106,6 +106,8 @@ class ClusterAccess:
             self._private("client.pem", certificate) if certificate else user.certificate_file,
             self._private("client.key", key.reveal()) if key else user.key_file,
         )
+        if any(files) and not all(files):
+            raise UsageError("the kubeconfig has only one of client certificate and key", hint="add the other one")
         return files if all(files) else None
 
     def _private(self, name: str, text: str) -> str:

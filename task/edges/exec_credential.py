@@ -13,6 +13,7 @@ from typing import Any
 
 from task import stop
 from task.edges import quick_sh
+from task.edges.git_watch import send
 from task.edges.kubeconfig import Plugin, Server
 from task.errors import SourceAccessError, UsageError
 from task.record import NamedTuple
@@ -100,7 +101,7 @@ def _run(plugin: Plugin, environ: dict[str, str]) -> bytes:
                 *plugin.args, _env=environ, _in="", _bg=True, _bg_exc=False, _tty_in=False, _tty_out=False,
                 _truncate_exc=False, _timeout=SECONDS, _new_session=True, _preexec_fn=stop.hear, _return_cmd=True,
             )  # fmt: skip
-        with stop.ending(running.terminate):
+        with stop.ending(lambda: send(running, "SIGTERM")):
             running.wait()
         return bytes(running.stdout)
     except sh.TimeoutException:

@@ -80,12 +80,14 @@ class Git:
         configured: bool = True,
         stall: float = 60,
         patience: float = 20,
+        meanwhile: Callable[[], object] = lambda: None,
     ) -> None:
         self.protocols = PROTOCOLS | protocols
         self.calls: list[str] = []  # the git commands that were started, for whoever counts them
         self.temporary = environ.get("TMPDIR") or "/tmp"  # noqa: S108 - names in it are random, folders private
         self.stall = stall  # seconds without a byte after which a transfer is ended
         self.patience = patience  # seconds within which a server that broke off is asked again
+        self._meanwhile = [meanwhile]  # done once, while a server is asked for the first time
         self._rewrites = tuple(rewrites)
         self.log = log
         self._warned: set[str] = set()
@@ -236,6 +238,8 @@ class Git:
         watch = Watch(running, TRANSFER_SECONDS if transfer else timeout, self.stall if transfer else 0)
         try:
             with stop.ending(watch.end):
+                while transfer and self._meanwhile:
+                    self._meanwhile.pop()()
                 watch.wait()
         except BaseException:
             finish(running)

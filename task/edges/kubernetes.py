@@ -144,9 +144,12 @@ class Kubernetes:
 
     def _object(self, answer: Answer, act: Act) -> Mapping[str, Any]:
         """The object in a success. Raises the error of anything else."""
+        kind = answer.headers.get("Content-Type", "").lower()
+        if kind.startswith("text/html") and answer.status < 500:  # noqa: PLR2004 - HTTP
+            raise foreign(answer)
         if not 200 <= answer.status < 300:  # noqa: PLR2004 - HTTP
             raise problem(answer, act, self._access.what)
-        if not answer.headers.get("Content-Type", "").lower().startswith("application/json"):
+        if not kind.startswith("application/json"):
             raise foreign(answer)
         try:
             body = answer.json()

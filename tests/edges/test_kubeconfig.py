@@ -271,6 +271,12 @@ def test_client_certificates_are_copied_for_this_user_alone(tmp_path: Path, keys
         assert list(tmp_path.glob("image-update-*")) == []
 
 
+def test_a_certificate_without_its_key(tmp_path: Path, keys: Keys) -> None:
+    user = {"client-certificate-data": keys.data("client.pem")}
+    with pytest.raises(UsageError, match="only one of client certificate and key"):
+        names(cluster_access(write(tmp_path, config("https://127.0.0.1:9", user))))
+
+
 def plugin(folder: Path, script: str, name: str = "plugin") -> str:
     file = folder / name
     file.write_text(f"#!/bin/sh\n{script}\n")

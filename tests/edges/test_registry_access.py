@@ -78,8 +78,17 @@ def test_an_open_registry_is_told_no_login(server: RegistryApi) -> None:
     assert not logins(server)
 
 
-def test_basic_authentication_after_the_registry_asked_for_it(server: RegistryApi) -> None:
-    server.challenge, server.users = 'Basic realm="registry"', {"ci": PASSWORD}
+@pytest.mark.parametrize(
+    "challenge",
+    [
+        'Basic realm="registry"',
+        'Basic realm="https://1.dkr.ecr.eu-west-1.amazonaws.com/",service="ecr.amazonaws.com"',
+        "Basic",
+        'Basic realm="Sonatype Nexus Repository Manager", Negotiate',
+    ],
+)
+def test_basic_authentication_after_the_registry_asked_for_it(server: RegistryApi, challenge: str) -> None:
+    server.challenge, server.users = challenge, {"ci": PASSWORD}
     asking = registry()
     assert ask(server, asking).digest == API.digest
     assert ask(server, asking, "acme/api:2.0") == Answer(exists=False)
@@ -421,6 +430,18 @@ def test_which_repository_registries_conf_means(
     conf = RegistryConf("x", server.url, **entry)  # type: ignore[arg-type]
     assert registry(None, entries=(conf,)).answer([question])[question].digest == API.digest
     assert server.asked == [f"HEAD /v2/{path}/manifests/1"]
+
+
+def test_a_registry_below_a_path(server: RegistryApi) -> None:
+    server.put("acme/api", "2.0", API)
+    server.page = 1
+    server.link = "relative"
+    entry = RegistryConf("jfrog", f"{server.url}/artifactory/api/docker/local", server.name)
+    asking = registry(None, entries=(entry,))
+    assert ask(server, asking).digest == API.digest
+    assert asking.tags(parse_image(f"{server.name}/acme/api")) == ("1.0", "2.0")
+    assert server.asked[0] == "HEAD /artifactory/api/docker/local/v2/acme/api/manifests/1.0"
+    assert all(line.startswith(("GET /artifactory/", "HEAD /artifactory/")) for line in server.asked)
 
 
 def test_the_limit_of_registries_conf_is_kept(server: RegistryApi) -> None:

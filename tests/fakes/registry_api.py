@@ -145,7 +145,7 @@ class _Handler(BaseHTTPRequestHandler):
         url = urlsplit(seen.path)
         if url.path == "/token":
             return self._token(seen, {**parse_qs(url.query), **parse_qs(seen.body.decode())})
-        repository, _, rest = url.path.removeprefix("/v2/").rpartition("/")
+        repository, _, rest = url.path.partition("/v2/")[2].rpartition("/")
         repository, _, verb = repository.rpartition("/")
         if self.server.challenge and not self._may(seen, repository):
             return _refusal(401, "UNAUTHORIZED", {"WWW-Authenticate": self.server.challenge})
