@@ -29,14 +29,21 @@ def main() -> None:
     """Bring everything in step."""
     reference(ROOT / "docs/reference.md")
     options = options_of("run")
-    lines(TASK, options, "    - name: {name}\n", _tekton)
-    lines(TEMPLATE, options, "          - name: {name}\n", _argo)
-    lines(ACTION, options, "  {name}:\n", _action)
+    # Outputs and workspaces have names of options as well: only the section of the parameters is looked at.
+    lines(TASK, options, "    - name: {name}\n", _tekton, ("\n  params:\n", "\n  workspaces:\n"))
+    lines(TEMPLATE, options, "          - name: {name}\n", _argo, ("\n        parameters:\n", "\n        artifacts:\n"))
+    lines(ACTION, options, "  {name}:\n", _action, ("\ninputs:\n", "\noutputs:\n"))
     lines(TASK, options, "        - {{name: {variable}, ", _tekton_variable)
     lines(TEMPLATE, options, "          - {{name: {variable}, ", _argo_variable)
     lines(ACTION, options, "    {variable}: ", "    {variable}: ${{{{ inputs.{name} }}}}\n")
     for path in READMES:
-        lines(path, options, "| `{name}` |", "| `{name}` | {shown} | {help} |\n")
+        lines(
+            path,
+            options,
+            "| `{name}` |",
+            "| `{name}` | {shown} | {help} |\n",
+            ("\n## Parameters\n", "\nAn empty value"),
+        )
 
 
 def reference(path: Path) -> None:
@@ -68,9 +75,21 @@ def _row(one: Option) -> str:
     return f"| {shown} | `{one.variable}` | {one.help} | {default or '–'} |"
 
 
-def lines(path: Path, options: Sequence[Option], mark: str, new: str | Callable[[Option], str]) -> None:
-    """Add a piece of text for every option whose mark is not there, behind the piece of the option before it."""
-    text = path.read_text()
+def lines(
+    path: Path,
+    options: Sequence[Option],
+    mark: str,
+    new: str | Callable[[Option], str],
+    section: tuple[str, str] = ("", ""),
+) -> None:
+    """Add a piece of text for every option whose mark is not there, behind the piece of the option before it.
+
+    Only what stands between the two marks of the section counts.
+    """
+    whole = path.read_text()
+    begin = whole.index(section[0])
+    finish = whole.index(section[1], begin) if section[1] else len(whole)
+    text = whole[begin:finish] + "\n"
     known = [one for one in options if one.name not in SETTLED]
     for before, one in pairwise(known):
         wanted = _filled(mark, one)
@@ -80,7 +99,7 @@ def lines(path: Path, options: Sequence[Option], mark: str, new: str | Callable[
         piece = _filled(new, one) if isinstance(new, str) else new(one)
         end = _end(text, at, indent=len(mark) - len(mark.lstrip(" ")))
         text = text[:end] + piece + text[end:]
-    path.write_text(text)
+    path.write_text(whole[:begin] + text[:-1] + whole[finish:])
 
 
 def _end(text: str, at: int, indent: int) -> int:

@@ -81,6 +81,10 @@ def _command(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
         from task.commands.lint import lint
 
         return lint(settings, environ, log)
+    if settings.command == "wait":
+        from task.commands.wait import wait_for
+
+        return wait_for(settings, environ, log)
     from task.commands.run import run
 
     return run(settings, environ, log)
@@ -90,7 +94,7 @@ def _end(error: TaskError, call: Call, environ: Mapping[str, str], log: Log) -> 
     """Say the error once, and write the results of a failure: a host waits for them."""
     code = int(stop.code() or error.exit)
     log("error", f"{error}; {error.hint}" if error.hint else str(error))
-    if call.command != "lint":
+    if call.command not in ("lint", "wait"):
         _publish(error, call, environ, code)
     return code
 

@@ -154,7 +154,7 @@ def decide_one(
         from task.hold import fulfil
 
         return fulfil(ask.intent, moment, snapshot)
-    decision = _choose(moment, ask.candidates)
+    decision = choose(moment, ask.candidates)
     return _as_live(decision) if silent and decision.verdict.verdict == "unchanged" else decision
 
 
@@ -164,7 +164,7 @@ def _as_live(decision: Decision) -> Decision:
     return decision._replace(verdict=decision.verdict._replace(because=why))
 
 
-def _choose(moment: Moment, images: Sequence[Image]) -> Decision:
+def choose(moment: Moment, images: Sequence[Image]) -> Decision:
     """The best of several tags of one build: the newest admitted, else the first refusal.
 
     What was deferred by a hold whose time is over is on offer again.

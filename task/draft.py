@@ -8,6 +8,7 @@ from task.decide import state_of, state_path
 from task.edits import EDITORS
 from task.errors import Exit, Malformed, TaskError
 from task.model import Changeset, Decision, Destination, File, Files, Memory, Person, Snapshot, State, Verdict
+from task.parse.write_back import normal_url
 from task.pending import Heads, with_state
 from task.record import NamedTuple
 from task.target import target_of
@@ -35,6 +36,7 @@ class Draft(NamedTuple):
     changeset: Changeset
     decisions: tuple[Decision, ...]
     warning: str = ""
+    apps: tuple[AppChanges, ...] = ()  # all that the commit changes, what waited on the head branch included
 
 
 def drafts(
@@ -82,8 +84,11 @@ def with_heads(decisions: Sequence[Decision], *, everywhere: bool = False) -> li
         if one.head:
             found.append(one)
             continue
-        if not sub.head or not (everywhere or changes(one) or one.verdict.verdict == "defer"):
+        if not (sub.head or sub.pull_request) or not (everywhere or changes(one) or one.verdict.verdict == "defer"):
             found.append(one._replace(head=one.branch))
+            continue
+        if not sub.head:
+            found.append(one._replace(head=_head_of_request(one, decisions)))
             continue
         app = AppFacts(sub.application.name, sub.application.namespace, sub.repo, one.branch, sub.path)
         try:
@@ -93,6 +98,22 @@ def with_heads(decisions: Sequence[Decision], *, everywhere: bool = False) -> li
             wrong = one._replace(verdict=verdict, hint=error.hint, exit=int(Exit.CONFIGURATION))
             found.append(wrong._replace(memory=None, hold=()))
     return found
+
+
+def _head_of_request(one: Decision, decisions: Sequence[Decision]) -> str:
+    """One branch for all Applications of the event that go into a request to this base: always the same."""
+    from task.words.proposal import head_branch
+
+    url = normal_url(one.subscription.repo)
+    together = {
+        two.subscription.application.key
+        for two in decisions
+        if two.subscription.pull_request
+        and not two.subscription.head
+        and two.branch == one.branch
+        and normal_url(two.subscription.repo) == url
+    }
+    return head_branch(url, one.branch, sorted(together))
 
 
 def change_of(decision: Decision) -> Change:
@@ -207,7 +228,8 @@ def _draft(
         message = hold_message(wording.command, wording.template, named, tuple(_told(done)), wording.trailers)
     destination = Destination(snapshot.repo, snapshot.branch, head[0])
     changeset = Changeset(destination, snapshot.tip, files, message.text, wording.author, head[1])
-    return Draft(changeset, tuple(one for one in done if not one.carried), message.warning)
+    news = tuple(one for one in done if not one.carried)
+    return Draft(changeset, news, message.warning, tuple(one for one in named if one.changes))
 
 
 def _told(done: Sequence[Decision]) -> Mapping[str, None]:

@@ -99,7 +99,7 @@ def subscribed(found: Found, scope: Scope, images: Collection[Image]) -> tuple[S
 def _subscribe(app: Application, defaults: Defaults, wanted: Collection[str] | None) -> Subscribed:
     """For the wanted images; with a head branch for all, as others' updates may wait there."""
     one = subscribe(app, defaults, wanted)
-    waits = wanted is not None and any(sub.head for sub in one.subscriptions)
+    waits = wanted is not None and any(sub.head or sub.pull_request for sub in one.subscriptions)
     return subscribe(app, defaults) if waits else one
 
 
@@ -111,6 +111,24 @@ def _application(manifest: Manifest, scope: Scope, problems: list[Problem]) -> A
     except Malformed as error:
         problems.append(Problem("", "source", f"{manifest.origin}: {error.message}", error.hint, "warning"))
         return None
+
+
+def concerns(images: Collection[Image], prefix: str) -> Callable[[Mapping[str, Any]], bool]:
+    """Whether an Application's metadata, or an ImageUpdater, may concern these images: a first look, by their names.
+
+    Without images (`lint`, `scan`, `hold`) everything that lists any does.
+    """
+    names = {image.repository.rpartition("/")[2].lower() for image in images}
+
+    def wanted(item: Mapping[str, Any]) -> bool:
+        if item.get("kind") == "ImageUpdater":
+            return True
+        metadata = item.get("metadata")
+        annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+        listed = annotations.get(f"{prefix}image-list") if isinstance(annotations, Mapping) else None
+        return bool(listed) and (not names or any(name in str(listed).lower() for name in names))
+
+    return wanted
 
 
 def not_found(names: Iterable[str], found: Found) -> tuple[Problem, ...]:

@@ -81,7 +81,9 @@ def meant(subscribed: Sequence[Subscribed], intent: Intent, images: Sequence[str
 
 def _siblings(sub: Subscription, of: Subscribed) -> tuple[Subscription, ...]:
     """Whose updates may wait on the same head branch."""
-    return tuple(one for one in of.subscriptions if one.head == sub.head and one.repo == sub.repo) if sub.head else ()
+    if not (sub.head or sub.pull_request):
+        return ()
+    return tuple(one for one in of.subscriptions if one.head == sub.head and one.repo == sub.repo)
 
 
 def _judge_flaw(app: Application, flaw: Flaw, built: dict[str, list[Image]]) -> tuple[Decision | None, Problem | None]:

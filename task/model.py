@@ -343,6 +343,7 @@ class Problem(NamedTuple):
     severity: Literal["error", "warning"] = "error"
     key: str = ""  # the annotation, without prefix
     value: str = ""
+    exit: int = 0  # of an error that is no annotation's: its exit code
 
 
 class Flaw(NamedTuple):

@@ -40,9 +40,10 @@ class Option(NamedTuple):
 
 
 EVENT, FIND, RULES, COMMIT, GIT, RESULTS = "The image", "Applications", "Rules", "The commit", "Git", "Results and log"
-HELD = "What is held"
+HELD, ARGO, REGISTRY, REQUEST = "What is held", "Argo CD and Kubernetes", "The registry", "Pull requests"
 EVENT_COMMANDS, BY_HAND = ("run", "plan"), ("hold", "release", "rollback")
 LINT = (*EVENT_COMMANDS, *BY_HAND, "lint")
+CLUSTER = (*LINT, "wait")
 
 OPTIONS = (
     Option(
@@ -55,6 +56,14 @@ OPTIONS = (
     ),
     Option("image-digest", "text", "Digest of the single --image.", EVENT, metavar="sha256:…", commands=EVENT_COMMANDS),
     Option("tag", "text", "Tag of an --image that has only a digest.", EVENT, metavar="TAG", commands=EVENT_COMMANDS),
+    Option(
+        "images-from",
+        "lines",
+        "What a builder wrote about the images it pushed; the format is recognised.",
+        EVENT,
+        metavar="FILE",
+        commands=EVENT_COMMANDS,
+    ),
     Option(
         "sequence",
         "text",
@@ -77,7 +86,7 @@ OPTIONS = (
         "Applications: NAME or NAMESPACE/NAME, globs allowed.",
         HELD,
         metavar="APP",
-        commands=BY_HAND,
+        commands=(*BY_HAND, "wait"),
         positional=True,
     ),
     Option(
@@ -112,10 +121,10 @@ OPTIONS = (
     Option(
         "applications",
         "lines",
-        "File or folder of manifests, - (stdin), or REPO//PATH?ref=REF.",
+        "cluster, argocd, a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF.",
         FIND,
         metavar="SOURCE",
-        commands=LINT,
+        commands=CLUSTER,
     ),
     Option(
         "application",
@@ -137,7 +146,7 @@ OPTIONS = (
         FIND,
         default="argocd",
         metavar="NAME",
-        commands=LINT,
+        commands=CLUSTER,
     ),
     Option(
         "annotation-prefix",
@@ -300,6 +309,131 @@ OPTIONS = (
         default="true",
         commands=LINT,
     ),
+    Option(
+        "kubeconfig",
+        "text",
+        "Which cluster; else KUBECONFIG, ~/.kube/config, or the pod's own.",
+        ARGO,
+        metavar="FILE",
+        commands=CLUSTER,
+    ),
+    Option("kube-context", "text", "Context of the kubeconfig.", ARGO, metavar="NAME", commands=CLUSTER),
+    Option(
+        "argocd-server",
+        "text",
+        "Argo CD's API server, HOST[:PORT]; else ARGOCD_SERVER, ARGOCD_OPTS.",
+        ARGO,
+        metavar="HOST",
+        commands=CLUSTER,
+    ),
+    Option(
+        "argocd-auth-token-file",
+        "text",
+        "File with its token; or IMAGE_UPDATE_ARGOCD_AUTH_TOKEN, ARGOCD_AUTH_TOKEN.",
+        ARGO,
+        metavar="FILE",
+        commands=CLUSTER,
+    ),
+    Option("argocd-plaintext", "flag", "Reach it over http.", ARGO, commands=CLUSTER),
+    Option("argocd-insecure", "flag", "Do not check its certificate.", ARGO, commands=CLUSTER),
+    Option(
+        "argocd-ca-file", "text", "Certificate authorities to trust for it.", ARGO, metavar="FILE", commands=CLUSTER
+    ),
+    Option("argocd-root-path", "text", "Path below which it is served.", ARGO, metavar="PATH", commands=CLUSTER),
+    Option(
+        "argocd-header",
+        "lines",
+        "One more header, NAME: VALUE; a secret one by the variable.",
+        ARGO,
+        metavar="HEADER",
+        commands=CLUSTER,
+    ),
+    Option("refresh", "flag", "Ask Argo CD to look at Git now (with cluster and argocd).", ARGO, default="true"),
+    Option("refresh-parents", "flag", "Also refresh the Applications that manage those written.", ARGO),
+    Option("wait", "flag", "Wait until what was written is synced and healthy; exit 6 when it fails.", ARGO),
+    Option(
+        "wait-timeout",
+        "number",
+        "Seconds to wait at most.",
+        ARGO,
+        default="600",
+        metavar="SECONDS",
+        commands=(*EVENT_COMMANDS, *BY_HAND, "wait"),
+    ),
+    Option("revision", "text", "The commit that is waited for.", ARGO, metavar="SHA", commands=("wait",)),
+    Option(
+        "repository", "text", "Only sources of this repository must be at it.", ARGO, metavar="URL", commands=("wait",)
+    ),
+    Option(
+        "kubernetes-events",
+        "flag",
+        "Write an Event ImagesUpdated on each Application, as AIU does (with cluster).",
+        ARGO,
+    ),
+    Option(
+        "registry-check",
+        "choice",
+        "Whether to ask the registry: only what a rule needs, all, or nothing.",
+        REGISTRY,
+        default="auto",
+        choices=("auto", "always", "never"),
+    ),
+    Option("registries-conf", "text", "AIU's registries.conf.", REGISTRY, metavar="FILE"),
+    Option(
+        "registry-username", "text", "User name for a registry, beside Docker's config files.", REGISTRY, metavar="NAME"
+    ),
+    Option(
+        "registry-password-file",
+        "text",
+        "File with its password or token; or IMAGE_UPDATE_REGISTRY_PASSWORD.",
+        REGISTRY,
+        metavar="FILE",
+    ),
+    Option(
+        "registry-credentials-for",
+        "words",
+        "Which registries or repositories they are for: ghcr.io, ghcr.io/acme.",
+        REGISTRY,
+        metavar="PREFIX",
+    ),
+    Option(
+        "registry-cache-dir",
+        "text",
+        "Keep what is known of images here for later runs (a volume).",
+        REGISTRY,
+        metavar="DIR",
+    ),
+    Option(
+        "allow-env", "words", "Variable that a pull-secret annotation may name (env:NAME).", REGISTRY, metavar="NAME"
+    ),
+    Option("allow-exec", "flag", "Allow credentials by a script (ext:/path).", REGISTRY),
+    Option("pull-request", "flag", "Open or update a pull request in place of pushing to the base branch.", REQUEST),
+    Option("pull-request-label", "words", "Label of the request.", REQUEST, metavar="NAME"),
+    Option(
+        "pull-request-reviewer",
+        "words",
+        "Who is asked to review it; GitHub teams as ORG/TEAM.",
+        REQUEST,
+        metavar="NAME",
+    ),
+    Option("pull-request-assignee", "words", "Who it is assigned to.", REQUEST, metavar="NAME"),
+    Option("pull-request-draft", "flag", "Open it as a draft.", REQUEST),
+    Option("auto-merge", "flag", "Let the forge merge it when its checks have passed.", REQUEST),
+    Option(
+        "forge",
+        "text",
+        "The forge where no URL tells: github, gitlab, gitea, bitbucket, bitbucket-server, azure; =URL says where.",
+        REQUEST,
+        metavar="NAME[=URL]",
+    ),
+    Option(
+        "forge-token-file",
+        "text",
+        "File with the token for the forge's API; or IMAGE_UPDATE_FORGE_TOKEN.",
+        REQUEST,
+        metavar="FILE",
+    ),
+    Option("forge-username", "text", "User name that goes with it (Bitbucket).", REQUEST, metavar="NAME"),
     Option("only-repository", "lines", "Do only what lands in this repository.", GIT, metavar="URL"),
     Option(
         "output",
@@ -320,7 +454,7 @@ OPTIONS = (
         RESULTS,
         default="info",
         choices=("error", "warning", "info", "debug"),
-        commands=LINT,
+        commands=CLUSTER,
     ),
     Option(
         "log-format",
@@ -329,7 +463,7 @@ OPTIONS = (
         RESULTS,
         default="auto",
         choices=("auto", "text", "json", "github"),
-        commands=LINT,
+        commands=CLUSTER,
     ),
 )
 
@@ -339,6 +473,7 @@ COMMANDS = {
     "hold": "Keep images as they are: later events are remembered, not written.",
     "release": "Lift a hold, and write the newest event that it deferred.",
     "rollback": "Write an older tag and hold it there, in one commit.",
+    "wait": "Wait until Argo CD has synced a revision and its Applications are healthy.",
     "lint": "Check the annotations of all Applications, every problem at once.",
     "demo": "See it happen: a throw-away repository, one event, decisions, diff and commit.",
 }

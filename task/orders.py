@@ -13,13 +13,13 @@ from task.parse.build import build_of
 from task.parse.ci_variables import Origin, origin_of
 from task.parse.narrow import Narrow
 from task.parse.subscription import Defaults
-from task.pipeline import Order
 from task.rules.judge import Leave
 from task.settings import BuildSettings, GitSettings, HoldSettings, Settings
 from task.weigh import Intent, Terms
 from task.words.outcome import public_url
 from task.words.trailers import KEY as TRAILER_KEY
 from task.words.trailers import Trailer, build_trailers, commit_references
+from task.world import Order, Requests
 
 
 def order_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, str]) -> Order:
@@ -37,9 +37,7 @@ def order_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str
         command=settings.command,
         images=images,
         scope=scope_of(settings),
-        terms=Terms(
-            Leave(settings.allow_downgrade), settings.carry, settings.require_live, build, settings.check, now
-        ),
+        terms=Terms(Leave(settings.allow_downgrade), settings.carry, settings.require_live, build, settings.check, now),
         wording=Wording(git.author, _template(git.template_file), _trailers(git, given, origin), settings.command),
         deadline=git.deadline,
         atomic=settings.atomic,
@@ -48,7 +46,17 @@ def order_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str
         dry=settings.dry,
         intent=_intent(settings, now, environ),
         meant=settings.held.images,
+        requests=_requests(settings, origin),
     )
+
+
+def _requests(settings: Settings, origin: Origin) -> Requests:
+    given = settings.request
+    repository = public_url(settings.build.repository or origin.repository).removesuffix(".git")
+    commit = settings.build.commit or origin.commit
+    page = f"{repository}/commit/{commit}" if repository.startswith(("https://", "http://")) and commit else commit
+    run = settings.git.pipeline_run or public_url(origin.run)
+    return Requests(given.labels, given.reviewers, given.assignees, given.draft, given.auto_merge, source=page, run=run)
 
 
 def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent | None:
@@ -99,7 +107,7 @@ def scope_of(settings: Settings) -> Scope:
     return Scope(
         settings.annotation_prefix,
         Narrow((*settings.application, *settings.held.apps), settings.namespace, settings.project, settings.selector),
-        Defaults(settings.argocd_namespace, settings.strategy, settings.pin_digest),
+        Defaults(settings.argocd_namespace, settings.strategy, settings.pin_digest, settings.request.wanted),
     )
 
 

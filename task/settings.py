@@ -71,6 +71,53 @@ class BuildSettings(NamedTuple):
     created: str = ""
 
 
+class ArgoSettings(NamedTuple):
+    """Which cluster and which Argo CD, and what they are asked after a push."""
+
+    kubeconfig: str = ""
+    context: str = ""
+    server: str = ""
+    token_file: str = ""
+    plaintext: bool = False
+    insecure: bool = False
+    ca_file: str = ""
+    root_path: str = ""
+    headers: tuple[str, ...] = ()
+    refresh: bool = True
+    parents: bool = False
+    wait: bool = False
+    limit: float = 600.0  # seconds
+    revision: str = ""
+    repository: str = ""
+    events: bool = False
+
+
+class RegistrySettings(NamedTuple):
+    """How registries are reached."""
+
+    conf: str = ""
+    username: str = ""
+    password_file: str = ""
+    scopes: tuple[str, ...] = ()
+    cache_dir: str = ""
+    env: tuple[str, ...] = ()  # variables that annotations may name
+    execute: bool = False
+
+
+class RequestSettings(NamedTuple):
+    """Pull requests."""
+
+    wanted: bool = False
+    labels: tuple[str, ...] = ()
+    reviewers: tuple[str, ...] = ()
+    assignees: tuple[str, ...] = ()
+    draft: bool = False
+    auto_merge: bool = False
+    forge: str = ""
+    token_file: str = ""
+    username: str = ""
+
+
 class HoldSettings(NamedTuple):
     """What `hold`, `release` and `rollback` are given."""
 
@@ -110,7 +157,12 @@ class Settings(NamedTuple):
     build: BuildSettings = BuildSettings()
     held: HoldSettings = HoldSettings()
     dry: bool = False  # predict in place of pushing
+    check: str = "auto"  # whether to ask the registry
+    argo: ArgoSettings = ArgoSettings()
+    registry: RegistrySettings = RegistrySettings()
+    request: RequestSettings = RequestSettings()
     holds: bool = False  # of lint: ask every repository what is held
+    images_from: tuple[str, ...] = ()  # files of builders; `parse.builders` reads them
 
 
 def settings_of(call: Call) -> Settings:
@@ -121,6 +173,7 @@ def settings_of(call: Call) -> Settings:
         images=read.many("image"),
         image_digest=read.text("image-digest"),
         tag=read.text("tag"),
+        images_from=read.many("images-from"),
         applications=read.many("applications"),
         application=read.many("application"),
         namespace=read.many("namespace"),
@@ -145,13 +198,60 @@ def settings_of(call: Call) -> Settings:
         held=_held(call.command, read),
         dry=call.command == "plan" or read.flag("dry-run"),
         holds=read.flag("holds"),
+        check=read.text("registry-check"),
+        argo=_argo(read),
+        registry=RegistrySettings(
+            read.text("registries-conf"),
+            read.text("registry-username"),
+            read.text("registry-password-file"),
+            read.many("registry-credentials-for"),
+            read.text("registry-cache-dir"),
+            read.many("allow-env"),
+            read.flag("allow-exec"),
+        ),
+        request=_request(read),
+    )
+
+
+def _argo(read: _Reader) -> ArgoSettings:
+    return ArgoSettings(
+        kubeconfig=read.text("kubeconfig"),
+        context=read.text("kube-context"),
+        server=read.text("argocd-server"),
+        token_file=read.text("argocd-auth-token-file"),
+        plaintext=read.flag("argocd-plaintext"),
+        insecure=read.flag("argocd-insecure"),
+        ca_file=read.text("argocd-ca-file"),
+        root_path=read.text("argocd-root-path"),
+        headers=read.many("argocd-header"),
+        refresh=read.flag("refresh"),
+        parents=read.flag("refresh-parents"),
+        wait=read.flag("wait"),
+        limit=read.number("wait-timeout"),
+        revision=read.text("revision"),
+        repository=read.text("repository"),
+        events=read.flag("kubernetes-events"),
+    )
+
+
+def _request(read: _Reader) -> RequestSettings:
+    return RequestSettings(
+        wanted=read.flag("pull-request"),
+        labels=read.many("pull-request-label"),
+        reviewers=read.many("pull-request-reviewer"),
+        assignees=read.many("pull-request-assignee"),
+        draft=read.flag("pull-request-draft"),
+        auto_merge=read.flag("auto-merge"),
+        forge=read.text("forge"),
+        token_file=read.text("forge-token-file"),
+        username=read.text("forge-username"),
     )
 
 
 def _held(command: str, read: _Reader) -> HoldSettings:
-    if command not in BY_HAND:
+    if command not in (*BY_HAND, "wait"):
         return HoldSettings()
-    for name, commands in (("app", BY_HAND), ("reason", ("hold",)), ("to", ("rollback",))):
+    for name, commands in (("app", (*BY_HAND, "wait")), ("reason", ("hold",)), ("to", ("rollback",))):
         if command in commands and not read.many(name):
             option = read.options[name]
             called = "APP" if option.positional else f"--{name}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from task.edits import EDITORS
-from task.errors import AnnotationError, SourceError
+from task.errors import SourceError
 from task.model import Files, Image, Kind, Place, Reading, Snapshot, Subscription, Target, TargetKind
 from task.parse.image import live_image
 
@@ -35,16 +35,6 @@ def places(sub: Subscription) -> tuple[Place, ...]:
 
 def resolve(sub: Subscription, snapshot: Snapshot) -> TargetKind:
     """The target's kind, once Git has been seen. Raises `SourceError` where there is nothing to write."""
-    if sub.pull_request:  # to push to the base branch would be what nobody asked for
-        raise AnnotationError(
-            "pull-request: this version opens no pull requests",
-            hint="write git-branch: <base>:<head> and open the request for that branch, or remove the annotation",
-        )
-    if sub.method == "argocd":
-        raise SourceError(
-            "write-back-method argocd patches the live Application, and these Applications come from files",
-            hint="use --applications cluster or argocd, or write-back-method: git",
-        )
     path = sub.source.path.strip("/")
     if _in_own_path(sub):
         _refuse_no_folder(path, snapshot)

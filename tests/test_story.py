@@ -180,7 +180,7 @@ def test_an_entry_that_cannot_be_read_may_be_ours(tmp_path: Path) -> None:
         {"git_branch": "a:b:c"},
         {"git_branch": "main:upd-{{ .Nope }}"},
         {"git_branch": "main:-f"},
-        {"pull_request": "true"},
+        {"pull_request": "perhaps"},
     ],
 )
 def test_a_broken_annotation_lets_no_tag_through(tmp_path: Path, annotations: dict[str, str]) -> None:

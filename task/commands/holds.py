@@ -10,10 +10,10 @@ from task.lint import Finding
 from task.model import Application, Place, Subscription
 from task.orders import scope_of
 from task.parse.subscription import subscribe
-from task.pipeline import Edges
 from task.rules.order import version_of
 from task.rules.remember import active, said
 from task.settings import Settings
+from task.world import Edges
 
 LOCAL = ("/", ".", "file://")  # reached without a login
 
@@ -37,7 +37,7 @@ def held(apps: Iterable[Application], settings: Settings, edges: Edges, now: str
 
 
 def _of_repository(repo: str, base: str, subs: Mapping[str, Subscription], edges: Edges, now: str) -> Iterator[Finding]:
-    store = edges.store(repo)
+    store = edges.store(repo, next(iter(subs.values())))
     try:
         snapshot = store.snapshot(base, tuple(Place(state_path(sub)) for sub in subs.values()))
     finally:

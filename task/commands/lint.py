@@ -42,7 +42,8 @@ Placed = tuple[Finding, str, int]  # a finding, its file ("" when not from one) 
 
 
 def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> list[Placed]:
-    edges, scope = edges_of(settings, environ, log), scope_of(settings)
+    scope = scope_of(settings)
+    edges = edges_of(settings, environ, log, scope)
     try:
         found = find(edges.applications(), scope, edges.locate)
         apps = [*found.applications, *(one.application for one in found.releases)]

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 
 from task.edges.log import Log
-from task.edges.rollout_display import Display
-from task.edges.rollouts import Api, Awaited, Judge, Pace, Rollouts
-from task.errors import Exit, RolloutError, TaskError, UsageError
-from task.parse.write_back import normal_url
+from task.edges.rollouts import Api, Awaited
+from task.errors import Exit, UsageError
 from task.pattern import pattern
 from task.record import NamedTuple
-from task.rules.rollout import Wanted, judge
-from task.words.progress import Row, line, summary
+from task.settings import Settings
+from task.wiring.argo import Argo
+from task.wiring.waiting import accepts, judge_of, rollout_error, watch
+from task.words.progress import line
 
 _REVISION = pattern(r"[0-9a-f]{7,64}")
 _NAME = pattern(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
-_FULL = 40  # letters of a commit id
 
 
 class WaitSettings(NamedTuple):
@@ -52,30 +52,17 @@ def wait(settings: WaitSettings, api: Callable[[], Api], environ: Mapping[str, s
     return int(Exit.OK)
 
 
-def watch(
-    api: Api, awaited: Sequence[Awaited], limit: float, environ: Mapping[str, str], log: Log
-) -> tuple[tuple[Row, ...], TaskError | None]:
-    """Wait for all of them, with the progress shown: how each ended, and why the API could not tell, if so."""
-    rollouts = Rollouts(api, awaited, Pace(limit), log=log)
-    display = Display(log, environ, limit)
-    for sight in rollouts.sights():
-        display.show(sight)
-    return rollouts.rows, rollouts.error
-
-
-def judge_of(accepts: Callable[[str], bool], repository: str = "", *, spec: bool = False) -> Judge:
-    """The rule of rollouts, for revisions that are accepted of one repository's sources ("" is any)."""
-    url = normal_url(repository) if repository else ""
-
-    def ours(other: str) -> bool:
-        return not url or normal_url(other) == url
-
-    return lambda item, since, tree, windows: judge(item, Wanted(accepts, since, ours, spec), tree, windows)
-
-
-def accepts(revision: str, found: str) -> bool:
-    """Whether a revision is the wanted one, which may be given by its beginning."""
-    return found == revision or (len(revision) < _FULL and found.startswith(revision))
+def wait_for(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
+    """`wait`, with the cluster or Argo CD that the settings name."""
+    with ExitStack() as opened:
+        argo = Argo(settings, environ, log, opened)
+        if not argo.kind:
+            raise UsageError("nothing says which Argo CD to ask", hint="give --applications cluster or argocd")
+        given = settings.argo
+        asked = WaitSettings(
+            settings.held.apps, given.revision, given.repository, given.limit, settings.argocd_namespace
+        )
+        return wait(asked, lambda: argo.api(patient=True), environ, log)
 
 
 def key_of(text: str, namespace: str) -> tuple[str, str]:
@@ -85,12 +72,3 @@ def key_of(text: str, namespace: str) -> tuple[str, str]:
     if not all(_NAME.fullmatch(part) for part in key):
         raise UsageError(f"{text!r} is no name of an Application", hint="write NAME or NAMESPACE/NAME")
     return key
-
-
-def rollout_error(rows: Iterable[Row]) -> RolloutError | None:
-    """The error for those that are not synced and healthy; None where all are."""
-    bad = [row for row in rows if row.state != "synced-and-healthy"]
-    if not bad:
-        return None
-    hints = dict.fromkeys(row.hint for row in bad if row.hint)
-    return RolloutError(summary(bad), hint="; ".join(hints))

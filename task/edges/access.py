@@ -30,6 +30,7 @@ class Plan(NamedTuple):
     ssh: SshFiles | None = None
     certificates: str = ""
     config_file: str = ""  # a `.gitconfig` that came with `--basic-auth-directory`
+    pairs: Callable[[str], list[tuple[str, str]]] | None = None  # (private folder) → git's settings for the server
 
 
 class Access:
@@ -57,6 +58,15 @@ class Access:
             login = self._made.get("app") or plan.app(self._temporary(), self._bundle())
             self._made["app"] = login
         return (login, *plan.logins) if isinstance(login, Login) else plan.logins
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Git's settings for the server beyond a login; some are secret."""
+        if self.plan.pairs is None:
+            return []
+        with self._lock:
+            found = self._made.get("pairs") or self.plan.pairs(self._private())
+            self._made["pairs"] = found
+        return list(found) if isinstance(found, list) else []
 
     def environment(self) -> dict[str, str]:
         """The variables that say which certificate authorities are trusted."""

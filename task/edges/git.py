@@ -123,7 +123,8 @@ class Git:
         logins, rewrites = [*url_login(target)], self._config.rewrites
         if target.protocol in {"https", "http"} or rewrites:
             logins += self._access.logins("" if rewrites else target.url, helped=self._config.helped)
-        return login_environment(self._environ, self._config.pairs, logins) | self._access.environment()
+        pairs = [*self._config.pairs, *self._access.pairs()]
+        return login_environment(self._environ, pairs, logins) | self._access.environment()
 
     def run(
         self,

@@ -15,14 +15,24 @@ Write = tuple[str, str, str, str]  # option, path, text, mode
 
 def check_places(output: Output, environ: Mapping[str, str]) -> None:
     """Before anything is done: a place that cannot be written is a `UsageError` that names it."""
-    folder = ((output.results_dir, "--results-dir"),) if output.results_dir else ()
-    files = ((output.report, "--report"), (output.dotenv, "--dotenv"))
+    folder = ((_folder(output), "--results-dir"),) if output.results_dir else ()
+    files = ((_report(output), "--report"), (output.dotenv, "--dotenv"))
     for path, option in (*folder, *files, *((environ.get(name, ""), name) for name in GITHUB)):
         if path:
             _check(path, option, folder=option == "--results-dir")
 
 
 GITHUB = ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")
+
+
+def _folder(output: Output) -> str:
+    """Without `FILE/..`: a Tekton StepAction knows the path of each result, and none of their folder."""
+    return os.path.normpath(output.results_dir)
+
+
+def _report(output: Output) -> str:
+    """In a folder (Tekton's workspace `report`) the report is called report.json."""
+    return os.path.join(output.report, "report.json") if os.path.isdir(output.report) else output.report
 
 
 def _check(path: str, option: str, *, folder: bool) -> None:
@@ -62,7 +72,7 @@ def publish_failure(report: Report, output: Output, environ: Mapping[str, str]) 
 
 def _writes(report: Report, output: Output, environ: Mapping[str, str]) -> Iterator[Write]:
     if output.report:
-        yield "--report", output.report, json_text(report), "w"
+        yield "--report", _report(output), json_text(report), "w"
     if output.results_dir or output.dotenv or any(environ.get(name) for name in GITHUB):
         yield from _for_hosts(report, output, environ)
 
@@ -73,7 +83,7 @@ def _for_hosts(report: Report, output: Output, environ: Mapping[str, str]) -> It
     found = results(report)
     if output.results_dir:
         for name, value in found.items():
-            yield "--results-dir", os.path.join(output.results_dir, name), value, "w"
+            yield "--results-dir", os.path.join(_folder(output), name), value, "w"
     if output.dotenv:
         yield "--dotenv", output.dotenv, dotenv(found), "w"
     if path := environ.get("GITHUB_OUTPUT"):

@@ -10,7 +10,7 @@ from task.parse.image import parse_images
 from task.pattern import pattern
 
 DIGEST = pattern(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
-LOGIN = pattern(r"//[^/@\s]*@")  # somebody's password is not shown
+LOGIN = pattern(r"(//|\bwrite )[^/@\s]*@")  # somebody's password is not shown, nor advised
 TAG = pattern(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
@@ -22,15 +22,22 @@ def event_images(references: Sequence[str], digest: str = "", tag: str = "") -> 
     try:
         images = parse_images(references)
     except Malformed as error:
-        raise UsageError(f"--image: {LOGIN.sub('//', error.message)}", hint=LOGIN.sub("//", error.hint)) from None
+        raise UsageError(f"--image: {without_login(error.message)}", hint=without_login(error.hint)) from None
     if not images:
-        raise UsageError("no image given", hint="name the image just built with --image or IMAGE_UPDATE_IMAGE")
+        raise UsageError(
+            "no image given", hint="name the image just built with --image (IMAGE_UPDATE_IMAGE), or give --images-from"
+        )
     if digest:
         images = _with_digest(images, digest)
     if tag:
         images = _with_tag(images, tag)
     _refuse_incomplete(images)
     return _without_contradictions(images)
+
+
+def without_login(sentence: str) -> str:
+    """What is said of a reference, without the user name and password that somebody wrote into it."""
+    return LOGIN.sub(r"\1", sentence)
 
 
 def _with_digest(images: tuple[Image, ...], digest: str) -> tuple[Image, ...]:

@@ -25,6 +25,7 @@ class Defaults(NamedTuple):
     argocd_namespace: str = "argocd"
     strategy: Strategy = "semver"
     pin_digest: bool = False
+    pull_request: bool = False
 
 
 def subscribe(app: Application, defaults: Defaults = Defaults(), wanted: Collection[str] | None = None) -> Subscribed:
@@ -37,7 +38,7 @@ def subscribe(app: Application, defaults: Defaults = Defaults(), wanted: Collect
     return Subscribed(
         app,
         tuple(
-            _subscription(app, one, where, asked.managed)
+            _subscription(app, one, where, asked.managed)._replace(pull_request=_requested(app, defaults))
             for one in asked.readings
             if not one.broken and (wanted is None or one.entry.image.identity in wanted)
             for where in wheres
@@ -100,8 +101,13 @@ def _subscription(app: Application, reading: EntryReading, where: Where, managed
         credentials=where.credentials,
         fallbacks=where.fallbacks,
         managed=managed,
-        pull_request=app.annotations.get("pull-request", "") in keys.TRUE,
     )
+
+
+def _requested(app: Application, defaults: Defaults) -> bool:
+    """Whether its updates go into a pull request: the annotation, else the command line."""
+    said = app.annotations.get("pull-request", "")
+    return said in keys.TRUE if said else defaults.pull_request
 
 
 def _wheres(app: Application, entries: Sequence[Entry], defaults: Defaults) -> tuple[tuple[Where, ...], list[Flaw]]:

@@ -14,7 +14,7 @@ SCHEMA = "image-update/report/v1"
 def exit_code(decisions: Sequence[Decision], problems: Iterable[Problem], *, require_update: bool) -> Exit:
     """The first of the exit codes that occurred, in the contract's order of precedence."""
     codes = {one.exit for one in decisions if one.verdict.verdict == "error"}
-    codes |= {int(Exit.CONFIGURATION) for one in problems if one.severity == "error"}
+    codes |= {one.exit or int(Exit.CONFIGURATION) for one in problems if one.severity == "error"}
     if require_update and not any(one.verdict.verdict == "update" for one in decisions):
         codes.add(int(Exit.NOTHING_UPDATED))
     return next((code for code in PRECEDENCE if code in codes), Exit.OK)

@@ -347,7 +347,9 @@ def test_a_registry_that_says_nothing(how: str) -> None:
     assert type(error) is RegistryDownError
 
 
-def test_a_registry_over_https_only(tmp_path: Path, servers: Callable[..., RegistryApi]) -> None:
+def test_a_registry_over_https_only(
+    tmp_path: Path, servers: Callable[..., RegistryApi], monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = servers("localhost")
     certificate = _certificate(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -362,6 +364,9 @@ def test_a_registry_over_https_only(tmp_path: Path, servers: Callable[..., Regis
     assert ask(server, registry(None, entries=(entry,))).digest == API.digest
     entry = RegistryConf("x", f"https://{server.name}", server.name, insecure=True)
     assert ask(server, registry(None, entries=(entry,))).digest == API.digest
+    (tmp_path / "other").mkdir()
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))  # stays trusted besides what is given
+    assert ask(server, registry(None, ca=_certificate(tmp_path / "other").read_text())).digest == API.digest
 
 
 def _certificate(folder: Path) -> Path:
@@ -477,6 +482,28 @@ def test_the_pull_secret_of_an_annotation(server: RegistryApi) -> None:
     error = answers[theirs].error
     assert error is not None
     assert "namespace" in error.message
+
+
+def test_no_secret_is_said_whatever_happens(servers: Callable[..., RegistryApi]) -> None:
+    """Every way to log in, with every refusal, against a registry that repeats what it is told."""
+    lines: list[str] = []
+    said: list[object] = []
+    for login in (LOGIN, RegistryLogin("u", identity=Secret(PASSWORD)), RegistryLogin(token=Secret(PASSWORD))):
+        for status in (200, 302, 400, 401, 403, 404, 429, 500):
+            server = servers()
+            server.ask_for_tokens(ci=PASSWORD)
+            body = (
+                f'{{"errors": [{{"code": "{PASSWORD}", "message": "{PASSWORD}"}}], "token": "{PASSWORD}\n"}}'.encode()
+            )
+            headers = {"Location": f"/x?password={PASSWORD}", "WWW-Authenticate": f'Basic realm="{PASSWORD}"'}
+            for end in ("/manifests/1.0", "/token"):
+                server.faults[end] = lambda _, s=status, h=headers, b=body: (s, h, b)  # type: ignore[misc]
+                asking = registry(login, lines)
+                said += [ask(server, asking), asking, vars(asking), login]
+                server.faults.clear()
+    texts = "".join(lines) + repr(said)
+    hidden = base64.b64encode(f"ci:{PASSWORD}".encode()).decode()
+    assert not [one for one in (PASSWORD, PASSWORD.replace("/", "%2F"), hidden) if one in texts]
 
 
 @pytest.mark.parametrize(

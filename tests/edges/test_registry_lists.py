@@ -39,6 +39,27 @@ def test_tags_are_listed_once_in_a_run(server: RegistryApi) -> None:
     assert server.asked == ["GET /v2/acme/api/tags/list"]
 
 
+def test_two_thousand_tags_are_one_list(server: RegistryApi) -> None:
+    server.tags["acme/api"] = {f"1.0.{number}": API.digest for number in range(2000)}
+    assert len(tags(server)) == 2000
+    assert len(server.seen) == 1
+
+
+def test_a_registry_that_allows_a_thousand_in_a_page(server: RegistryApi) -> None:
+    body = b'{"errors": [{"code": "PAGINATION_NUMBER_INVALID"}]}'
+    server.faults["/tags/list"] = lambda seen: (400, {}, body) if "n=10000" in seen.path else None
+    assert tags(server) == ("1.0",)
+    assert len(server.seen) == 2
+
+
+@pytest.mark.parametrize("status", [400, 404, 500])
+def test_a_later_page_that_fails_is_no_end(server: RegistryApi, status: int) -> None:
+    server.tags["acme/api"], server.page = {f"1.{number}": API.digest for number in range(9)}, 3
+    server.faults["/tags/list"] = lambda seen: (status, {}, b"{}") if "last=" in seen.path else None
+    with pytest.raises(RegistryError):
+        tags(server)
+
+
 @pytest.mark.parametrize("link", ["relative", "absolute"])
 def test_ten_thousand_tags_in_pages(server: RegistryApi, link: str) -> None:
     wanted = {f"1.0.{number}": API.digest for number in range(10_000)}
@@ -73,7 +94,7 @@ def test_the_next_page_as_registries_write_it(server: RegistryApi, link: str) ->
         '<https://thief.example/v2/acme/api/tags/list?last=1.0>; rel="next"',
         '<//thief.example/v2/acme/api/tags/list>; rel="next"',
         '</v2/acme/other/tags/list>; rel="next"',
-        '</v2/acme/api/tags/list?n=1000>; rel="next"',  # the page that was asked for
+        '</v2/acme/api/tags/list?n=10000>; rel="next"',  # the page that was asked for
         '</elsewhere>; rel="next"',
         '<http://127.0.0.1:1/v2/acme/api/tags/list?last=1.0>; rel="next"',
     ],

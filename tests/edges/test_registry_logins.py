@@ -147,10 +147,13 @@ def test_a_helper_that_fails(tmp_path: Path, text: str, host: str, words: str) -
     assert "s3cret" not in refused.value.message + refused.value.hint
 
 
-def test_a_helper_is_asked_once(tmp_path: Path) -> None:
+def test_a_helper_is_asked_once_for_a_registry(tmp_path: Path) -> None:
     environ = helped(tmp_path, '{"credsStore": "ours"}')
+    helper = tmp_path / "bin/docker-credential-ours"
+    helper.write_text(helper.read_text().replace("read -r server", f"read -r server; echo x >> {tmp_path}/calls"))
     logins = Logins(environ)
-    assert logins.of_host("ghcr.io", "acme/api") is logins.of_host("ghcr.io", "acme/api")
+    assert logins.of_host("ghcr.io", "acme/api") is logins.of_host("ghcr.io", "acme/web")
+    assert (tmp_path / "calls").read_text().split() == ["x"]
 
 
 def test_a_login_by_options_is_for_its_registries_only() -> None:

@@ -18,9 +18,10 @@ def config_files(environ: Mapping[str, str]) -> tuple[DockerConfig, ...]:
     text = environ.get("DOCKER_AUTH_CONFIG", "").strip()
     inline = [_parsed(text, "variable DOCKER_AUTH_CONFIG")] if text else []
     seen: dict[str, DockerConfig] = {}
-    for path in _places(environ):
+    for path, named in _places(environ):
         real = os.path.realpath(path)
-        if real not in seen and os.path.isfile(real):
+        # A home that others share may hold a file of theirs; one that was named has to be readable.
+        if real not in seen and os.path.isfile(real) and (named or os.access(real, os.R_OK)):
             seen[real] = _parsed(_text(path), path)
     return (*inline, *seen.values())
 
@@ -41,18 +42,20 @@ def password_of(username: str, password_file: str, environ: Mapping[str, str]) -
     return RegistryLogin(username, Secret(password), origin=where) if username else None
 
 
-def _places(environ: Mapping[str, str]) -> Iterator[str]:
-    if named := environ.get("REGISTRY_AUTH_FILE", "").strip():
-        yield named
-    home = environ.get("HOME", "").strip()
-    if folder := environ.get("DOCKER_CONFIG", "").strip():
-        # A file itself, or the folder of a mounted secret, whose one key is `.dockerconfigjson`.
-        yield from (folder, *(os.path.join(folder, name) for name in ("config.json", ".dockerconfigjson")))
-    elif home:
-        yield os.path.join(home, ".docker", "config.json")
+def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
+    """(path, whether somebody named it)."""
+    given = {name: environ.get(name, "").strip() for name in ("REGISTRY_AUTH_FILE", "DOCKER_CONFIG")}
+    if file := given["REGISTRY_AUTH_FILE"]:
+        yield file, True
+    if folder := given["DOCKER_CONFIG"]:
+        yield folder, True  # the file itself
+        for name in ("config.json", ".dockerconfigjson"):  # the second is the only key of a mounted secret
+            yield os.path.join(folder, name), True
+    elif home := environ.get("HOME", "").strip():
+        yield os.path.join(home, ".docker", "config.json"), False
     if runtime := environ.get("XDG_RUNTIME_DIR", "").strip():
-        yield os.path.join(runtime, "containers", "auth.json")
-    yield os.path.join(_TEKTON, ".docker", "config.json")
+        yield os.path.join(runtime, "containers", "auth.json"), False
+    yield os.path.join(_TEKTON, ".docker", "config.json"), False
 
 
 def _parsed(text: str, where: str) -> DockerConfig:

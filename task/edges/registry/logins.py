@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from _thread import allocate_lock
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 
 from task.edges.registry import programs
 from task.edges.registry.config_files import config_files
@@ -57,6 +57,7 @@ class Logins:
         self._lock = allocate_lock()
         self._known: dict[object, tuple[RegistryLogin | None, float]] = {}
         self._files: tuple[DockerConfig, ...] | None = None
+        self._helped: dict[tuple[str, str], RegistryLogin | None] = {}  # by helper and server
 
     def of_annotation(self, text: str, namespace: str, host: str, repository: str) -> RegistryLogin | None:
         """The login that `pull-secret` names, for the registry at `host`. Raises `RegistryError` and its kinds."""
@@ -65,14 +66,16 @@ class Logins:
         except Malformed as problem:
             raise RegistryError(f"pull-secret: {problem.message}", hint=problem.hint) from None
         self._check(source, namespace)
-        return self._once((source, host, repository), 0, lambda: self._named(source, "pull-secret", host, repository))
+        subject = _subject(source, host, repository)
+        return self._once(subject, 0, lambda: self._named(source, "pull-secret", host, repository))
 
     def of_conf(self, source: CredentialSource, expire: float, host: str, repository: str) -> RegistryLogin | None:
         """The login that registries.conf names; asked for again after `expire` seconds."""
         if source.kind == "ext":
             self._check_script()
         where = "credentials in registries.conf"
-        return self._once((source, host, repository), expire, lambda: self._named(source, where, host, repository))
+        subject = _subject(source, host, repository)
+        return self._once(subject, expire, lambda: self._named(source, where, host, repository))
 
     def of_host(self, host: str, repository: str) -> RegistryLogin | None:
         """The login that options or Docker's config files have for a registry; None where there is none."""
@@ -156,12 +159,21 @@ class Logins:
         """The longest key wins; a helper named for the registry goes before the helper for all."""
         key, helped = best_key(config.logins, host, repository), best_key(config.helpers, host, repository)
         if helped and len(helped) >= len(key or ""):
-            return programs.helper(config.helpers[helped], server_of(helped), self._environ, needed=True)
+            return self._help(config.helpers[helped], server_of(helped), needed=True)
         if key:
             return config.logins[key]
-        if config.store:
-            return programs.helper(config.store, server_of(normal(host)), self._environ, needed=False)
-        return None
+        return self._help(config.store, server_of(normal(host)), needed=False) if config.store else None
+
+    def _help(self, name: str, server: str, *, needed: bool) -> RegistryLogin | None:
+        """Each helper is asked once for each registry, however many repositories that has."""
+        if (name, server) not in self._helped:
+            self._helped[name, server] = programs.helper(name, server, self._environ, needed=needed)
+        return self._helped[name, server]
+
+
+def _subject(source: CredentialSource, host: str, repository: str) -> tuple[object, ...]:
+    """What the login of a source depends on: only a pull secret may hold several."""
+    return (source, host, repository) if source.kind == "pullsecret" or source.registry else (source,)
 
 
 def _pair(text: str, where: str) -> RegistryLogin:
@@ -170,8 +182,3 @@ def _pair(text: str, where: str) -> RegistryLogin:
     if not (user and colon and password):
         raise RegistryAccessError(f"{where}: holds no user:password", hint="write user:password")
     return RegistryLogin(user, Secret(password), origin=where)
-
-
-def matching(scopes: Sequence[str], host: str, repository: str) -> bool:
-    """Whether one of these scopes covers a repository."""
-    return best_key({normal(scope): "" for scope in scopes}, host, repository) is not None

@@ -21,7 +21,8 @@ from task.pattern import pattern
 from task.record import NamedTuple
 
 _NEXT = pattern(r'<([^<>]*)>[^,<]*?;\s*rel\s*=\s*"?next"?(?=[\s;,]|$)')
-_PAGE, _MOST_PAGES = 1000, 1000
+_PAGES = (10_000, 1000)  # tags in a page: as many as most registries give at once, and as all allow (400 else)
+_MOST_PAGES = 1000
 _REFERENCE = pattern(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _MOST_SHOWN = 100
 _NO_HEAD = (405, 501)
@@ -86,9 +87,11 @@ class Repository:
 
     def tags(self) -> tuple[str, ...]:
         """All tags, each once, in the registry's order. Raises `RegistryError` where there is no such repository."""
+        large, allowed = (f"/tags/list?n={size}" for size in _PAGES)
+        pages = list(self._pages(large, missing=(400,))) or list(self._pages(allowed))
         found: dict[str, None] = {}
-        for data in self._pages(f"/tags/list?n={_PAGE}"):
-            names = data.get("tags") or []
+        for page in pages:
+            names = page.get("tags") or []
             if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
                 raise self._wrong("answers with a list of tags that is none")
             found.update(dict.fromkeys(names))
@@ -113,14 +116,18 @@ class Repository:
         return self.api.ask(method, self.name, f"/manifests/{reference}", self.login, ACCEPT, also)
 
     def _pages(self, path: str, accept: str = "", missing: tuple[int, ...] = ()) -> Iterator[Mapping[str, Any]]:
-        """Page after page, as `Link` says; the login never leaves the registry, and the pages end."""
+        """Page after page, as `Link` says; the login never leaves the registry, and the pages end.
+
+        None at all where the first is answered with one of the `missing` statuses.
+        """
         seen: set[str] = set()
         while path:
             if path in seen or len(seen) >= _MOST_PAGES:
                 raise self._wrong("answers with pages that never end")
             seen.add(path)
-            answer = self.api.ask("GET", self.name, path, self.login, accept, missing)
-            if answer.status in missing:
+            first = len(seen) == 1
+            answer = self.api.ask("GET", self.name, path, self.login, accept, missing if first else ())
+            if first and answer.status in missing:
                 return
             if answer.status == 404:  # noqa: PLR2004 - HTTP
                 raise RegistryError(

@@ -1,0 +1,156 @@
+"""Builds the image on a Debian base that is made here, and runs it: `python -m scripts.containers [runtime|action]`.
+
+Nothing is pulled, and everything is kept in `.cache/image`. Needs root, and Debian's mmdebstrap, buildah, podman, runc
+and netavark.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CACHE = ROOT / ".cache" / "image"
+PROGRAMS = ("mmdebstrap", "buildah", "podman", "runc")
+BASE = "localhost/image-update-base:bookworm"
+MACHINE = dict(os.environ)  # how this machine reaches packages, before a test's clean room hides it
+
+_PACKAGES = "python3,python3-venv,ca-certificates"
+_MIRROR = "http://deb.debian.org/debian"
+# The official slim images leave the same out.
+_LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*")
+_AUTHORITIES = "/run/image-update-build/authorities.pem"
+_PIP_KEYS = ("index-url", "extra-index-url", "trusted-host", "proxy", "timeout", "retries")
+
+
+def base() -> str:
+    """The name of the base, which is made where it is missing."""
+    with _locked():
+        if _said("podman", "image", "exists", BASE, fails=True) is None:
+            tar = CACHE / "base.tar"
+            if not tar.exists():
+                _make_base(tar)
+            _said("podman", "import", "--quiet", str(tar), BASE)
+    return BASE
+
+
+def build(target: str = "runtime") -> str:
+    """The name of an image made from `Dockerfile`; what has not changed is taken from the last build."""
+    name, onto = f"localhost/image-update-{target}:tests", base()
+    with _locked():
+        options = ("--isolation", "chroot", "--layers", "--pull-never", "--quiet", "--target", target, "--tag", name)
+        given = ("--build-arg", f"PYTHON_IMAGE={onto}", *_packages_by())
+        _said("buildah", "bud", *options, *given, "--file", str(ROOT / "Dockerfile"), str(ROOT))
+    return name
+
+
+def podman(*arguments: str) -> list[str]:
+    """The command line of podman; it wants `environment()`."""
+    return ["podman", *arguments]
+
+
+def run(image: str, *options: str, command: Sequence[str] = ()) -> list[str]:
+    """The command line that runs an image without any right and with a read-only root, as `restricted` pods run."""
+    rights = ("--read-only", "--read-only-tmpfs=false", "--cap-drop=ALL", "--security-opt=no-new-privileges")
+    return container(image, *rights, *options, command=command)
+
+
+def container(image: str, *options: str, command: Sequence[str] = ()) -> list[str]:
+    """The command line that runs an image on this machine's network; gone when it ends."""
+    limits = ("--ulimit=nofile=4096:4096", "--ulimit=nproc=10000:10000")  # more than a container's own may be forbidden
+    return podman("run", "--rm", "--pull=never", "--network=host", *limits, *options, image, *command)
+
+
+def size(image: str) -> int:
+    """Bytes of an image, unpacked."""
+    return int(_said("podman", "image", "inspect", "--format", "{{.Size}}", image) or "")
+
+
+def environment() -> Mapping[str, str]:
+    """The variables with which buildah and podman find the store in `.cache` and their configuration."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    driver = "vfs" if _filesystem() == "overlay" else "overlay"  # an overlay does not lie on an overlay
+    _write("storage.conf", f'[storage]\ndriver = "{driver}"\ngraphroot = "{CACHE}/store"\nrunroot = "{CACHE}/run"\n')
+    # crun does not run where cgroups are of the mixed kind; and without systemd nobody keeps a journal.
+    engine = 'runtime = "runc"\ncgroup_manager = "cgroupfs"\nevents_logger = "none"\n'
+    _write("containers.conf", f'[engine]\n{engine}[network]\nnetwork_backend = "netavark"\n')
+    kept = {name: text for name, text in MACHINE.items() if name in ("PATH", "HOME") or name.lower().endswith("_proxy")}
+    return {
+        **kept,
+        "CONTAINERS_STORAGE_CONF": str(CACHE / "storage.conf"),
+        "CONTAINERS_CONF": str(CACHE / "containers.conf"),
+    }
+
+
+def _make_base(tar: Path) -> None:
+    """A minimal Debian with Python, from where this machine's apt has its packages."""
+    slim = [f"--dpkgopt=path-exclude={one}" for one in _LEFT_OUT]
+    if proxy := (_said("apt-config", "shell", "X", "Acquire::http::Proxy") or "").partition("=")[2].strip().strip("'"):
+        slim.append(f'--aptopt=Acquire::http::Proxy "{proxy}"')
+    wanted = ("Created-By: Packages", "Codename: bookworm", "Component: main")
+    sites = _said("apt-get", "indextargets", "--format", "$(SITE)", *wanted, fails=True) or ""
+    mirrors = [site for site in sites.split() if site.startswith("http") and not site.rstrip("/").endswith("-security")]
+    partial = tar.with_suffix(".partial.tar")
+    _said(
+        "mmdebstrap", "--quiet", "--variant=minbase", f"--include={_PACKAGES}", *slim,
+        "bookworm", str(partial), (mirrors or [_MIRROR])[0],
+    )  # fmt: skip
+    partial.rename(tar)
+
+
+def _packages_by() -> Iterator[str]:
+    """What lets pip reach packages during the build as it does on this machine; none of it stays in the image."""
+    told = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "list"], env=MACHINE, capture_output=True, text=True, check=False
+    ).stdout
+    settings = dict(re.findall(r"^(?:global|install|:env:)\.([a-z-]+)='(.*)'$", told, re.MULTILINE))
+    lines = ["[global]", *(f"{key} = {value}" for key, value in settings.items() if key in _PIP_KEYS)]
+    authorities = settings.get("cert") or MACHINE.get("SSL_CERT_FILE", "")
+    if authorities and os.path.isfile(authorities):
+        lines.append(f"cert = {_AUTHORITIES}")
+        yield from ("--volume", f"{os.path.realpath(authorities)}:{_AUTHORITIES}:ro")
+    yield from ("--volume", f"{_write('pip.conf', ''.join(f'{line}{chr(10)}' for line in lines))}:/etc/pip.conf:ro")
+
+
+def _said(program: str, *arguments: str, fails: bool = False) -> str | None:
+    """What a program prints; None where it fails and may."""
+    done = subprocess.run([program, *arguments], env=environment(), capture_output=True, text=True, check=False)
+    if done.returncode and not fails:
+        raise RuntimeError(f"{program} {' '.join(arguments)} ended with {done.returncode}:\n{done.stderr[-4000:]}")
+    return None if done.returncode else done.stdout.strip()
+
+
+def _filesystem() -> str:
+    done = subprocess.run(
+        ["stat", "--file-system", "--format=%T", str(CACHE)], capture_output=True, text=True, check=False
+    )
+    return "overlay" if done.stdout.startswith("overlay") else done.stdout.strip()
+
+
+def _write(name: str, text: str) -> Path:
+    """A file in the cache, changed only when it must be: another process may be reading it."""
+    path = CACHE / name
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        new = path.with_name(f"{name}.{os.getpid()}")
+        new.write_text(text, encoding="utf-8")
+        new.replace(path)
+    return path
+
+
+@contextmanager
+def _locked() -> Iterator[None]:
+    """One at a time: tests run in several processes."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{build(*sys.argv[1:2])}\n")

@@ -1,0 +1,166 @@
+"""Settings → Edges: the only place that constructs edges, and the tables of what there is."""
+
+from __future__ import annotations
+
+import os
+import time
+from _thread import allocate_lock
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from task import stop
+from task.edges.applications.manifests import Manifests
+from task.edges.log import Log
+from task.errors import UsageError
+from task.find import Manifest, Scope
+from task.light import once
+from task.model import Answer, Image, Problem, Question, Subscription
+from task.settings import RegistrySettings, Settings
+from task.wiring.argo import TOKENS as ARGO_TOKENS
+from task.wiring.argo import Argo, sources
+from task.wiring.forges import TOKENS as FORGE_TOKENS
+from task.wiring.forges import Requests
+from task.wiring.git import SECRETS as GIT_SECRETS
+from task.wiring.git import Doors, signers
+from task.world import Edges, Landed, Store
+
+if TYPE_CHECKING:
+    from task.edges.git import Git
+    from task.edges.lineage import Lineage
+    from task.edges.registry.client import Registry
+
+# Variables that hold a secret, beside the options: secrets are never arguments.
+SECRETS = (*GIT_SECRETS, *ARGO_TOKENS, *FORGE_TOKENS, "IMAGE_UPDATE_REGISTRY_PASSWORD")
+LONGEST_TURN = 10.0  # seconds to wait for another run on this machine that is at the same branch
+CHOICES = "cluster, argocd, a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF"
+
+
+def edges_of(
+    settings: Settings, environ: Mapping[str, str], log: Log, scope: Scope | None = None, images: Sequence[Image] = ()
+) -> Edges:
+    """The world as these settings want it; scope and images narrow what is read of a cluster."""
+    opened = ExitStack()
+    doors = Doors(settings, environ, log, opened)
+    argo = Argo(settings, environ, log, opened)
+    signer = signers(settings.git, doors.git, opened)
+    in_turn = 0.0 if settings.dry else min(LONGEST_TURN, settings.git.deadline / 4)
+    from_cluster = argo.plan if argo.kind == "cluster" else None
+    ancestry = _ancestry(doors.git, log, opened)
+    requests = Requests(settings, environ, log, opened, doors.access)
+    return Edges(
+        applications=lambda: _applications(settings, doors.store(signer, None), argo, scope, images),
+        locate=_locate(doors.git),
+        store=doors.store(signer, from_cluster, in_turn=in_turn),
+        now=time.monotonic,
+        sleep=stop.sleep,
+        jitter=_jitter,
+        log=log,
+        ancestry=ancestry,
+        registry=_registry(settings, opened, argo),
+        forge=requests.of,
+        compare=requests.compare,
+        live=argo.live if argo.kind else None,
+        follow=_follow(settings, argo, requests, ancestry),
+        close=opened.close,
+    )
+
+
+def _registry(
+    settings: Settings, opened: ExitStack, argo: Argo
+) -> Callable[[Collection[Question]], Mapping[Question, Answer]]:
+    @once
+    def registry() -> Registry:
+        from task.wiring.registries import registry_of
+
+        return registry_of(settings, opened, argo)
+
+    if settings.registry != RegistrySettings() or argo.environ.get("IMAGE_UPDATE_REGISTRY_PASSWORD"):
+        registry()  # what was given and makes no sense is said at once
+    return lambda questions: registry().answer(questions)
+
+
+def _follow(
+    settings: Settings, argo: Argo, requests: Requests, descends: Callable[[str, str, str], str]
+) -> Callable[[Sequence[Landed]], Sequence[Problem]]:
+    if settings.dry or not (argo.kind or settings.argo.wait):
+        return lambda _landed: ()
+
+    def follow(landed: Sequence[Landed]) -> Sequence[Problem]:
+        from task.wiring.follow import Follow
+
+        return Follow(settings, argo, requests, descends)(landed)
+
+    return follow
+
+
+def _ancestry(git: Callable[[], Git], log: Log, opened: ExitStack) -> Callable[[str, str, str], str]:
+    """How a source commit stands to another; asked by several repositories at the same time, one after the other."""
+    lock = allocate_lock()
+
+    @once
+    def lineage() -> Lineage:
+        from task.edges.lineage import Lineage
+
+        found = Lineage(git())
+        opened.callback(found.close)
+        return found
+
+    def ancestry(repository: str, new: str, old: str) -> str:
+        with lock:
+            kin = lineage().order(repository, old, new)
+        if kin.why:
+            log("warning", f"the order of {new[:12]} and {old[:12]} is not known: {kin.why}")
+        return str(kin.order)
+
+    return ancestry
+
+
+def _jitter() -> float:
+    return int.from_bytes(os.urandom(2)) / 0xFFFF
+
+
+def _applications(
+    settings: Settings,
+    store: Callable[[str, Subscription | None], Store],
+    argo: Argo,
+    scope: Scope | None,
+    images: Sequence[Image],
+) -> Iterable[Manifest]:
+    found = sources(settings, argo.environ)
+    if not found:
+        raise UsageError("no source of Applications given", hint=f"name one with --applications: {CHOICES}")
+    for source in found:
+        if source in ("cluster", "argocd") and scope is not None:
+            yield from argo.manifests(source, scope, images)
+        else:
+            yield from _source(source, store)
+
+
+def _source(source: str, store: Callable[[str, Subscription | None], Store]) -> Iterable[Manifest]:
+    """The table of application sources, by the shape of the text."""
+    repo, marker, path = _repository(source)
+    if marker and not os.path.exists(source):
+        from task.edges.applications.git_manifests import GitManifests
+
+        return GitManifests(store(repo, None), path).all()
+    return Manifests(source).all()
+
+
+def _repository(source: str) -> tuple[str, str, str]:
+    """`REPO//PATH?ref=REF` → (REPO, "//", PATH?ref=REF); the `//` of a scheme is no marker."""
+    start = source.find("://")
+    start = start + 3 if start >= 0 else 1
+    at = source.find("//", start)
+    return (source, "", "") if at < 0 else (source[:at], "//", source[at + 2 :])
+
+
+def _locate(git: Callable[[], Git]) -> Callable[[str], tuple[str, str, str] | None]:
+    def locate(origin: str) -> tuple[str, str, str] | None:
+        from task.edges.applications.work_tree import locate as find
+
+        path, _, _line = origin.rpartition(":")
+        found = find(path, git())
+        return (found.repo, found.branch, found.path) if found else None
+
+    return locate

@@ -1,0 +1,78 @@
+"""Forges: which one a repository is on, and the token for its API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from task.edges.log import Log
+from task.errors import Malformed, TaskError, UsageError
+from task.light import once
+from task.settings import Settings
+from task.world import Forge
+
+if TYPE_CHECKING:
+    from task.edges.access import Access
+    from task.edges.forges.opened import Forges
+    from task.parse.forge import Known
+
+TOKENS = ("IMAGE_UPDATE_FORGE_TOKEN", "SYSTEM_ACCESSTOKEN")
+
+
+class Requests:
+    """Pull requests of one run."""
+
+    def __init__(
+        self, settings: Settings, environ: Mapping[str, str], log: Log, opened: ExitStack, access: Access | None
+    ) -> None:
+        self._settings, self._environ, self._log, self._opened, self._access = settings, environ, log, opened, access
+        self._forges: Callable[[], Forges] = once(self._open)
+
+    def of(self, repo: str) -> Forge:
+        """The repository's forge."""
+        return self._forges().of(_reached(repo, self._settings.git.rewrites))
+
+    def compare(self, repo: str, base: str, head: str) -> tuple[str, str]:
+        """(Which forge it is, the page that shows what a head branch changes)."""
+        from task.parse.forge import compare_url
+
+        try:
+            place = self._forges().place(_reached(repo, self._settings.git.rewrites))
+        except TaskError:
+            return "", ""
+        return place.forge, compare_url(place, base, head)
+
+    def _open(self) -> Forges:
+        from task.edges.forges.opened import Forges
+        from task.edges.forges.tokens import Given, Tokens
+        from task.parse.forge import known_to
+
+        given, git = self._settings.request, self._settings.git
+        forge = _forge(given.forge)
+        access = self._access
+        tokens = Tokens(
+            Given(given.token_file, given.username, forge, git.access.credentials_urls),
+            self._environ,
+            (lambda url: access.logins(url, helped=False)) if access else (lambda _url: ()),
+        )
+        known = (*((forge,) if forge else ()), *known_to(self._environ))
+        found = Forges(known, tokens, git.access.ca_file, lambda line: self._log("debug", line))
+        self._opened.callback(found.close)
+        return found
+
+
+def _forge(text: str) -> Known | None:
+    from task.parse.forge import forge_option
+
+    try:
+        return forge_option(text) if text else None
+    except Malformed as error:
+        raise UsageError(f"--forge: {error.message}", hint=error.hint) from None
+
+
+def _reached(repo: str, rewrites: tuple[tuple[str, str], ...]) -> str:
+    """The URL that this step reaches the repository under; a local path is none that a forge could have."""
+    from task.edges.git_names import rewritten
+
+    return rewritten(repo, rewrites)

@@ -1,0 +1,70 @@
+"""Registries: who they are asked as, and what annotations may name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from task.errors import UsageError
+from task.settings import Settings
+from task.wiring.argo import Argo
+
+if TYPE_CHECKING:
+    from task.edges.registry.client import Registry
+    from task.edges.registry.logins import Given
+
+
+def registry_of(settings: Settings, opened: ExitStack, argo: Argo) -> Registry:
+    """All registries of one run. Raises `UsageError` for what makes no sense; nothing is contacted yet."""
+    from task.edges.http import Limits
+    from task.edges.registry.client import Registry, Ways, read_registries_conf
+    from task.edges.registry.logins import Allowed, Logins
+
+    environ, log, given = argo.environ, argo.log, settings.registry
+    secret: Callable[[str, str], Mapping[str, bytes]] | None = None
+    if argo.kind == "cluster":
+
+        def secret(namespace: str, name: str) -> Mapping[str, bytes]:
+            return argo.secrets().data(namespace, name, namespace)
+
+    logins = Logins(
+        environ, _given(settings, environ), Allowed(given.env, given.execute, settings.argocd_namespace), secret
+    )
+    conf = read_registries_conf(given.conf) if given.conf else ()
+    authorities = _text(settings.git.access.ca_file, "--ca-file") if settings.git.access.ca_file else ""
+    hurried = Limits(connect=5.0, silence=15.0, total=60.0, size=16 * 1024 * 1024, tries=2)
+    limits = hurried if settings.check == "auto" and settings.command != "scan" else hurried._replace(tries=3)
+    found = Registry(
+        logins,
+        Ways(entries=conf, ca=authorities, cache_dir=given.cache_dir, limits=limits),
+        lambda line: log("debug", line),
+    )
+    opened.callback(found.close)
+    return found
+
+
+def _given(settings: Settings, environ: Mapping[str, str]) -> Given | None:
+    """The login that options give, and which registries it is for."""
+    from task.edges.registry.config_files import password_of
+    from task.edges.registry.logins import Given
+
+    given = settings.registry
+    login = password_of(given.username, given.password_file, environ)
+    if login is None:
+        return None
+    if not given.scopes:  # an Application's owner chooses the registry
+        raise UsageError(
+            "a registry's password is given, but not for which registry",
+            hint="--registry-credentials-for ghcr.io, or ghcr.io/acme",
+        )
+    return Given(login, given.scopes)
+
+
+def _text(path: str, option: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise UsageError(f"{option}: cannot read {path!r}: {why}", hint="name a readable file") from None

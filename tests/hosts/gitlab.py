@@ -1,0 +1,83 @@
+"""GitLab CI: reads the shipped component and makes the job's container, as the Docker executor does."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hosts.runners import NOTHING, Given, Refused, _filled, _parameters
+from hosts.steps import Step, Volume
+from support import ROOT
+
+PROJECT = "/builds/acme/web"
+INPUT = re.compile(r"\$\[\[ *inputs\.([\w-]+) *\]\]")
+VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+PREDEFINED = {
+    "CI": "true",
+    "GITLAB_CI": "true",
+    "CI_PROJECT_DIR": PROJECT,
+    "CI_SERVER_URL": "https://gitlab.example.com",
+    "CI_PROJECT_URL": "https://gitlab.example.com/acme/web",
+    "CI_COMMIT_SHA": "a" * 40,
+    "CI_COMMIT_REF_NAME": "main",
+    "CI_PIPELINE_IID": "7",
+    "CI_JOB_URL": "https://gitlab.example.com/acme/web/-/jobs/17",
+    "CI_PIPELINE_URL": "https://gitlab.example.com/acme/web/-/pipelines/1",
+}
+
+
+def component() -> Path:
+    """Where the component is."""
+    (path,) = [*ROOT.glob("templates/*.yml"), *ROOT.glob("templates/*/template.yml")]
+    return path
+
+
+def gitlab(inputs: Mapping[str, Any], project: Volume, variables: Given = NOTHING) -> Step:
+    """The container of the component's job; `variables` are those of the project."""
+    head, jobs = yaml.safe_load_all(component().read_text(encoding="utf-8"))
+    declared = head["spec"]["inputs"]
+    values = _parameters([{"name": name, **(one or {})} for name, one in declared.items()], inputs)
+    (job,) = _filled(jobs, INPUT, lambda name: _text(values[name])).values()
+    env = {**PREDEFINED, **{name: _text(one) for name, one in job.get("variables", {}).items()}, **variables}
+    env = {name: _expanded(value, env) for name, value in env.items()}
+    image = job["image"] if isinstance(job["image"], dict) else {"name": job["image"]}
+    script = "\n".join(["set -eo pipefail 2>/dev/null || set -e", f"cd {PROJECT}", *_lines(job)])
+    report = job["artifacts"]["reports"]["dotenv"]
+    return Step(
+        image=image["name"],
+        command=["sh", "-c", script],
+        env=env,
+        volumes={"/builds": Volume(), PROJECT: project},
+        results=lambda root: _dotenv(Path(f"{root}{PROJECT}", report)),
+        entrypoint=_entrypoint(image),
+    )
+
+
+def _entrypoint(image: Mapping[str, Any]) -> str:
+    """The runner starts a shell through the image's entrypoint, unless it is taken away."""
+    if image.get("entrypoint") != [""]:
+        raise Refused("the job's shell would be an argument of the image's entrypoint")
+    return ""
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _expanded(value: str, env: Given) -> str:
+    return VARIABLE.sub(lambda found: env.get(found[1] or found[2], ""), value)
+
+
+def _lines(job: Mapping[str, Any]) -> list[str]:
+    return [*job.get("before_script", ()), *job["script"]]
+
+
+def _dotenv(path: Path) -> Mapping[str, str]:
+    """The report's variables. GitLab takes letters, digits and `_`, one line each, and no more than 5 KB."""
+    if not path.is_file():
+        return {}
+    text = path.read_text(encoding="utf-8")
+    assert len(text.encode()) <= 5 * 1024
+    assert all(re.fullmatch(r"\w+=.*", line) for line in text.splitlines())
+    return dict(line.split("=", 1) for line in text.splitlines())

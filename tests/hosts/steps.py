@@ -1,0 +1,146 @@
+"""One step as a host starts it: a container with its variables and volumes, run as a container or as a plain process.
+
+Everything that is mounted lies below one folder under the path that it has in the container.
+"""
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from support import command
+
+from scripts import containers
+
+COMMAND = "/usr/local/bin/image-update"
+
+
+class Volume(NamedTuple):
+    """A folder, empty or with files; or a Secret, which lies there as the kubelet mounts it."""
+
+    files: Mapping[str, str] = {}
+    secret: bool = False
+    mode: int = 0o777  # of a folder; of a Secret's files
+    owner: int = 0
+    group: int = 0
+    read_only: bool = False
+
+
+class Step(NamedTuple):
+    """What a host made of its manifest and what it was given."""
+
+    image: str
+    command: Sequence[str]
+    env: Mapping[str, str]
+    volumes: Mapping[str, Volume]  # by their path
+    results: Callable[[Path], Mapping[str, str]]  # what the host reads back from below that folder
+    folder: str = ""  # "" leaves it to the image
+    options: Sequence[str] = ()  # of podman: the rights that it has
+    entrypoint: str | None = None
+
+
+class Ran(NamedTuple):
+    """How a step ended, and the results that it wrote."""
+
+    code: int
+    results: Mapping[str, str]
+    stdout: str
+    stderr: str
+
+
+def as_process(step: Step, root: Path) -> Ran:
+    """Run a step by the command that is installed here, below `root` in place of the container's own root."""
+    lay(step, root)
+    argv = [command() if word == COMMAND else word for word in step.command]
+    path = f"{Path(command()).parent}:{os.environ['PATH']}"
+    env = {**os.environ, "PATH": path, **{name: _below(root, step, value) for name, value in step.env.items()}}
+    folder = f"{root}{step.folder}" if step.folder else root
+    argv = [argv[0], *(_below(root, step, word) for word in argv[1:])]
+    done = subprocess.run(argv, cwd=folder, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    return _ran(step, root, done)
+
+
+def as_container(step: Step, root: Path, image: str, *options: str) -> Ran:
+    """Run a step in its image; `options` say who it runs as, as the host chooses it."""
+    lay(step, root)
+    argv = argv_of(step, root, image, *options)
+    done = subprocess.run(argv, env=containers.environment(), capture_output=True, timeout=100, check=False)
+    return _ran(step, root, done)
+
+
+def argv_of(step: Step, root: Path, image: str, *options: str) -> list[str]:
+    """The command line that starts the container."""
+    words = [f"--env={name}={value}" for name, value in step.env.items()]
+    words += [f"--volume={root}{path}:{path}{':ro' if one.read_only else ''}" for path, one in step.volumes.items()]
+    words += [f"--workdir={step.folder}"] if step.folder else []
+    start, *rest = step.command
+    if step.entrypoint is None:
+        words.append(f"--entrypoint={start}")  # what Kubernetes calls `command`
+    else:
+        words.append(f"--entrypoint={step.entrypoint}")
+        rest = [start, *rest]
+    return containers.container(image, *step.options, *options, *words, command=rest)
+
+
+def lay(step: Step, root: Path) -> None:
+    """Put everything below `root` that the host mounts."""
+    for path, volume in sorted(step.volumes.items()):
+        folder = Path(f"{root}{path}")
+        folder.mkdir(parents=True, exist_ok=True)
+        (_lay_secret if volume.secret else _lay_files)(folder, volume)
+        if os.getuid() == 0:
+            for one in (folder, *folder.rglob("*")):
+                os.chown(one, volume.owner, volume.group, follow_symlinks=False)
+
+
+def _lay_files(folder: Path, volume: Volume) -> None:
+    folder.chmod(volume.mode)
+    for name, text in volume.files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def _lay_secret(folder: Path, volume: Volume) -> None:
+    """Links to links to the files; a group that the pod has may read them, whatever their mode says."""
+    real = folder / "..2026_01_02_03_04_05.678901234"
+    real.mkdir()
+    real.chmod(0o755)
+    (folder / "..data").symlink_to(real.name)
+    for name, text in volume.files.items():
+        (real / name).write_text(text, encoding="utf-8")
+        (real / name).chmod(volume.mode | (0o440 if volume.group else 0))
+        (folder / name).symlink_to(f"..data/{name}")
+    folder.chmod(0o1777)
+
+
+def _below(root: Path, step: Step, value: str) -> str:
+    """A value that is a path of the container, as a path of this machine."""
+    mounted = any(value == path or value.startswith(f"{path}/") for path in step.volumes)
+    return f"{root}{value}" if mounted else value
+
+
+def _ran(step: Step, root: Path, done: "subprocess.CompletedProcess[bytes]") -> Ran:
+    return Ran(done.returncode, step.results(root), done.stdout.decode(), done.stderr.decode())
+
+
+def read_files(root: Path, paths: Mapping[str, str]) -> Mapping[str, str]:
+    """Name → text of each of these files of the container that is there."""
+    found = {name: Path(f"{root}{path}") for name, path in paths.items()}
+    return {name: path.read_bytes().decode() for name, path in found.items() if path.is_file()}
+
+
+def rights(*contexts: Mapping[str, Any]) -> Iterator[str]:
+    """The options that mean the same as these security contexts; what is not known here is an error."""
+    context = {key: value for one in contexts for key, value in one.items()}
+    given = {key: value for key, value in context.items() if key not in ("runAsNonRoot", "seccompProfile", "fsGroup")}
+    assert context.get("seccompProfile", {"type": "RuntimeDefault"}) == {"type": "RuntimeDefault"}
+    if given.pop("readOnlyRootFilesystem", False):
+        yield from ("--read-only", "--read-only-tmpfs=false")
+    if not given.pop("allowPrivilegeEscalation", True):
+        yield "--security-opt=no-new-privileges"
+    for name in given.pop("capabilities", {}).get("drop", ()):
+        yield f"--cap-drop={name}"
+    if group := context.get("fsGroup"):
+        yield f"--group-add={group}"
+    assert not given, f"no runner knows {given}"

@@ -1,0 +1,207 @@
+"""Whole runs by the shipped manifests, as each host starts them: every parameter arrives, every result is written."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hosts import runners
+from hosts.runners import ACTION, STEP_ACTION, TASK, TEMPLATE, Refused, manifest
+from hosts.steps import Ran, Step, Volume, as_process
+from runs import WEB, application, repository, target
+from support import show
+
+APPLICATIONS = "applications.json"
+Start = Callable[[Mapping[str, str], str], Step]  # (parameters, the Applications) → the step
+
+
+def tekton(given: Mapping[str, str], apps: str, path: Path = TASK) -> Step:
+    return runners.tekton({"applications": APPLICATIONS, **given}, {"source": source(apps)}, path=path)
+
+
+def step_action(given: Mapping[str, str], apps: str) -> Step:
+    step = tekton({"applications": f"/workspace/{APPLICATIONS}", **given}, apps, STEP_ACTION)
+    return step._replace(volumes={**step.volumes, "/workspace": source(apps)})
+
+
+def argo(given: Mapping[str, str], apps: str) -> Step:
+    ((name, path),) = {one["name"]: one["path"] for one in leaf()["inputs"]["artifacts"]}.items()
+    parameters = {"applications": f"{path}/{APPLICATIONS}", **given}
+    secrets = {value: {"key": "text"} for name, value in given.items() if value and name.endswith("-secret")}
+    return runners.argo(parameters, {name: source(apps)}, secrets, template=leaf()["name"])
+
+
+def github(given: Mapping[str, str], apps: str) -> Step:
+    return runners.github({"applications": APPLICATIONS, **given}, source(apps))
+
+
+HOSTS: dict[str, Start] = {"tekton": tekton, "stepaction": step_action, "argo": argo, "github": github}
+if not STEP_ACTION.exists():
+    del HOSTS["stepaction"]
+ALL = pytest.mark.parametrize("host", HOSTS)
+
+
+def source(apps: str) -> Volume:
+    return Volume({APPLICATIONS: apps})
+
+
+def leaf() -> Any:
+    (template,) = (one for one in manifest(TEMPLATE)["spec"]["templates"] if "container" in one)
+    return template
+
+
+def declared(host: str) -> dict[str, str | None]:
+    """The parameters and their defaults."""
+    if host == "argo":
+        return {one["name"]: one.get("value") for one in leaf()["inputs"]["parameters"]}
+    if host == "github":
+        return {name: one.get("default") for name, one in manifest(ACTION)["inputs"].items()}
+    return {one["name"]: one.get("default") for one in manifest(path_of(host))["spec"]["params"]}
+
+
+def results(host: str) -> set[str]:
+    """The results that the manifest promises."""
+    if host == "argo":
+        return {one["name"] for one in leaf()["outputs"]["parameters"]}
+    if host == "github":
+        return set(manifest(ACTION)["outputs"])
+    return {one["name"] for one in manifest(path_of(host))["spec"]["results"]}
+
+
+def path_of(host: str) -> Path:
+    return STEP_ACTION if host == "stepaction" else TASK
+
+
+class Scene:
+    """A repository with one Application, and a run of it by a host."""
+
+    def __init__(self, folder: Path, host: str) -> None:
+        self.folder, self.host, self.count = folder, host, 0
+        self.repo = repository(folder, "web")
+
+    def run(self, *, repo: str = "", **given: str) -> Ran:
+        self.count += 1
+        url = repo or f"file://{self.repo}"
+        step = HOSTS[self.host](
+            {"allow-protocol": "file", **{name.replace("_", "-"): value for name, value in given.items()}},
+            json.dumps({"kind": "List", "apiVersion": "v1", "items": [application("web", url)]}),
+        )
+        root = self.folder / f"root-{self.count}"
+        root.mkdir()
+        return as_process(step, root)
+
+    def landed(self) -> bool:
+        return "newTag: 1.1.0" in show(self.repo, "main", target("web"))
+
+
+@pytest.fixture
+def scene(tmp_path: Path, host: str) -> Scene:
+    return Scene(tmp_path, host)
+
+
+def complete(scene: Scene, ran: Ran) -> Mapping[str, str]:
+    """The results, after everything was checked that holds on every exit."""
+    assert set(ran.results) == results(scene.host), ran.stderr
+    assert sum(len(name) + len(value.encode()) for name, value in ran.results.items()) < 2048
+    assert isinstance(json.loads(ran.results["applications"]), list)
+    assert set(json.loads(ran.results["image_ARTIFACT_INPUTS"])) == {"uri", "digest"}
+    assert not [value for value in ran.results.values() if value != value.strip()]
+    return ran.results
+
+
+@ALL
+def test_an_update_and_then_nothing_to_do(scene: Scene) -> None:
+    first = scene.run(image=f"{WEB}:1.1.0")
+    assert first.code == 0, first.stderr
+    told = complete(scene, first)
+    assert (told["status"], told["updated"], told["applications"]) == ("updated", "true", '["argocd/web"]')
+    assert (told["tag"], told["branch"], len(told["commit"])) == ("1.1.0", "main", 40)
+    assert scene.landed()
+    again = scene.run(image=f"{WEB}:1.1.0")
+    told = complete(scene, again)
+    assert (again.code, told["status"], told["updated"], told["commit"]) == (0, "unchanged", "false", "")
+    assert told["applications-count"] == "0"
+
+
+@ALL
+@pytest.mark.parametrize(
+    ("given", "code", "status"),
+    [
+        ({"image": f"{WEB}:latest"}, 0, "refused"),
+        ({"image": f"{WEB}:1.1.0", "strategy": "newest"}, 2, "failed"),
+        ({"image": ""}, 2, "failed"),
+        ({"image": f"{WEB}:1.1.0", "repo": "file:///nowhere.git"}, 4, "failed"),
+        ({"image": f"{WEB}:1.1.0", "application": "other", "require-update": "true"}, 5, "unchanged"),
+    ],
+    ids=["refused", "usage", "no image", "no repository", "nothing updated"],
+)
+def test_every_result_is_written_however_it_ends(scene: Scene, given: dict[str, str], code: int, status: str) -> None:
+    ran = scene.run(**given)
+    told = complete(scene, ran)
+    assert (ran.code, told["updated"], told["commit"]) == (code, "false", "")
+    assert told["status"] == status, ran.stderr
+    assert not scene.landed()
+
+
+@ALL
+def test_every_parameter_reaches_the_step(host: str) -> None:
+    image = {"image": "x:1"}
+    plain = HOSTS[host](image, "")._replace(results=dict)
+    changed = {
+        name: HOSTS[host]({**image, name: f"mark-of-{name}"}, "")._replace(results=dict) for name in declared(host)
+    }
+    aside = {"mutex"} if host == "argo" else set()  # a lock of the controller
+    assert {name for name, step in changed.items() if step == plain} == aside
+
+
+@ALL
+def test_a_parameter_that_is_empty_counts_as_not_given(scene: Scene) -> None:
+    needed = {"image", "applications", "allow-protocol"}
+    places = {"user-home", "mutex"}  # which the host itself uses
+    empty = {name.replace("-", "_"): "" for name in set(declared(scene.host)) - needed - places}
+    ran = scene.run(image=f"{WEB}:1.1.0", **empty)
+    assert (ran.code, complete(scene, ran)["status"]) == (0, "updated"), ran.stderr
+
+
+@ALL
+@pytest.mark.parametrize("value", ["$(touch x)", "`id`", "a'b\"c", "{{x}}", "%s"])
+def test_values_are_not_read_by_a_shell(scene: Scene, value: str) -> None:
+    ran = scene.run(image=f"{WEB}:1.1.0", git_author_name=value)
+    assert ran.code == 0, ran.stderr
+    assert scene.landed()
+
+
+@ALL
+def test_what_the_host_would_refuse_is_refused(host: str) -> None:
+    with pytest.raises(Refused):
+        HOSTS[host]({"image": "x:1", "no-such-parameter": "x"}, "")
+    with pytest.raises(Refused):
+        HOSTS[host]({}, "")
+
+
+def test_argo_submits_the_whole_template_too(tmp_path: Path) -> None:
+    ((name, path),) = {one["name"]: one["path"] for one in leaf()["inputs"]["artifacts"]}.items()
+    whole = {"image": f"{WEB}:1.1.0", "applications": f"{path}/{APPLICATIONS}"}
+    step = runners.argo(whole, {name: source("[]")})
+    ran = as_process(step, tmp_path)
+    assert (ran.code, ran.results["status"]) == (0, "unchanged"), ran.stderr
+
+
+def test_argo_takes_a_missing_result_for_its_default() -> None:
+    """What is said when the container did not even start must not read as a success."""
+    defaults = {one["name"]: one["valueFrom"]["default"] for one in leaf()["outputs"]["parameters"]}
+    assert (defaults["status"], defaults["updated"]) == ("failed", "false")
+
+
+def test_github_gets_a_table_and_annotations(tmp_path: Path) -> None:
+    repo = repository(tmp_path, "web")
+    apps = json.dumps({"kind": "List", "items": [application("web", f"file://{repo}")]})
+    root = tmp_path / "root"
+    ran = as_process(github({"image": f"{WEB}:1.1.0", "allow-protocol": "file"}, apps), root)
+    table = (root / "github/file_commands/step_summary_1").read_text()
+    assert "| argocd/web |" in table
+    assert ran.results["commit"] in table
+    failed = as_process(github({"image": f"{WEB}:1.1.0"}, apps), tmp_path / "other")
+    assert failed.code == 3
+    assert "::error" in failed.stdout + failed.stderr
