@@ -60,7 +60,8 @@ def again(base: Snapshot, head: Snapshot, ask: Ask, terms: Terms, facts: Facts) 
     """The decision about an ask, now that its head branch has been seen."""
     sub = ask.subscription
     there = waiting(base, head, sub, terms)
-    said = Reading(tag=there.candidate.tag, digest=there.candidate.digest) if there else None
+    # A person's word is about what the base says, not about what waits.
+    said = Reading(tag=there.candidate.tag, digest=there.candidate.digest) if there and not ask.intent else None
     decision = decide_one(with_state(base, head, [sub]), ask, terms, facts, said)
     if there is None or decision.verdict.verdict != "update" or ask.intent:
         return decision
