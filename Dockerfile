@@ -1,9 +1,9 @@
 # syntax=docker/dockerfile:1
 # Two images of one make: `runtime` for Tekton, Argo Workflows and GitLab, `action` for GitHub.
 #
-# The base is a version that does not move on its own. Releases give its digest as well
-# (--build-arg PYTHON_IMAGE=docker.io/library/python:3.13.14-slim-trixie@sha256:…); a digest written here would shut
-# out the same build on a base of one's own: any image with apt and Python 3.11 or newer serves.
+# The base is a version that does not move on its own. A digest may be given as well
+# (--build-arg PYTHON_IMAGE=docker.io/library/python:3.13.14-slim-trixie@sha256:…); one written here would shut out
+# the same build on a base of one's own: any image with apt and Python 3.11 or newer serves.
 ARG PYTHON_IMAGE=docker.io/library/python:3.13.14-slim-trixie
 
 FROM ${PYTHON_IMAGE} AS builder

@@ -6,7 +6,7 @@ ARGS ?=
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test bench format lock clean
+.PHONY: help demo check test bench docs picture format lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,12 @@ test: .venv/.dev ## every test, with coverage; CI=true turns a missing component
 
 bench: .venv/.dev ## measure the figures, both sides in one run (ARGS="--only start")
 	$(BIN)/python -m bench $(ARGS)
+
+docs: .venv/.dev ## build the site into .cache/site; a broken link fails (ARGS=serve to look at it)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs $(or $(ARGS),build) --strict
+
+picture: .venv/.runtime ## make docs/demo.svg anew, from a real demo
+	$(BIN)/python -m scripts.picture
 
 format: .venv/.dev ## format the code and mend what can be mended
 	$(BIN)/ruff check --fix-only

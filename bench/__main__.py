@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from bench import annotations, cluster, edits, latency, many_applications, repository_size, simultaneous, start
+from bench import annotations, cluster, edits, image, latency, many_applications, repository_size, simultaneous, start
 from bench.figure import Figure, Group, lines
 
 GROUPS: dict[str, Group] = {
@@ -15,6 +15,7 @@ GROUPS: dict[str, Group] = {
     "annotations": annotations.figures,
     "edits": edits.figures,
     "cluster": cluster.figures,
+    "image": image.figures,
 }
 
 

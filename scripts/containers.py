@@ -47,6 +47,7 @@ def build(target: str = "runtime") -> str:
         options = ("--isolation", "chroot", "--layers", "--pull-never", "--quiet", "--target", target, "--tag", name)
         given = ("--build-arg", f"PYTHON_IMAGE={onto}", *_packages_by())
         _said("buildah", "bud", *options, *given, "--file", str(ROOT / "Dockerfile"), str(ROOT))
+        _said("podman", "image", "prune", "--force", "--filter", "until=24h")  # layers of builds that are long past
     return name
 
 

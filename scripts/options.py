@@ -3,7 +3,8 @@
     python -m scripts.options
 
 The reference is made anew. In manifests and their READMEs, whose words may be better than the help of an option, only
-missing rows are added, each behind the option that stands before it in the table.
+missing rows are added, each behind the option that stands before it in the table. Then the manifests that are made
+from others are made again.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+from scripts import cluster_template, host_secrets, stepaction
 from task.options import OPTIONS, Option, options_of
 
 ROOT = Path(__file__).resolve().parent.parent
-TASK, TEMPLATE, ACTION = (
+TASK, TEMPLATE, ACTION, COMPONENT = (
     ROOT / "tekton/task/image-update/image-update.yaml",
     ROOT / "argo-workflows/image-update/manifests.yaml",
     ROOT / "action.yml",
+    ROOT / "templates/image-update.yml",
 )
 READMES = (ROOT / "tekton/task/image-update/README.md", ROOT / "argo-workflows/image-update/README.md")
 # What a host settles itself.
@@ -33,6 +36,8 @@ def main() -> None:
     lines(TASK, options, "    - name: {name}\n", _tekton, ("\n  params:\n", "\n  workspaces:\n"))
     lines(TEMPLATE, options, "          - name: {name}\n", _argo, ("\n        parameters:\n", "\n        artifacts:\n"))
     lines(ACTION, options, "  {name}:\n", _action, ("\ninputs:\n", "\noutputs:\n"))
+    lines(COMPONENT, options, "    {name}:\n", _component, ("\n  inputs:\n", "\n---\n"))
+    lines(COMPONENT, options, "    {variable}: ", "    {variable}: $[[ inputs.{name} ]]\n")
     lines(TASK, options, "        - {{name: {variable}, ", _tekton_variable)
     lines(TEMPLATE, options, "          - {{name: {variable}, ", _argo_variable)
     lines(ACTION, options, "    {variable}: ", "    {variable}: ${{{{ inputs.{name} }}}}\n")
@@ -44,6 +49,9 @@ def main() -> None:
             "| `{name}` | {shown} | {help} |\n",
             ("\n## Parameters\n", "\nAn empty value"),
         )
+    host_secrets.main()
+    stepaction.main()
+    cluster_template.main()
 
 
 def reference(path: Path) -> None:
@@ -70,7 +78,7 @@ def _row(one: Option) -> str:
     takes = "" if one.takes == "flag" else f" `{choices or one.metavar}`"
     many = " (repeatable)" if one.takes in ("words", "lines") else ""
     default = {"true": "on", "": "off"}.get(one.default, one.default) if one.takes == "flag" else one.default
-    name = f"{one.metavar}..." if one.positional else f"--{one.name}"
+    name = f"{one.metavar}{'...' if one.takes == 'words' else ''}" if one.positional else f"--{one.name}"
     shown = f"`{name}`" if one.positional else f"`{name}`{takes}{many}"
     return f"| {shown} | `{one.variable}` | {one.help} | {default or '–'} |"
 
@@ -151,6 +159,10 @@ def _tekton_variable(one: Option) -> str:
 
 def _argo_variable(one: Option) -> str:
     return f'          - {{name: {one.variable}, value: "{{{{inputs.parameters.{one.name}}}}}"}}\n'
+
+
+def _component(one: Option) -> str:
+    return _filled('    {name}:\n      default: "{default}"\n      description: "{help}"\n', one)
 
 
 def _action(one: Option) -> str:

@@ -7,8 +7,10 @@ loaded for help, completion and mistakes (`task.typer_door`).
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from task import stop
 from task.door import Call, read, with_environment
@@ -16,6 +18,9 @@ from task.edges.log import Log
 from task.errors import Exit, TaskError
 from task.model import Problem, Report
 from task.settings import Output, Settings, settings_of
+
+if TYPE_CHECKING:
+    from task.words.colour import Look
 
 NAMES = {int(Exit.INTERRUPTED): "interrupted", int(Exit.TERMINATED): "terminated"}
 
@@ -27,11 +32,12 @@ def main(argv: Sequence[str]) -> int:
         from task.typer_door import enter
 
         try:
-            return enter(argv, execute)
-        except SystemExit as end:
-            if end.code == Exit.USAGE and argv[:1] and argv[0] in ("run", "plan"):
+            return enter(argv, execute, _stdout_look())
+        except TaskError as error:
+            Log(terminal=_terminal(os.environ)).problem("error", error.subject, error.message, error.hint)
+            if argv[:1] and argv[0] in ("run", "plan", "scan"):
                 _tell_hosts(argv)
-            raise
+            return int(error.exit)
     return execute(call)
 
 
@@ -43,7 +49,7 @@ def _tell_hosts(argv: Sequence[str]) -> None:
     given = {flag[2:]: (value,) for flag, value in pairs if flag.startswith("--") and flag[2:] in places}
     call = with_environment(Call(argv[0], given), environ)
     if call.values.keys() & places or environ.keys() & {"GITHUB_OUTPUT"}:
-        _publish(TaskError("the command line is wrong", hint="see the log"), call, environ, int(Exit.USAGE))
+        _publish(TaskError("the command line is wrong", hint="see the log"), call, environ, int(Exit.USAGE), Log())
 
 
 def execute(call: Call) -> int:
@@ -52,9 +58,10 @@ def execute(call: Call) -> int:
     try:
         call = with_environment(call, environ)
         settings = settings_of(call)
-        log = Log(settings.output.log_level, _log_format(settings.output.log_format, environ))
+        form = _log_format(settings.output.log_format, environ)
+        log = Log(settings.output.log_level, form, terminal=_terminal(environ))
     except TaskError as error:
-        return _end(error, call, environ, Log())
+        return _end(error, call, environ, Log(terminal=_terminal(environ)))
     try:
         stop.hear()
         return _command(settings, environ, log)
@@ -68,6 +75,22 @@ def execute(call: Call) -> int:
     except Exception as error:  # a defect of ours: hosts get their results, people the traceback
         _end(TaskError(f"a defect: {type(error).__name__}", hint="report it with the traceback"), call, environ, log)
         raise
+
+
+def _stdout_look() -> Look:
+    from task.edges.terminal import look_of
+    from task.words.colour import Look, width_of
+
+    return look_of(sys.stdout, os.environ) or Look(width_of(os.environ, 0))
+
+
+def _terminal(environ: Mapping[str, str]) -> Look | None:
+    """How the log looks to a person; None where nobody looks."""
+    if not sys.stderr.isatty():
+        return None
+    from task.edges.terminal import is_terminal, look_of
+
+    return look_of(sys.stderr, environ) if is_terminal(sys.stderr, environ) else None
 
 
 def _log_format(wanted: str, environ: Mapping[str, str]) -> str:
@@ -85,6 +108,10 @@ def _command(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
         from task.commands.wait import wait_for
 
         return wait_for(settings, environ, log)
+    if settings.command == "report":
+        from task.commands.report import report
+
+        return report(settings, environ)
     from task.commands.run import run
 
     return run(settings, environ, log)
@@ -93,13 +120,13 @@ def _command(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
 def _end(error: TaskError, call: Call, environ: Mapping[str, str], log: Log) -> int:
     """Say the error once, and write the results of a failure: a host waits for them."""
     code = int(stop.code() or error.exit)
-    log("error", f"{error}; {error.hint}" if error.hint else str(error))
-    if call.command not in ("lint", "wait"):
-        _publish(error, call, environ, code)
+    log.problem("error", error.subject, error.message, error.hint)
+    if call.command not in ("lint", "wait", "report"):
+        _publish(error, call, environ, code, log)
     return code
 
 
-def _publish(error: TaskError, call: Call, environ: Mapping[str, str], code: int) -> None:
+def _publish(error: TaskError, call: Call, environ: Mapping[str, str], code: int, log: Log) -> None:
     from task.edges.publish import publish_failure
 
     problem = Problem("", error.rule, str(error), error.hint)
@@ -110,3 +137,7 @@ def _publish(error: TaskError, call: Call, environ: Mapping[str, str], code: int
     )
     with stop.shield():
         publish_failure(report, output, environ)
+        if path := last.get("metrics-file"):
+            from task.edges.notify import Told, notify
+
+            notify(report, Told(path), 0.0, environ, log)

@@ -109,11 +109,11 @@ def questions(snapshot: Snapshot, asks: Iterable[Ask], terms: Terms) -> Asked:
         known = (one.build for one in (memory.written, memory.deferred) if one)
         ancestry |= {pair: None for build in known if (pair := commits(terms.build, build))}
         if may_ask(ask.subscription, terms.check):
-            needed += _needed(ask, current, memory, terms)
+            needed += facts_needed(ask, current, memory, terms)
     return Asked(tuple(ancestry), merged(needed))
 
 
-def _needed(ask: Ask, current: Reading, memory: Memory, terms: Terms) -> list[tuple[Question, Fact]]:
+def facts_needed(ask: Ask, current: Reading, memory: Memory, terms: Terms) -> list[tuple[Question, Fact]]:
     """The facts about an ask's images; none about what the rules refuse whatever they are."""
     sub = ask.subscription
     admitted = [image for image in ask.candidates if objection(image, sub.policy) is None]

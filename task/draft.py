@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from task.decide import state_of, state_path
 from task.edits import EDITORS
 from task.errors import Exit, Malformed, TaskError
-from task.model import Changeset, Decision, Destination, File, Files, Memory, Person, Snapshot, State, Verdict
+from task.model import (
+    Changeset,
+    Decision,
+    Destination,
+    File,
+    Files,
+    Memory,
+    Person,
+    Snapshot,
+    State,
+    Subscription,
+    Verdict,
+)
 from task.parse.write_back import normal_url
 from task.pending import Heads, with_state
 from task.record import NamedTuple
@@ -37,6 +49,7 @@ class Draft(NamedTuple):
     decisions: tuple[Decision, ...]
     warning: str = ""
     apps: tuple[AppChanges, ...] = ()  # all that the commit changes, what waited on the head branch included
+    held: tuple[str, ...] = ()  # what it holds, releases or defers, as texts that tell it from anything else
 
 
 def drafts(
@@ -55,6 +68,8 @@ def drafts(
             settled.append(decision)
     made = []
     for head, members in heads.items():
+        if all(one.carried for one in members):  # nothing is new: what waits there stays as it is
+            continue
         files, done, rest = _edit(snapshot.files, members, terms)
         files |= _remembered(snapshot, ahead.get(head), members, done)
         settled += rest
@@ -71,8 +86,11 @@ def changes(decision: Decision) -> bool:
     return decision.verdict.verdict == "update" or decision.memory is not None or bool(decision.hold)
 
 
-def with_heads(decisions: Sequence[Decision], *, everywhere: bool = False) -> list[Decision]:
-    """The head branch of each Application's updates, from its template; `everywhere`: of what changes nothing, too."""
+def with_heads(decisions: Sequence[Decision], request: str = "", *, everywhere: bool = False) -> list[Decision]:
+    """The head branch of each Application's updates, from its template; `everywhere`: of what changes nothing, too.
+
+    `request` is the branch of pull requests whose Applications name none (`head_of_requests`).
+    """
     told: dict[str, list[Change]] = {}
     for one in decisions:
         if changes(one):
@@ -88,11 +106,12 @@ def with_heads(decisions: Sequence[Decision], *, everywhere: bool = False) -> li
             found.append(one._replace(head=one.branch))
             continue
         if not sub.head:
-            found.append(one._replace(head=_head_of_request(one, decisions)))
+            head = request or head_of_requests(sub.repo, one.branch, [two.subscription for two in decisions])
+            found.append(one._replace(head=head))
             continue
         app = AppFacts(sub.application.name, sub.application.namespace, sub.repo, one.branch, sub.path)
         try:
-            found.append(one._replace(head=branch_name(sub.head, told.get(sub.application.key, []), app)))
+            found.append(one._replace(head=_named(sub, told.get(sub.application.key, []), app)))
         except Malformed as error:
             verdict = Verdict("error", "annotation", f"git-branch: {error.message}")
             wrong = one._replace(verdict=verdict, hint=error.hint, exit=int(Exit.CONFIGURATION))
@@ -100,20 +119,22 @@ def with_heads(decisions: Sequence[Decision], *, everywhere: bool = False) -> li
     return found
 
 
-def _head_of_request(one: Decision, decisions: Sequence[Decision]) -> str:
+def _named(sub: Subscription, changed: Sequence[Change], app: AppFacts) -> str:
+    """The branch that `git-branch` names. Raises `Malformed`."""
+    head = branch_name(sub.head, changed, app)
+    if sub.pull_request and head == app.branch:
+        raise Malformed(
+            f"no pull request can merge {head} into itself", "name another branch behind the colon, or none"
+        )
+    return head
+
+
+def head_of_requests(repo: str, base: str, subs: Iterable[Subscription]) -> str:
     """One branch for all Applications of the event that go into a request to this base: always the same."""
     from task.words.proposal import head_branch
 
-    url = normal_url(one.subscription.repo)
-    together = {
-        two.subscription.application.key
-        for two in decisions
-        if two.subscription.pull_request
-        and not two.subscription.head
-        and two.branch == one.branch
-        and normal_url(two.subscription.repo) == url
-    }
-    return head_branch(url, one.branch, sorted(together))
+    together = {one.application.key for one in subs if one.pull_request and not one.head}
+    return head_branch(normal_url(repo), base, sorted(together))
 
 
 def change_of(decision: Decision) -> Change:
@@ -126,6 +147,7 @@ def change_of(decision: Decision) -> Change:
         new_tag=new.tag,
         old_digest=current.digest,
         new_digest=new.digest,
+        labels=decision.labels,
     )
 
 
@@ -229,7 +251,29 @@ def _draft(
     destination = Destination(snapshot.repo, snapshot.branch, head[0])
     changeset = Changeset(destination, snapshot.tip, files, message.text, wording.author, head[1])
     news = tuple(one for one in done if not one.carried)
-    return Draft(changeset, news, message.warning, tuple(one for one in named if one.changes))
+    changed = tuple(one for one in named if one.changes)
+    return Draft(changeset, news, message.warning, changed, tuple(_held(snapshot.files, files)))
+
+
+def _held(before: Files, after: Files) -> Iterator[str]:
+    """What state files say differently of holds and deferred events; which builds were written is no such thing."""
+    for path in sorted(after):
+        if path.startswith(".image-update/"):
+            told = _lasting(after[path].text)
+            if told != _lasting(before.get(path, GONE).text):
+                yield f"{path}: {told}"
+
+
+def _lasting(text: str) -> str:
+    from task.edits.state_file import read_state
+
+    state = read_state(text)
+    images = {
+        key: (one.hold and tuple(one.hold), one.deferred and (one.deferred.tag, one.deferred.digest))
+        for key, one in sorted(state.images.items())
+        if one.hold or one.deferred
+    }
+    return repr((state.hold and tuple(state.hold), images))
 
 
 def _told(done: Sequence[Decision]) -> Mapping[str, None]:

@@ -116,7 +116,7 @@ def _application(manifest: Manifest, scope: Scope, problems: list[Problem]) -> A
 def concerns(images: Collection[Image], prefix: str) -> Callable[[Mapping[str, Any]], bool]:
     """Whether an Application's metadata, or an ImageUpdater, may concern these images: a first look, by their names.
 
-    Without images (`lint`, `scan`, `hold`) everything that lists any does.
+    Without images (`lint`, `scan`, `hold`) everything with annotations does.
     """
     names = {image.repository.rpartition("/")[2].lower() for image in images}
 
@@ -125,10 +125,28 @@ def concerns(images: Collection[Image], prefix: str) -> Callable[[Mapping[str, A
             return True
         metadata = item.get("metadata")
         annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
-        listed = annotations.get(f"{prefix}image-list") if isinstance(annotations, Mapping) else None
-        return bool(listed) and (not names or any(name in str(listed).lower() for name in names))
+        if not isinstance(annotations, Mapping):
+            return False
+        if not names:
+            return any(key.startswith(prefix) for key in annotations)
+        listed = str(annotations.get(f"{prefix}image-list") or "").lower()
+        return any(name in listed for name in names)
 
     return wanted
+
+
+def within_narrowing(narrow: Narrow) -> Callable[[Mapping[str, Any]], bool]:
+    """Whether an Application passes the narrowing, as far as its metadata tells: the project stands elsewhere."""
+    known = narrow._replace(projects=())
+
+    def within(item: Mapping[str, Any]) -> bool:
+        metadata = item.get("metadata")
+        metadata = metadata if isinstance(metadata, Mapping) else {}
+        labels = {key: one for key, one in (metadata.get("labels") or {}).items() if isinstance(one, str)}
+        name, namespace = str(metadata.get("name", "")), str(metadata.get("namespace", ""))
+        return considered(Application(namespace, name, {}, (), labels=labels), known)
+
+    return within
 
 
 def not_found(names: Iterable[str], found: Found) -> tuple[Problem, ...]:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from task.atomic import stopped
 from task.decide import Ask, decide, hopeless, places, questions
-from task.draft import Draft, drafts, with_heads
+from task.draft import Draft, drafts, head_of_requests, with_heads
 from task.errors import ContendedError, Outpaced, TaskError
 from task.model import Commit, Decision, Place, Snapshot, Verdict
+from task.record import NamedTuple
+from task.vouch import Vouch, vouched
 from task.weigh import Facts, Terms, failed
+from task.words.commit_message import wants_labels
 from task.words.diff import unified_diff
-from task.world import Landed, Order, Outcome, Site
+from task.world import Edges, Landed, Order, Outcome, Site
+
+if TYPE_CHECKING:
+    from task.propose import Request
 
 LONGEST_PAUSE = 20.0  # seconds
 
@@ -20,15 +27,16 @@ def land(site: Site, asks: Sequence[Ask]) -> Outcome:
     """Read, decide, edit, push; when the branch moved meanwhile, all of it again on the new tip."""
     order, edges = site.order, site.edges
     end, attempt, done, pending = edges.now() + order.deadline, 0, Outcome(), list(asks)
-    quickest = order.deadline
+    quickest, request = order.deadline, _request_head(site, asks)
     while pending:
         attempt += 1
         began = edges.now()
         try:
-            finished, pending = _attempt(site, pending, attempt)
+            finished, pending, waited = _attempt(site, pending, attempt, request)
         except TaskError as error:
             return done.plus(failures(pending, error, order.terms))
         done = done.plus(finished)
+        end, began = end + waited, began + waited
         left = end - edges.now()
         if pending and left <= 0:
             return done.plus(failures(pending, _contended(site.branch, attempt, order), order.terms))
@@ -47,57 +55,120 @@ def pause(attempt: int, took: float, left: float) -> float:
     return min(took * (1 << min(attempt, 8)), LONGEST_PAUSE, left / 4)
 
 
-def _attempt(site: Site, asks: Sequence[Ask], number: int) -> tuple[Outcome, list[Ask]]:
-    """One try on one tip: what is finished, and the asks that were outpaced."""
+def _request_head(site: Site, asks: Sequence[Ask]) -> str:
+    """The branch of the pull request: the same in every attempt, whoever is left to be written."""
+    subs = [ask.subscription for ask in asks if ask.subscription.pull_request and not ask.subscription.head]
+    return head_of_requests(subs[0].repo, site.branch, subs) if subs else ""
+
+
+def _attempt(site: Site, asks: Sequence[Ask], number: int, request: str) -> tuple[Outcome, list[Ask], float]:
+    """One try on one tip: what is finished, the asks that were outpaced, and how long others were waited for."""
     order = site.order
     snapshot = site.store.snapshot(site.branch, tuple(dict.fromkeys(place for ask in asks for place in places(ask))))
     facts = _facts(site, snapshot, asks)
-    decisions = with_heads(decide(snapshot, asks, order.terms, facts), everywhere=order.intent is not None)
-    heads = _heads(site, asks, decisions)
+    decisions = with_heads(decide(snapshot, asks, order.terms, facts), request, everywhere=order.intent is not None)
+    heads, decisions = _heads(site, snapshot, asks, decisions)
     decisions = _ahead(site, snapshot, heads, list(zip(asks, decisions, strict=True)), facts)
-    made, settled = drafts(snapshot, decisions, order.terms, order.wording, heads)
+    began = site.edges.now()
+    decisions = vouched(decisions, vouch_of(order, site.edges))
+    waited = site.edges.now() - began
+    made, settled = drafts(snapshot, decisions, order.terms, order.wording, heads.pending)
     if order.atomic and any(one.verdict.verdict == "error" for one in settled):
-        return Outcome(stopped((*settled, *(one for change in made for one in change.decisions)))), []
+        return Outcome(stopped((*settled, *(one for change in made for one in change.decisions)))), [], waited
     done, outpaced = Outcome(settled, landed=as_it_is(snapshot, settled)), set[int]()
     for change in made:
         try:
-            done = done.plus(_landed(site, snapshot, change, number))
+            done = done.plus(_landed(site, snapshot, change, number, heads))
         except Outpaced:
             outpaced |= {id(one.subscription) for one in change.decisions}
         except TaskError as error:
             done = done.plus(Outcome(tuple(failed(one, error) for one in change.decisions)))
-    return done, [ask for ask in asks if id(ask.subscription) in outpaced]
+    return done, [ask for ask in asks if id(ask.subscription) in outpaced], waited
 
 
-def _heads(site: Site, asks: Sequence[Ask], decisions: Sequence[Decision]) -> dict[str, Snapshot]:
-    """The head branches that these decisions would write, where they exist already."""
+def vouch_of(order: Order, edges: Edges) -> Vouch:
+    """Who is asked for signatures and labels."""
+    labels = order.terms.check != "never" and wants_labels(order.wording.template)
+    return Vouch(edges.registry, edges.signatures, labels)
+
+
+class _Heads(NamedTuple):
+    """The head branches that are to be written."""
+
+    pending: Mapping[str, Snapshot] = {}  # those that exist; the base's files where their request is over
+    left: Mapping[str, Snapshot] = {}  # what really is on those
+    requests: Mapping[str, Request] = {}
+
+
+def _heads(site: Site, base: Snapshot, asks: Sequence[Ask], decisions: list[Decision]) -> tuple[_Heads, list[Decision]]:
+    """The head branches that these decisions would write; and the decisions, errors where a request cannot be had."""
+    requests: Mapping[str, Request] = {}
+    if any(one.subscription.pull_request and one.head not in ("", one.branch) for one in decisions):
+        from task.propose import requests_of
+
+        requests, decisions = requests_of(site, decisions)
     wanted: dict[str, list[Place]] = {}
     for ask, one in zip(asks, decisions, strict=True):
-        if one.head not in ("", one.branch):
+        if one.head not in ("", one.branch) and one.verdict.verdict != "error":
             wanted.setdefault(one.head, []).extend(places(ask))
     found = ((head, site.store.ahead(head, tuple(dict.fromkeys(of_head)))) for head, of_head in wanted.items())
-    return {head: snapshot for head, snapshot in found if snapshot is not None}
+    pending = {head: snapshot for head, snapshot in found if snapshot is not None}
+    left = {head: there for head, there in pending.items() if _is_over(requests.get(head), there.tip)}
+    pending |= {head: base._replace(branch=there.branch, tip=there.tip) for head, there in left.items()}
+    return _Heads(pending, left, requests), decisions
+
+
+def _is_over(request: Request | None, tip: str) -> bool:
+    if request is None:
+        return False
+    from task.propose import is_over
+
+    return is_over(request, tip)
 
 
 def _ahead(
-    site: Site, base: Snapshot, heads: Mapping[str, Snapshot], asked: Sequence[tuple[Ask, Decision]], facts: Facts
+    site: Site, base: Snapshot, heads: _Heads, asked: Sequence[tuple[Ask, Decision]], facts: Facts
 ) -> list[Decision]:
     """The decisions, made again where a head branch holds updates already; and what else waits there."""
-    if not heads:
+    if not heads.pending and not heads.requests:
         return [one for _, one in asked]
-    from task.pending import again, carried
+    from task.pending import carried
 
     terms = site.order.terms
-    done: list[tuple[Ask, Decision]] = []
-    for ask, one in asked:
-        head = heads.get(one.head)
-        done.append((ask, again(base, head, ask, terms, facts)._replace(head=one.head) if head else one))
+    for name, head in {**heads.pending, **heads.left}.items():
+        facts = _more(facts, _facts(site, head, [ask for ask, one in asked if one.head == name]))
+    done = [(ask, _once_more(site, base, heads, (ask, one), facts)) for ask, one in asked]
     waiting = [
         one
-        for name, head in heads.items()
+        for name, head in heads.pending.items()
         for one in carried(base, head, [(ask, one) for ask, one in done if one.head == name], terms)
     ]
     return [*(one for _, one in done), *waiting]
+
+
+def _once_more(site: Site, base: Snapshot, heads: _Heads, asked: tuple[Ask, Decision], facts: Facts) -> Decision:
+    """One decision, now that its head branch and its request are known."""
+    from task.pending import again
+
+    (ask, one), terms = asked, site.order.terms
+    if one.verdict.verdict == "error":
+        return one
+    if head := heads.pending.get(one.head):
+        one = again(base, head, ask, terms, facts)._replace(head=one.head)
+    if ask.intent or one.head not in heads.requests:
+        return one
+    from task.propose import declined
+
+    left = heads.left.get(one.head)
+
+    def late() -> Decision | None:
+        return again(base, left, ask, terms, facts)._replace(head=one.head) if left else None
+
+    return declined(heads.requests[one.head], one, late)
+
+
+def _more(facts: Facts, others: Facts) -> Facts:
+    return facts._replace(ancestry={**others.ancestry, **facts.ancestry}, answers={**others.answers, **facts.answers})
 
 
 def _facts(site: Site, snapshot: Snapshot, asks: Sequence[Ask]) -> Facts:
@@ -112,14 +183,16 @@ def _facts(site: Site, snapshot: Snapshot, asks: Sequence[Ask]) -> Facts:
     return Facts(ancestry, {about._replace(facts=()): answer for about, answer in answers.items()}, earlier)
 
 
-def _landed(site: Site, snapshot: Snapshot, change: Draft, attempt: int) -> Outcome:
+def _landed(site: Site, snapshot: Snapshot, change: Draft, attempt: int, heads: _Heads) -> Outcome:
     """One changeset, landed or (in `plan`) predicted; with a pull request where one is wanted."""
     if change.warning:
         site.edges.log("warning", change.warning)
-    if not site.order.dry and any(one.subscription.pull_request for one in change.decisions):
+    head = change.changeset.destination.head
+    if head in heads.requests:
         from task.propose import proposed
 
-        return proposed(site, change, lambda: _committed(site, snapshot, change, attempt))
+        tip = heads.pending[head].tip if head in heads.pending else ""
+        return proposed(site, change, heads.requests[head], tip, lambda: _committed(site, snapshot, change, attempt))
     return _committed(site, snapshot, change, attempt)
 
 

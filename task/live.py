@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from task.decide import Ask, choose, hopeless
+from task.decide import Ask, choose, facts_needed, hopeless
 from task.errors import ContendedError, Outpaced, SourceError, TaskError
-from task.land import failures, landed_of, pause
-from task.model import Decision, Memory, State, Verdict
+from task.land import failures, landed_of, pause, vouch_of
+from task.model import Decision, Memory, Reading, State, Verdict
+from task.questions import may_ask, merged
 from task.target import live_reading, target_of
+from task.vouch import vouched
 from task.weigh import Facts, Moment, failed
 from task.world import Edges, Live, Order, Outcome
 
@@ -47,7 +49,7 @@ def _patched(ask: Ask, order: Order, edges: Edges) -> Decision:
         attempt += 1
         began = edges.now()
         try:
-            return _attempt(ask, order, api)
+            return _attempt(ask, order, api, edges)
         except Outpaced:
             left = end - edges.now()
             if left <= 0:
@@ -56,7 +58,15 @@ def _patched(ask: Ask, order: Order, edges: Edges) -> Decision:
             edges.sleep(pause(attempt, edges.now() - began, left) * edges.jitter())
 
 
-def _attempt(ask: Ask, order: Order, api: Live) -> Decision:
+def _facts(ask: Ask, said: Reading, order: Order, edges: Edges) -> Facts:
+    if not may_ask(ask.subscription, order.terms.check):
+        return Facts()
+    asked = merged(facts_needed(ask, said, Memory(), order.terms))
+    answers = edges.registry(asked) if asked else {}
+    return Facts(answers={about._replace(facts=()): answer for about, answer in answers.items()})
+
+
+def _attempt(ask: Ask, order: Order, api: Live, edges: Edges) -> Decision:
     from task.edits.live import read, write
 
     sub = ask.subscription
@@ -68,8 +78,9 @@ def _attempt(ask: Ask, order: Order, api: Live) -> Decision:
     said = read(manifest, index, target)
     silent = not (said.tag or said.digest)
     where = where._replace(current=live_reading(sub) if silent else said)
-    decision = choose(Moment(where, said, State(), Memory(), order.terms, Facts()), ask.candidates)
-    decision = decision._replace(memory=None, hold=())
+    facts = _facts(ask, said, order, edges)
+    decision = choose(Moment(where, said, State(), Memory(), order.terms, facts), ask.candidates)
+    decision = vouched([decision._replace(memory=None, hold=())], vouch_of(order, edges)._replace(labels=False))[0]
     if decision.verdict.verdict != "update":
         return decision
     try:

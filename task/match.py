@@ -55,6 +55,22 @@ def match(subscribed: Sequence[Subscribed], images: Sequence[Image]) -> Matched:
     return Matched(tuple(asks), _first_of_each(decisions), tuple(problems))
 
 
+def every(subscribed: Sequence[Subscribed]) -> Matched:
+    """All entries, none with a tag yet; whichever is broken is an error of its own."""
+    asks, decisions, problems = [], [], []
+    for one in subscribed:
+        asks += [
+            Ask(sub, (sub.entry.image._replace(digest=""),), siblings=_siblings(sub, one)) for sub in one.subscriptions
+        ]
+        named = {flaw.entry.image.identity: [flaw.entry.image] for flaw in one.flaws if flaw.entry}
+        for flaw in one.flaws:
+            decision, problem = _judge_flaw(one.application, flaw, named)
+            unreadable = problem is not None and flaw.entry is None and flaw.severity == "error" and flaw.text
+            decisions += [decision] if decision else []
+            problems += [problem._replace(severity="error") if unreadable else problem] if problem else []
+    return Matched(tuple(asks), _first_of_each(decisions), tuple(problems))
+
+
 def meant(subscribed: Sequence[Subscribed], intent: Intent, images: Sequence[str]) -> Matched:
     """The asks of a person's intent: all images of the Applications, or those of these aliases or names.
 

@@ -217,7 +217,7 @@ class Landing(NamedTuple):
     pushed: bool = True  # False: the head branch already had exactly this
 
 
-Fact = Literal["exists", "digest", "created", "platforms", "labels"]
+Fact = Literal["exists", "digest", "created", "platforms", "labels", "tags"]
 
 
 class Question(NamedTuple):
@@ -238,6 +238,7 @@ class Answer(NamedTuple):
     created: str = ""  # RFC 3339, UTC, "2026-11-21T06:00:00.123Z"; "" where the image has no date
     platforms: tuple[str, ...] = ()
     labels: Mapping[str, str] = {}
+    tags: tuple[str, ...] = ()  # of the image's repository
     error: TaskError | None = None  # why there is no answer
 
 
@@ -266,6 +267,7 @@ class Proposed(NamedTuple):
     body: str = ""
     head_commit: str = ""
     merge_commit: str = ""  # of a merged one
+    conflicts: bool = False  # with its base, as far as the forge tells
     note: str = ""  # what could not be done and does no harm: "GitHub cannot merge by itself here: …"
 
 
@@ -391,6 +393,7 @@ class Decision(NamedTuple):
     memory: Memory | None = None  # what is to be remembered of the image; None: as it was
     hold: tuple[Hold | None, ...] = ()  # the Application's own hold, if that changes: (new,) or (None,)
     caution: str = ""  # what was not checked
+    labels: Mapping[str, str] = {}  # of the image, where the commit's message tells them
     carried: bool = False  # it waits on the head branch already, and is written again; no report tells of it
 
 
@@ -407,6 +410,7 @@ class Commit(NamedTuple):
     attempts: int = 1
     diff: str | None = None
     pull_request: str | None = None
+    stands: bool = False  # it was there already: this run wrote nothing
 
 
 class Report(NamedTuple):

@@ -25,7 +25,7 @@ class Option(NamedTuple):
     default: str = ""
     choices: tuple[str, ...] = ()
     metavar: str = "TEXT"
-    commands: tuple[str, ...] = ("run", "plan", "hold", "release", "rollback")
+    commands: tuple[str, ...] = ("run", "plan", "scan", "hold", "release", "rollback")
     positional: bool = False  # given without its name, required
 
     @property
@@ -42,7 +42,9 @@ class Option(NamedTuple):
 EVENT, FIND, RULES, COMMIT, GIT, RESULTS = "The image", "Applications", "Rules", "The commit", "Git", "Results and log"
 HELD, ARGO, REGISTRY, REQUEST = "What is held", "Argo CD and Kubernetes", "The registry", "Pull requests"
 EVENT_COMMANDS, BY_HAND = ("run", "plan"), ("hold", "release", "rollback")
-LINT = (*EVENT_COMMANDS, *BY_HAND, "lint")
+TAKING = (*EVENT_COMMANDS, "scan")
+TELLING = ("run", "scan", *BY_HAND)
+LINT = (*TAKING, *BY_HAND, "lint")
 CLUSTER = (*LINT, "wait")
 
 OPTIONS = (
@@ -53,6 +55,7 @@ OPTIONS = (
         "Of hold, release and rollback: only this alias.",
         EVENT,
         metavar="REF",
+        commands=(*EVENT_COMMANDS, *BY_HAND),
     ),
     Option("image-digest", "text", "Digest of the single --image.", EVENT, metavar="sha256:…", commands=EVENT_COMMANDS),
     Option("tag", "text", "Tag of an --image that has only a digest.", EVENT, metavar="TAG", commands=EVENT_COMMANDS),
@@ -117,7 +120,7 @@ OPTIONS = (
     Option("hold", "flag", "Hold what is rolled back to.", HELD, default="true", commands=("rollback",)),
     Option("discard", "flag", "Drop what was deferred in place of applying it.", HELD, commands=("release",)),
     Option("holds", "flag", "Also ask repositories that need a login what is held.", HELD, commands=("lint",)),
-    Option("dry-run", "flag", "Show the diff, as plan does; write nothing.", HELD, commands=BY_HAND),
+    Option("dry-run", "flag", "Show the diff, as plan does; write nothing.", HELD, commands=("scan", *BY_HAND)),
     Option(
         "applications",
         "lines",
@@ -132,7 +135,7 @@ OPTIONS = (
         "Only Applications of this name (glob, or NAMESPACE/NAME).",
         FIND,
         metavar="NAME",
-        commands=(*EVENT_COMMANDS, "lint"),
+        commands=(*TAKING, "lint"),
     ),
     Option(
         "selector", "text", "Only Applications with these labels: a=b,c!=d,e,!f.", FIND, metavar="LABELS", commands=LINT
@@ -166,9 +169,9 @@ OPTIONS = (
         choices=("semver", "newest-build", "alphabetical", "digest"),
         commands=LINT,
     ),
-    Option("allow-downgrade", "flag", "Accept a version older than the present one.", RULES, commands=EVENT_COMMANDS),
-    Option("require-live", "flag", "Only where status.summary.images holds the image.", RULES, commands=EVENT_COMMANDS),
-    Option("require-update", "flag", "Exit 5 when nothing was updated.", RULES, commands=EVENT_COMMANDS),
+    Option("allow-downgrade", "flag", "Accept a version older than the present one.", RULES, commands=TAKING),
+    Option("require-live", "flag", "Only where status.summary.images holds the image.", RULES, commands=TAKING),
+    Option("require-update", "flag", "Exit 5 when nothing was updated.", RULES, commands=TAKING),
     Option("pin-digest", "flag", "Write tag@sha256:….", RULES, commands=LINT),
     Option("carry-parameters", "flag", "Carry the spec's parameters along in an override file.", RULES, default="true"),
     Option("atomic", "flag", "One failing Application stops its whole commit.", COMMIT),
@@ -222,23 +225,23 @@ OPTIONS = (
         metavar="SECONDS",
     ),
     Option("git-cache-dir", "text", "Keep what was fetched here for later runs (a volume).", GIT, metavar="DIR"),
-    Option("allow-protocol", "words", "One more Git transport: file.", GIT, metavar="NAME", commands=LINT),
+    Option("allow-protocol", "words", "One more Git transport: file.", GIT, metavar="NAME", commands=CLUSTER),
     Option(
         "rewrite-url",
         "lines",
         "Reach a repository under another URL; longest prefix wins.",
         GIT,
         metavar="PREFIX=REPLACEMENT",
-        commands=LINT,
+        commands=CLUSTER,
     ),
-    Option("git-username", "text", "User name for Git over https.", GIT, metavar="NAME", commands=LINT),
+    Option("git-username", "text", "User name for Git over https.", GIT, metavar="NAME", commands=CLUSTER),
     Option(
         "git-password-file",
         "text",
         "File with the password or token; or IMAGE_UPDATE_GIT_TOKEN, IMAGE_UPDATE_GIT_PASSWORD.",
         GIT,
         metavar="FILE",
-        commands=LINT,
+        commands=CLUSTER,
     ),
     Option(
         "git-credentials-url",
@@ -246,7 +249,7 @@ OPTIONS = (
         "Which URLs that user name, password or token may be sent to.",
         GIT,
         metavar="PREFIX",
-        commands=LINT,
+        commands=CLUSTER,
     ),
     Option(
         "basic-auth-directory",
@@ -254,17 +257,17 @@ OPTIONS = (
         "Folder with .git-credentials and .gitconfig, or username and password.",
         GIT,
         metavar="DIR",
-        commands=LINT,
+        commands=CLUSTER,
     ),
-    Option("github-app-id", "text", "GitHub App that pushes.", GIT, metavar="ID", commands=LINT),
-    Option("github-app-installation-id", "text", "Where that App is installed.", GIT, metavar="ID", commands=LINT),
+    Option("github-app-id", "text", "GitHub App that pushes.", GIT, metavar="ID", commands=CLUSTER),
+    Option("github-app-installation-id", "text", "Where that App is installed.", GIT, metavar="ID", commands=CLUSTER),
     Option(
         "github-app-key-file",
         "text",
         "Its private key; or IMAGE_UPDATE_GITHUB_APP_KEY.",
         GIT,
         metavar="FILE",
-        commands=LINT,
+        commands=CLUSTER,
     ),
     Option(
         "ssh-key-file",
@@ -272,7 +275,7 @@ OPTIONS = (
         "Private SSH key without passphrase; or IMAGE_UPDATE_SSH_KEY.",
         GIT,
         metavar="FILE",
-        commands=LINT,
+        commands=CLUSTER,
     ),
     Option(
         "ssh-directory",
@@ -280,7 +283,7 @@ OPTIONS = (
         "Folder with private keys, known_hosts and config, as ~/.ssh.",
         GIT,
         metavar="DIR",
-        commands=LINT,
+        commands=CLUSTER,
     ),
     Option(
         "ssh-known-hosts-file",
@@ -288,10 +291,10 @@ OPTIONS = (
         "Host keys of SSH servers; only these are trusted.",
         GIT,
         metavar="FILE",
-        commands=LINT,
+        commands=CLUSTER,
     ),
     Option(
-        "ssh-host-key", "lines", "One more known host, as ssh-keyscan prints it.", GIT, metavar="LINE", commands=LINT
+        "ssh-host-key", "lines", "One more known host, as ssh-keyscan prints it.", GIT, metavar="LINE", commands=CLUSTER
     ),
     Option(
         "ca-file",
@@ -299,7 +302,7 @@ OPTIONS = (
         "Certificate authorities to trust besides the system's; a file or folder.",
         GIT,
         metavar="FILE",
-        commands=LINT,
+        commands=CLUSTER,
     ),
     Option(
         "git-config",
@@ -307,7 +310,7 @@ OPTIONS = (
         "Heed what the user's and system's git configuration say of servers.",
         GIT,
         default="true",
-        commands=LINT,
+        commands=CLUSTER,
     ),
     Option(
         "kubeconfig",
@@ -358,7 +361,7 @@ OPTIONS = (
         ARGO,
         default="600",
         metavar="SECONDS",
-        commands=(*EVENT_COMMANDS, *BY_HAND, "wait"),
+        commands=(*TAKING, *BY_HAND, "wait"),
     ),
     Option("revision", "text", "The commit that is waited for.", ARGO, metavar="SHA", commands=("wait",)),
     Option(
@@ -407,6 +410,29 @@ OPTIONS = (
         "allow-env", "words", "Variable that a pull-secret annotation may name (env:NAME).", REGISTRY, metavar="NAME"
     ),
     Option("allow-exec", "flag", "Allow credentials by a script (ext:/path).", REGISTRY),
+    Option(
+        "verify",
+        "text",
+        "Write only what is signed (cosign) with one of the public keys in this file, and pin its digest.",
+        REGISTRY,
+        metavar="FILE",
+    ),
+    Option(
+        "verify-identity",
+        "text",
+        "Likewise without keys: who must have signed; needs the extra sigstore.",
+        REGISTRY,
+        metavar="IDENTITY",
+    ),
+    Option("verify-issuer", "text", "Who must have vouched for that identity.", REGISTRY, metavar="URL"),
+    Option(
+        "verify-timeout",
+        "number",
+        "Seconds to wait for a signature that is made after the push (Tekton Chains).",
+        REGISTRY,
+        default="0",
+        metavar="SECONDS",
+    ),
     Option("pull-request", "flag", "Open or update a pull request in place of pushing to the base branch.", REQUEST),
     Option("pull-request-label", "words", "Label of the request.", REQUEST, metavar="NAME"),
     Option(
@@ -438,15 +464,48 @@ OPTIONS = (
     Option(
         "output",
         "choice",
-        "What stdout carries.",
+        "What stdout carries; repositories: a JSON list of those that are written.",
         RESULTS,
         default="text",
-        choices=("text", "json"),
+        choices=("text", "json", "repositories"),
         commands=LINT,
+    ),
+    Option(
+        "report-file",
+        "text",
+        "A JSON report: what --report or --output json wrote; - is stdin.",
+        RESULTS,
+        metavar="FILE",
+        commands=("report",),
+        positional=True,
+    ),
+    Option(
+        "html",
+        "text",
+        "Make one self-contained page of it: here, or on stdout where no file is named.",
+        RESULTS,
+        metavar="[OUT]",
+        commands=("report",),
     ),
     Option("report", "text", "Also write the JSON report here.", RESULTS, metavar="FILE"),
     Option("results-dir", "text", "One file per result (Tekton, Argo Workflows).", RESULTS, metavar="DIR"),
     Option("dotenv", "text", "Results as KEY=VALUE lines (GitLab).", RESULTS, metavar="FILE"),
+    Option(
+        "metrics-file",
+        "text",
+        "Prometheus metrics of the run; counters go on where the file left off.",
+        RESULTS,
+        metavar="FILE",
+        commands=TELLING,
+    ),
+    Option(
+        "cloudevent-url",
+        "text",
+        "Send a CloudEvent for each commit; a token by IMAGE_UPDATE_CLOUDEVENT_TOKEN.",
+        RESULTS,
+        metavar="URL",
+        commands=TELLING,
+    ),
     Option(
         "log-level",
         "choice",
@@ -470,10 +529,12 @@ OPTIONS = (
 COMMANDS = {
     "run": "Commit a built image to every Application that asks for it.",
     "plan": "The same decisions and the exact diff; writes nothing.",
+    "scan": "Ask the registries for the newest allowed tag of every image, then go on as run does.",
     "hold": "Keep images as they are: later events are remembered, not written.",
     "release": "Lift a hold, and write the newest event that it deferred.",
     "rollback": "Write an older tag and hold it there, in one commit.",
     "wait": "Wait until Argo CD has synced a revision and its Applications are healthy.",
+    "report": "Show the report of a run again, or make a page of it.",
     "lint": "Check the annotations of all Applications, every problem at once.",
     "demo": "See it happen: a throw-away repository, one event, decisions, diff and commit.",
 }

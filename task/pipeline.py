@@ -6,7 +6,7 @@ decision is made by pure code, on values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from task import stop
 from task.atomic import without_the_broken
@@ -15,8 +15,8 @@ from task.errors import TaskError
 from task.find import find as find_all
 from task.find import not_found, subscribed
 from task.land import failures, land
-from task.match import Matched, match, meant
-from task.model import Decision, Image, Problem, Report, Subscribed
+from task.match import Matched, every, match, meant
+from task.model import Decision, Image, Problem, Report, Subscribed, Subscription
 from task.parse.write_back import normal_url
 from task.words.caution import cautions
 from task.words.outcome import exit_code
@@ -28,17 +28,17 @@ AT_ONCE = 8  # repositories; more would only wait for each other
 def run(order: Order, edges: Edges) -> Report:
     """The main job. `plan` is the same with predictions in place of pushes."""
     asking, problems = find(order, edges)
-    matched = meant(asking, order.intent, order.meant) if order.intent else match(asking, order.images)
+    matched = matching(asking, order, edges)
     done = Outcome(matched.decisions)
     if order.atomic:
         matched, given_up = without_the_broken(matched)
         done = done.plus(Outcome(given_up))
     with stop.shield():  # a signal ends every wait in there; what landed until then is told
-        for outcome in deliveries(by_repository(matched, order), order, edges):
+        for outcome in deliveries(by_login(by_repository(matched, order), edges), order, edges):
             done = done.plus(outcome)
         done = done.plus(patched(matched, order, edges))
         problems += tuple(edges.follow(done.landed))
-        return report(order, asking, done, problems + matched.problems)
+        return report(order, len(asking) + edges.passed_over(), done, problems + matched.problems)
 
 
 def find(order: Order, edges: Edges) -> tuple[tuple[Subscribed, ...], tuple[Problem, ...]]:
@@ -46,13 +46,27 @@ def find(order: Order, edges: Edges) -> tuple[tuple[Subscribed, ...], tuple[Prob
     found = find_all(edges.applications(), order.scope, edges.locate)
     if found.sets:
         edges.log("info", f"{found.sets} ApplicationSets are passed over: the Applications they generate count")
-    if not found.applications and not found.releases:
+    if not found.applications and not found.releases and not edges.passed_over():
         edges.log("warning", "no Application with Image Updater's annotations was found (--applications, narrowing)")
     unknown = not_found(order.scope.narrow.names, found) if order.intent else ()
     return subscribed(found, order.scope, order.images), found.problems + unknown
 
 
-def by_repository(matched: Matched, order: Order) -> dict[str, tuple[Ask, ...]]:
+def matching(asking: Sequence[Subscribed], order: Order, edges: Edges) -> Matched:
+    """Whom the event, a person's word, or the registries' newest tags are about."""
+    if order.intent:
+        return meant(asking, order.intent, order.meant)
+    if order.command != "scan":
+        return match(asking, order.images)
+    from task.scan import scanned
+
+    matched = every(asking)
+    within = [ask for members in by_repository(matched, order) for ask in members]
+    patched = [] if order.only else [ask for ask in matched.asks if ask.subscription.method == "argocd"]
+    return scanned(matched._replace(asks=(*within, *patched)), order.terms, edges.registry)
+
+
+def by_repository(matched: Matched, order: Order) -> list[tuple[Ask, ...]]:
     """The asks that Git has to answer, per repository whatever the spelling of its URL."""
     only = {normal_url(url) for url in order.only}
     groups: dict[str, list[Ask]] = {}
@@ -62,7 +76,25 @@ def by_repository(matched: Matched, order: Order) -> dict[str, tuple[Ask, ...]]:
         url = normal_url(ask.subscription.repo)
         if not only or url in only:
             groups.setdefault(url, []).append(ask)
-    return {asks[0].subscription.repo: tuple(asks) for asks in groups.values()}
+    return [tuple(asks) for asks in groups.values()]
+
+
+def by_login(groups: Sequence[Sequence[Ask]], edges: Edges) -> list[tuple[Ask, ...]]:
+    """The same, apart where Applications reach one repository as different users: none writes as another one."""
+    parts: list[tuple[Ask, ...]] = []
+    for asks in groups:
+        logins: dict[str, list[Ask]] = {}
+        several = len({_owner(ask.subscription) for ask in asks}) > 1
+        for ask in asks:
+            logins.setdefault(edges.login(ask.subscription) if several else "", []).append(ask)
+        parts += [tuple(members) for members in logins.values()]
+    return parts
+
+
+def _owner(sub: Subscription) -> tuple[str, str, str]:
+    """What the login to a repository may depend on."""
+    named = sub.credentials.startswith("secret:")
+    return sub.credentials, sub.application.namespace if named else "", sub.application.project
 
 
 def patched(matched: Matched, order: Order, edges: Edges) -> Outcome:
@@ -75,25 +107,25 @@ def patched(matched: Matched, order: Order, edges: Edges) -> Outcome:
     return patch(asks, order, edges)
 
 
-def deliveries(asks: Mapping[str, Sequence[Ask]], order: Order, edges: Edges) -> list[Outcome]:
+def deliveries(groups: Sequence[Sequence[Ask]], order: Order, edges: Edges) -> list[Outcome]:
     """Each repository's outcome, in order; several repositories at the same time."""
-    if len(asks) < 2:  # noqa: PLR2004 - one needs no threads, which take time to load
-        return [deliver(repo, members, order, edges) for repo, members in asks.items()]
+    if len(groups) < 2:  # noqa: PLR2004 - one needs no threads, which take time to load
+        return [deliver(asks, order, edges) for asks in groups]
     from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(min(len(asks), AT_ONCE)) as pool:
+    with ThreadPoolExecutor(min(len(groups), AT_ONCE)) as pool:
         with stop.unheard():  # signals are for the main thread, which waits
-            outcomes = pool.map(lambda repo: deliver(repo, asks[repo], order, edges), asks)
+            outcomes = pool.map(lambda asks: deliver(asks, order, edges), groups)
         return list(outcomes)
 
 
-def deliver(repo: str, asks: Sequence[Ask], order: Order, edges: Edges) -> Outcome:
+def deliver(asks: Sequence[Ask], order: Order, edges: Edges) -> Outcome:
     """Decide and land everything of one repository. Whatever fails here fails alone."""
     refused = [decision for ask in asks if (decision := hopeless(ask, order.terms))]
     if len(refused) == len(asks):  # no state of Git can change that: it is not asked
         return Outcome(tuple(refused))
     try:
-        store = edges.store(repo, asks[0].subscription)
+        store = edges.store(asks[0].subscription.repo, asks[0].subscription)
     except TaskError as error:
         return failures(asks, error, order.terms)
     try:
@@ -121,7 +153,7 @@ def written_images(decisions: Iterable[Decision]) -> tuple[Image, ...]:
     return tuple(dict.fromkeys(one.candidate for one in decisions if one.verdict.verdict == "update"))
 
 
-def report(order: Order, asking: Sequence[Subscribed], done: Outcome, problems: tuple[Problem, ...]) -> Report:
+def report(order: Order, considered: int, done: Outcome, problems: tuple[Problem, ...]) -> Report:
     """Everything in one value, in a fixed order: by Application, then alias."""
     decisions = tuple(
         sorted(
@@ -137,7 +169,7 @@ def report(order: Order, asking: Sequence[Subscribed], done: Outcome, problems: 
     return Report(
         command=order.command,
         images=order.images or written_images(decisions),
-        considered=len(asking),
+        considered=considered,
         decisions=decisions,
         commits=tuple(sorted(done.commits, key=lambda one: (one.repo, one.branch, one.head))),
         problems=tuple(dict.fromkeys(errors + problems + cautions(decisions))),

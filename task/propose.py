@@ -2,39 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from task.draft import Draft
+from task.draft import Draft, change_of, changes
 from task.errors import SourceError, TaskError
-from task.model import Commit, Proposal, Proposed, Verdict
+from task.model import Commit, Decision, Proposal, Proposed, Verdict
+from task.record import NamedTuple
 from task.weigh import failed
-from task.words.proposal import Content, Links, body, marker, message_parts, standing, title
-from task.world import Forge, Outcome, Site
+from task.words.commit_message import AppChanges
+from task.words.proposal import (
+    Content,
+    Links,
+    body,
+    described,
+    marker,
+    message_parts,
+    row_mark,
+    row_marks,
+    standing,
+    title,
+)
+from task.world import Forge, Landed, Outcome, Site
+
+NOWHERE = "0" * 40  # where a branch is that does not exist
 
 
-def proposed(site: Site, change: Draft, commit: Callable[[], Outcome]) -> Outcome:
-    """Commit to the head branch and open or update its request; nothing at all where that stands already.
+class Request(NamedTuple):
+    """What the forge says of one head branch's request before anything is done."""
 
-    When the forge fails after the push, the decisions are errors and the branch stays: the next run goes on from there.
+    forge: Forge
+    found: Proposed | None = None
+    error: TaskError | None = None  # it says nothing
+
+
+def requests_of(site: Site, decisions: Sequence[Decision]) -> tuple[dict[str, Request], list[Decision]]:
+    """The requests that these decisions are about, by head branch; a decision that cannot have one is an error.
+
+    `plan` asks no forge.
     """
-    where = change.changeset.destination
-    forge = _forge(site, where.repo)
-    before = forge.find(where.base, where.head)
-    stands = standing(before, marker(change.apps))
-    if before and stands != "wanted":
-        return _as_it_stands(change, before, stands)
-    outcome = commit()
-    landed = outcome.commits[0].commit if outcome.commits else ""
-    at = landed or (outcome.landed[0].commit if outcome.landed else "")
-    try:
-        now = forge.propose(_proposal(site, change, at))
-    except TaskError as error:
-        return outcome._replace(decisions=tuple(failed(one, error) for one in change.decisions), landed=())
-    if now.note:
-        site.edges.log("warning", f"{now.url}: {now.note}")
-    requested = tuple(one._replace(request=now.number) for one in outcome.landed)
-    commits = tuple(one._replace(pull_request=now.url) for one in outcome.commits) or (_commit(change, at, now),)
-    return Outcome(change.decisions, commits, requested)
+    found: dict[str, Request] = {}
+    failures: dict[str, TaskError] = {}
+    for one in decisions if not site.order.dry else ():
+        if one.subscription.pull_request and one.head not in ("", one.branch, *found, *failures):
+            try:
+                found[one.head] = _request(_forge(site, one.subscription.repo), one)
+            except TaskError as error:
+                failures[one.head] = error
+    told = (failed(one, failures[one.head]) if one.head in failures and changes(one) else one for one in decisions)
+    return found, list(told)
 
 
 def _forge(site: Site, repo: str) -> Forge:
@@ -43,22 +58,118 @@ def _forge(site: Site, repo: str) -> Forge:
     return site.edges.forge(repo)
 
 
+def _request(forge: Forge, one: Decision) -> Request:
+    """Where the forge is down, the branch is pushed all the same: nothing is lost, and running again completes it."""
+    try:
+        return Request(forge, forge.find(one.branch, one.head))
+    except TaskError as error:
+        return Request(forge, error=error)
+
+
+def is_over(request: Request | None, tip: str) -> bool:
+    """Whether a head branch is what a merged or closed request has left behind.
+
+    It is not where something was pushed since, of which the forge could not be told.
+    """
+    found = request.found if request else None
+    return found is not None and found.state != "open" and described(found.body) in ("", tip)
+
+
+def declined(request: Request, decision: Decision, late: Callable[[], Decision | None]) -> Decision:
+    """The decision; a refusal where a person has closed the request that proposed this very image, or a newer one.
+
+    `late` decides as if what the closed request proposed were still waiting; None where that is gone.
+    """
+    found = request.found
+    if found is None or found.state != "closed" or decision.verdict.verdict != "update":
+        return decision
+    waiting = late()
+    if waiting and waiting.verdict.rule == "superseded":
+        because = f"{found.url} was closed: {waiting.verdict.because}"
+        return waiting._replace(verdict=waiting.verdict._replace(because=because))
+    app = decision.subscription.application
+    if row_mark(AppChanges(app.namespace, app.name, (change_of(decision),))) not in row_marks(found.body):
+        return decision
+    return _refused(decision, found)
+
+
+def _refused(decision: Decision, found: Proposed) -> Decision:
+    because = f"{found.url} proposed exactly this and was closed: a newer build opens another one"
+    return decision._replace(verdict=Verdict("refuse", "superseded", because), memory=None, hold=())
+
+
+def proposed(site: Site, change: Draft, request: Request, tip: str, commit: Callable[[], Outcome]) -> Outcome:
+    """Commit to the head branch (which is at `tip`) and open or update its request; nothing where that stands already.
+
+    When the forge fails, the decisions are errors and the branch stays: the next run goes on from there.
+    """
+    stands = _stands(site, change, request, tip)
+    if request.found and stands != "wanted":
+        return _as_it_stands(change, request.found, stands)
+    outcome = commit()
+    landed = outcome.commits[0].commit if outcome.commits else ""
+    at = landed or (outcome.landed[0].commit if outcome.landed else tip)
+    try:
+        if request.error:
+            raise request.error
+        now = request.forge.propose(_proposal(site, change, at))
+    except TaskError as error:
+        return outcome._replace(decisions=tuple(failed(one, error) for one in change.decisions), landed=())
+    if now.note:
+        site.edges.log("warning", f"{now.url}: {now.note}")
+    return _done(change, outcome, now, at)
+
+
+def _stands(site: Site, change: Draft, request: Request, tip: str) -> str:
+    """What the newest request means for this content: see `standing`; what conflicts is made anew on the base."""
+    found = request.found
+    if found is None:
+        return "wanted"
+    stands = standing(found._replace(head_commit=tip or NOWHERE), marker(change.apps, change.held))
+    if stands == "same":
+        return "wanted" if request.forge.state(found.number).conflicts else stands
+    return "wanted" if site.order.intent else stands  # a person wants it now
+
+
 def _as_it_stands(change: Draft, there: Proposed, stands: str) -> Outcome:
     """The open request says exactly this; or a person has closed it for exactly this."""
-    if stands == "same":
-        verdict = Verdict("unchanged", "same", f"{there.url} proposes exactly this")
-        commits: tuple[Commit, ...] = (_commit(change, there.head_commit, there),)
-    else:
-        because = f"{there.url} proposed exactly this and was closed: a newer build opens another one"
-        verdict, commits = Verdict("refuse", "superseded", because), ()
-    decisions = tuple(one._replace(verdict=verdict, memory=None, hold=()) for one in change.decisions)
-    return Outcome(decisions, commits)
+    if stands != "same":
+        updates = (one.verdict.verdict == "update" for one in change.decisions)
+        told = zip(change.decisions, updates, strict=True)
+        return Outcome(tuple(_refused(one, there) if update else one for one, update in told))
+    verdict = Verdict("unchanged", "same", f"{there.url} proposes exactly this")
+    decisions = tuple(
+        one._replace(verdict=verdict) if one.verdict.verdict == "update" else one for one in change.decisions
+    )
+    at = described(there.body)
+    return Outcome(
+        decisions, (_commit(change, at, there)._replace(stands=True),), _waiting(decisions, change, at, there)
+    )
+
+
+def _waiting(decisions: Sequence[Decision], change: Draft, at: str, there: Proposed) -> tuple[Landed, ...]:
+    """Whoever waits, waits for the merge of what is proposed already."""
+    apps: dict[str, list[Decision]] = {}
+    for one in decisions:
+        apps.setdefault(one.subscription.application.key, []).append(one)
+    repo = change.changeset.destination.repo
+    return tuple(Landed(of[0].subscription.application, repo, at, tuple(of), there.number) for of in apps.values())
+
+
+def _done(change: Draft, outcome: Outcome, now: Proposed, at: str) -> Outcome:
+    """As it is with the request; one that the forge has merged at once is a commit on the base branch."""
+    commits = tuple(one._replace(pull_request=now.url) for one in outcome.commits) or (_commit(change, at, now),)
+    if now.state != "merged":
+        return Outcome(change.decisions, commits, tuple(one._replace(request=now.number) for one in outcome.landed))
+    merged, base = now.merge_commit or at, change.changeset.destination.base
+    commits = tuple(one._replace(commit=merged, head=base) for one in commits)
+    return Outcome(change.decisions, commits, tuple(one._replace(commit=merged) for one in outcome.landed))
 
 
 def _commit(change: Draft, commit: str, request: Proposed) -> Commit:
     where = change.changeset.destination
     apps = tuple(sorted({one.subscription.application.key for one in change.decisions}))
-    return Commit(where.repo, where.base, where.head, commit or None, "", (), apps, 0, None, request.url)
+    return Commit(where.repo, where.base, where.head, commit or None, "", (), apps, pull_request=request.url)
 
 
 def _proposal(site: Site, change: Draft, commit: str) -> Proposal:
@@ -66,13 +177,13 @@ def _proposal(site: Site, change: Draft, commit: str) -> Proposal:
     kind, compare = site.edges.compare(where.repo, where.base, where.head)
     _subject, text = message_parts(change.changeset.message)
     links = Links(wanted.source, wanted.run, compare)
-    own_words = text if site.order.wording.template is not None else ""
+    own_words = text if site.order.wording.template is not None or change.held else ""
     return Proposal(
         where.repo,
         where.base,
         where.head,
         title(change.changeset.message),
-        body(Content(change.apps, own_words, links, commit), kind),
+        body(Content(change.apps, own_words, links, commit, change.held), kind),
         wanted.labels,
         wanted.reviewers,
         wanted.assignees,

@@ -5,11 +5,25 @@ Nothing is asked that no rule needs: with semver and alphabetical a run asks not
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from task.errors import TaskError
-from task.model import Answer, Build, Decision, Fact, Image, Memory, Question, Reading, Subscription, Verdict, Written
+from task.model import (
+    Answer,
+    Build,
+    Decision,
+    Fact,
+    Image,
+    Memory,
+    Policy,
+    Question,
+    Reading,
+    Subscription,
+    Verdict,
+    Written,
+)
 from task.record import NamedTuple
+from task.rules.judge import objection as refusal
 from task.rules.order import commits, compare, version_of
 from task.rules.platforms import accepts
 
@@ -46,7 +60,7 @@ def facts_of(  # noqa: PLR0913, PLR0917 - what an order is decided on
         found.append((about, "platforms"))
     if check == "always":
         found.append((about, "exists"))
-    if policy.strategy != "newest-build" or not version_of(current) or _same(image, current):
+    if policy.strategy != "newest-build" or not _counts(image, current, policy):
         return tuple(found)
     old = written_by(memory, current)
     if not build.created and not _told_apart(build, old):
@@ -57,8 +71,11 @@ def facts_of(  # noqa: PLR0913, PLR0917 - what an order is decided on
     return tuple(found)
 
 
-def _same(image: Image, current: Reading) -> bool:
-    return image.tag == current.tag and image.digest in ("", current.digest)
+def _counts(image: Image, current: Reading, policy: Policy) -> bool:
+    """Whether what Git says now may be the newer one: a tag that the rules no longer admit never is."""
+    if not version_of(current) or (image.tag == current.tag and image.digest in ("", current.digest)):
+        return False
+    return not current.tag or refusal(image._replace(tag=current.tag), policy) is None
 
 
 def _told_apart(new: Build, old: Build) -> bool:
@@ -93,10 +110,15 @@ def objection(sub: Subscription, answer: Answer | None) -> Verdict | None:
     if not answer.exists:
         return Verdict("refuse", "not-in-registry", "the registry has no such image")
     wanted = sub.policy.platforms
-    if wanted and answer.platforms and not any(accepts(wanted, *_parts(one)) for one in answer.platforms):
+    if wanted and answer.platforms and not suits(wanted, answer.platforms):
         has = ", ".join(answer.platforms[:10])
         return Verdict("refuse", "platforms", f"the image is for {has}, and platforms wants {', '.join(wanted)}")
     return None
+
+
+def suits(wanted: Sequence[str], platforms: Iterable[str]) -> bool:
+    """Whether an image is for one of the wanted platforms."""
+    return any(accepts(wanted, *_parts(one)) for one in platforms)
 
 
 def _parts(platform: str) -> tuple[str, str, str]:

@@ -23,6 +23,8 @@ class Output(NamedTuple):
     dotenv: str = ""
     log_level: str = "info"
     log_format: str = "auto"
+    metrics_file: str = ""
+    cloudevent_url: str = ""
 
 
 class AccessSettings(NamedTuple):
@@ -104,6 +106,20 @@ class RegistrySettings(NamedTuple):
     execute: bool = False
 
 
+class VerifySettings(NamedTuple):
+    """Whose signature is required: that of a key, or of an identity that an issuer vouches for."""
+
+    keys: str = ""  # a file
+    identity: str = ""
+    issuer: str = ""
+    timeout: float = 0.0  # seconds
+
+    @property
+    def wanted(self) -> bool:
+        """Whether any is."""
+        return bool(self.keys or self.identity)
+
+
 class RequestSettings(NamedTuple):
     """Pull requests."""
 
@@ -129,6 +145,13 @@ class HoldSettings(NamedTuple):
     to: str = ""
     hold: bool = True
     discard: bool = False
+
+
+class ShownSettings(NamedTuple):
+    """What `report` is given."""
+
+    file: str = ""
+    html: str = ""  # "-" is stdout; "" makes no page
 
 
 class Settings(NamedTuple):
@@ -163,11 +186,14 @@ class Settings(NamedTuple):
     request: RequestSettings = RequestSettings()
     holds: bool = False  # of lint: ask every repository what is held
     images_from: tuple[str, ...] = ()  # files of builders; `parse.builders` reads them
+    shown: ShownSettings = ShownSettings()
+    verify: VerifySettings = VerifySettings()
 
 
 def settings_of(call: Call) -> Settings:
     """Validate a call whose environment has been read. Raises `UsageError`."""
     read = _Reader(call.values)
+    verify = _verify(read)
     return Settings(
         command=call.command,
         images=read.many("image"),
@@ -179,9 +205,7 @@ def settings_of(call: Call) -> Settings:
         namespace=read.many("namespace"),
         project=read.many("project"),
         selector=read.text("selector"),
-        output=Output(
-            *(read.text(name) for name in ("output", "report", "results-dir", "dotenv", "log-level", "log-format"))
-        ),
+        output=_output(read),
         git=_git(read),
         argocd_namespace=read.text("argocd-namespace"),
         annotation_prefix=read.text("annotation-prefix").rstrip("/") + "/",
@@ -189,7 +213,7 @@ def settings_of(call: Call) -> Settings:
         allow_downgrade=read.flag("allow-downgrade"),
         require_live=read.flag("require-live"),
         require_update=read.flag("require-update"),
-        pin_digest=read.flag("pin-digest"),
+        pin_digest=read.flag("pin-digest") or verify.wanted,
         carry=read.flag("carry-parameters"),
         atomic=read.flag("atomic"),
         build=BuildSettings(
@@ -198,7 +222,7 @@ def settings_of(call: Call) -> Settings:
         held=_held(call.command, read),
         dry=call.command == "plan" or read.flag("dry-run"),
         holds=read.flag("holds"),
-        check=read.text("registry-check"),
+        check=_check(call.command, read),
         argo=_argo(read),
         registry=RegistrySettings(
             read.text("registries-conf"),
@@ -210,6 +234,49 @@ def settings_of(call: Call) -> Settings:
             read.flag("allow-exec"),
         ),
         request=_request(read),
+        verify=verify,
+        shown=_shown(call.command, read),
+    )
+
+
+def _shown(command: str, read: _Reader) -> ShownSettings:
+    if command != "report":
+        return ShownSettings()
+    if not read.text("report-file"):
+        variable = read.options["report-file"].variable
+        raise UsageError("report: FILE is missing", hint=f"name the JSON report of a run (or set {variable})")
+    return ShownSettings(read.text("report-file"), read.text("html"))
+
+
+def _check(command: str, read: _Reader) -> str:
+    value = read.text("registry-check")
+    if command == "scan" and value == "never":
+        raise _wrong(read.options["registry-check"], value, "scan asks the registries: write auto or always")
+    return value
+
+
+def _verify(read: _Reader) -> VerifySettings:
+    keys, identity, issuer = (read.text(name) for name in ("verify", "verify-identity", "verify-issuer"))
+    if bool(identity) != bool(issuer):
+        raise UsageError(
+            "--verify-identity and --verify-issuer go together",
+            hint="name both: an identity means nothing without who vouches for it",
+        )
+    if keys and identity:
+        raise UsageError("--verify and --verify-identity exclude each other", hint="give the key, or the identity")
+    return VerifySettings(keys, identity, issuer, read.number("verify-timeout"))
+
+
+def _output(read: _Reader) -> Output:
+    return Output(
+        format=read.text("output"),
+        report=read.text("report"),
+        results_dir=read.text("results-dir"),
+        dotenv=read.text("dotenv"),
+        log_level=read.text("log-level"),
+        log_format=read.text("log-format"),
+        metrics_file=read.text("metrics-file"),
+        cloudevent_url=read.text("cloudevent-url"),
     )
 
 

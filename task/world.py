@@ -24,6 +24,7 @@ from task.model import (
     Subscription,
 )
 from task.record import NamedTuple
+from task.vouch import Signatures
 from task.weigh import Intent, Terms
 
 
@@ -100,10 +101,14 @@ class Edges(NamedTuple):
     # (repository, new commit, old commit) → "newer", "older", or anything else where that is not known
     ancestry: Callable[[str, str, str], str] = lambda _repository, _new, _old: ""
     registry: Callable[[Collection[Question]], Mapping[Question, Answer]] = lambda _questions: {}
+    signatures: Signatures | None = None  # None: none is required
     forge: Callable[[str], Forge] | None = None  # by a repository's URL
     compare: Callable[[str, str, str], tuple[str, str]] = lambda _repo, _base, _head: ("", "")  # its kind, and a page
     live: Callable[[], Live] | None = None  # with Applications from the cluster or Argo CD
     follow: Callable[[Sequence[Landed]], Sequence[Problem]] = lambda _landed: ()  # Argo CD is told, and waited for
+    passed_over: Callable[[], int] = lambda: 0  # annotated Applications that `applications` found to be of no concern
+    # whom a repository knows us as, for an Application; equal texts may share a commit
+    login: Callable[[Subscription], str] = lambda _subscription: ""
     close: Callable[[], None] = lambda: None  # leaves nothing behind that was opened for the run
 
 
@@ -120,7 +125,7 @@ class Landed(NamedTuple):
 class Order(NamedTuple):
     """What one run is asked to do."""
 
-    command: str  # "run", "plan", "hold", "release", "rollback"
+    command: str  # "run", "plan", "scan", "hold", "release", "rollback"
     images: tuple[Image, ...]
     scope: Scope
     terms: Terms

@@ -3,11 +3,12 @@
 import base64
 import os
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+
+from serving import serving
 
 
 class GitServer(ThreadingHTTPServer):
@@ -32,14 +33,8 @@ class GitServer(ThreadingHTTPServer):
 @contextmanager
 def git_server(folder: Path) -> Iterator[GitServer]:
     """A server that has ended when the block ends."""
-    with GitServer(folder) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(GitServer(folder)) as server:
+        yield server
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -3,11 +3,12 @@
 import base64
 import select
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
+
+from serving import serving
 
 
 class Proxy(ThreadingHTTPServer):
@@ -30,14 +31,8 @@ class Proxy(ThreadingHTTPServer):
 @contextmanager
 def http_proxy(login: str = "") -> Iterator[Proxy]:
     """A proxy that has ended when the block ends; `login` is `user:password`."""
-    with Proxy(login) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Proxy(login)) as server:
+        yield server
 
 
 class _Handler(BaseHTTPRequestHandler):

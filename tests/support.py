@@ -87,6 +87,7 @@ def clean_environment(home: Path) -> dict[str, str]:
         "XDG_CONFIG_HOME": str(home / ".config"),
         "XDG_CACHE_HOME": str(home / ".cache"),
         "GIT_CONFIG_NOSYSTEM": "1",
+        "IMAGE_UPDATE_REGISTRY_CHECK": "never",  # nothing real is asked; whoever has a registry says so
         "GIT_TERMINAL_PROMPT": "0",
         "TZ": "UTC",
     }

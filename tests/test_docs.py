@@ -1,11 +1,16 @@
 """What the command can do is documented, and what is documented exists."""
 
+import ast
+import json
 import re
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from support import ROOT
+from support import ROOT, schemas
 
 from scripts.options import table
+from task.edges.git_errors import FAILURES, Meaning
 from task.errors import Exit
 from task.options import COMMANDS, OPTIONS
 from task.parse.annotations import APPLICATION_KEYS, DEPRECATED, IMAGE_KEYS, STRATEGIES
@@ -14,6 +19,7 @@ from task.words.results import NAMES
 
 REFERENCE = (ROOT / "docs" / "reference.md").read_text()
 ANNOTATIONS = (ROOT / "docs" / "annotations.md").read_text()
+PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in sorted((ROOT / "docs").rglob("*.md"))}
 LATER = {
     "platforms",
     "not-in-registry",
@@ -58,3 +64,76 @@ def test_every_command_is_documented(command: str) -> None:
 def test_every_rule_is_documented() -> None:
     rules = load("report.v1")["properties"]["decisions"]["items"]["properties"]["rule"]["enum"]
     assert [rule for rule in rules if f"`{rule}`" not in REFERENCE and rule not in LATER] == []
+
+
+def _fields(schema: dict[str, Any], path: str = "") -> Iterator[str]:
+    for name, one in schema.get("properties", {}).items():
+        yield f"{path}{name}"
+        yield from _fields(one, f"{path}{name}.")
+        yield from _fields(one.get("items", {}), f"{path}{name}[].")
+
+
+@pytest.mark.parametrize("field", [one for one in _fields(load("report.v1")) if "." in one])
+def test_every_field_of_the_report_is_documented(field: str) -> None:
+    parent, _, name = field.rpartition(".")
+    rows = [line for line in PAGES["docs/report.md"].splitlines() if line.startswith("|") and f"`{parent}" in line]
+    assert any(re.search(rf"`(?:{re.escape(parent)})?\.?{re.escape(name)}`", row) for row in rows)
+
+
+@pytest.mark.parametrize("field", load("lint.v1")["properties"]["findings"]["items"]["properties"])
+def test_every_field_of_a_finding_is_documented(field: str) -> None:
+    assert f"`{field}`" in PAGES["docs/report.md"].partition("## Findings of lint")[2]
+
+
+STATE = load("state.v1")["definitions"]
+
+
+@pytest.mark.parametrize("key", sorted({key for one in STATE.values() for key in one["properties"]}))
+@pytest.mark.parametrize("page", ["docs/report.md", "docs/ordering.md"])
+def test_every_key_of_the_state_file_is_documented(key: str, page: str) -> None:
+    assert re.search(rf"[`.]{key}`", PAGES[page].partition("state file")[2])
+
+
+@pytest.mark.parametrize("rule", load("report.v1")["properties"]["decisions"]["items"]["properties"]["rule"]["enum"])
+def test_every_rule_of_a_refusal_is_explained(rule: str) -> None:
+    if rule in {"admitted", "same"}:
+        return
+    pages = PAGES["docs/troubleshooting.md"] + REFERENCE
+    assert f"`{rule}`" in pages
+
+
+@pytest.mark.parametrize("key", [*APPLICATION_KEYS, *IMAGE_KEYS])
+def test_every_annotation_is_in_the_guide_for_those_who_come_from_image_updater(key: str) -> None:
+    assert f"`{key}`" in PAGES["docs/from-image-updater.md"]
+
+
+def test_every_field_of_image_updaters_resource_is_in_the_guide() -> None:
+    path = schemas() / "strict" / "argocd-image-updater-imageupdater-v1alpha1.json"
+    fields = _fields(json.loads(path.read_text())["properties"]["spec"])
+    guide = PAGES["docs/from-image-updater.md"].partition("## Every field of")[2]
+    missing = [field for field in fields if not re.search(rf"\b{re.escape(field.rpartition('.')[2])}\b", guide)]
+    assert missing == []
+
+
+def _said() -> list[str]:
+    """Every text that the code may say; what differs in it is a `…`."""
+    nodes = (node for path in (ROOT / "task").rglob("*.py") for node in ast.walk(ast.parse(path.read_text())))
+    found = []
+    for node in nodes:
+        if isinstance(node, ast.JoinedStr):
+            found.append("…".join(str(one.value) for one in node.values if isinstance(one, ast.Constant)))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.append(node.value)
+    return found
+
+
+def test_the_messages_that_are_explained_are_those_of_the_code() -> None:
+    said = _said()
+    rows = re.findall(r"^\| `(?!image-update )([^`]+)`", PAGES["docs/troubleshooting.md"], re.MULTILINE)
+    pieces = {piece.strip(" ,()") for row in rows for piece in row.split("…")}
+    assert [piece for piece in pieces if len(piece) > 3 and not any(piece in text for text in said)] == []
+
+
+@pytest.mark.parametrize("meaning", FAILURES, ids=lambda meaning: meaning.message)
+def test_every_failure_of_git_is_explained(meaning: Meaning) -> None:
+    assert f"`{meaning.message}`" in PAGES["docs/troubleshooting.md"]

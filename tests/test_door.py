@@ -9,7 +9,7 @@ from task.options import OPTIONS, Option, options_of
 from task.settings import settings_of
 from task.typer_door import enter
 
-NAMES = {option.name: option for option in options_of("run")}
+NAMES = {option.name: option for option in options_of("plan")}
 
 
 def value_of(option: Option) -> str:

@@ -125,6 +125,12 @@ def test_a_hold_says_who_why_and_until_when(tmp_path: Path) -> None:
     assert "jane" in git(scene.repo, "log", "-1", "--format=%B", "main")
 
 
+def test_a_hold_counts_as_something_that_was_written(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    assert scene.call("hold", "a", "--reason", "x").json["status"] == "updated"
+    assert scene.call("hold", "a", "--reason", "x").json["status"] != "updated"
+
+
 def test_a_hold_ends_by_itself(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     old = 'hold:\n  reason: freeze\n  until: "2020-01-01T00:00:00Z"\nimages:\n  web:\n    deferred:\n      tag: m9\n'

@@ -11,9 +11,11 @@ from task.commands.run import carry_out
 from task.door import Call, with_environment
 from task.edges.git import Git
 from task.edges.log import Log
+from task.edges.publish import shown
+from task.edges.terminal import look_of
 from task.model import Report
 from task.settings import Settings, settings_of
-from task.words.screen import screen
+from task.words.colour import painted_diff
 
 TAG = "1.5.0"
 IMAGES = (f"ghcr.io/acme/web:{TAG}", f"localhost:5000/acme/worker:{TAG}")
@@ -73,10 +75,16 @@ def _play(folder: str) -> int:
     _say("Three Applications take them: shop (Helm), worker (Kustomize), legacy (held to ~1.4)\n\n")
     plan = carry_out(_settings("plan", applications), {}, Log("warning"))
     report = carry_out(_settings("run", applications), {}, Log("warning"))
-    _say(screen(report))
-    _say("\nThe diff:\n" + "\n".join(one.diff or "" for one in plan.commits))
+    environ = dict(os.environ)
+    _say(shown(report, environ))
+    _say("\nThe diff:\n" + "\n".join(_diff(one.diff or "", environ) for one in plan.commits))
     _say("\nThe commit:\n" + _last_commit(git, repo))
     return _verified(report, plan)
+
+
+def _diff(diff: str, environ: dict[str, str]) -> str:
+    look = look_of(sys.stdout, environ)
+    return "\n".join(painted_diff(diff, look)) + "\n" if look else diff
 
 
 def _say(text: str) -> None:

@@ -20,7 +20,7 @@ from task.settings import Settings
 from task.wiring import edges_of
 
 SCHEMA = "image-update/lint/v1"
-STDIN = "stdin"  # its lines are good for people, but no file has them
+NO_FILES = ("stdin", "cluster", "argocd")  # lines of stdin are good for people, but no file has them
 
 
 def lint(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
@@ -88,7 +88,9 @@ def _origin(origin: str) -> tuple[str, int]:
 def _place(one: Finding, prefix: str) -> tuple[str, int]:
     """File and line of the annotation, else of the manifest."""
     path, start = _origin(one.origin)
-    return path, line_of(path, start, f"{prefix}{one.key}", one.value) if one.key else start
+    if not one.key or path in NO_FILES:
+        return path, start
+    return path, line_of(path, start, f"{prefix}{one.key}", one.value)
 
 
 def _as_json(one: Finding, path: str, line: int) -> dict[str, object]:
@@ -99,8 +101,8 @@ def _as_json(one: Finding, path: str, line: int) -> dict[str, object]:
         "severity": one.severity,
         "message": one.message,
         "hint": one.hint or None,
-        "file": path if path and path != STDIN else None,
-        "line": line if line and path != STDIN else None,
+        "file": path if path and path not in NO_FILES else None,
+        "line": line if line and path not in NO_FILES else None,
     }
 
 
@@ -120,7 +122,7 @@ def _as_text(found: Sequence[Placed]) -> str:
 def _as_command(one: Finding, path: str, line: int) -> str:
     """A GitHub annotation on the file and line."""
     kind = {"error": "error", "warning": "warning", "info": "notice"}[one.severity]
-    place = f"file={_escaped(path, prop=True)},line={line}" if line and path != STDIN else ""
+    place = f"file={_escaped(path, prop=True)},line={line}" if line and path not in NO_FILES else ""
     title = f"title={_escaped(one.application or 'manifest', prop=True)}"
     text = f"{one.message}; {one.hint}" if one.hint else one.message
     return f"::{kind} {','.join(filter(None, (place, title)))}::{_escaped(text)}\n"

@@ -1,12 +1,15 @@
-"""`run` and `plan`: an event in, commits (or their prediction) out; `hold`, `release`, `rollback`: a person's word."""
+"""`run` and `plan`: an event in, commits (or their prediction) out; `scan`; `hold`, `release`, `rollback`."""
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Mapping
 
 from task import stop
 from task.edges.log import Log
 from task.edges.publish import check_places, publish
+from task.errors import UsageError
 from task.model import Image, Report
 from task.options import BY_HAND
 from task.orders import order_of
@@ -14,6 +17,7 @@ from task.parse.event import event_images
 from task.pipeline import run as pipeline
 from task.settings import Settings
 from task.wiring import SECRETS, edges_of
+from task.words.outcome import public_url
 
 
 def run(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
@@ -23,18 +27,59 @@ def run(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
 
         mask(SECRETS, environ)
     check_places(settings.output, environ)
+    _check_receiver(settings.output.cloudevent_url, environ)
+    began = time.monotonic()
     report = carry_out(settings, environ, log)
+    on_screen = _on_screen(report, settings, log)
     for problem in report.problems:
-        where = f"{problem.application}: " if problem.application else ""
-        log(problem.severity, f"{where}{problem.message}{f'; {problem.hint}' if problem.hint else ''}")
+        if (problem.application, problem.message) not in on_screen:
+            log.problem(problem.severity, problem.application, problem.message, problem.hint)
     with stop.shield():
-        publish(report, settings.output, environ)
+        try:
+            publish(report, settings.output, environ)
+        except UsageError:  # whoever says so counts this run as a failed one; what landed has landed
+            quiet = settings._replace(output=settings.output._replace(metrics_file=""))
+            _tell(report, quiet, time.monotonic() - began, environ, log)
+            raise
+        _tell(report, settings, time.monotonic() - began, environ, log)
     return report.exit
+
+
+def _tell(report: Report, settings: Settings, seconds: float, environ: Mapping[str, str], log: Log) -> None:
+    """Metrics and events, where they are wanted; nothing of it makes the run fail."""
+    output = settings.output
+    if not (output.metrics_file or output.cloudevent_url):
+        return
+    from task.edges.notify import Told, notify
+    from task.parse.ci_variables import origin_of
+
+    source = public_url(settings.git.pipeline_run or origin_of(environ).run)
+    told = Told(output.metrics_file, output.cloudevent_url, source, settings.git.access.ca_file)
+    notify(report, told, seconds, environ, log)
+
+
+def _check_receiver(url: str, environ: Mapping[str, str]) -> None:
+    """Raises `UsageError` for a receiver of events that nothing can be sent to."""
+    if url:
+        from task.edges.notify import check_url
+
+        check_url(url, environ)
+
+
+def _on_screen(report: Report, settings: Settings, log: Log) -> set[tuple[str, str]]:
+    """The errors that the table of decisions shows; a person who sees both needs them once."""
+    if not (log.terminal and sys.stdout.isatty() and settings.output.format == "text"):
+        return set()
+    return {
+        (one.subscription.application.key, one.verdict.because)
+        for one in report.decisions
+        if one.verdict.verdict == "error"
+    }
 
 
 def carry_out(settings: Settings, environ: Mapping[str, str], log: Log) -> Report:
     """The pipeline, with the world that these settings want."""
-    of_event = settings.command not in BY_HAND
+    of_event = settings.command not in (*BY_HAND, "scan")
     images = _images(settings) if of_event else ()
     order = order_of(settings, images, environ)
     edges = edges_of(settings, environ, log, order.scope, images)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from task.errors import UsageError
 from task.model import Report
 from task.settings import Output
-from task.words.outcome import json_text
+from task.words.outcome import as_json, json_text
 from task.words.screen import screen
 
 Write = tuple[str, str, str, str]  # option, path, text, mode
@@ -55,11 +55,34 @@ def publish(report: Report, output: Output, environ: Mapping[str, str]) -> None:
     """Write everything that can be written; then a place that could not be is a `UsageError` that names it."""
     failed = [error for write in _writes(report, output, environ) if (error := _write(write))]
     # What others named may hold what is no text: escaped, as JSON does it.
-    text = json_text(report) if output.format == "json" else screen(report)
+    text = _stdout(report, output.format, environ)
     sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
     sys.stdout.flush()
     if failed:
         raise failed[0]
+
+
+def _stdout(report: Report, form: str, environ: Mapping[str, str]) -> str:
+    if form == "repositories":
+        from task.words.results import repositories
+
+        return repositories(report)
+    return json_text(report) if form == "json" else shown(report, environ)
+
+
+COLOURS = ("FORCE_COLOR", "CLICOLOR_FORCE")
+
+
+def shown(report: Report, environ: Mapping[str, str]) -> str:
+    """The report for people: a table with colours on a terminal, plain text for pipes and logs."""
+    if sys.stdout.isatty() or any(environ.get(name) for name in COLOURS):
+        from task.edges.terminal import look_of
+        from task.words.table import table
+
+        look = look_of(sys.stdout, environ)
+        if look:
+            return table(as_json(report), look)
+    return screen(report)
 
 
 def publish_failure(report: Report, output: Output, environ: Mapping[str, str]) -> None:

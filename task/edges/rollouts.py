@@ -136,6 +136,7 @@ class Rollouts:
         pace: Pace = Pace(),
         *,
         log: Log = lambda _level, _sentence: None,
+        refreshes: bool = True,
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = stop.sleep,
         jitter: Callable[[], float] = lambda: int.from_bytes(os.urandom(2)) / 0xFFFF,
@@ -143,6 +144,9 @@ class Rollouts:
         self._api, self._pace, self._log = api, pace, log
         self._now, self._sleep, self._jitter = now, sleep, jitter
         self._watches = [_Watch(one) for one in awaited]
+        if not refreshes:  # Argo CD looks at Git when it does
+            for watch in self._watches:
+                watch.refreshes, watch.since = False, ""
         self._began = now()
 
     @property
@@ -278,7 +282,8 @@ def refresh(api: Api, keys: Sequence[tuple[str, str]], log: Log) -> None:
         try:
             api.refresh_application(*key)
         except TaskError as error:
-            log("warning", f"{'/'.join(key)}: cannot ask for a refresh, Argo CD looks by itself: {error.message}")
+            said = f"{error.message}; {error.hint}" if error.hint else error.message
+            log("warning", f"{'/'.join(key)}: cannot ask for a refresh, Argo CD looks by itself: {said}")
 
     _each(one, list(dict.fromkeys(keys)))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from _thread import allocate_lock
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -15,23 +15,25 @@ from task.edges.log import Log
 from task.errors import UsageError
 from task.find import Manifest, Scope
 from task.light import once
-from task.model import Answer, Image, Problem, Question, Subscription
+from task.model import Image, Problem, Subscription
 from task.settings import RegistrySettings, Settings
+from task.vouch import Signatures
 from task.wiring.argo import TOKENS as ARGO_TOKENS
 from task.wiring.argo import Argo, sources
 from task.wiring.forges import TOKENS as FORGE_TOKENS
 from task.wiring.forges import Requests
 from task.wiring.git import SECRETS as GIT_SECRETS
-from task.wiring.git import Doors, signers
+from task.wiring.git import Doors, FromCluster, signers
 from task.world import Edges, Landed, Store
 
 if TYPE_CHECKING:
     from task.edges.git import Git
     from task.edges.lineage import Lineage
     from task.edges.registry.client import Registry
+    from task.wiring.waiting import Descends
 
 # Variables that hold a secret, beside the options: secrets are never arguments.
-SECRETS = (*GIT_SECRETS, *ARGO_TOKENS, *FORGE_TOKENS, "IMAGE_UPDATE_REGISTRY_PASSWORD")
+SECRETS = (*GIT_SECRETS, *ARGO_TOKENS, *FORGE_TOKENS, "IMAGE_UPDATE_REGISTRY_PASSWORD", "IMAGE_UPDATE_CLOUDEVENT_TOKEN")
 LONGEST_TURN = 10.0  # seconds to wait for another run on this machine that is at the same branch
 CHOICES = "cluster, argocd, a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF"
 
@@ -46,9 +48,14 @@ def edges_of(
     signer = signers(settings.git, doors.git, opened)
     in_turn = 0.0 if settings.dry else min(LONGEST_TURN, settings.git.deadline / 4)
     from_cluster = argo.plan if argo.kind == "cluster" else None
+    if settings.argo.wait and not settings.dry and not argo.where:
+        raise UsageError(
+            "--wait: nothing says which Argo CD to ask", hint="give --argocd-server, or --kubeconfig of its cluster"
+        )
     ancestry = _ancestry(doors.git, log, opened)
+    registry = _registry(settings, opened, argo)
     requests = Requests(settings, environ, log, opened, doors.access)
-    return Edges(
+    edges = Edges(
         applications=lambda: _applications(settings, doors.store(signer, None), argo, scope, images),
         locate=_locate(doors.git),
         store=doors.store(signer, from_cluster, in_turn=in_turn),
@@ -57,18 +64,24 @@ def edges_of(
         jitter=_jitter,
         log=log,
         ancestry=ancestry,
-        registry=_registry(settings, opened, argo),
+        registry=lambda questions: registry().answer(questions),
+        signatures=_signatures(settings, registry, argo),
         forge=requests.of,
         compare=requests.compare,
         live=argo.live if argo.kind else None,
-        follow=_follow(settings, argo, requests, ancestry),
+        follow=_follow(settings, argo, requests, _descends(doors, from_cluster, log)),
+        passed_over=argo.passed_over,
+        login=lambda sub: argo.login(sub) if from_cluster and not doors.given_for(sub.repo) else "",
         close=opened.close,
     )
+    if log.terminal is None or environ.get("CI"):
+        return edges
+    from task.wiring.progress import told
+
+    return told(edges, log, waits=settings.argo.wait)
 
 
-def _registry(
-    settings: Settings, opened: ExitStack, argo: Argo
-) -> Callable[[Collection[Question]], Mapping[Question, Answer]]:
+def _registry(settings: Settings, opened: ExitStack, argo: Argo) -> Callable[[], Registry]:
     @once
     def registry() -> Registry:
         from task.wiring.registries import registry_of
@@ -77,11 +90,19 @@ def _registry(
 
     if settings.registry != RegistrySettings() or argo.environ.get("IMAGE_UPDATE_REGISTRY_PASSWORD"):
         registry()  # what was given and makes no sense is said at once
-    return lambda questions: registry().answer(questions)
+    return registry
+
+
+def _signatures(settings: Settings, registry: Callable[[], Registry], argo: Argo) -> Signatures | None:
+    if not settings.verify.wanted:
+        return None
+    from task.wiring.registries import signatures_of
+
+    return signatures_of(settings, registry(), argo)
 
 
 def _follow(
-    settings: Settings, argo: Argo, requests: Requests, descends: Callable[[str, str, str], str]
+    settings: Settings, argo: Argo, requests: Requests, descends: Descends
 ) -> Callable[[Sequence[Landed]], Sequence[Problem]]:
     if settings.dry or not (argo.kind or settings.argo.wait):
         return lambda _landed: ()
@@ -92,6 +113,17 @@ def _follow(
         return Follow(settings, argo, requests, descends)(landed)
 
     return follow
+
+
+def _descends(doors: Doors, from_cluster: FromCluster | None, log: Log) -> Descends:
+    """How a revision that Argo CD compares with stands to the commit that was written."""
+
+    def descends(sub: Subscription | None, repo: str, revision: str, commit: str) -> str:
+        from task.wiring.waiting import descent
+
+        return descent(lambda: doors.door(repo, sub, from_cluster), repo, (revision, commit), log)
+
+    return descends
 
 
 def _ancestry(git: Callable[[], Git], log: Log, opened: ExitStack) -> Callable[[str, str, str], str]:

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from task.edges.log import Log
-from task.errors import Malformed, UsageError
-from task.find import Manifest, Scope, concerns
+from task.errors import Malformed, TaskError, UsageError
+from task.find import Manifest, Scope, concerns, within_narrowing
 from task.light import once
 from task.model import Image, Subscription
 from task.secret import Secret
@@ -17,11 +17,15 @@ from task.world import Live
 
 if TYPE_CHECKING:
     from task.edges.access import Plan
+    from task.edges.applications.argocd import ArgoCD
+    from task.edges.applications.cluster import Cluster
     from task.edges.cluster_secrets import ClusterSecrets
     from task.edges.http import Limits
     from task.edges.kubernetes import Kubernetes
     from task.edges.rollouts import Api
+    from task.parse.repo_secrets import RepoCredentials
 
+Wanted = Callable[[Mapping[str, Any]], bool]
 TOKENS = ("IMAGE_UPDATE_ARGOCD_AUTH_TOKEN", "ARGOCD_AUTH_TOKEN")
 
 
@@ -34,7 +38,10 @@ class Argo:
         self.environ, self.log = environ, log
         self.kubernetes: Callable[[], Kubernetes] = once(self._kubernetes)
         self.secrets: Callable[[], ClusterSecrets] = once(self._secrets)
+        self._read: list[Cluster | ArgoCD] = []
         self.kind = next((one for one in sources(settings, environ) if one in ("cluster", "argocd")), "")
+        self.api: Callable[[], Api] = once(self._api)
+        self.patient: Callable[[], Api] = once(lambda: self._api(patient=True))
 
     def _kubernetes(self) -> Kubernetes:
         from task.edges.cluster_access import cluster_access
@@ -52,27 +59,38 @@ class Argo:
     def manifests(self, source: str, scope: Scope, images: Sequence[Image]) -> Iterable[Manifest]:
         """The Applications that may take the images."""
         wanted = concerns(images, scope.prefix)
-        if source == "cluster":
-            from task.edges.applications.cluster import Cluster
+        found = self._of_cluster(scope, wanted) if source == "cluster" else self._of_argocd(scope, wanted)
+        self._read.append(found)
+        return found.all()
 
-            return Cluster(
-                self.kubernetes(),
-                prefix=scope.prefix,
-                narrow=scope.narrow,
-                argocd_namespace=self._settings.argocd_namespace,
-                wanted=wanted,
-                log=self.log,
-            ).all()
+    def passed_over(self) -> int:
+        """How many Applications with annotations were looked at that concern none of the images."""
+        return sum(found.passed_over for found in self._read)
+
+    def _of_cluster(self, scope: Scope, wanted: Wanted) -> Cluster:
+        from task.edges.applications.cluster import Cluster
+
+        return Cluster(
+            self.kubernetes(),
+            prefix=scope.prefix,
+            narrow=scope.narrow,
+            argocd_namespace=self._settings.argocd_namespace,
+            wanted=wanted,
+            log=self.log,
+        )
+
+    def _of_argocd(self, scope: Scope, wanted: Wanted) -> ArgoCD:
         from task.edges.applications.argocd import ArgoCD
 
-        narrow = scope.narrow
+        narrow, within, lists = scope.narrow, within_narrowing(scope.narrow), concerns((), f"{scope.prefix}image-list")
         return ArgoCD(
             self.server(),
-            wanted,
+            lambda item: wanted(item) and within(item),
+            counts=lambda item: lists(item) and within(item),
             projects=narrow.projects,
             selector=narrow.selector,
             namespaces=narrow.namespaces,
-        ).all()
+        )
 
     def server(self, limits: Limits | None = None) -> Any:
         """Argo CD's API."""
@@ -105,9 +123,21 @@ class Argo:
         self._opened.callback(found.close)
         return found
 
-    def api(self, *, patient: bool = False) -> Api:
+    @property
+    def where(self) -> str:
+        """Whom to ask about single Applications, wherever they were found: "cluster", "argocd"; "" where nobody is."""
+        if self.kind:
+            return self.kind
+        if _server_of(self._given, self.environ):
+            return "argocd"
+        from task.edges.cluster_access import in_cluster
+
+        at_hand = self._given.kubeconfig or self.environ.get("KUBECONFIG") or in_cluster(self.environ)
+        return "cluster" if at_hand else ""
+
+    def _api(self, *, patient: bool = False) -> Api:
         """What reads, patches and refreshes single Applications. `patient`: it is asked again and again anyway."""
-        if self.kind == "cluster":
+        if self.where == "cluster":
             from task.edges.stores.live import ClusterApplications
 
             return ClusterApplications(self.kubernetes())
@@ -122,16 +152,32 @@ class Argo:
 
         return LiveApplications(self.api())  # type: ignore[arg-type] # both APIs patch
 
-    def plan(self, repo: str, sub: Subscription) -> Plan | None:
-        """What the cluster's secrets hold for a repository: those that an annotation names, else Argo CD's own."""
+    def plan(self, sub: Subscription, reached: str) -> tuple[str, Plan] | None:
+        """The secret that an annotation names, else Argo CD's own for the repository, and what it gives git.
+
+        `reached` is the URL that is contacted, which its author may have rewritten.
+        """
         from task.edges.repo_access import plan_of, settings_of
 
-        secrets, app = self.secrets(), sub.application
-        named = sub.credentials.startswith("secret:")
-        found = secrets.named(sub.credentials, repo, app.namespace) if named else secrets.repository(repo, app.project)
+        found = self._credentials(sub)
         if found is None:
             return None
-        return plan_of(found, repo)._replace(pairs=lambda folder: settings_of(found, repo, folder))
+        plan = plan_of(found, reached)._replace(pairs=lambda folder: settings_of(found, reached, folder))
+        return found.secret, plan
+
+    def login(self, sub: Subscription) -> str:
+        """The name of that secret; where there is trouble, one of the Application's own."""
+        try:
+            found = self._credentials(sub)
+        except TaskError:
+            return f"{sub.credentials} {sub.application.key}"
+        return found.secret if found else ""
+
+    def _credentials(self, sub: Subscription) -> RepoCredentials | None:
+        secrets, app = self.secrets(), sub.application
+        if sub.credentials.startswith("secret:"):
+            return secrets.named(sub.credentials, sub.repo, app.namespace)
+        return secrets.repository(sub.repo, app.project)
 
 
 def sources(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -143,6 +189,11 @@ def sources(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
 
         if in_cluster(environ):
             return ("cluster",)
-    if settings.argo.server or environ.get("ARGOCD_SERVER"):
-        return ("argocd",)
-    return ()
+    return ("argocd",) if _server_of(settings.argo, environ) else ()
+
+
+def _server_of(given: ArgoSettings, environ: Mapping[str, str]) -> bool:
+    """Whether a server of Argo CD is named."""
+    if given.server or environ.get("ARGOCD_SERVER", "").strip():
+        return True
+    return "--server" in environ.get("ARGOCD_OPTS", "")

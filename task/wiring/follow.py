@@ -4,56 +4,63 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal
 
-from task import stop
-from task.errors import RolloutError, TaskError
+from task.errors import TaskError
 from task.model import Problem
+from task.parse.write_back import normal_url
 from task.settings import Settings
 from task.wiring.argo import Argo
 from task.wiring.forges import Requests
+from task.words.outcome import public_url
 from task.world import Landed
 
-MERGE_PAUSE = 5.0  # seconds between two looks at a request
+if TYPE_CHECKING:
+    from task.edges.rollouts import Judge
+    from task.wiring.waiting import Descends
+
+Severity = Literal["error", "warning"]
 
 
 class Follow:
     """What Argo CD is told and asked once everything has landed."""
 
-    def __init__(
-        self, settings: Settings, argo: Argo, requests: Requests, descends: Callable[[str, str, str], str]
-    ) -> None:
+    def __init__(self, settings: Settings, argo: Argo, requests: Requests, descends: Descends) -> None:
         self._settings, self._argo, self._requests, self._descends = settings, argo, requests, descends
-        self._environ, self._log = argo.environ, argo.log
+        self._given = settings.argo
+        self._problems: list[Problem] = []
 
     def __call__(self, landed: Sequence[Landed]) -> tuple[Problem, ...]:
         """Tell and wait; every failure is a problem of its own, since what has landed stays."""
-        given = self._settings.argo
-        if self._settings.dry or not landed or not (self._argo.kind or given.wait):
-            return ()
-        written = [one for one in landed if any(two.verdict.verdict == "update" for two in one.changes)]
-        problems: list[Problem] = []
-        if given.events and self._argo.kind == "cluster":
-            problems += self._guarded(lambda: self._events(written), "warning")
-        merged = list(landed) if given.wait else written
-        if given.wait:
-            try:
-                merged = self._merged(landed)
-            except TaskError as error:
-                return (*problems, _problem(error))
-        if given.refresh and self._argo.kind:
-            problems += self._guarded(
-                lambda: self._refresh([one for one in merged if one in written or given.wait]), "warning"
-            )
-        if given.wait:
-            problems += self._guarded(lambda: self._wait(merged), "error")
-        return tuple(problems)
+        self._problems = []
+        there = [one for one in landed if not one.request and self._arrives(one)]
+        written = [one for one in there if _written(one)]
+        if self._given.events and self._argo.kind == "cluster":
+            self._guarded(lambda: self._events(written), "warning")
+        if self._given.wait:
+            self._wait_for(landed, there, written)
+        elif self._given.refresh and self._argo.kind:
+            self._guarded(lambda: self._refresh(written), "warning")
+        return tuple(self._problems)
 
-    def _guarded(self, work: Callable[[], None], severity: str) -> list[Problem]:
+    def _guarded(self, work: Callable[[], None], severity: Severity) -> None:
         try:
             work()
         except TaskError as error:
-            return [_problem(error)._replace(severity="error" if severity == "error" else "warning")]
-        return []
+            self._tell(error, severity)
+
+    def _tell(self, error: TaskError, severity: Severity) -> None:
+        code = int(error.exit) if severity == "error" else 0
+        self._problems.append(Problem("", error.rule, str(error), error.hint, severity, exit=code))
+
+    def _arrives(self, one: Landed) -> bool:
+        """Whether Argo CD will see the commit as it is: on a branch that the Application follows."""
+        heads = {two.head for two in one.changes if two.head not in ("", two.branch)}
+        if not heads:
+            return True
+        url = normal_url(one.repo)
+        followed = {source.revision for source in one.application.sources if normal_url(source.repo) == url}
+        return bool(heads & followed)
 
     def _events(self, written: Sequence[Landed]) -> None:
         from task.draft import change_of
@@ -61,74 +68,99 @@ class Follow:
         from task.words.events import updated_event
 
         kubernetes = self._argo.kubernetes()
-        for one in written:
-            item = kubernetes.get(APPLICATIONS, one.application.namespace, one.application.name)
-            if item is None:
-                continue
-            changes = [change_of(two) for two in one.changes if two.verdict.verdict == "update"]
-            kubernetes.post(updated_event(item["metadata"], changes, time.time()))
+        for members in _by_application(written):
+            app = members[0].application
+            item = kubernetes.get(APPLICATIONS, app.namespace, app.name)
+            if item is not None:
+                updates = [two for one in members for two in one.changes if two.verdict.verdict == "update"]
+                changes = [change_of(two) for two in updates]
+                kubernetes.post(updated_event(item["metadata"], changes, time.time()))
 
     def _refresh(self, landed: Sequence[Landed]) -> None:
         from task.edges.rollouts import refresh
 
-        keys = [(one.application.namespace, one.application.name) for one in landed if not one.request]
-        if self._settings.argo.parents:
-            keys += self._parents(landed)
-        refresh(self._argo.api(), list(dict.fromkeys(keys)), self._log)
+        keys = [(one.application.namespace, one.application.name) for one in landed]
+        refresh(self._argo.api(), [*keys, *self._parents(landed)], self._argo.log)
 
     def _parents(self, landed: Sequence[Landed]) -> list[tuple[str, str]]:
-        """The Applications that manage those that were written (app of apps)."""
+        """The Applications that manage those that were written (app of apps), where that is asked for."""
         from task.rules.rollout_view import parent_of
 
+        if not self._given.parents:
+            return []
         api = self._argo.api()
-        items = (api.get_application(one.application.namespace, one.application.name) for one in landed)
-        parents = (parent_of(item, self._settings.argocd_namespace) for item in items)
+        keys = dict.fromkeys((one.application.namespace, one.application.name) for one in landed)
+        parents = (parent_of(api.get_application(*key), self._settings.argocd_namespace) for key in keys)
         return [one for one in parents if one is not None]
 
-    def _merged(self, landed: Sequence[Landed]) -> list[Landed]:
-        """As they are once their pull requests are merged: the commit is the merge's then."""
-        end = time.monotonic() + self._settings.argo.limit
-        return [self._once_merged(one, end) if one.request else one for one in landed]
+    def _wait_for(self, landed: Sequence[Landed], there: Sequence[Landed], written: Sequence[Landed]) -> None:
+        """First for pull requests to be merged, then for the rollout of everything."""
+        requested = [one for one in landed if one.request]
+        if self._given.refresh and (requested or self._given.parents):  # the wait itself asks for those it waits for
+            self._guarded(lambda: self._refresh(written), "warning")
+        end = time.monotonic() + self._given.limit
+        merged, unmerged = self._merged(requested, end) if requested else ([], [])
+        for error in unmerged:
+            self._tell(error, "error")
+        awaited = [one for one in (*there, *merged) if self._follows(one)]
+        for one in landed:
+            if one not in there and not one.request:
+                head = next(two.head for two in one.changes if two.head)
+                self._untold(one, f"nothing is rolled out before {head} is merged")
+        if awaited:
+            self._guarded(lambda: self._wait(awaited, max(end - time.monotonic(), 1.0)), "error")
 
-    def _once_merged(self, one: Landed, end: float) -> Landed:
-        forge = self._requests.of(one.repo)
-        while True:
-            request = forge.state(one.request)
-            if request.state == "merged":
-                return one._replace(commit=request.merge_commit or one.commit, request="")
-            if request.state == "closed":
-                raise RolloutError(f"{request.url} was closed without being merged", hint="a newer build opens another")
-            if time.monotonic() >= end:
-                raise RolloutError(f"{request.url} is not merged yet", hint="merge it, or give a longer --wait-timeout")
-            stop.sleep(MERGE_PAUSE)
+    def _merged(self, requested: Sequence[Landed], end: float) -> tuple[list[Landed], list[TaskError]]:
+        from task.wiring.merging import Merges
 
-    def _wait(self, landed: Sequence[Landed]) -> None:
+        return Merges(self._requests, end, self._argo.log)(requested)
+
+    def _follows(self, one: Landed) -> bool:
+        """Whether a source of the Application is of the repository that was written."""
+        url = normal_url(one.repo)
+        if not one.commit or any(normal_url(source.repo) == url for source in one.application.sources):
+            return True
+        self._untold(one, f"none of its sources is of {public_url(one.repo)}")
+        return False
+
+    def _untold(self, one: Landed, why: str) -> None:
+        hint = "wait for what deploys it: image-update wait APP --revision SHA"
+        self._problems.append(Problem(one.application.key, "rollout", f"not waited for: {why}", hint, "warning"))
+
+    def _wait(self, landed: Sequence[Landed], limit: float) -> None:
         from task.edges.rollouts import Awaited
-        from task.wiring.waiting import judge_of, rollout_error, watch
+        from task.wiring.waiting import all_of, rollout_error, watch
 
         awaited = [
-            Awaited(
-                one.application.namespace,
-                one.application.name,
-                judge_of(self._accepts(one), one.repo) if one.commit else judge_of(lambda _any: True, spec=True),
-            )
-            for one in landed
+            Awaited(of[0].application.namespace, of[0].application.name, all_of([self._judge(one) for one in of]))
+            for of in _by_application(landed)
         ]
-        rows, error = watch(self._argo.api(patient=True), awaited, self._settings.argo.limit, self._environ, self._log)
+        argo = self._argo
+        rows, error = watch(argo.patient(), awaited, limit, argo.environ, argo.log, refresh=self._given.refresh)
         if found := error or rollout_error(rows):
             raise found
 
-    def _accepts(self, one: Landed) -> Callable[[str], bool]:
-        """The commit itself, and those that came after it on the branch."""
-        known: dict[str, bool] = {one.commit: True}
+    def _judge(self, one: Landed) -> Judge:
+        """Synced with the commit, or a later one that holds it; with the patched spec where nothing is in Git."""
+        from task.wiring.waiting import holding, judge_of
 
-        def accepts(revision: str) -> bool:
-            if revision not in known:
-                known[revision] = bool(revision) and self._descends(one.repo, revision, one.commit) == "newer"
-            return known[revision]
-
-        return accepts
+        if not one.commit:
+            return judge_of(lambda _any: True, spec=True)
+        sub = one.changes[0].subscription
+        return judge_of(holding(lambda found: self._descends(sub, one.repo, found, one.commit), one.commit), one.repo)
 
 
-def _problem(error: TaskError) -> Problem:
-    return Problem("", error.rule, str(error), error.hint, exit=int(error.exit))
+def _written(one: Landed) -> bool:
+    return any(two.verdict.verdict == "update" for two in one.changes)
+
+
+def _by_application(landed: Sequence[Landed]) -> list[list[Landed]]:
+    """Each Application once: of one repository only what was written counts, where anything was."""
+    apps: dict[str, list[Landed]] = {}
+    for one in landed:
+        apps.setdefault(one.application.key, []).append(one)
+    return [[one for one in of if _written(one) or not any(map(_written, _same(one, of)))] for of in apps.values()]
+
+
+def _same(one: Landed, others: Sequence[Landed]) -> list[Landed]:
+    return [other for other in others if other.repo == one.repo]

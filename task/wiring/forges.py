@@ -31,17 +31,23 @@ class Requests:
 
     def of(self, repo: str) -> Forge:
         """The repository's forge."""
-        return self._forges().of(_reached(repo, self._settings.git.rewrites))
+        return self._forges().of(repo, self._reached(repo))
 
     def compare(self, repo: str, base: str, head: str) -> tuple[str, str]:
         """(Which forge it is, the page that shows what a head branch changes)."""
         from task.parse.forge import compare_url
 
         try:
-            place = self._forges().place(_reached(repo, self._settings.git.rewrites))
+            place = self._forges().place(repo, self._reached(repo))
         except TaskError:
             return "", ""
         return place.forge, compare_url(place, base, head)
+
+    def _reached(self, repo: str) -> str:
+        """The URL that this step reaches the repository under: what is pushed lands there."""
+        from task.edges.git_names import rewritten
+
+        return rewritten(repo, self._settings.git.rewrites)
 
     def _open(self) -> Forges:
         from task.edges.forges.opened import Forges
@@ -69,10 +75,3 @@ def _forge(text: str) -> Known | None:
         return forge_option(text) if text else None
     except Malformed as error:
         raise UsageError(f"--forge: {error.message}", hint=error.hint) from None
-
-
-def _reached(repo: str, rewrites: tuple[tuple[str, str], ...]) -> str:
-    """The URL that this step reaches the repository under; a local path is none that a forge could have."""
-    from task.edges.git_names import rewritten
-
-    return rewritten(repo, rewrites)

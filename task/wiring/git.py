@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from _thread import allocate_lock
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -23,8 +24,9 @@ SECRETS = (
     "GITHUB_TOKEN",
 )  # fmt: skip
 Gits = Callable[[], "Git"]
-# (repository's URL, who is written there) → what a cluster's secrets hold for it; None where that is nothing
-FromCluster = Callable[[str, Subscription], "Plan | None"]
+# (who is written, the URL that its repository is reached under) → (the name of a secret of the cluster, what it gives);
+# None where there is none
+FromCluster = Callable[[Subscription, str], "tuple[str, Plan] | None"]
 
 
 class Doors:
@@ -34,6 +36,8 @@ class Doors:
         self._settings, self._environ, self._log, self._opened = settings, environ, log, opened
         self.access = access_given(settings.git.access, environ)
         self.git: Gits = once(lambda: self._open(self.access))
+        self._private: dict[tuple[str, str], Git] = {}  # by the repository and the cluster's secret for it
+        self._lock = allocate_lock()
 
     def _open(self, access: Access | None) -> Git:
         from task.edges.git import Git
@@ -61,16 +65,58 @@ class Doors:
         def store(repo: str, sub: Subscription | None = None) -> Store:
             from task.edges.stores.bare import BareStore
 
-            plan = from_cluster(repo, sub) if from_cluster and sub and self.access is None else None
-            git = self.git() if plan is None else self._private(plan)
+            git = self.door(repo, sub, from_cluster)
             return BareStore(git, repo, signer(), self._settings.git.cache_dir, in_turn=in_turn)
 
         return store
 
-    def _private(self, plan: Plan) -> Git:
+    def door(self, repo: str, sub: Subscription | None, from_cluster: FromCluster | None) -> Git:
+        """Git, with what was given for this repository, else with what the cluster's secrets hold for it."""
+        if from_cluster is None or sub is None or self.given_for(repo):
+            return self.git()
+        found = from_cluster(sub, self._reached(repo))
+        if found is None:
+            return self.git()
+        name, plan = found
+        with self._lock:
+            if (repo, name) not in self._private:
+                self._private[repo, name] = self._open(self._with_given(plan))
+            return self._private[repo, name]
+
+    def given_for(self, repo: str) -> bool:
+        """Whether a login or key was given that is for this repository."""
+        if self.access is None:
+            return False
+        plan, url = self.access.plan, self._reached(repo).lower()
+        if not url.startswith(("https://", "http://")):
+            return bool(plan.ssh and plan.ssh.keys)
+        prefixes = [login.prefix for login in plan.logins] + ([plan.app_server] if plan.app else [])
+        return any(f"{_bare(url)}/".startswith(f"{_bare(prefix.lower())}/") for prefix in prefixes)
+
+    def _reached(self, repo: str) -> str:
+        from task.edges.git_names import rewritten, without_login
+
+        return without_login(rewritten(repo, self._settings.git.rewrites))
+
+    def _with_given(self, plan: Plan) -> Access:
+        """A secret's login, and the authorities and known hosts that were given besides."""
         from task.edges.access import Access
 
-        return self._open(Access(plan, self._environ))
+        given = self.access.plan if self.access else None
+        if given is None:
+            return Access(plan, self._environ)
+        certificates = "\n".join(filter(None, (plan.certificates, given.certificates)))
+        known = given.ssh.files.get("known_hosts", "") if given.ssh and given.ssh.known_hosts else ""
+        ssh = plan.ssh
+        if ssh and known:
+            files = {**ssh.files, "known_hosts": ssh.files.get("known_hosts", "") + known}
+            ssh = ssh._replace(files=files, known_hosts=True)
+        return Access(plan._replace(certificates=certificates, config_file=given.config_file, ssh=ssh), self._environ)
+
+
+def _bare(url: str) -> str:
+    """With and without `.git` are one repository."""
+    return url.rstrip("/").removesuffix(".git")
 
 
 def _of_git(sentence: str, log: Log) -> None:

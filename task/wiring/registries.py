@@ -13,6 +13,7 @@ from task.wiring.argo import Argo
 if TYPE_CHECKING:
     from task.edges.registry.client import Registry
     from task.edges.registry.logins import Given
+    from task.edges.registry.signatures import Signatures
 
 
 def registry_of(settings: Settings, opened: ExitStack, argo: Argo) -> Registry:
@@ -42,6 +43,22 @@ def registry_of(settings: Settings, opened: ExitStack, argo: Argo) -> Registry:
     )
     opened.callback(found.close)
     return found
+
+
+def signatures_of(settings: Settings, registry: Registry, argo: Argo) -> Signatures:
+    """Whether images are signed as the settings want. Raises `UsageError` for a key that is none."""
+    from task.edges.registry.keyless import Keyless
+    from task.edges.registry.public_keys import PublicKeys
+    from task.edges.registry.signatures import Check, Signatures
+
+    given, log = settings.verify, argo.log
+    temporary = argo.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - private folders in it
+    check: Check = (
+        PublicKeys(given.keys, temporary)
+        if given.keys
+        else Keyless(given.identity, given.issuer, lambda line: log("debug", line))
+    )
+    return Signatures(registry, check, given.timeout, lambda line: log("info", line))
 
 
 def _given(settings: Settings, environ: Mapping[str, str]) -> Given | None:

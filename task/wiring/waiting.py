@@ -3,23 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from time import monotonic
+from typing import TYPE_CHECKING, Any
 
 from task.edges.log import Log
 from task.edges.rollout_display import Display
-from task.edges.rollouts import Api, Awaited, Judge, Pace, Rollouts
+from task.edges.rollouts import Api, Awaited, Judge, Judged, Pace, Rollouts
 from task.errors import RolloutError, TaskError
+from task.light import once
+from task.model import Subscription
 from task.parse.write_back import normal_url
 from task.rules.rollout import Wanted, judge
+from task.settings import Settings
 from task.words.progress import Row, summary
 
+if TYPE_CHECKING:
+    from task.edges.git import Git
+
 _FULL = 40  # letters of a commit id
+_AGAIN = 15.0  # seconds until it is asked again what could not be told
+
+# (who is written, repository, revision, commit) → what the revision is to the commit: "newer" holds it, "" is unknown
+Descends = Callable[[Subscription | None, str, str, str], str]
+_TOLD = ("newer", "same", "older", "unrelated")
 
 
-def watch(
-    api: Api, awaited: Sequence[Awaited], limit: float, environ: Mapping[str, str], log: Log
+def watch(  # noqa: PLR0913 - what a wait is made of
+    api: Api,
+    awaited: Sequence[Awaited],
+    limit: float,
+    environ: Mapping[str, str],
+    log: Log,
+    *,
+    refresh: bool = True,
 ) -> tuple[tuple[Row, ...], TaskError | None]:
     """Wait for all of them, with the progress shown: how each ended, and why the API could not tell, if so."""
-    rollouts = Rollouts(api, awaited, Pace(limit), log=log)
+    rollouts = Rollouts(api, awaited, Pace(limit), log=log, refreshes=refresh)
     display = Display(log, environ, limit)
     for sight in rollouts.sights():
         display.show(sight)
@@ -28,12 +48,89 @@ def watch(
 
 def judge_of(accepts: Callable[[str], bool], repository: str = "", *, spec: bool = False) -> Judge:
     """The rule of rollouts, for revisions that are accepted of one repository's sources ("" is any)."""
-    url = normal_url(repository) if repository else ""
 
     def ours(other: str) -> bool:
-        return not url or normal_url(other) == url
+        return same(repository, other)
 
     return lambda item, since, tree, windows: judge(item, Wanted(accepts, since, ours, spec), tree, windows)
+
+
+def same(repository: str, other: str) -> bool:
+    """Whether two URLs are of one repository; "" is any."""
+    return not repository or normal_url(other) == normal_url(repository)
+
+
+def repositories(item: Mapping[str, Any]) -> list[str]:
+    """Where the sources of an Application lie."""
+    spec = item.get("spec")
+    found = spec if isinstance(spec, dict) else {}
+    sources = found.get("sources")
+    several = [*(sources if isinstance(sources, list) else ()), found.get("source")]
+    return [str(one["repoURL"]) for one in several if isinstance(one, dict) and one.get("repoURL")]
+
+
+def descends_of(settings: Settings, environ: Mapping[str, str], log: Log, opened: ExitStack) -> Descends:
+    """How a revision stands to a commit, asked of Git with the credentials that options give."""
+    from task.wiring.git import Doors
+
+    doors = once(lambda: Doors(settings, environ, log, opened))
+    return lambda sub, repo, revision, commit: descent(
+        lambda: doors().door(repo, sub, None), repo, (revision, commit), log
+    )
+
+
+def descent(door: Callable[[], Git], repo: str, pair: tuple[str, str], log: Log) -> str:
+    """What (revision, commit) are to each other, as `Lineage` says it; "" where that cannot be asked."""
+    from task.edges.lineage import Lineage
+
+    revision, commit = pair
+    try:
+        lineage = Lineage(door())
+    except TaskError as error:
+        log("debug", f"{revision[:12]} is not looked at: {error}")
+        return ""
+    try:
+        kin = lineage.order(repo, commit, revision)
+    finally:
+        lineage.close()
+    if kin.why:
+        log("debug", f"whether {revision[:12]} holds {commit[:12]} is not known: {kin.why}")
+    return str(kin.order)
+
+
+def holding(asked: Callable[[str], str], commit: str, now: Callable[[], float] = monotonic) -> Callable[[str], bool]:
+    """Whether a revision holds a commit: it is the one, or, as `asked` says, a later one ("newer").
+
+    What cannot be told just now is asked again after a while.
+    """
+    known: dict[str, bool] = {}
+    pauses: dict[str, float] = {}
+
+    def holds(revision: str) -> bool:
+        if accepts(commit, revision):
+            return True
+        if revision in known or not revision or now() < pauses.get(revision, 0.0):
+            return known.get(revision, False)
+        said = asked(revision)
+        if said in _TOLD:
+            known[revision] = said in ("newer", "same")
+        else:
+            pauses[revision] = now() + _AGAIN
+        return known.get(revision, False)
+
+    return holds
+
+
+def all_of(judges: Sequence[Judge]) -> Judge:
+    """All have to be content: what the first says that is not, else what the last one does."""
+    if len(judges) == 1:
+        return judges[0]
+
+    def judged(*seen: Any) -> Judged:
+        found = [judge(*seen) for judge in judges]
+        return next((one for one in found if one.state != "synced-and-healthy" or not one.sure), found[-1])
+
+    return judged
 
 
 def accepts(revision: str, found: str) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from task.model import Image
 from task.record import NamedTuple
 
@@ -17,6 +19,7 @@ class Change(NamedTuple):
     new_tag: str
     old_digest: str = ""
     new_digest: str = ""
+    labels: Mapping[str, str] = {}  # of the new image, where a template tells them
 
     @property
     def old(self) -> str:

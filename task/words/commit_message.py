@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from task.model import Image
@@ -44,6 +44,11 @@ def check_template(text: str) -> None:
     from task.words.go_template import parse
 
     parse(text)
+
+
+def wants_labels(template: str | None) -> bool:
+    """Whether the template tells labels of images, which only a registry knows."""
+    return template is not None and ".Labels" in template
 
 
 def commit_message(template: str | None, apps: Sequence[AppChanges], trailers: Sequence[Trailer] = ()) -> Message:
@@ -143,12 +148,10 @@ def _words(change: Change) -> tuple[str, str, str]:
 
 def _data(apps: Sequence[AppChanges]) -> Mapping[str, Any]:
     """AIU's data for a template, and `.Applications`, which is ours."""
-    from task.words.go_template import GoMap
-
     return {
         "AppName": _names(apps),
         "AppChanges": [_fields(one) for one in distinct(apps)],
-        "Labels": GoMap(),
+        "Labels": _labels(change for app in reversed(apps) for change in reversed(app.changes)),
         "Applications": [
             {
                 "Name": one_line(app.name),
@@ -161,10 +164,15 @@ def _data(apps: Sequence[AppChanges]) -> Mapping[str, Any]:
 
 
 def _fields(change: Change) -> dict[str, Any]:
-    """AIU's fields of a change; `.Labels` are the image's, which no event tells."""
+    """AIU's fields of a change; `.Labels` are the image's."""
+    return {**dict(zip(("Image", "OldTag", "NewTag"), _words(change), strict=True)), "Labels": _labels([change])}
+
+
+def _labels(changes: Iterable[Change]) -> Mapping[str, str]:
+    """The labels of all images; of two with one name the later one."""
     from task.words.go_template import GoMap
 
-    return {**dict(zip(("Image", "OldTag", "NewTag"), _words(change), strict=True)), "Labels": GoMap()}
+    return GoMap({one_line(key): one_line(text) for change in changes for key, text in change.labels.items()})
 
 
 def _own_trailers(apps: Sequence[AppChanges], given: Sequence[Trailer]) -> list[Trailer]:

@@ -9,6 +9,7 @@ from task.errors import PRECEDENCE, Exit
 from task.model import Commit, Decision, Image, Problem, Report
 
 SCHEMA = "image-update/report/v1"
+BY_HAND = ("hold", "release", "rollback")  # what they write may be a hold alone
 
 
 def exit_code(decisions: Sequence[Decision], problems: Iterable[Problem], *, require_update: bool) -> Exit:
@@ -25,7 +26,7 @@ def status(report: Report) -> str:
     if report.exit not in (Exit.OK, Exit.NOTHING_UPDATED):
         return "failed"
     verdicts = {one.verdict.verdict for one in report.decisions}
-    if "update" in verdicts:
+    if "update" in verdicts or (report.command in BY_HAND and report.commits):
         return "updated"
     return "refused" if verdicts & {"refuse", "defer"} and "unchanged" not in verdicts else "unchanged"
 
@@ -88,7 +89,7 @@ def _image(image: Image) -> dict[str, Any]:
 
 def _decision(one: Decision) -> dict[str, Any]:
     sub = one.subscription
-    readable = bool(sub.repo)
+    readable, live = bool(sub.repo), one.kind == "live"  # then nothing is in Git
     return {
         "application": sub.application.key,
         "alias": sub.entry.alias or None,
@@ -100,9 +101,9 @@ def _decision(one: Decision) -> dict[str, Any]:
         "verdict": one.verdict.verdict,
         "rule": one.verdict.rule,
         "because": one.verdict.because,
-        "repository": public_url(sub.repo) or None,
-        "branch": one.branch or sub.base or None,
-        "head": one.head or one.branch or sub.base or None,
+        "repository": None if live else public_url(sub.repo) or None,
+        "branch": None if live else one.branch or sub.base or None,
+        "head": None if live else one.head or one.branch or sub.base or None,
         "target": one.kind,
         "file": one.current.file or None,
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from task.record import NamedTuple
+from task.words.columns import columns
 from task.words.screen import clean
 
 # How each state looks: a mark, a colour of the terminal's own, and whether it is an end.
@@ -48,7 +49,7 @@ def picture(rows: Sequence[Row], seconds: float, limit: float, *, size: tuple[in
     width, height = max(size[0], _NARROWEST), max(size[1], 4)
     most = height - 2
     shown = rows if len(rows) <= most else sorted(rows, key=_weight)[: most - 1]
-    widest = max((_columns(row.application) for row in shown), default=0)
+    widest = max((columns(row.application) for row in shown), default=0)
     lines = [_bar(rows, seconds, limit, width), *(_row(row, min(widest, width // 2), width, colour) for row in shown)]
     if len(shown) < len(rows):
         lines.append(_cut(f"   and {len(rows) - len(shown)} more", width))
@@ -93,31 +94,22 @@ def _bar(rows: Sequence[Row], seconds: float, limit: float, width: int) -> str:
 def _row(row: Row, widest: int, width: int, colour: bool) -> str:  # noqa: FBT001 - as `picture` has it
     mark, code, _ = LOOKS[row.state]
     name = _cut(clean(row.application), widest)
-    name += " " * (widest - _columns(name))
+    name += " " * (widest - columns(name))
     text = _cut(f"{name}  {clean(row.because)}", width - 4).rstrip()  # the last column stays empty: some terminals wrap
     return f"\x1b[{code}m{mark}\x1b[0m {text}" if colour and code else f"{mark} {text}"
 
 
 def _cut(text: str, width: int) -> str:
     """The text in so many columns; what is cut off is marked."""
-    if _columns(text) < width or (text.isascii() and len(text) <= width):
+    if columns(text) < width or (text.isascii() and len(text) <= width):
         return text
     kept, used = "", 0
     for char in text:
-        used += _columns(char)
+        used += columns(char)
         if used > width - 1:
             return f"{kept}…"
         kept += char
     return kept
-
-
-def _columns(text: str) -> int:
-    """How wide a terminal shows it: letters of East Asia take two columns, accents of their own none."""
-    if text.isascii():
-        return len(text)
-    from unicodedata import combining, east_asian_width
-
-    return sum(0 if combining(char) else 1 + (east_asian_width(char) in "WF") for char in text)
 
 
 def _time(seconds: float) -> str:

@@ -27,7 +27,8 @@ BRANCHES = "image-update/"
 # What is hidden: an HTML comment; where HTML is shown as text, a link's definition that no link uses.
 HIDDEN, HIDDEN_WITHOUT_HTML = "<!-- {}: {} -->", "[//]: # ({}: {})"
 WITHOUT_HTML = ("bitbucket", "bitbucket-server")
-MARK, DESCRIBED = "image-update", "image-update-commit"
+MARK, DESCRIBED, ROWS = "image-update", "image-update-commit", "image-update-changes"
+MOST_ROWS, ROW = 60, 12  # of the marks of single changes: as many fit into the smallest body
 HEAD = "| Application | Image | Old | New |\n| --- | --- | --- | --- |\n"
 # Invisible, and the end of what would have been a mention or a reference.
 BREAK = "\u200b"
@@ -54,6 +55,7 @@ class Content(NamedTuple):
     text: str = ""  # of the author's own template, without subject and trailers (`message_parts`)
     links: Links = Links()
     commit: str = ""  # the head commit that this describes; "" is unknown
+    held: tuple[str, ...] = ()  # what is held or released, each by a text that tells it from any other
 
 
 def title(message: str) -> str:
@@ -79,13 +81,13 @@ def body(content: Content, forge: str = "") -> str:
     marks = _marks(content, forge)
     links = _links(content.links)
     fixed = len(marks) + len(links) + 4
-    table = _table(content.apps, longest - fixed)
+    table = _table(content.apps, longest - fixed) if any(one.changes for one in content.apps) else ""
     text = _fenced(content.text, longest - fixed - len(table) - 2)
     return "\n\n".join(part for part in (table, text, links, marks) if part) + "\n"
 
 
-def marker(apps: Sequence[AppChanges]) -> str:
-    """What tells one content from another: SHA-256 of the set of Application, image and version."""
+def marker(apps: Sequence[AppChanges], held: Sequence[str] = ()) -> str:
+    """What tells one content from another: SHA-256 of the set of Application, image and version, and what is held."""
     from hashlib import sha256
     from json import dumps
 
@@ -94,7 +96,19 @@ def marker(apps: Sequence[AppChanges]) -> str:
         for app in apps
         for one in app.changes
     }
-    return sha256(dumps(sorted(rows)).encode()).hexdigest()
+    return sha256(dumps([*sorted(rows), *sorted(held)]).encode()).hexdigest()
+
+
+def row_mark(app: AppChanges) -> str:
+    """The mark of a single change."""
+    return marker([app])[:ROW]
+
+
+def row_marks(text: str) -> frozenset[str]:
+    """The `row_mark`s of all that a body proposes; empty where it holds none."""
+    return frozenset(_last(text, ROWS, f"[0-9a-f]{{{ROW}}}(?: [0-9a-f]{{{ROW}}})*").split()) or frozenset(
+        one[:ROW] for one in [marked(text)] if one
+    )
 
 
 def marked(text: str) -> str:
@@ -137,13 +151,23 @@ def head_branch(repo: str, base: str, applications: Sequence[str]) -> str:
 
 def _hidden(text: str, name: str) -> str:
     """Ours is the last one: nothing of others stands behind it."""
-    found = re.findall(rf"^(?:<!--|\[//\]: # \()\s*{name}: ([0-9a-f]{{40,64}})\s*(?:-->|\))\s*$", text, re.MULTILINE)
+    return _last(text, name, "[0-9a-f]{40,64}")
+
+
+def _last(text: str, name: str, value: str) -> str:
+    found = re.findall(rf"^(?:<!--|\[//\]: # \()\s*{name}: ({value})\s*(?:-->|\))\s*$", text, re.MULTILINE)
     return str(found[-1]) if found else ""
 
 
 def _marks(content: Content, forge: str) -> str:
     shape = HIDDEN_WITHOUT_HTML if forge in WITHOUT_HTML else HIDDEN
-    named = [(MARK, marker(content.apps)), *([(DESCRIBED, content.commit)] if content.commit else [])]
+    rows = list(dict.fromkeys(row_mark(app._replace(changes=(one,))) for app in content.apps for one in app.changes))
+    several = rows[:MOST_ROWS] if content.held or len(rows) > 1 else []
+    named = [
+        (MARK, marker(content.apps, content.held)),
+        *([(ROWS, " ".join(several))] if several else []),
+        *([(DESCRIBED, content.commit)] if content.commit else []),
+    ]
     return "\n".join(shape.format(*one) for one in named)
 
 

@@ -30,12 +30,12 @@ NAMES = (
 
 def results(report: Report) -> Mapping[str, str]:
     """Every result, always; "" where there is nothing to say."""
-    commit = report.commits[0] if report.commits else None
+    commit = min(report.commits, key=lambda one: one.stands, default=None)  # the first that was written
     image = report.images[0] if report.images else None
     updated = sorted({one.subscription.application.key for one in report.decisions if one.verdict.verdict == "update"})
     found = {
         "status": status(report),
-        "updated": "true" if report.commits else "false",
+        "updated": "true" if any(not one.stands for one in report.commits) or _patched(report) else "false",
         "commit": (commit.commit or "") if commit else "",
         "pull-request": (commit.pull_request or "") if commit else "",
         "repository": _cut(public_url(commit.repo)) if commit else "",
@@ -48,6 +48,12 @@ def results(report: Report) -> Mapping[str, str]:
     }
     room = LIMIT - 1 - sum(len(name) + len(value.encode()) for name, value in found.items())
     return {**found, "applications": _fitting(updated, room)}
+
+
+def _patched(report: Report) -> bool:
+    """Whether a live Application was changed, which no commit tells."""
+    updates = (one for one in report.decisions if one.verdict.verdict == "update")
+    return report.command != "plan" and any(one.kind == "live" for one in updates)
 
 
 def _cut(text: str, size: int = 300) -> str:
@@ -72,6 +78,11 @@ def _fitting(names: Sequence[str], room: int) -> str:
             break
         kept.append(name)
     return json.dumps(kept, ensure_ascii=False)
+
+
+def repositories(report: Report) -> str:
+    """The repositories that are written, for one run each with `--only-repository`: a JSON list on one line."""
+    return json.dumps(sorted({public_url(commit.repo) for commit in report.commits}), ensure_ascii=False) + "\n"
 
 
 def dotenv(found: Mapping[str, str]) -> str:
@@ -106,7 +117,14 @@ def github_summary(report: Report) -> str:
         for one in report.commits
         if one.commit
     ]
-    return "\n".join([f"### Image Update: {status(report)}", "", *rows, *commits]) + "\n"
+    requests = dict.fromkeys(f"\nPull request: <{url}>" for one in report.commits if (url := _page(one.pull_request)))
+    return "\n".join([f"### Image Update: {status(report)}", "", *rows, *commits, *requests]) + "\n"
+
+
+def _page(url: str | None) -> str:
+    """The address of a request, as Markdown takes it: a forge's own word is not trusted to be one."""
+    known = url is not None and url.startswith(("https://", "http://"))
+    return "".join(char for char in url or "" if char.isprintable() and char not in " <>\"'`\\") if known else ""
 
 
 def _cell(text: str) -> str:

@@ -22,6 +22,8 @@ def screen(report: Report) -> str:
     for commit in report.commits:
         name = f"commit {commit.commit[:12]}" if commit.commit else "would commit"
         lines.append(f"{name} on {clean(commit.head)} of {clean(public_url(commit.repo))}: {_some(commit.files)}")
+        if commit.pull_request:
+            lines.append(f"pull request {clean(commit.pull_request)}")
         if commit.diff:
             lines.append(commit.diff.rstrip("\n"))
     failed = any(problem.severity == "error" for problem in report.problems)

@@ -19,6 +19,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import jsonschema
 import pytest
+from serving import serving
 from support import schemas
 
 # The texts that `fields` may hold, each behind `items.` (argo-cd server/application/forwarder_overwrite.go, v3).
@@ -331,14 +332,8 @@ def _picked(item: Mapping[str, Any], fields: Sequence[str]) -> dict[str, Any]:
 @contextmanager
 def argocd_server(root: str = "") -> Iterator[ArgoCDServer]:
     """A server that has ended when the block ends; what no client should have sent fails the test."""
-    with ArgoCDServer(root) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(ArgoCDServer(root)) as server:
+        yield server
     assert not server.wrong, server.wrong
 
 

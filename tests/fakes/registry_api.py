@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qs, quote, urlsplit
 
 from fakes.oci_images import Content
+from serving import serving
 
 Reply = tuple[int, dict[str, str], bytes]
 
@@ -95,14 +96,8 @@ class RegistryApi(ThreadingHTTPServer):
 @contextmanager
 def registry_api(host: str = "127.0.0.1") -> Iterator[RegistryApi]:
     """A registry that has ended when the block ends."""
-    with RegistryApi(host) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(RegistryApi(host)) as server:
+        yield server
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -2,14 +2,18 @@
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
-from hosts.runners import NOTHING, Given, Refused, _filled, _parameters
+from hosts.runners import NOTHING, Given, Refused, fill, values_of
 from hosts.steps import Step, Volume
 from support import ROOT
 
+from task.words.results import NAMES
+
+COMPONENT = ROOT / "templates" / "image-update.yml"
 PROJECT = "/builds/acme/web"
 INPUT = re.compile(r"\$\[\[ *inputs\.([\w-]+) *\]\]")
 VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
@@ -27,22 +31,26 @@ PREDEFINED = {
 }
 
 
-def component() -> Path:
-    """Where the component is."""
-    (path,) = [*ROOT.glob("templates/*.yml"), *ROOT.glob("templates/*/template.yml")]
-    return path
+@cache
+def documents() -> tuple[Any, Any]:
+    """The component's head and its jobs."""
+    head, jobs = yaml.safe_load_all(COMPONENT.read_text(encoding="utf-8"))
+    return head, jobs
 
 
 def gitlab(inputs: Mapping[str, Any], project: Volume, variables: Given = NOTHING) -> Step:
     """The container of the component's job; `variables` are those of the project."""
-    head, jobs = yaml.safe_load_all(component().read_text(encoding="utf-8"))
+    head, jobs = documents()
     declared = head["spec"]["inputs"]
-    values = _parameters([{"name": name, **(one or {})} for name, one in declared.items()], inputs)
-    (job,) = _filled(jobs, INPUT, lambda name: _text(values[name])).values()
+    values = values_of([{"name": name, **(one or {})} for name, one in declared.items()], inputs)
+    for name, value in values.items():
+        if value not in declared[name].get("options", [value]):
+            raise Refused(f"{name}: {value}")
+    (job,) = fill(jobs, INPUT, lambda name: _text(values[name])).values()
     env = {**PREDEFINED, **{name: _text(one) for name, one in job.get("variables", {}).items()}, **variables}
     env = {name: _expanded(value, env) for name, value in env.items()}
     image = job["image"] if isinstance(job["image"], dict) else {"name": job["image"]}
-    script = "\n".join(["set -eo pipefail 2>/dev/null || set -e", f"cd {PROJECT}", *_lines(job)])
+    script = "\n".join(["set -e", *job.get("before_script", ()), *job["script"]])
     report = job["artifacts"]["reports"]["dotenv"]
     return Step(
         image=image["name"],
@@ -50,6 +58,7 @@ def gitlab(inputs: Mapping[str, Any], project: Volume, variables: Given = NOTHIN
         env=env,
         volumes={"/builds": Volume(), PROJECT: project},
         results=lambda root: _dotenv(Path(f"{root}{PROJECT}", report)),
+        folder=PROJECT,
         entrypoint=_entrypoint(image),
     )
 
@@ -69,15 +78,13 @@ def _expanded(value: str, env: Given) -> str:
     return VARIABLE.sub(lambda found: env.get(found[1] or found[2], ""), value)
 
 
-def _lines(job: Mapping[str, Any]) -> list[str]:
-    return [*job.get("before_script", ()), *job["script"]]
-
-
 def _dotenv(path: Path) -> Mapping[str, str]:
-    """The report's variables. GitLab takes letters, digits and `_`, one line each, and no more than 5 KB."""
+    """The results among the report's variables: letters, digits and `_`, one line each, together no more than 5 KB."""
     if not path.is_file():
         return {}
     text = path.read_text(encoding="utf-8")
     assert len(text.encode()) <= 5 * 1024
     assert all(re.fullmatch(r"\w+=.*", line) for line in text.splitlines())
-    return dict(line.split("=", 1) for line in text.splitlines())
+    names = {f"IMAGE_UPDATE_{name.upper().replace('-', '_')}": name for name in NAMES}
+    found = dict(line.split("=", 1) for line in text.splitlines())
+    return {names[key]: value for key, value in found.items()}

@@ -54,7 +54,7 @@ def tekton(
     spec = manifest(path)["spec"]
     step = _merged(spec.get("stepTemplate", {}), spec["steps"][0] if "steps" in spec else spec)
     written = "/tekton/results" if "steps" in spec else "/tekton/steps/step-update/results"
-    values = _parameters(spec.get("params", ()), params)
+    values = values_of(spec.get("params", ()), params)
     bound = {
         one["name"]: one.get("mountPath", f"/workspace/{one['name']}")
         for one in spec.get("workspaces", ())
@@ -63,10 +63,10 @@ def tekton(
     names = [one["name"] for one in spec.get("results", ())]
     resolve = _tekton_names(values, {one["name"]: bound.get(one["name"], "") for one in spec.get("workspaces", ())})
     results = {name: f"{written}/{name}" for name in names}
-    step = _filled(step, TEKTON, lambda name: _result_path(name, results) or resolve(name))
+    step = fill(step, TEKTON, lambda name: _result_path(name, results) or resolve(name))
     volumes = {place: Volume() for place in ("/workspace", "/tekton/home", "/tekton/creds", written)}
     volumes |= {where: workspaces[name]._replace(group=group) for name, where in bound.items()}
-    volumes |= _mounts(_filled(spec.get("volumes", ()), TEKTON, resolve), step.get("volumeMounts", ()), secrets, group)
+    volumes |= _mounts(fill(spec.get("volumes", ()), TEKTON, resolve), step.get("volumeMounts", ()), secrets, group)
     return Step(
         image=step["image"],
         command=[*step["command"], *step.get("args", ())],
@@ -107,7 +107,7 @@ def _result_path(name: str, results: Given) -> str:
 
 
 def argo(
-    parameters: Given,
+    given: Given,
     artifacts: Mapping[str, Volume] = NOTHING,
     secrets: Secrets = NOTHING,
     *,
@@ -117,10 +117,10 @@ def argo(
     """A template called by templateRef; without a name, the whole submitted with these as its arguments."""
     spec = manifest(path)["spec"]
     templates = {one["name"]: one for one in spec["templates"]}
-    submitted = {} if template else _parameters(spec.get("arguments", {}).get("parameters", ()), parameters)
+    submitted = {} if template else values_of(spec.get("arguments", {}).get("parameters", ()), given)
     wanted = templates[template or spec["entrypoint"]]
-    values = _parameters(wanted.get("inputs", {}).get("parameters", ()), parameters if template else submitted)
-    wanted = _filled(wanted, ARGO, _argo_names(values, submitted))
+    values = values_of(wanted.get("inputs", {}).get("parameters", ()), given if template else submitted)
+    wanted = fill(wanted, ARGO, _argo_names(values, submitted))
     container, context = wanted["container"], wanted.get("securityContext", {})
     group = context.get("fsGroup", 0)
     volumes = _mounts(wanted.get("volumes", ()), container.get("volumeMounts", ()), secrets, group)
@@ -141,11 +141,11 @@ def argo(
     )
 
 
-def _argo_names(parameters: Given, submitted: Given) -> Resolve:
+def _argo_names(given: Given, submitted: Given) -> Resolve:
     def resolve(name: str) -> str:
         kind, _, key = name.rpartition(".")
         if kind == "inputs.parameters":
-            return parameters[key]
+            return given[key]
         if kind == "workflow.parameters":
             return submitted[key]
         if kind in ("workflow", "pod"):
@@ -163,10 +163,10 @@ def github(inputs: Given, workspace: Volume, env: Given = NOTHING, *, token: str
     action = manifest(ACTION)
     runs, declared = action["runs"], action["inputs"]
     assert runs["using"] == "docker"
-    values = _parameters([{"name": name, **one} for name, one in declared.items()], inputs)
+    values = values_of([{"name": name, "default": "", **one} for name, one in declared.items()], inputs)
     context = {"github.token": token, **{f"inputs.{name}": value for name, value in values.items()}}
     context = {name: GITHUB.sub(lambda found: context[found[1]], value) for name, value in context.items()}
-    given = _filled(runs, GITHUB, context.__getitem__)
+    given = fill(runs, GITHUB, context.__getitem__)
     values = {name: context[f"inputs.{name}"] for name in values}
     files = {name: f"/github/file_commands/{name}" for name in ("set_output_1", "step_summary_1", "set_env_1")}
     theirs = Volume(mode=0o755, owner=1001, group=1001)
@@ -226,7 +226,7 @@ def _last(path: str) -> str:
 # What they have in common
 
 
-def _parameters(declared: Sequence[Mapping[str, Any]], given: Mapping[str, Any]) -> dict[str, Any]:
+def values_of(declared: Sequence[Mapping[str, Any]], given: Mapping[str, Any]) -> dict[str, Any]:
     """Every declared parameter with its value; given, or its default."""
     if unknown := set(given) - {one["name"] for one in declared}:
         raise Refused(f"not declared: {unknown}")
@@ -236,12 +236,12 @@ def _parameters(declared: Sequence[Mapping[str, Any]], given: Mapping[str, Any])
     return values
 
 
-def _filled(value: Any, pattern: re.Pattern[str], resolve: Resolve) -> Any:
+def fill(value: Any, pattern: re.Pattern[str], resolve: Resolve) -> Any:
     """A part of a manifest with every reference replaced. A list that stands alone becomes several elements."""
     if isinstance(value, Mapping):
-        return {key: _filled(one, pattern, resolve) for key, one in value.items()}
+        return {key: fill(one, pattern, resolve) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        filled = [(one, _filled(one, pattern, resolve)) for one in value]
+        filled = [(one, fill(one, pattern, resolve)) for one in value]
         return [
             part for one, now in filled for part in (now if isinstance(one, str) and isinstance(now, list) else [now])
         ]

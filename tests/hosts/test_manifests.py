@@ -22,16 +22,26 @@ ACTION = ROOT / "action.yml"
 MANIFESTS = {"tekton": TASK, "argo": TEMPLATE, "github": ACTION}
 
 MOUNTED = {"ssh-directory", "basic-auth-directory", "ca-file"}  # workspaces of Tekton, Secrets of Argo Workflows
+GIVEN = [one for one in SECRETS if one.startswith("IMAGE_UPDATE_")]  # the others are variables of CI systems
 # What a host settles itself; and what it adds to the command's options.
 SETTLED = {
-    "tekton": {"results-dir", "dotenv", *MOUNTED},
+    "tekton": {"results-dir", "report", "dotenv", *MOUNTED},
     "argo": {"results-dir", "report", "dotenv", *MOUNTED},
     "github": {"results-dir", "dotenv"},
 }
 OWN = {
-    "tekton": {"user-home"},
-    "argo": {"mutex", "ssh-secret", "basic-auth-secret", "ca-secret"},
-    "github": {"git-token", "github-token", "ssh-key", "github-app-key"},
+    "tekton": {"command", "secret", "user-home"},
+    "argo": {
+        "command",
+        "report",
+        "mutex",
+        "secret",
+        "ssh-secret",
+        "basic-auth-secret",
+        "ca-secret",
+        "dockerconfig-secret",
+    },
+    "github": {"github-token", *(one.removeprefix("IMAGE_UPDATE_").lower().replace("_", "-") for one in GIVEN)},
 }
 REFERENCE = {
     "tekton": re.compile(r"\$\(params\.([^)]+)\)"),
@@ -60,11 +70,14 @@ def parameters(host: str) -> dict[str, str | None]:
     return {name: one.get("default") for name, one in load(ACTION)["inputs"].items()}
 
 
+def container(host: str) -> Any:
+    return load(TASK)["spec"]["steps"][0] if host == "tekton" else leaf()["container"]
+
+
 def environment(host: str) -> dict[str, str]:
     if host == "github":
         return dict(load(ACTION)["runs"]["env"])
-    container = load(TASK)["spec"]["steps"][0] if host == "tekton" else leaf()["container"]
-    return {one["name"]: one["value"] for one in container["env"]}
+    return {one["name"]: one.get("value", "") for one in container(host)["env"]}
 
 
 def results(host: str) -> list[str]:
@@ -91,9 +104,7 @@ def used(host: str) -> set[str]:
     return {name for text in texts(load(MANIFESTS[host])) for name in REFERENCE[host].findall(text)}
 
 
-def default_of(option: Option) -> str | None:
-    if option.name == "image":
-        return None
+def default_of(option: Option) -> str:
     return option.default or ("false" if option.takes == "flag" else "")
 
 
@@ -152,7 +163,8 @@ def test_no_result_claims_that_the_image_was_built_here(host: str) -> None:
 @pytest.mark.parametrize("host", MANIFESTS)
 def test_the_image_is_of_this_version(host: str) -> None:
     images = re.findall(r"ghcr\.io/argocd-image-update/image-update:\S+", MANIFESTS[host].read_text(encoding="utf-8"))
-    assert images == [f"ghcr.io/argocd-image-update/image-update:v{__version__}"]
+    made_for = "-action" if host == "github" else ""  # a container action runs as root
+    assert images == [f"ghcr.io/argocd-image-update/image-update:v{__version__}{made_for}"]
 
 
 @pytest.mark.parametrize("host", MANIFESTS)
@@ -161,23 +173,45 @@ def test_values_travel_by_environment_only(host: str) -> None:
         runs = load(ACTION)["runs"]
         command, arguments = [runs["entrypoint"]], runs["args"]
     else:
-        container = load(TASK)["spec"]["steps"][0] if host == "tekton" else leaf()["container"]
-        command, arguments = container["command"], container["args"]
-        assert "script" not in container
-    assert (command, arguments) == (["/usr/local/bin/image-update"], ["run"])
+        command, arguments = container(host)["command"], container(host)["args"]
+        assert "script" not in container(host)
+    assert command == ["/usr/local/bin/image-update"]
+    (argument,) = arguments
+    assert argument == "run" or REFERENCE[host].findall(argument) == ["command"]
+    assert host == "github" or parameters(host)["command"] == "run"
+
+
+@pytest.mark.parametrize("host", ["tekton", "argo"])
+def test_secrets_come_from_a_secret_that_need_not_exist(host: str) -> None:
+    found = {one["name"]: one["valueFrom"]["secretKeyRef"] for one in container(host)["env"] if "valueFrom" in one}
+    assert set(found) == set(GIVEN)
+    for name, place in found.items():
+        assert REFERENCE[host].fullmatch(place["name"])
+        assert place["key"] == name.removeprefix("IMAGE_UPDATE_").lower().replace("_", "-")
+        assert place["optional"] is True
+    readme = (MANIFESTS[host].parent / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([^`]+)` \| `(IMAGE_UPDATE_[A-Z_]+)` \|", readme, re.MULTILINE)
+    assert rows == [(place["key"], name) for name, place in found.items()]
+
+
+def test_github_takes_every_secret_as_an_input() -> None:
+    for name in GIVEN:
+        key = name.removeprefix("IMAGE_UPDATE_").lower().replace("_", "-")
+        assert environment("github")[name] == f"${{{{ inputs.{key} }}}}"
+        assert parameters("github")[key] == ""
 
 
 @pytest.mark.parametrize("host", ["tekton", "argo"])
 def test_runs_without_rights(host: str) -> None:
     if host == "tekton":
-        pod = container = load(TASK)["spec"]["stepTemplate"]["securityContext"]
+        pod = own = load(TASK)["spec"]["stepTemplate"]["securityContext"]
     else:
-        pod, container = leaf()["securityContext"], leaf()["container"]["securityContext"]
+        pod, own = leaf()["securityContext"], leaf()["container"]["securityContext"]
     assert pod["runAsNonRoot"] is True
     assert pod["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert container["readOnlyRootFilesystem"] is True
-    assert container["allowPrivilegeEscalation"] is False
-    assert container["capabilities"] == {"drop": ["ALL"]}
+    assert own["readOnlyRootFilesystem"] is True
+    assert own["allowPrivilegeEscalation"] is False
+    assert own["capabilities"] == {"drop": ["ALL"]}
 
 
 def test_argo_writes_to_volumes_that_the_template_declares() -> None:

@@ -4,6 +4,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from task.errors import Malformed, UsageError
 from task.parse.builders import MOST, Built, built, with_built
@@ -208,3 +210,23 @@ def test_joins_what_is_one_build(
 def test_two_digests_of_one_image_are_an_error(files: list[Built]) -> None:
     with pytest.raises(UsageError, match="two different digests"):
         with_built(["a/b:1"], A, files)
+
+
+KEYS = st.sampled_from(
+    ["image.name", "containerimage.digest", "image", "imageDigest", "tags", "builds", "type", "name", "extra", "x"]
+)
+VALUES = st.sampled_from(
+    [A, "ghcr.io/a/b:1", "a@b", "", "Docker Image", "Docker Manifest", 7, None, True, "\ud800", "a,b:2,"]
+)
+TREES = st.recursive(
+    VALUES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4), max_leaves=12
+)
+
+
+@given(st.text() | TREES.map(json.dumps))
+def test_whatever_it_holds_is_read_or_refused(text: str) -> None:
+    try:
+        found = built(text)
+    except Malformed:
+        return
+    assert found.digest or found.references

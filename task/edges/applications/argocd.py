@@ -31,13 +31,17 @@ class Api(Protocol):
 
 
 class ArgoCD:
-    """`--applications argocd`. `wanted` says by its metadata whether an Application is of interest."""
+    """`--applications argocd`. `wanted` says by its metadata whether an Application is of interest.
 
-    def __init__(
+    `counts` says whether one that is not counts as looked at.
+    """
+
+    def __init__(  # noqa: PLR0913 - by name
         self,
         api: Api,
         wanted: Wants,
         *,
+        counts: Wants = lambda _item: True,
         projects: Sequence[str] = (),
         selector: str = "",
         namespaces: Sequence[str] = (),
@@ -46,6 +50,8 @@ class ArgoCD:
         self._api, self._wanted, self._selector = api, wanted, selector
         self._projects = projects if not any(map(_glob, projects)) else ()
         self._namespaces = namespaces if namespaces and not any(map(_glob, namespaces)) else ("",)
+        self._counts = counts
+        self.passed_over = 0  # Applications that count, but that `wanted` does not want
 
     def all(self) -> Iterable[Found]:
         """The Applications of interest, whole. One that cannot be read is a problem; a server that is down raises."""
@@ -61,7 +67,9 @@ class ArgoCD:
 
     def _keys(self, namespace: str) -> list[tuple[str, str]]:
         listed = self._api.list_applications(projects=self._projects, selector=self._selector, namespace=namespace)
-        return [key for item in listed if self._wanted(item) and (key := _key(item))]
+        chosen = [item for item in listed if self._wanted(item)]
+        self.passed_over += sum(self._counts(item) for item in listed) - sum(self._counts(item) for item in chosen)
+        return [key for item in chosen if (key := _key(item))]
 
     def _found(self, key: tuple[str, str]) -> Found:
         try:

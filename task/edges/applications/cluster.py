@@ -58,7 +58,7 @@ class Cluster:
         self._narrowed = self._narrow != Narrow()
         self._home, self._wanted, self._log = argocd_namespace, wanted, log
         self.listed = 0  # Applications that were looked at
-        self.passed_over = 0  # of these, those that carry our annotations, but that `wanted` does not want
+        self.passed_over = 0  # of these, those that list images, but that `wanted` does not want
 
     def all(self) -> Iterable[Found]:
         """The ImageUpdaters and the Applications, as manifests give them. Raises what `Kubernetes` raises."""
@@ -130,10 +130,11 @@ class Cluster:
             for claim in claims
         )
         if not referenced:
-            if not any(key.startswith(self._prefix) for key in metadata.get("annotations") or ()):
+            annotations = metadata.get("annotations") or {}
+            if not any(key.startswith(self._prefix) for key in annotations):
                 return False
             if not self._wanted(item):
-                self.passed_over += self._considered(metadata)
+                self.passed_over += bool(annotations.get(f"{self._prefix}image-list")) and self._considered(metadata)
                 return False
         return self._considered(metadata)
 

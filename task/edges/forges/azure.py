@@ -201,6 +201,7 @@ class Azure:
             body=dig(item, "description"),
             head_commit=dig(item, "lastMergeSourceCommit", "commitId"),
             merge_commit=dig(item, "lastMergeCommit", "commitId") if state == "merged" else "",
+            conflicts=conflicted,
             note="it conflicts with its base branch" if conflicted else "",
         )
 

@@ -189,6 +189,7 @@ class BitbucketDataCenter:
             body=dig(item, "description"),
             head_commit=dig(item, "fromRef", "latestCommit"),
             merge_commit=dig(item, "properties", "mergeCommit", "id") if state == "merged" else "",
+            conflicts=conflicted and state == "open",
             note="it conflicts with its base branch" if conflicted and state == "open" else "",
         )
 

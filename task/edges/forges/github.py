@@ -170,5 +170,6 @@ def proposed(pull: Mapping[str, Any]) -> Proposed:
         body=(pull["body"] or "").replace("\r\n", "\n"),
         head_commit=str(pull["head"]["sha"]),
         merge_commit=str(pull.get("merge_commit_sha") or "") if merged else "",  # of an open one, it is a trial
+        conflicts=is_open and pull.get("mergeable") is False,
         note=f"it conflicts with {pull['base']['ref']}" if is_open and pull.get("mergeable") is False else "",
     )

@@ -199,6 +199,7 @@ def proposed(request: Mapping[str, Any]) -> Proposed:
         body=str(request.get("description") or "").replace("\r\n", "\n"),
         head_commit=str(request.get("sha") or ""),
         merge_commit=str(merged or "") if state == "merged" else "",  # fast-forward: the head itself
+        conflicts=state == "open" and bool(request.get("has_conflicts")),
         note=f"it conflicts with {request['target_branch']}"
         if state == "open" and request.get("has_conflicts")
         else "",

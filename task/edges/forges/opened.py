@@ -33,16 +33,26 @@ class Forges:
         self._probed: dict[str, Known] = {}
         self._opened: dict[Place, Forge] = {}
 
-    def place(self, repo: str) -> Place:
-        """Where the repository is. Raises `ForgeError` for a URL on no forge, and what `probe` raises."""
+    def place(self, repo: str, reached: str = "") -> Place:
+        """Where the repository is. Raises `ForgeError` for a URL on no forge, and what `probe` raises.
+
+        `reached` is the URL that it is pushed to, if that is another one. It comes first where it is a forge's; a
+        mirror's path or a proxy that no forge is known by leaves it to the repository's own URL.
+        """
+        urls = list(dict.fromkeys(url for url in (reached, repo) if url and (url == repo or _on_a_host(url))))
+        surely = tuple(one for one in self._known if one.root)
         try:
-            return place_of(repo, self._known) or self._asked(repo)
+            for known in (surely, self._known):
+                for url in urls:
+                    if place := place_of(url, known):
+                        return place
+            return self._asked(urls[0])
         except Malformed as error:
             raise ForgeError(f"no pull request can be opened: {error.message}", hint=error.hint) from error
 
-    def of(self, repo: str) -> Forge:
+    def of(self, repo: str, reached: str = "") -> Forge:
         """The repository's forge. Raises as `place`, and `CredentialsError` without a token for it."""
-        place = self.place(repo)
+        place = self.place(repo, reached)
         with self._lock:
             if place not in self._opened:
                 reach = Reach(place, self._tokens.of(place), self._ca_file, self._log, self._limits)
@@ -66,3 +76,12 @@ class Forges:
         if place is None:
             raise ForgeError(f"no repository of {remote.host} is meant", hint="write https://host/owner/repository")
         return place
+
+
+def _on_a_host(url: str) -> bool:
+    """A local path is where a mirror lies, and no forge."""
+    try:
+        remote_of(url)
+    except Malformed:
+        return False
+    return True

@@ -51,7 +51,7 @@ class Registry:
         self._lock = allocate_lock()
         self._apis: dict[Endpoint, Api] = {}
         self._known: dict[tuple[str, RegistryLogin | None], _Known] = {}
-        self._answers: dict[tuple[object, ...], Answer] = {}
+        self._answers: dict[tuple[object, ...], tuple[frozenset[str], Answer]] = {}
         self._requests = 0
 
     @property
@@ -80,11 +80,7 @@ class Registry:
 
     def tags(self, image: Image, secret: str = "", namespace: str = "") -> tuple[str, ...]:
         """All tags of an image's repository, listed once. Raises `RegistryError` and its kinds."""
-        known = self._at(image, secret, namespace)
-        with known.lock:
-            if known.tags is None:
-                known.tags = known.repository.tags()
-            return known.tags
+        return _tags(self._at(image, secret, namespace))
 
     def referrers(
         self, image: Image, digest: str, artifact_type: str = "", secret: str = "", namespace: str = ""
@@ -116,13 +112,14 @@ class Registry:
 
     def _settle(self, asked: list[Question], found: dict[Question, Answer]) -> None:
         """Answer questions about one thing; an answer that was found before holds for the whole run."""
-        facts = tuple(sorted({fact for question in asked for fact in question.facts}))
-        key = (*self._subject(asked[0]), facts)
-        known = self._answers.get(key)
-        if known is None:
-            known = self._found(asked[0], facts)
+        subject = self._subject(asked[0])
+        facts = frozenset(fact for question in asked for fact in question.facts)
+        had, known = self._answers.get(subject, (frozenset(), Answer()))
+        if known.exists and (missing := facts - had):
+            more = self._found(asked[0], tuple(sorted(missing)))
+            known = _both(known, more, missing)
             if known.error is None:
-                self._answers[key] = known
+                self._answers[subject] = (had | facts, known)
         found.update({question: _part(known, question) for question in asked})
 
     def _found(self, question: Question, facts: tuple[str, ...]) -> Answer:
@@ -131,6 +128,8 @@ class Registry:
             return Answer(digest=image.digest)
         try:
             at = self._at(image, question.secret, question.namespace)
+            if "tags" in facts:
+                return Answer(tags=_tags(at))
             return find(at.repository, image, facts, question.platforms, at.memory)
         except TaskError as error:
             return Answer(error=error)
@@ -169,6 +168,13 @@ class Registry:
             known.memory.save()
 
 
+def _tags(known: _Known) -> tuple[str, ...]:
+    with known.lock:
+        if known.tags is None:
+            known.tags = known.repository.tags()
+        return known.tags
+
+
 def read_registries_conf(path: str) -> tuple[RegistryConf, ...]:
     """The entries of `--registries-conf`. Raises `UsageError`."""
     from task.errors import Malformed
@@ -183,6 +189,14 @@ def read_registries_conf(path: str) -> tuple[RegistryConf, ...]:
         raise UsageError(f"--registries-conf: {path}: {problem.message}", hint=problem.hint) from None
 
 
+def _both(known: Answer, more: Answer, facts: Collection[str]) -> Answer:
+    """What was known, and the facts that have been asked for since."""
+    if more.error or not more.exists:
+        return more
+    new = {fact: getattr(more, fact) for fact in facts if fact != "exists"}
+    return known._replace(**new)
+
+
 def _part(answer: Answer, question: Question) -> Answer:
     """What one question asked for, of an answer to several."""
     facts = question.facts
@@ -192,5 +206,6 @@ def _part(answer: Answer, question: Question) -> Answer:
         created=answer.created if "created" in facts else "",
         platforms=answer.platforms if "platforms" in facts else (),
         labels=answer.labels if "labels" in facts else {},
+        tags=answer.tags if "tags" in facts else (),
         error=answer.error,
     )

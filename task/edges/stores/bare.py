@@ -136,12 +136,15 @@ class BareStore:
         return Landing(commit, made.tree)
 
     def _held(self, change: Changeset, made: fast_import.Made) -> tuple[Landing | None, str]:
-        """(the branch that already holds exactly this, a head branch's present commit or "")."""
+        """(the branch that already holds exactly this on the same tip, a head branch's present commit or "").
+
+        On an older tip the same files may still conflict with what the base became.
+        """
         base, head = change.destination.base, change.destination.head
         if made.tree == self._roots[change.tip]:
             return Landing(change.tip, made.tree, pushed=False), ""
         there = self._remote.commit_of(head) if head != base else ""
-        if there and self._root(there) == made.tree:
+        if there and self._root(there) == made.tree and self._stands_on(there, change.tip):
             return Landing(there, made.tree, pushed=False), there
         return None, there
 
@@ -161,6 +164,10 @@ class BareStore:
         tip = self._remote.fetch_tip(branch)
         self._root(tip)
         return tip
+
+    def _stands_on(self, commit: str, parent: str) -> bool:
+        content = self._remote.objects.read([commit])[commit].content or b""
+        return f"parent {parent}".encode() in content.partition(b"\n\n")[0].split(b"\n")
 
     def _root(self, commit: str) -> str:
         if commit not in self._roots:

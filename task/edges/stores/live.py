@@ -6,12 +6,14 @@ Through Argo CD's API or Kubernetes; `ClusterApplications` gives the latter the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 from task.edges.kubernetes import APPLICATIONS, Resource
-from task.errors import SourceError
+from task.errors import Outpaced, SourceDownError, SourceError
 
 Operation = Mapping[str, Any]  # of a JSON patch
+_TRIES = 4  # of a refresh that meets other changes
 REFRESH = {"metadata": {"annotations": {"argocd.argoproj.io/refresh": "normal"}}}
 
 
@@ -90,7 +92,11 @@ class ClusterApplications:
 
     def refresh_application(self, namespace: str, name: str) -> None:
         """Argo CD looks at Git soon: it removes the annotation when it has."""
-        self._cluster.merge(APPLICATIONS, namespace, name, REFRESH)
+        for _ in range(_TRIES):
+            with suppress(Outpaced):  # the controller writes the same object
+                self._cluster.merge(APPLICATIONS, namespace, name, REFRESH)
+                return
+        raise SourceDownError(f"others keep changing {namespace}/{name}", hint="run it again")
 
     def resource_tree(self, namespace: str, name: str) -> Mapping[str, Any]:  # noqa: ARG002 - as Argo CD's API has it
         """Nothing: the tree is Argo CD's."""

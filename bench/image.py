@@ -1,0 +1,82 @@
+"""The image, made from the Dockerfile on a Debian base: its size, its start, and the memory of a run in it."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench import event, material
+from bench.figure import Figure, Side
+from bench.git_http import LOGIN, git_http
+from bench.process import HERE
+from scripts import containers
+
+STARTS = 25
+TAG = "1.0.1"
+MB = 1e6
+MOST = 120 * MB  # more than the base
+MEMORY = 64 * MB
+
+# Both sides in turns, inside the container: what starting the container costs is not measured.
+_COMPARE = """
+import statistics, subprocess, time
+def seconds(*argv):
+    began = time.perf_counter()
+    subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - began
+pairs = [(seconds("image-update", "--version"), seconds("python3", "-c", "pass")) for _ in range(%d)]
+print(*map(statistics.median, zip(*pairs)))
+"""
+
+
+def figures() -> Iterator[Figure]:
+    """The figures; none where images cannot be built."""
+    missing = [one for one in containers.PROGRAMS if not shutil.which(one)]
+    if missing or os.getuid():
+        print(f"skipped image: needs root and {', '.join(missing or containers.PROGRAMS)}")
+        return
+    image = containers.build("runtime")
+    more = containers.size(image) - containers.size(containers.BASE)
+    whole = (
+        f"the image has {containers.size(image) / MB:.0f} MB, its base {containers.size(containers.BASE) / MB:.0f} MB"
+    )
+    yield Figure("image: size", Side("podman image inspect, less the base", more), _most(MOST), 1, "B", whole)
+    ours, theirs = (float(one) for one in _said(image, "python3", "-c", _COMPARE % STARTS).split())
+    yield Figure("image: start", Side("image-update --version", ours), Side("python3 -c pass", theirs), 4)
+    yield Figure("image: memory", Side(event.shown(), _memory(image)), _most(MEMORY), 1, "B", "with its git commands")
+
+
+def _most(value: float) -> Side:
+    return Side("(what is allowed)", value)
+
+
+def _memory(image: str) -> float:
+    """The most that a run with one Application held, over http with a login."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        apps = material.apps(1)
+        repo = material.repository(folder / "repo.git", apps)
+        with git_http(folder) as port:
+            text = material.write_manifests(folder / "apps.json", apps, repo).read_text(encoding="utf-8")
+            server = f"http://127.0.0.1:{port}"
+            (folder / "apps.json").write_text(text.replace(f"file://{repo}", f"{server}/repo.git"), encoding="utf-8")
+            (folder / "home").mkdir()
+            folder.chmod(0o755)
+            (folder / "home").chmod(0o777)
+            user, _, password = LOGIN.partition(":")
+            given = ("--git-username", user, "--git-credentials-url", server)
+            argv = ("image-update", *event.arguments(TAG, Path("/work/apps.json")), *given)
+            mounts = (f"--volume={folder}:/work:ro", f"--volume={folder}/home:/tmp", f"--volume={HERE}:/bench:ro")
+            variables = ("--env=HOME=/tmp", f"--env=IMAGE_UPDATE_GIT_PASSWORD={password}")
+            said = _said(image, "python3", "/bench/tree_memory.py", *argv, options=(*mounts, *variables))
+        event.landed(repo, apps, TAG)
+    return float(said)
+
+
+def _said(image: str, program: str, *arguments: str, options: tuple[str, ...] = ()) -> str:
+    argv = containers.run(image, *options, f"--entrypoint={program}", command=arguments)
+    done = subprocess.run(argv, env=containers.environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

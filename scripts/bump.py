@@ -1,0 +1,163 @@
+"""Sets the version everywhere: `python -m scripts.bump 1.2.0`; `--check [v1.2.0]` only looks whether all agree.
+
+`task/__init__.py` is the one source. What names a version of ours elsewhere is found by how it is written, so that a
+new sample needs no entry here. What is made from other files is made again.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import yaml
+
+from scripts import cluster_template, stepaction
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = "task/__init__.py"
+VERSION = re.compile(r"(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)(?:-[0-9A-Za-z.-]+)?")
+_V = VERSION.pattern
+_SHORTEST = _V.replace("]+)?", "]+?)??")  # what stands behind it may be the tag of the action's image: v1.2.0-action
+
+# Where it is written, and how; what stands around it stays. The first is the source.
+PLACES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (SOURCE, (rf'^__version__ = "({_V})"$',)),
+    ("Dockerfile", (rf"^ARG VERSION=({_V})$",)),
+    ("action.yml", ()),
+    ("README.md", ()),
+    ("docs/**/*.md", ()),
+    ("tekton/**/*.yaml", (rf'^    app\.kubernetes\.io/version: "?({_V})"?$',)),
+    ("tekton/**/*.md", ()),
+    ("argo-workflows/**/*.yaml", (rf'^    app\.kubernetes\.io/version: "?({_V})"?$',)),
+    ("argo-workflows/**/*.yml", (rf"^version: ({_V})$",)),
+    ("argo-workflows/**/*.md", ()),
+    ("templates/*", ()),
+    ("examples/**/*.*", ()),
+    (".github/ISSUE_TEMPLATE/*", ()),
+)
+# In all of them: our images, mirrored or not, bundles, action, component, package and the files of a tag.
+NAMED = (
+    rf"/image-update(?:/bundle)?[:@]v({_SHORTEST})(?=-action\b|[^0-9A-Za-z.-]|$)",
+    rf"raw\.githubusercontent\.com/argocd-image-update/image-update/v({_V})/",
+    rf"argocd-image-update/image-update/image-update@({_V})(?![0-9A-Za-z.-])",
+    rf"\bargocd-image-update==({_V})(?![0-9A-Za-z.-])",
+    rf"name: revision, value: v({_V})\}}",
+    rf"\bimage-update ({_V})(?=,|$)",  # what --version prints
+)
+
+
+def main(argv: list[str]) -> int:
+    """The exit code: 1 where something disagrees."""
+    if argv[:1] == ["--check"]:
+        return _check(argv[1] if len(argv) > 1 else f"v{current()}")
+    if len(argv) != 1 or not VERSION.fullmatch(argv[0].removeprefix("v")):
+        sys.stderr.write("usage: python -m scripts.bump VERSION (1.2.0), or --check [TAG]\n")
+        return 2
+    for path in bump(argv[0].removeprefix("v")):
+        sys.stdout.write(f"{path}\n")
+    return 0
+
+
+def current(root: Path = ROOT) -> str:
+    """The version that the source names."""
+    return versions(root)[SOURCE].pop()
+
+
+def versions(root: Path = ROOT) -> dict[str, set[str]]:
+    """Which versions each file names."""
+    found: dict[str, set[str]] = {}
+    for path, patterns in _files(root):
+        text = path.read_text(encoding="utf-8")
+        named = {match[1] for pattern in patterns for match in re.finditer(pattern, text, re.MULTILINE)}
+        if named:
+            found[path.relative_to(root).as_posix()] = named
+    return found
+
+
+def bump(version: str, root: Path = ROOT) -> list[str]:
+    """Write the version everywhere; the files that changed. Doing it again changes nothing."""
+    changed = []
+    notes = _notes(root, version)
+    for path, patterns in _files(root):
+        text = path.read_text(encoding="utf-8")
+        new = text
+        for pattern in patterns:
+            new = re.sub(pattern, lambda match: _with(match, version), new, flags=re.MULTILINE)
+        new = _with_notes(new, notes, stamp=text != new) if path.suffix in (".yaml", ".yml") else new
+        if new != text:
+            path.write_text(new, encoding="utf-8")
+            changed.append(path.relative_to(root).as_posix())
+    _made_again(root)
+    return changed
+
+
+def _files(root: Path) -> Iterator[tuple[Path, tuple[str, ...]]]:
+    for place, own in PLACES:
+        for path in sorted(root.glob(place)):
+            if path.is_file():
+                yield path, (*own, *NAMED)
+
+
+def _with(match: re.Match[str], version: str) -> str:
+    start, end = (place - match.start() for place in match.span(1))
+    return match[0][:start] + version + match[0][end:]
+
+
+# What changed, for Artifact Hub: the entries of the version in CHANGELOG.md.
+
+
+def _notes(root: Path, version: str) -> list[dict[str, str]]:
+    text = (root / "CHANGELOG.md").read_text(encoding="utf-8")
+    found = re.search(rf"^#+ \[?v?{re.escape(version)}\b.*\n([\s\S]*?)(?=^#+ \[?v?\d|\Z)", text, re.MULTILINE)
+    entries = re.findall(r"^- (.+(?:\n  .+)*)", found[1], re.MULTILINE) if found else []
+    return [{"kind": _kind(entry), "description": " ".join(entry.replace("`", "").split())} for entry in entries]
+
+
+def _kind(entry: str) -> str:
+    first = re.sub(r"\W", "", entry.split(maxsplit=1)[0]).lower()
+    kinds = {"fixed": "fixed", "changed": "changed", "removed": "removed", "deprecated": "deprecated"}
+    return kinds.get(first, "security" if first == "security" else "added")
+
+
+def _with_notes(text: str, notes: list[dict[str, str]], *, stamp: bool) -> str:
+    """Replace what Artifact Hub shows as changes, where a file has that."""
+    if not notes:
+        return text
+    told = yaml.safe_dump(notes, sort_keys=False, allow_unicode=True, width=140)
+    block = "".join(f"      {line}\n" for line in told.splitlines())
+    text = re.sub(
+        r"(?m)^    artifacthub\.io/changes: \|\n(?:      .*\n)+",
+        lambda _: f"    artifacthub.io/changes: |\n{block}",
+        text,
+    )
+    listed = "".join(f"  {line}\n" for line in told.splitlines())
+    text = re.sub(r"(?m)^changes:\n(?:  .*\n)+", lambda _: f"changes:\n{listed}", text)
+    if stamp:
+        today = datetime.now(UTC).strftime("%Y-%m-%dT00:00:00Z")
+        text = re.sub(r'(?m)^createdAt: ".*"$', f'createdAt: "{today}"', text)
+    return text
+
+
+def _made_again(root: Path) -> None:
+    """The manifests that are made from others."""
+    for module, source, made in (
+        (stepaction, stepaction.TASK, stepaction.STEP_ACTION),
+        (cluster_template, cluster_template.TEMPLATE, cluster_template.CLUSTER),
+    ):
+        text = module.rendered(root / source.relative_to(ROOT))
+        (root / made.relative_to(ROOT)).write_text(text, encoding="utf-8")
+
+
+def _check(tag: str) -> int:
+    wanted = tag.removeprefix("v")
+    wrong = [f"{path}: {name}" for path, names in versions().items() for name in sorted(names - {wanted})]
+    for line in wrong:
+        sys.stderr.write(f"{line}, not {wanted}\n")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

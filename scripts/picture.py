@@ -1,0 +1,92 @@
+"""Makes docs/demo.svg: a terminal with a real `image-update demo` in it, light or dark as the reader's system is.
+
+python -m scripts.picture
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from task.words.columns import columns
+
+ROOT = Path(__file__).resolve().parent.parent
+PICTURE = ROOT / "docs" / "demo.svg"
+COLUMNS, END = 100, "\nThe commit:"
+CELL, LINE, MARGIN, BAR = 8.4, 19, 20, 36  # pixels: a column, a line, around the text, the window's upper bar
+STYLES = {"1": "b", "2": "d", "31": "r", "32": "g", "33": "y", "34": "u", "35": "m", "36": "c"}
+LOOK = """\
+.back{fill:#ffffff}.edge{fill:none;stroke:#d0d7de}.bar{fill:#f6f8fa}.dot{fill:#c8cfd6}
+text{fill:#1f2328;font:14px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;white-space:pre}
+.b{font-weight:700}.d{fill:#6e7781}.r{fill:#cf222e}.g{fill:#116329}.y{fill:#8a5300}.u{fill:#0550ae}.m{fill:#8250df}
+.c{fill:#0a6c74}
+@media (prefers-color-scheme:dark){.back{fill:#0d1117}.edge{stroke:#30363d}.bar{fill:#161b22}.dot{fill:#3d444d}
+text{fill:#e6edf3}.d{fill:#8b949e}.r{fill:#ff7b72}.g{fill:#56d364}.y{fill:#e3b341}.u{fill:#79c0ff}.m{fill:#d2a8ff}
+.c{fill:#76e3ea}}
+"""
+
+
+def main() -> None:
+    """Write the picture."""
+    PICTURE.write_text(svg(demo()), encoding="utf-8")
+
+
+def demo() -> str:
+    """What a terminal shows of `image-update demo`, up to the commit's message; the repository has a fixed name."""
+    environ = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "COLUMNS": str(COLUMNS), "FORCE_COLOR": "1"}
+    argv = [sys.executable, "-m", "task", "demo"]
+    done = subprocess.run(argv, cwd=ROOT, env=environ, capture_output=True, check=True, encoding="utf-8")
+    shown = done.stdout.partition(END)[0].rstrip("\n")
+    return re.sub(r"\S*/image-update-demo-\w+/\n?gitops\.git", "/tmp/demo/gitops.git", shown)  # noqa: S108 - no file
+
+
+def text_of(shown: str) -> str:
+    """The letters alone; ids of commits, which hold the time, become one."""
+    return re.sub(r"(commit) [0-9a-f]{12}", r"\1 " + "0" * 12, re.sub(r"\x1b\[[0-9;]*m", "", shown))
+
+
+def svg(shown: str) -> str:
+    """The picture of a text with the colours of a terminal."""
+    lines = ["$ image-update demo", *shown.split("\n")]
+    width = round(COLUMNS * CELL + 2 * MARGIN)
+    height = BAR + LINE * len(lines) + 2 * MARGIN
+    texts = "\n".join(
+        f'<text x="{MARGIN}" y="{BAR + MARGIN + LINE * number + 14}" xml:space="preserve">{_spans(line)}</text>'
+        for number, line in enumerate(lines)
+        if line
+    )
+    dots = "".join(f'<circle class="dot" cx="{MARGIN + 18 * number}" cy="18" r="6"/>' for number in range(3))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+        ' role="img" aria-label="image-update demo: decisions, commit and diff in a terminal">\n'
+        f"<style>\n{LOOK}</style>\n"
+        f'<rect class="back" width="{width}" height="{height}" rx="8"/>\n'
+        f'<path class="bar" d="M0 8a8 8 0 0 1 8-8H{width - 8}a8 8 0 0 1 8 8V{BAR}H0z"/>{dots}\n'
+        f'<rect class="edge" x=".5" y=".5" width="{width - 1}" height="{height - 1}" rx="8"/>\n'
+        f"{texts}\n</svg>\n"
+    )
+
+
+def _spans(line: str) -> str:
+    """One line; each piece has its place, so that another font cannot push the next one away."""
+    pieces, at = [], 0
+    for codes, text in re.findall(r"(?:\x1b\[([0-9;]*)m)?([^\x1b]*)", line):
+        if not text:
+            continue
+        names = " ".join(STYLES[code] for code in codes.split(";") if code in STYLES)
+        kind = f' class="{names}"' if names else ""
+        size = f' textLength="{columns(text) * CELL:g}"' if text.strip() else ""
+        pieces.append(f'<tspan x="{MARGIN + at * CELL:g}"{size}{kind}>{_escaped(text)}</tspan>')
+        at += columns(text)
+    return "".join(pieces)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+if __name__ == "__main__":
+    main()

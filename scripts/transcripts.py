@@ -1,0 +1,112 @@
+"""Pages whose shell blocks are run: what they print is what the page says.
+
+`python -m scripts.transcripts` runs the README and the tutorial in a temporary folder and writes what was printed
+into the `text` block behind each `sh` block; tests/test_tutorial.py compares. A block below a comment
+`not run: why` is left alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = (ROOT / "README.md", ROOT / "docs" / "tutorial.md")
+FOLDER = "/tmp"  # noqa: S108 - what readers see in place of the folder that it really was
+DEMO = "/tmp/image-update-demo"  # noqa: S108 - likewise
+_FENCE = re.compile(r"^(?P<above>[^\n]*\n)?```(?P<language>[\w-]*)[^\n]*\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+_MARK = "=== the end of a block:"
+_PRELUDE = 'make() { [ "$*" = demo ] && image-update demo; }\n'  # `make demo`, without making .venv first
+
+
+class Block(NamedTuple):
+    """One fenced block of a page."""
+
+    language: str
+    code: str
+    span: tuple[int, int]  # where the code is
+    why_not: str  # why it is not run; "" when it is
+
+
+def blocks(text: str) -> list[Block]:
+    """The fenced blocks of a page, in order."""
+    found, at = [], 0
+    while match := _FENCE.search(text, at):
+        above = re.fullmatch(r"<!-- not run: (.+) -->", (match["above"] or "").strip())
+        found.append(Block(match["language"], match["code"], match.span("code"), above[1] if above else ""))
+        at = match.end()
+    return found
+
+
+def runnable(text: str) -> list[tuple[Block, Block | None]]:
+    """The shell blocks that are run, each with the block of what it prints: the next one, before any heading."""
+    found = blocks(text)
+    followers: list[Block | None] = [*found[1:], None]
+    pairs = zip(found, followers, strict=True)
+    return [
+        (one, after if after and _behind(text, one, after) else None)
+        for one, after in pairs
+        if one.language == "sh" and not one.why_not
+    ]
+
+
+def _behind(text: str, one: Block, after: Block) -> bool:
+    return after.language == "text" and "\n#" not in text[one.span[1] : after.span[0]]
+
+
+def printed(codes: Sequence[str], folder: Path) -> Iterator[tuple[int, str]]:
+    """Run shell blocks in one shell; of each the exit code and everything that it printed."""
+    script = _PRELUDE + "".join(f"{{\n{code}\n}} 2>&1\necho '{_MARK}' $?\n" for code in codes)
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("IMAGE_UPDATE_", "GIT_"))}
+    environ |= {
+        "PATH": os.pathsep.join((os.path.dirname(sys.executable), os.environ["PATH"])),
+        "HOME": str(folder),
+        "GIT_CONFIG_NOSYSTEM": "1",
+    }
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=folder, env=environ, capture_output=True, text=True, timeout=120, check=False
+    )
+    parts = re.split(rf"^{_MARK} (\d+)\n", done.stdout, flags=re.MULTILINE)
+    for output, code in zip(parts[::2], parts[1::2], strict=False):
+        yield int(code), re.sub(r"\S*/image-update-demo-\w+", DEMO, output.replace(str(folder), FOLDER))
+
+
+def alike(text: str) -> str:
+    """The text without what differs from run to run: ids, times, temporary folders."""
+    text = re.sub(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}\b|\b\d{7,40}\b", "ID", text)
+    return re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME", text)
+
+
+def rewritten(text: str, folder: Path) -> str:
+    """The page with what its blocks print today; one that ends with `…` keeps its length."""
+    pairs = runnable(text)
+    outputs = list(printed([one.code for one, _ in pairs], folder))
+    for (_, after), (_, output) in reversed(list(zip(pairs, outputs, strict=True))):
+        if after and alike(shown := beginning(output, after.code)) != alike(after.code):
+            text = text[: after.span[0]] + shown + text[after.span[1] :]
+    return text
+
+
+def beginning(output: str, shown: str) -> str:
+    """As much of an output as a page shows of it: a block that ends with a line `…` has only so many lines."""
+    lines = shown.splitlines()
+    if lines[-1:] != ["…"]:
+        return output
+    return "".join(f"{line}\n" for line in (*output.splitlines()[: len(lines) - 1], "…"))
+
+
+def main() -> None:
+    """Write all pages."""
+    for page in PAGES:
+        with tempfile.TemporaryDirectory() as folder:
+            page.write_text(rewritten(page.read_text(), Path(folder)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""The JSON report of a run → checked data, by the schema that is shipped with the package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from task.errors import Malformed
+from task.schemas import load
+
+_TYPES: Mapping[str, type | tuple[type, ...]] = {
+    "object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool,
+    "null": type(None),
+}  # fmt: skip
+LARGEST = 64 * 1024 * 1024  # bytes
+
+
+def report_of(text: str) -> Mapping[str, Any]:
+    """The report that a text holds. Raises `Malformed`, which says what is wrong and where.
+
+    Members that this version does not know are allowed: a later one may have written it.
+    """
+    import json
+
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Malformed(f"this is not JSON: {error}", "give what --report or --output json wrote") from None
+    for problem in _problems(found, load("report.v1"), ""):
+        raise Malformed(f"this is no report of image-update: {problem}", "give what --report or --output json wrote")
+    return dict(found)
+
+
+def _problems(value: Any, schema: Mapping[str, Any], where: str) -> Iterator[str]:
+    """What our own schemas say: types, constants, choices, required members, items, and least numbers."""
+    here = where or "the whole"
+    kinds = schema.get("type", [])
+    if kinds and not _is(value, [kinds] if isinstance(kinds, str) else kinds):
+        yield f"{here} is not of type {kinds if isinstance(kinds, str) else ' or '.join(kinds)}"
+        return
+    if "const" in schema and value != schema["const"]:
+        yield f"{here} is not {schema['const']!r}"
+    if "enum" in schema and value not in schema["enum"]:
+        yield f"{here} is none of {', '.join(str(one) for one in schema['enum'] if one is not None)}"
+    if "minimum" in schema and value < schema["minimum"]:
+        yield f"{here} is below {schema['minimum']}"
+    if isinstance(value, dict):
+        yield from (
+            f"{where}{'.' if where else ''}{name} is missing"
+            for name in schema.get("required", ())
+            if name not in value
+        )
+        for name, below in schema.get("properties", {}).items():
+            if name in value:
+                yield from _problems(value[name], below, f"{where}.{name}" if where else name)
+    if isinstance(value, list) and "items" in schema:
+        for number, item in enumerate(value):
+            yield from _problems(item, schema["items"], f"{where}[{number}]")
+
+
+def _is(value: Any, kinds: list[str]) -> bool:
+    return any(isinstance(value, _TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool)) for kind in kinds)

@@ -1,0 +1,207 @@
+"""Signatures of images as cosign stores them, and the public keys they are checked with.
+
+Two forms, in two places each: a payload ("simple signing") whose signature is an annotation of its layer, and a
+Sigstore bundle with an in-toto statement in a DSSE envelope. Sources: cosign's SIGNATURE_SPEC and BUNDLE_SPEC, the DSSE
+protocol, the in-toto statement.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64decode, b64encode
+from binascii import Error as NotBase64
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from task.errors import Malformed
+from task.pattern import pattern
+from task.record import NamedTuple
+
+PAYLOAD = "application/vnd.dev.cosign.simplesigning.v1+json"
+BUNDLE = "application/vnd.dev.sigstore.bundle"  # .v0.3+json, +json;version=0.2
+ARTIFACTS = ("application/vnd.dev.cosign.artifact.sig.v1+json", BUNDLE)  # beginnings of what refers to an image
+MOST = 32  # signatures of one image that are looked at
+LARGEST = 1024 * 1024  # bytes of one
+_TYPE = "cosign container image signature"
+_STATEMENT = "application/vnd.in-toto+json"
+_SIGNED = "https://sigstore.dev/cosign/sign/v1"  # an attestation of something else is no signature
+_ANNOTATION = "dev.cosignproject.cosign/signature"
+_CERTIFICATE = "dev.sigstore.cosign/certificate"
+_LOGGED = "dev.sigstore.cosign/bundle"
+_KEY = pattern(r"-----BEGIN PUBLIC KEY-----[A-Za-z0-9+/=\s]+-----END PUBLIC KEY-----", re.ASCII)
+_ED25519, _P384, _P521 = bytes.fromhex("06032b6570"), bytes.fromhex("06052b81040022"), bytes.fromhex("06052b81040023")
+
+
+class Layer(NamedTuple):
+    """Where one signature lies."""
+
+    digest: str
+    form: Literal["payload", "bundle"]
+    annotations: Mapping[str, str]
+
+
+class Signed(NamedTuple):
+    """One signature: what was signed, and of which images it says so."""
+
+    form: Literal["payload", "bundle"]
+    content: bytes  # what the signatures are of
+    signatures: tuple[bytes, ...]
+    digests: tuple[str, ...]
+    raw: bytes = b""  # a bundle, as it is stored
+    certificate: str = ""  # PEM, of a payload that was signed without a key
+    log_index: int = -1  # where a transparency log has it
+
+
+class PublicKey(NamedTuple):
+    """One key, and the hashes that signatures with it are made of; none for Ed25519."""
+
+    pem: str
+    hashes: tuple[str, ...]
+
+
+def signature_tag(digest: str) -> str:
+    """The tag under which cosign stores the signatures of an image."""
+    return f"{digest.replace(':', '-')}.sig"
+
+
+def layers(manifest: Mapping[str, Any]) -> tuple[Layer, ...]:
+    """The signatures that a manifest holds."""
+    found = []
+    for one in _list(manifest.get("layers"))[:MOST]:
+        kind, digest, size = (_mapping(one).get(key) for key in ("mediaType", "digest", "size"))
+        form: Literal["payload", "bundle", ""] = (
+            "payload" if kind == PAYLOAD else "bundle" if str(kind).startswith(BUNDLE) else ""
+        )
+        if form and isinstance(digest, str) and isinstance(size, int) and size <= LARGEST:
+            notes = _mapping(_mapping(one).get("annotations"))
+            texts = {key: text for key, text in notes.items() if isinstance(text, str)}
+            found.append(Layer(digest, form, texts))
+    return tuple(found)
+
+
+def signed(layer: Layer, blob: bytes) -> Signed:
+    """What a layer holds. Raises `Malformed`; whether the signature is good is not asked here."""
+    return _payload(layer, blob) if layer.form == "payload" else _bundle(blob)
+
+
+def _payload(layer: Layer, blob: bytes) -> Signed:
+    critical = _mapping(_json(blob).get("critical"))
+    if critical.get("type") != _TYPE:
+        raise Malformed("it is no signature of an image")
+    digest = _mapping(critical.get("image")).get("docker-manifest-digest")
+    signature = _decoded(layer.annotations.get(_ANNOTATION, ""))
+    certificate = layer.annotations.get(_CERTIFICATE, "")
+    index = _mapping(_json(layer.annotations.get(_LOGGED, "{}")).get("Payload")).get("logIndex")
+    return Signed(
+        "payload",
+        blob,
+        (signature,),
+        (digest,) if isinstance(digest, str) else (),
+        certificate=certificate,
+        log_index=index if isinstance(index, int) else -1,
+    )
+
+
+def _bundle(blob: bytes) -> Signed:
+    envelope = _mapping(_json(blob).get("dsseEnvelope"))
+    kind, content = envelope.get("payloadType"), _decoded(envelope.get("payload"))
+    if kind != _STATEMENT:
+        raise Malformed("it is a bundle without a statement about an image")
+    statement = _json(content)
+    if statement.get("predicateType") != _SIGNED:
+        raise Malformed("it is an attestation, and no signature")
+    found = (_mapping(_mapping(one).get("digest")).get("sha256") for one in _list(statement.get("subject")))
+    digests = tuple(f"sha256:{one}" for one in found if isinstance(one, str))
+    signatures = tuple(_decoded(_mapping(one).get("sig")) for one in _list(envelope.get("signatures"))[:MOST])
+    return Signed("bundle", encoded(kind, content), signatures, digests, blob)
+
+
+def encoded(kind: str, content: bytes) -> bytes:
+    """What DSSE signs: its pre-authentication encoding."""
+    return b"DSSEv1 %d %s %d %s" % (len(kind.encode()), kind.encode(), len(content), content)
+
+
+def public_keys(text: str) -> tuple[PublicKey, ...]:
+    """The public keys of a PEM file, one or more. Raises `Malformed`."""
+    if "PRIVATE KEY-----" in text:
+        raise Malformed("it holds a private key", hint="give the public key, cosign.pub")
+    found = tuple(_public_key(pem) for pem in _KEY.findall(text))
+    if not found:
+        raise Malformed("it holds no public key", hint="give cosign.pub, or what `cosign public-key --key …` prints")
+    return found
+
+
+def _public_key(pem: str) -> PublicKey:
+    der = _decoded("".join(pem.split("-----")[2].split()))
+    if _ED25519 in der[:32]:
+        return PublicKey(f"{pem}\n", ())
+    wider = ("sha384",) if _P384 in der[:32] else ("sha512",) if _P521 in der[:32] else ()
+    return PublicKey(f"{pem}\n", ("sha256", *wider))
+
+
+def as_bundle(found: Signed, entry: Mapping[str, Any]) -> str:
+    """A payload, its certificate and its entry in the transparency log (Rekor's API) as one Sigstore bundle.
+
+    Raises `Malformed`. Nothing of it is believed yet: whoever checks the bundle checks all of it.
+    """
+    from hashlib import sha256
+
+    try:
+        certificate = "".join(found.certificate.split("-----")[2].split())
+        proof = entry["verification"]["inclusionProof"]
+        body = _json(_decoded(entry["body"]))
+        logged = {
+            "logIndex": str(entry["logIndex"]),
+            "logId": {"keyId": _from_hex(entry["logID"])},
+            "kindVersion": {"kind": body["kind"], "version": body["apiVersion"]},
+            "integratedTime": str(entry["integratedTime"]),
+            "inclusionPromise": {"signedEntryTimestamp": entry["verification"]["signedEntryTimestamp"]},
+            "inclusionProof": {
+                "logIndex": str(proof["logIndex"]),
+                "rootHash": _from_hex(proof["rootHash"]),
+                "treeSize": str(proof["treeSize"]),
+                "hashes": [_from_hex(one) for one in proof["hashes"]],
+                "checkpoint": {"envelope": proof["checkpoint"]},
+            },
+            "canonicalizedBody": entry["body"],
+        }
+    except (LookupError, TypeError, ValueError):
+        raise Malformed("its entry in the transparency log cannot be read") from None
+    digest = b64encode(sha256(found.content).digest()).decode()
+    return json.dumps(
+        {
+            "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
+            "verificationMaterial": {"certificate": {"rawBytes": certificate}, "tlogEntries": [logged]},
+            "messageSignature": {
+                "messageDigest": {"algorithm": "SHA2_256", "digest": digest},
+                "signature": b64encode(found.signatures[0]).decode(),
+            },
+        }
+    )
+
+
+def _from_hex(text: str) -> str:
+    return b64encode(bytes.fromhex(text)).decode()
+
+
+def _json(raw: bytes | str) -> Mapping[str, Any]:
+    try:
+        return _mapping(json.loads(raw))
+    except (ValueError, RecursionError):
+        raise Malformed("it is not JSON") from None
+
+
+def _decoded(text: Any) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except (NotBase64, TypeError, ValueError):
+        raise Malformed("its signature cannot be read") from None
+
+
+def _mapping(data: Any) -> Mapping[str, Any]:
+    return data if isinstance(data, dict) else {}
+
+
+def _list(data: Any) -> list[Any]:
+    return data if isinstance(data, list) else []

@@ -1,0 +1,68 @@
+"""Waiting until pull requests are merged: the commit that Argo CD gets to see is the merge's then."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from task import stop
+from task.edges.log import Log
+from task.errors import RolloutError, TaskError, UnreachableError
+from task.model import Proposed
+from task.wiring.forges import Requests
+from task.world import Forge, Landed
+
+FIRST_PAUSE, MERGE_PAUSE = 0.5, 10.0  # seconds between two looks at a request
+
+
+class Merges:
+    """The requests of one run, each looked at until it is merged, closed, or the time is over."""
+
+    def __init__(self, requests: Requests, end: float, log: Log) -> None:
+        self._requests, self._end, self._log = requests, end, log
+
+    def __call__(self, landed: Sequence[Landed]) -> tuple[list[Landed], list[TaskError]]:
+        """As they are once their requests are merged, and why others never were."""
+        ends: dict[tuple[str, str], Proposed | TaskError] = {}
+        found: list[Landed] = []
+        for one in landed:
+            key = one.repo, one.request
+            if key not in ends:
+                ends[key] = self._ended(one)
+            request = ends[key]
+            if not isinstance(request, TaskError):
+                found.append(one._replace(commit=request.merge_commit or one.commit, request=""))
+        return found, [one for one in ends.values() if isinstance(one, TaskError)]
+
+    def _ended(self, one: Landed) -> Proposed | TaskError:
+        """The merged request, or why there will be none."""
+        try:
+            return self._merged(self._requests.of(one.repo), one.request)
+        except TaskError as error:
+            return error
+
+    def _merged(self, forge: Forge, number: str) -> Proposed:
+        pause, told = FIRST_PAUSE, False
+        while True:
+            try:
+                request = forge.state(number)
+            except UnreachableError:
+                if time.monotonic() >= self._end:
+                    raise
+            else:
+                if self._is_merged(request):
+                    return request
+                if not told:
+                    self._log("info", f"waiting until {request.url} is merged")
+                    told = True
+            stop.check()
+            stop.sleep(min(pause, max(self._end - time.monotonic(), 0.1)))
+            pause = min(2 * pause, MERGE_PAUSE)
+
+    def _is_merged(self, request: Proposed) -> bool:
+        """Raises `RolloutError` for one that will not be."""
+        if request.state == "closed":
+            raise RolloutError(f"{request.url} was closed without being merged", hint="a newer build opens another")
+        if request.state != "merged" and time.monotonic() >= self._end:
+            raise RolloutError(f"{request.url} is not merged yet", hint="merge it, or give a longer --wait-timeout")
+        return request.state == "merged"

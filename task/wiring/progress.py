@@ -1,0 +1,69 @@
+"""The same edges, telling a person at a terminal what takes long. Pipelines never load this."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from task.edges.log import Log
+from task.edges.progress import Progress
+from task.edges.terminal import columns_of
+from task.words.outcome import public_url
+from task.world import Edges, Store
+
+STORE: Mapping[str, str] = {
+    "default_branch": "asking {} for its branch",
+    "snapshot": "fetching {}",
+    "ahead": "fetching {}",
+    "earlier": "reading the history of {}",
+    "land": "pushing to {}",
+    "predict": "comparing with {}",
+}
+EDGES: Mapping[str, str] = {
+    "registry": "asking the registries",
+    "ancestry": "comparing source commits",
+    "follow": "telling Argo CD",
+    "sleep": "waiting: others write to the branch as well",
+}
+
+
+def told(edges: Edges, log: Log, *, waits: bool) -> Edges:
+    """Edges that show what is under way; `waits`: what follows a push has a picture of its own."""
+    if log.terminal is None:
+        return edges
+    progress = Progress(log.stream, log.terminal, lambda: columns_of(log.stream))
+    log.before = progress.clear
+    open_store = edges.store
+
+    def applications() -> list[Any]:
+        with progress.phase("reading the Applications"):
+            return list(edges.applications())
+
+    def store(repo: str, subscription: Any) -> Store:
+        return cast("Store", _Told(open_store(repo, subscription), public_url(repo), progress))
+
+    changed = {
+        name: _telling(getattr(edges, name), words, progress)
+        for name, words in EDGES.items()
+        if not (waits and name == "follow")
+    }
+    return edges._replace(applications=applications, store=store, **changed)
+
+
+def _telling(work: Callable[..., Any], words: str, progress: Progress) -> Callable[..., Any]:
+    def telling(*args: Any) -> Any:
+        with progress.phase(words):
+            return work(*args)
+
+    return telling
+
+
+class _Told:
+    """A store that says what it does."""
+
+    def __init__(self, store: Store, repo: str, progress: Progress) -> None:
+        self._store, self._repo, self._progress = store, repo, progress
+
+    def __getattr__(self, name: str) -> Any:
+        work = getattr(self._store, name)
+        return _telling(work, STORE[name].format(self._repo), self._progress) if name in STORE else work

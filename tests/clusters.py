@@ -1,0 +1,78 @@
+"""Scenes for whole runs with a cluster or an Argo CD: a kubeconfig, Applications, and what was asked of the API."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fakes.kubernetes_api import APPLICATIONS, KubernetesApi
+from runs import PREFIX, WEB
+from support import Result, image_update
+
+IMAGE = f"{WEB}:1.1.0"
+REFRESH = "argocd.argoproj.io/refresh"
+
+
+def kubeconfig(folder: Path, api: KubernetesApi, token: str = "admin-token") -> Path:
+    """A kubeconfig for the API."""
+    path = folder / "kubeconfig"
+    one = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
+        "clusters": [{"name": "here", "cluster": {"server": api.url}}],
+        "users": [{"name": "me", "user": {"token": token}}],
+    }
+    path.write_text(json.dumps(one))
+    return path
+
+
+def app(name: str, repo: Path | str, namespace: str = "argocd", project: str = "default", **annotations: str) -> Any:
+    """An Application that Argo CD's schema knows, which takes the image by editing its kustomization."""
+    given = {"image-list": f"web={WEB}", "write-back-method": "git", "write-back-target": "kustomization"}
+    given |= {key.replace("__", ".").replace("_", "-"): value for key, value in annotations.items()}
+    return {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Application",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "annotations": {PREFIX + key: value for key, value in given.items() if value},
+        },
+        "spec": {
+            "project": project,
+            "destination": {"server": "https://kubernetes.default.svc", "namespace": name},
+            "source": {"repoURL": str(repo), "path": f"apps/{name}", "targetRevision": "main"},
+            "syncPolicy": {"automated": {}},
+        },
+        "status": {"sourceType": "Kustomize", "summary": {"images": [f"{WEB}:1.0.0"]}},
+    }
+
+
+def live_app(name: str, repo: Path | str = "https://git.example.com/acme/gitops.git", **annotations: str) -> Any:
+    """An Application that is patched where it lives."""
+    return app(name, repo, **{"write_back_method": "argocd", "write_back_target": "", **annotations})
+
+
+def run(
+    *more: str | Path, command: str = "run", image: str = IMAGE, env: Mapping[str, str] | None = None, **others: Any
+) -> Result:
+    """The command with an image, and a JSON report on stdout."""
+    given = ("--image", image) if command in ("run", "plan") else ()
+    words = (command, *given, "--allow-protocol", "file", "--output", "json", *more)
+    return image_update(*words, env={"NO_COLOR": "1", **(env or {})}, **others)
+
+
+def rules(result: Result) -> dict[str, str]:
+    """Application → the rule of its decision."""
+    return {one["application"]: one["rule"] for one in result.json["decisions"]}
+
+
+def refreshed(api: KubernetesApi) -> list[str]:
+    """The Applications that Argo CD was asked to refresh, in order."""
+    return [
+        f"{one.namespace}/{one.name}"
+        for one in api.asked
+        if one.verb == "patch" and one.resource == APPLICATIONS and REFRESH in str(one.content)
+    ]

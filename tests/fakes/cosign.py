@@ -1,0 +1,127 @@
+"""What cosign leaves in a registry: real signatures, by keys that openssl makes."""
+
+import base64
+import json
+import subprocess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fakes.oci_images import CONFIGS, OCI, TYPES, Content, digest_of, whole
+from support import needs
+
+PAYLOAD = "application/vnd.dev.cosign.simplesigning.v1+json"
+BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
+ARTIFACT = "application/vnd.dev.cosign.artifact.sig.v1+json"
+SIGN = "https://sigstore.dev/cosign/sign/v1"
+KINDS = {
+    "p256": ("EC", "ec_paramgen_curve:P-256"),
+    "p384": ("EC", "ec_paramgen_curve:P-384"),
+    "rsa": ("RSA", "rsa_keygen_bits:2048"),
+    "ed25519": ("ED25519", ""),
+}
+
+
+class Keys(NamedTuple):
+    """One key pair."""
+
+    private: Path
+    public: Path
+    kind: str
+
+    def sign(self, content: bytes, hashed: str = "sha256") -> bytes:
+        """The signature of these bytes."""
+        text, into = self.private.with_suffix(".text"), self.private.with_suffix(".sig")
+        text.write_bytes(content)
+        argv = (
+            ["pkeyutl", "-sign", "-inkey", self.private, "-rawin", "-in", text, "-out", into]
+            if self.kind == "ed25519"
+            else ["dgst", f"-{hashed}", "-sign", self.private, "-out", into, text]
+        )
+        _openssl(*argv)
+        return into.read_bytes()
+
+
+def keys(folder: Path, kind: str = "p256", name: str = "cosign") -> Keys:
+    """A new pair."""
+    private, public = folder / f"{name}.key", folder / f"{name}.pub"
+    algorithm, option = KINDS[kind]
+    _openssl("genpkey", "-algorithm", algorithm, *(["-pkeyopt", option] if option else []), "-out", private)
+    _openssl("pkey", "-in", private, "-pubout", "-out", public)
+    return Keys(private, public, kind)
+
+
+def tag_of(digest: str) -> str:
+    """Where cosign stores the signatures of an image."""
+    return f"{digest.replace(':', '-')}.sig"
+
+
+def payload(digest: str, kind: str = "cosign container image signature") -> bytes:
+    """What is signed."""
+    critical = {"identity": {"docker-reference": ""}, "image": {"docker-manifest-digest": digest}, "type": kind}
+    return json.dumps({"critical": critical, "optional": None}).encode()
+
+
+def layer(blob: bytes, signature: bytes, **notes: str) -> tuple[bytes, dict[str, Any]]:
+    """A payload with its signature, as a layer."""
+    said = {"dev.cosignproject.cosign/signature": base64.b64encode(signature).decode(), **notes}
+    return blob, {"mediaType": PAYLOAD, "digest": digest_of(blob), "size": len(blob), "annotations": said}
+
+
+def signatures(*parts: tuple[bytes, dict[str, Any]], subject: Content | None = None) -> Content:
+    """The manifest of signatures; with a subject it refers to the image."""
+    return _manifest(parts, ARTIFACT, subject)
+
+
+def signed(by: Keys, digest: str, **how: Any) -> Content:
+    """One good signature."""
+    blob = payload(digest)
+    return signatures(layer(blob, by.sign(blob)), **how)
+
+
+def bundle(by: Keys, subject: Content, digest: str = "", predicate: str = SIGN, kind: str = "") -> Content:
+    """A Sigstore bundle that refers to an image and is signed with a key."""
+    about = {"name": "", "digest": {"sha256": (digest or subject.digest).partition(":")[2]}}
+    statement = json.dumps(
+        {"_type": "https://in-toto.io/Statement/v1", "subject": [about], "predicateType": predicate, "predicate": {}}
+    ).encode()
+    named = kind or "application/vnd.in-toto+json"
+    pae = f"DSSEv1 {len(named)} {named} {len(statement)} ".encode() + statement
+    envelope = {
+        "payload": base64.b64encode(statement).decode(),
+        "payloadType": named,
+        "signatures": [{"sig": base64.b64encode(by.sign(pae)).decode()}],
+    }
+    body = {"mediaType": BUNDLE, "verificationMaterial": {"publicKey": {"hint": "x"}}, "dsseEnvelope": envelope}
+    blob = json.dumps(body).encode()
+    return _manifest([(blob, {"mediaType": BUNDLE, "digest": digest_of(blob), "size": len(blob)})], BUNDLE, subject)
+
+
+def fallback(*referring: Content) -> Content:
+    """The index that lists what refers to an image, where the registry has no API for it."""
+    entries = [
+        {"mediaType": TYPES[OCI][0], "digest": one.digest, "size": one.size, "artifactType": BUNDLE}
+        for one in referring
+    ]
+    manifests = {digest: kept for one in referring for digest, kept in one.manifests.items()}
+    blobs = {digest: blob for one in referring for digest, blob in one.blobs.items()}
+    return whole(
+        {"schemaVersion": 2, "mediaType": TYPES[OCI][1], "manifests": entries}, TYPES[OCI][1], blobs, manifests
+    )
+
+
+def _manifest(parts: Any, artifact: str, subject: Content | None) -> Content:
+    config = b"{}"
+    body: dict[str, Any] = {
+        "schemaVersion": 2,
+        "mediaType": TYPES[OCI][0],
+        "config": {"mediaType": CONFIGS[OCI], "digest": digest_of(config), "size": len(config)},
+        "layers": [described for _, described in parts],
+    }
+    if subject:
+        about = {"mediaType": TYPES[OCI][0], "digest": subject.digest, "size": subject.size}
+        body |= {"artifactType": artifact, "subject": about}
+    return whole(body, TYPES[OCI][0], {digest_of(config): config} | {digest_of(blob): blob for blob, _ in parts})
+
+
+def _openssl(*argv: object) -> None:
+    subprocess.run([*needs("openssl"), *map(str, argv)], check=True, capture_output=True)

@@ -1,0 +1,177 @@
+"""The samples: what the hosts take, and in step with the Task and the template that they use."""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hosts.checks import documents, maps, problems, schema_of, texts
+from support import ROOT
+
+from task.options import COMMANDS
+
+(TASK,) = documents(ROOT / "tekton/task/image-update/image-update.yaml")
+(STEP_ACTION,) = documents(ROOT / "tekton/stepaction/image-update/image-update.yaml")
+(TEMPLATE,) = documents(ROOT / "argo-workflows/image-update/manifests.yaml")
+LEAVES = {one["name"]: one for one in TEMPLATE["spec"]["templates"]}
+SAMPLES = [path for host in ("tekton", "argo-workflows") for path in sorted((ROOT / host).glob("**/samples/*.yaml"))]
+OWNERS = [
+    path for host in ("tekton", "argo-workflows") for path in sorted((ROOT / host).glob("**/artifacthub-repo.y*ml"))
+]
+PACKAGES = sorted(ROOT.glob("argo-workflows/*/artifacthub-pkg.yml"))
+
+
+def name(path: Path) -> str:
+    return f"{path.parent.parent.name}/{path.stem}"
+
+
+def names(declared: Any) -> set[str]:
+    return {one["name"] for one in declared}
+
+
+def uses(path: Path, reference: str) -> Iterator[Mapping[str, Any]]:
+    """The parts of a sample that use ours: `taskRef`, `ref` or `templateRef`."""
+    for document in documents(path):
+        for one in maps(document):
+            if isinstance(one.get(reference), Mapping) and one[reference].get("name") == "image-update":
+                yield one
+
+
+def test_there_are_samples() -> None:
+    assert len(SAMPLES) >= 9
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=name)
+def test_is_what_the_host_takes(path: Path) -> None:
+    for document in documents(path):
+        assert document["metadata"].get("name") or document["metadata"].get("generateName")
+        if schema := schema_of(document):
+            assert problems(schema, document) == []
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=name)
+def test_a_readme_tells_of_it(path: Path) -> None:
+    assert f"samples/{path.name}" in (path.parent.parent / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", [path for path in SAMPLES if "tekton" in path.parts], ids=name)
+def test_tekton_samples_use_what_is_declared(path: Path) -> None:
+    spec, found = TASK["spec"], [*uses(path, "taskRef")]
+    for one in found:
+        given = [*one.get("params", ()), *one.get("matrix", {}).get("params", ())]
+        assert names(given) <= names(spec["params"])
+        assert names(one.get("workspaces", ())) <= names(spec["workspaces"])
+        assert {"image", "applications"} <= names(given)
+        assert all(isinstance(given["value"], str) for given in one.get("params", ()))
+    for one in uses(path, "ref"):
+        assert names(one["params"]) <= names(STEP_ACTION["spec"]["params"])
+        found.append(one)
+    assert found
+    for text in texts(documents(path)):
+        for result in re.findall(r"\$\((?:tasks|steps)\.update\.results\.([\w-]+)\)", text):
+            assert result in names(spec["results"])
+
+
+@pytest.mark.parametrize("path", [path for path in SAMPLES if "tekton" in path.parts], ids=name)
+def test_tekton_pipelines_know_what_they_refer_to(path: Path) -> None:
+    for document in documents(path):
+        if document["kind"] != "Pipeline":
+            continue
+        spec = document["spec"]
+        tasks = names(spec["tasks"])
+        for one in (*spec["tasks"], *spec.get("finally", ())):
+            outer = {key: value for key, value in one.items() if key != "taskSpec"}
+            for text in texts(outer):
+                assert set(re.findall(r"\$\(params\.([\w-]+)", text)) <= names(spec["params"])
+                assert set(re.findall(r"\$\(tasks\.([\w-]+)\.", text)) <= tasks
+            assert {bound["workspace"] for bound in one.get("workspaces", ())} <= names(spec["workspaces"])
+        assert all("$(" not in step.get("script", "") for step in maps(spec))
+
+
+@pytest.mark.parametrize("path", [path for path in SAMPLES if "argo-workflows" in path.parts], ids=name)
+def test_argo_samples_use_what_is_declared(path: Path) -> None:
+    found = [*uses(path, "templateRef")]
+    for one in found:
+        leaf = LEAVES[one["templateRef"]["template"]]
+        values = {parameter["name"]: parameter["value"] for parameter in one["arguments"]["parameters"]}
+        assert set(values) <= names(leaf["inputs"]["parameters"])
+        assert values.get("command", "run") in {*COMMANDS, "scan"}
+    for one in uses(path, "workflowTemplateRef"):
+        found.append(one)
+        given = names(one["arguments"]["parameters"])
+        assert given <= names(LEAVES[TEMPLATE["spec"]["entrypoint"]]["inputs"]["parameters"])
+        assert {
+            required["name"] for required in TEMPLATE["spec"]["arguments"]["parameters"] if "value" not in required
+        } <= given
+    assert found
+    for text in texts(documents(path)):
+        for output in re.findall(r"\{\{steps\.update\.outputs\.parameters\.([\w-]+)\}\}", text):
+            assert output in names(LEAVES["update"]["outputs"]["parameters"])
+
+
+@pytest.mark.parametrize("path", [path for path in SAMPLES if "argo-workflows" in path.parts], ids=name)
+def test_argo_workflows_know_what_they_refer_to(path: Path) -> None:
+    for document in documents(path):
+        if document["kind"] not in ("Workflow", "CronWorkflow"):
+            continue
+        spec = document["spec"].get("workflowSpec", document["spec"])
+        templates = names(spec["templates"])
+        assert {spec["entrypoint"], *([spec["onExit"]] if "onExit" in spec else [])} <= templates
+        assert {one["template"] for one in maps(spec["templates"]) if isinstance(one.get("template"), str)} - {
+            "update"
+        } <= templates
+        declared = names(spec.get("arguments", {}).get("parameters", ()))
+        for text in texts(spec):
+            assert set(re.findall(r"\{\{workflow\.parameters\.([\w-]+)\}\}", text)) <= declared
+
+
+def test_a_fan_out_does_each_repository_by_itself() -> None:
+    (plan, update) = uses(ROOT / "argo-workflows/image-update/samples/fan-out.yaml", "templateRef")
+    given = {one["name"]: one["value"] for one in plan["arguments"]["parameters"]}
+    each = {one["name"]: one["value"] for one in update["arguments"]["parameters"]}
+    assert (given["command"], given["output"]) == ("plan", "repositories")
+    assert update["withParam"] == "{{steps.plan.outputs.result}}"
+    assert each["only-repository"] == "{{item}}"
+    assert "item" in each["mutex"]
+
+
+@pytest.mark.parametrize("path", OWNERS, ids=lambda path: path.parent.name)
+def test_artifact_hub_knows_who_owns_it(path: Path) -> None:
+    (document,) = documents(path)
+    assert problems("schemastore/artifacthub-repo.json", document) == []
+    assert document["owners"]
+
+
+@pytest.mark.parametrize("path", PACKAGES, ids=lambda path: path.parent.name)
+def test_artifact_hub_packages_have_what_it_asks_for(path: Path) -> None:
+    (package,) = documents(path)
+    assert {"version", "name", "displayName", "createdAt", "description"} <= set(package)
+    assert package["name"] == path.parent.name
+    assert package["annotations"]["argo/version"] == ">= 3.6.0"
+    assert {one["kind"] for one in package["changes"]} <= {
+        "added",
+        "changed",
+        "deprecated",
+        "removed",
+        "fixed",
+        "security",
+    }
+    assert (path.parent / "manifests.yaml").exists()
+    assert (path.parent / "README.md").exists()
+
+
+@pytest.mark.parametrize("document", [TASK, STEP_ACTION], ids=lambda document: document["kind"])
+def test_artifact_hub_reads_the_annotations(document: Mapping[str, Any]) -> None:
+    annotations = document["metadata"]["annotations"]
+    assert annotations["artifacthub.io/category"] == "integration-delivery"
+    for key in ("changes", "links", "maintainers"):
+        (found,) = documents_of(annotations[f"artifacthub.io/{key}"])
+        assert found
+    assert all("email" in one for one in documents_of(annotations["artifacthub.io/maintainers"])[0])
+
+
+def documents_of(text: str) -> list[Any]:
+    import yaml
+
+    return list(yaml.safe_load_all(text))

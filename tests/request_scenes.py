@@ -1,0 +1,160 @@
+"""Scenes for tests of pull requests: a fake forge whose branches are those of a real repository, and the command."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fakes import azure_api, bitbucket_data_center_api, github_api, gitlab_api
+from fakes.azure_api import AzureDevOps
+from fakes.bitbucket_data_center_api import BitbucketDataCenter
+from fakes.forge_server import ForgeServer, Pull, Request
+from fakes.gitea_api import OWNER, REPO, Gitea
+from fakes.github_api import GitHub
+from fakes.gitlab_api import GitLab
+from runs import WEB, application, manifest, repository, start, target
+from support import Result, commit, git, image_update, show
+
+API = "ghcr.io/acme/api"
+TOKEN = "good-token"
+AZURE = f"{azure_api.ORGANIZATION}/{azure_api.PROJECT}/_git/{azure_api.REPOSITORY}".replace(" ", "%20")
+DATA_CENTER = f"scm/{bitbucket_data_center_api.KEY}/{bitbucket_data_center_api.SLUG}.git"
+
+
+class Kind(NamedTuple):
+    """A forge: its fake, its name for `--forge`, and a repository's path there."""
+
+    fake: type[ForgeServer]
+    name: str
+    path: str
+
+
+KINDS = {
+    "github": Kind(GitHub, "github", f"{github_api.NAME}.git"),
+    "gitlab": Kind(GitLab, "gitlab", f"{gitlab_api.PROJECT}.git"),
+    "gitea": Kind(Gitea, "gitea", f"{OWNER}/{REPO}.git"),
+    "bitbucket-server": Kind(BitbucketDataCenter, "bitbucket-server", DATA_CENTER),
+    "azure": Kind(AzureDevOps, "azure", AZURE),
+}
+
+
+class Branches(dict[str, str]):
+    """The branches of a repository, as they are right now."""
+
+    def __init__(self, repo: Path) -> None:
+        super().__init__()
+        self._repo = repo
+
+    def _read(self) -> dict[str, str]:
+        lines = git(self._repo, "for-each-ref", "--format=%(refname) %(objectname)", "refs/heads/").splitlines()
+        return {name.removeprefix("refs/heads/"): oid for name, _, oid in (line.partition(" ") for line in lines)}
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self._read().get(name, default)
+
+    def __getitem__(self, name: str) -> str:
+        return self._read()[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._read()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read())
+
+    def values(self) -> Any:
+        return self._read().values()
+
+
+class Scene:
+    """An Application with two images, on a forge; every update is proposed."""
+
+    def __init__(
+        self,
+        folder: Path,
+        server: ForgeServer,
+        kind: str = "github",
+        names: tuple[str, ...] = ("a",),
+        **annotations: str,
+    ) -> None:
+        self.folder, self.server, self.kind = folder, server, KINDS[kind]
+        self.repo = repository(folder, *names)
+        server.branches = Branches(self.repo)
+        self.url = f"{server.url}/{self.kind.path}"
+        given = {"image_list": f"web={WEB},api={API}", **annotations}
+        self.apps = manifest(folder, *(application(name, self.url, **given) for name in names))
+        self.flags: tuple[str, ...] = ("--pull-request",)
+        self.env: dict[str, str] = {"IMAGE_UPDATE_FORGE_TOKEN": TOKEN}
+
+    def given(self, *more: str) -> list[str]:
+        rewrite = ("--rewrite-url", f"{self.url}={self.repo}", "--allow-protocol", "file")
+        forge = ("--forge", f"{self.kind.name}={self.server.url}")
+        return [*more, "--applications", str(self.apps), *rewrite, *forge, "--output", "json", *self.flags]
+
+    def call(self, command: str, *more: str, env: Mapping[str, str] | None = None) -> Result:
+        result = image_update(*self.given(command, *more), env={**self.env, **(env or {})})
+        assert TOKEN not in result.stdout + result.stderr
+        return result
+
+    def started(self, *more: str) -> Any:
+        return start(self.given("run", *more), env=self.env)
+
+    def event(self, image: str, *more: str, code: int = 0) -> Any:
+        """The report of one event."""
+        result = self.call("run", "--image", image, *more)
+        assert result.code == code, result.stderr
+        return result.json
+
+    @property
+    def head(self) -> str:
+        """The one branch beside main."""
+        (found,) = [name for name in self.server.branches if name != "main"]
+        return found
+
+    def text(self, branch: str = "", name: str = "a") -> str:
+        return show(self.repo, branch or self.head, target(name))
+
+    def on_top(self) -> int:
+        return int(git(self.repo, "rev-list", "--count", f"main..{self.head}"))
+
+    def tips(self) -> str:
+        return git(self.repo, "for-each-ref")
+
+    def merge(self, *, delete: bool = False) -> Pull:
+        """A person merges the open request, with a merge commit."""
+        (pull,) = self.server.open
+        main, head = (self.server.branches[name] for name in (pull.base, pull.head))
+        tree = f"{head}^{{tree}}"
+        made = git(self.repo, "commit-tree", tree, "-p", main, "-p", head, "-m", f"Merge {pull.number}")
+        git(self.repo, "update-ref", f"refs/heads/{pull.base}", made)
+        self.server.merge(str(pull.number))
+        pull.merge_commit = made
+        if delete:
+            self.delete()
+        return pull
+
+    def decline(self) -> Pull:
+        (pull,) = self.server.open
+        self.server.decline(str(pull.number))
+        return pull
+
+    def delete(self) -> None:
+        git(self.repo, "update-ref", "-d", f"refs/heads/{self.head}")
+
+    def person(self, text: str = "namePrefix: x-\n", name: str = "a") -> None:
+        """Somebody commits to main."""
+        commit(self.repo, {target(name): self.text("main", name) + text})
+
+
+def verdict(report: Any) -> tuple[str, str]:
+    """Of the one decision."""
+    (found,) = report["decisions"]
+    return found["verdict"], found["rule"]
+
+
+def url_of(report: Any) -> str:
+    """Of the one request."""
+    (found,) = report["commits"]
+    return str(found["pull_request"])
+
+
+def writes(server: ForgeServer) -> list[Request]:
+    return [one for one in server.seen if one.method != "GET"]

@@ -1,0 +1,566 @@
+"""Whole runs whose Applications come from a cluster: what is read, written, refreshed, patched and told."""
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clusters import app, kubeconfig, live_app, refreshed, rules
+from clusters import run as run_command
+from fakes.kubernetes_api import APPLICATIONS, CONFIG_MAPS, EVENTS, SECRETS, UPDATERS, KubernetesApi, running
+from git_servers import git_server
+from runs import KUSTOMIZATION, PREFIX, WEB, repository, target
+from support import Result, bare_repo, commit, git, show
+
+HTTPS = "https://git.example.com/"
+PASSWORD = "pa55-of-the-cluster"
+
+
+@pytest.fixture
+def api() -> Iterator[KubernetesApi]:
+    with running() as found:
+        yield found
+
+
+@pytest.fixture
+def run(tmp_path: Path, api: KubernetesApi) -> Any:
+    """The command with this cluster."""
+
+    def call(*more: str | Path, command: str = "run", **others: Any) -> Result:
+        config = kubeconfig(tmp_path, api)
+        return run_command("--applications", "cluster", "--kubeconfig", config, *more, command=command, **others)
+
+    return call
+
+
+def test_a_run_on_a_cluster(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+    repo = repository(tmp_path, "web", "api")
+    api.add(APPLICATIONS, app("web", repo), app("api", repo), app("other", repo, image_list="x=ghcr.io/acme/other"))
+    api.add(APPLICATIONS, app("plain", repo, image_list=""))
+    result = run()
+    assert (result.code, result.json["status"]) == (0, "updated")
+    assert rules(result) == {"argocd/api": "admitted", "argocd/web": "admitted"}
+    assert "newTag: 1.1.0" in show(repo, "main", target("web"))
+    assert git(repo, "rev-list", "--count", "main") == "2"
+    assert result.json["counts"]["applications"] == 3  # those that list images
+    assert result.json["counts"]["matched"] == 2
+
+
+def test_only_metadata_is_read_of_those_that_do_not_take_the_image(
+    tmp_path: Path, api: KubernetesApi, run: Any
+) -> None:
+    repo = repository(tmp_path, "web")
+    api.add(APPLICATIONS, app("web", repo), *(app(f"o{n}", repo, image_list="x=acme/other") for n in range(1200)))
+    assert run().code == 0
+    lists = [one for one in api.asked if one.verb == "list" and one.resource == APPLICATIONS]
+    assert len(lists) == 3
+    assert all("PartialObjectMetadataList" in one.accept for one in lists)
+    assert [one.name for one in api.asked if one.verb == "get" and one.resource == APPLICATIONS] == ["web"]
+
+
+def test_exactly_what_was_written_is_refreshed(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+    repo = repository(tmp_path, "web", "api", "same")
+    commit(repo, {target("same"): KUSTOMIZATION.replace("1.0.0", "1.1.0")})
+    api.add(APPLICATIONS, app("web", repo), app("api", repo, allow_tags="regexp:^2"), app("same", repo))
+    result = run()
+    assert rules(result) == {"argocd/web": "admitted", "argocd/api": "allow-tags", "argocd/same": "same"}
+    assert refreshed(api) == ["argocd/web"]
+    assert api.of(APPLICATIONS, "web")["metadata"]["annotations"]["argocd.argoproj.io/refresh"] == "normal"
+    assert run().json["status"] == "unchanged"
+    assert refreshed(api) == ["argocd/web"]
+
+
+@pytest.mark.parametrize("how", [("--no-refresh",), ()])
+def test_a_refresh_can_be_left_out(tmp_path: Path, api: KubernetesApi, run: Any, how: tuple[str, ...]) -> None:
+    api.add(APPLICATIONS, app("web", repository(tmp_path, "web")))
+    assert run(*how).code == 0
+    assert refreshed(api) == ([] if how else ["argocd/web"])
+
+
+def test_a_plan_touches_nothing(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+    repo = repository(tmp_path, "web")
+    api.add(APPLICATIONS, app("web", repo), live_app("live"))
+    before = json.dumps(list(api.objects[APPLICATIONS].values()))
+    result = run("--kubernetes-events", "--wait", command="plan")
+    assert (result.code, sorted(rules(result))) == (0, ["argocd/live", "argocd/web"])
+    assert git(repo, "rev-list", "--count", "main") == "1"
+    assert json.dumps(list(api.objects[APPLICATIONS].values())) == before
+    assert {one.verb for one in api.asked} == {"list", "get"}
+
+
+def test_a_refresh_that_is_forbidden_is_a_warning(tmp_path: Path, api: KubernetesApi) -> None:
+    repo = repository(tmp_path, "web")
+    api.add(APPLICATIONS, app("web", repo))
+    api.tokens = {"reader": "system:serviceaccount:ci:reader"}
+    api.rules = [
+        role("ClusterRole", [{"apiGroups": ["argoproj.io"], "resources": ["applications"], "verbs": ["list", "get"]}]),
+        binding("ClusterRole"),
+    ]
+    config = kubeconfig(tmp_path, api, "reader")
+    result = run_command("--applications", "cluster", "--kubeconfig", config)
+    assert (result.code, result.json["status"]) == (0, "updated")
+    assert "cannot ask for a refresh" in result.stderr
+    assert "verbs: [patch]" in result.stderr
+    assert "reader\n" not in result.stderr
+
+
+def role(kind: str, granted: list[dict[str, Any]], name: str = "reader") -> dict[str, Any]:
+    return {"kind": kind, "metadata": {"name": name, "namespace": "argocd"}, "rules": granted}
+
+
+def binding(kind: str, name: str = "reader") -> dict[str, Any]:
+    return {
+        "kind": f"{kind}Binding",
+        "metadata": {"name": name, "namespace": "argocd"},
+        "roleRef": {"kind": kind, "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": "ci"}],
+    }
+
+
+def test_where_all_is_forbidden_the_control_planes_namespace_is_read(tmp_path: Path, api: KubernetesApi) -> None:
+    repo = repository(tmp_path, "web", "far")
+    api.add(APPLICATIONS, app("web", repo), app("far", repo, namespace="team"))
+    api.tokens = {"reader": "system:serviceaccount:ci:reader"}
+    granted = [{"apiGroups": ["argoproj.io"], "resources": ["applications"], "verbs": ["list", "get", "patch"]}]
+    api.rules = [role("Role", granted), binding("Role")]
+    result = run_command("--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api, "reader"))
+    assert (result.code, rules(result)) == (0, {"argocd/web": "admitted"})
+    assert "only those of namespace 'argocd' count" in result.stderr
+
+
+def test_no_access_at_all_is_4_and_names_the_right(tmp_path: Path, api: KubernetesApi) -> None:
+    api.tokens = {"nobody": "system:serviceaccount:ci:nobody"}
+    result = run_command("--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api, "nobody"))
+    assert (result.code, result.json["status"]) == (4, "failed")
+    assert "may not list applications.argoproj.io" in result.stderr
+    result = run_command("--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api, "wrong-token"))
+    assert result.code == 4
+    assert "does not accept" in result.stderr
+    assert "wrong-token" not in result.stderr + result.stdout
+
+
+NARROW = [
+    (("--application", "web"), ["argocd/web"]),
+    (("--application", "team/*"), ["team/far"]),
+    (("--namespace", "team"), ["team/far"]),
+    (("--project", "shop"), ["team/far"]),
+    (("--selector", "team=a"), ["argocd/api"]),
+]
+
+
+@pytest.mark.parametrize(("options", "found"), NARROW)
+def test_narrowing(
+    tmp_path: Path, api: KubernetesApi, run: Any, options: tuple[str, ...], found: list[str]
+) -> None:
+    repo = repository(tmp_path, "web", "api", "far")
+    labelled = app("api", repo)
+    labelled["metadata"]["labels"] = {"team": "a"}
+    api.add(APPLICATIONS, app("web", repo), labelled, app("far", repo, namespace="team", project="shop"))
+    result = run(*options)
+    assert (result.code, sorted(rules(result))) == (0, found)
+    assert result.json["counts"]["applications"] == 1
+
+
+def test_what_no_application_takes_is_no_warning(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+    api.add(APPLICATIONS, app("web", repository(tmp_path, "web")))
+    result = run(image="ghcr.io/acme/unknown:1.0.0")
+    assert (result.code, result.json["counts"]["applications"]) == (0, 1)
+    assert "no Application with" not in result.stderr
+
+
+def test_an_image_updater_configures_what_it_references(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+    repo = repository(tmp_path, "web")
+    api.add(APPLICATIONS, app("web", repo, image_list="", write_back_method="", write_back_target=""))
+    api.add(
+        UPDATERS,
+        {
+            "metadata": {"name": "all", "namespace": "argocd"},
+            "spec": {
+                "writeBackConfig": {"method": "git", "gitConfig": {"writeBackTarget": "kustomization"}},
+                "applicationRefs": [{"namePattern": "w*", "images": [{"alias": "web", "imageName": WEB}]}],
+            },
+        },
+    )
+    result = run()
+    assert (result.code, rules(result)) == (0, {"argocd/web": "admitted"})
+    assert "newTag: 1.1.0" in show(repo, "main", target("web"))
+
+
+def test_lint_reads_all_of_them(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+    repo = repository(tmp_path, "web")
+    broken = app("web", repo, update_strategy="nonsense")
+    listless = app("none", repo, image_list="")
+    api.add(APPLICATIONS, broken, listless, app("good", repo))
+    (tmp_path / "cluster").write_text("argocd-image-updater.argoproj.io/update-strategy: nonsense\n")
+    result = run(command="lint", cwd=tmp_path)
+    found = result.json["findings"]
+    assert result.code == 3
+    assert {(one["application"], one["severity"]) for one in found} >= {
+        ("argocd/web", "error"), ("argocd/none", "warning"),
+    }  # fmt: skip
+    assert {(one["file"], one["line"]) for one in found} == {(None, None)}
+
+
+def test_hold_rollback_and_release(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+    repo = repository(tmp_path, "web")
+    api.add(APPLICATIONS, app("web", repo))
+    assert run().code == 0
+    back = run("web", "--to", "previous", "--reason", "it breaks", command="rollback")
+    assert (back.code, back.json["status"]) == (0, "updated"), back.stderr
+    assert "newTag: 1.0.0" in show(repo, "main", target("web"))
+    assert rules(run(image=f"{WEB}:1.2.0")) == {"argocd/web": "held"}
+    assert run("argocd/web", command="release").code == 0
+    assert "newTag: 1.2.0" in show(repo, "main", target("web"))
+    assert refreshed(api)[:2] == ["argocd/web"] * 2
+    unknown = run("nobody", "--reason", "x", command="hold")
+    assert unknown.code == 3
+    assert "no Application is called 'nobody'" in unknown.stderr
+
+
+# Credentials
+
+
+def secret(name: str, namespace: str = "argocd", kind: str = "", **data: str) -> dict[str, Any]:
+    labels = {"argocd.argoproj.io/secret-type": kind} if kind else {}
+    encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
+    return {"metadata": {"name": name, "namespace": namespace, "labels": labels}, "data": encoded}
+
+
+def login(name: str, user: str, url: str, kind: str = "repository", **more: str) -> dict[str, Any]:
+    return secret(name, kind=kind, type="git", url=url, username=user, password=f"{PASSWORD}-{user}", **more)
+
+
+def hidden(result: Result) -> bool:
+    return PASSWORD not in result.stdout + result.stderr
+
+
+KINDS = [("repository", "repo.git"), ("repository", "repo"), ("repo-creds", "")]
+
+
+@pytest.mark.parametrize(("kind", "end"), KINDS)
+def test_argo_cds_own_login_for_a_repository(
+    tmp_path: Path, api: KubernetesApi, run: Any, kind: str, end: str
+) -> None:
+    repo = repository(tmp_path, "web")
+    git(repo, "config", "http.receivepack", "true")
+    with git_server(tmp_path) as server:
+        server.logins = {"argo": f"{PASSWORD}-argo"}
+        api.add(SECRETS, login("one", "argo", f"{server.url}{end}", kind))
+        api.add(APPLICATIONS, app("web", f"{server.url}repo.git"))
+        result = run("--log-level", "debug")
+    assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
+    assert {user for _, user in server.seen} >= {"argo"}
+    assert hidden(result)
+
+
+def test_a_secret_that_an_annotation_names(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+    repo = repository(tmp_path, "web")
+    git(repo, "config", "http.receivepack", "true")
+    with git_server(tmp_path) as server:
+        server.logins = {"mine": f"{PASSWORD}-mine"}
+        api.add(SECRETS, secret("git", "team", username="mine", password=f"{PASSWORD}-mine"))
+        api.add(APPLICATIONS, app("web", f"{HTTPS}repo.git", "team", write_back_method="git:secret:team/git"))
+        result = run("--rewrite-url", f"{HTTPS}={server.url}", "--log-level", "debug")
+    assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
+    assert hidden(result)
+
+
+def test_each_application_writes_as_its_own_secret_says(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+    repo = repository(tmp_path, "a", "b", "c")
+    git(repo, "config", "http.receivepack", "true")
+    with git_server(tmp_path) as server:
+        server.logins = {user: f"{PASSWORD}-{user}" for user in ("one", "two")}
+        api.add(SECRETS, login("repo", "one", f"{HTTPS}repo.git"))
+        api.add(SECRETS, secret("git", "team", username="two", password=f"{PASSWORD}-two"))
+        api.add(APPLICATIONS, app("a", f"{HTTPS}repo.git"), app("c", f"{HTTPS}repo"))
+        api.add(APPLICATIONS, app("b", f"{HTTPS}repo.git", "team", write_back_method="git:secret:team/git"))
+        result = run("--rewrite-url", f"{HTTPS}={server.url}")
+    assert (result.code, len(result.json["decisions"])) == (0, 3), result.stderr
+    assert sorted(one["applications"] for one in result.json["commits"]) == [["argocd/a", "argocd/c"], ["team/b"]]
+    pushed = {user for path, user in server.seen if path.startswith("POST") and "receive-pack" in path and user}
+    assert pushed == {"one", "two"}
+    for name in "abc":
+        assert "newTag: 1.1.0" in show(repo, "main", target(name))
+    assert hidden(result)
+
+
+def test_projects_share_a_commit_where_they_share_the_login(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+    repo = repository(tmp_path, "a", "b", "c")
+    git(repo, "config", "http.receivepack", "true")
+    with git_server(tmp_path) as server:
+        server.logins = {user: f"{PASSWORD}-{user}" for user in ("all", "shop")}
+        url = f"{server.url}repo.git"
+        api.add(SECRETS, login("all", "all", url), login("shop", "shop", url, project="shop"))
+        api.add(APPLICATIONS, app("a", url), app("b", url, project="other"), app("c", url, project="shop"))
+        result = run()
+    assert result.code == 0, result.stderr
+    assert sorted(one["applications"] for one in result.json["commits"]) == [["argocd/a", "argocd/b"], ["argocd/c"]]
+
+
+FOREIGN = [
+    ("git:secret:other/git", "argocd", 3, "in another namespace than the Application"),
+    ("git:secret:argocd/gone", "argocd", 4, "there is no secret argocd/gone"),
+    ("git:secret:argocd/empty", "argocd", 4, "has neither username and password"),
+    ("git:secret:a/b/c", "argocd", 3, "git:secret:<namespace>/<name>"),
+]
+
+
+@pytest.mark.parametrize(("method", "namespace", "code", "said"), FOREIGN)
+def test_secrets_that_are_not_used(  # noqa: PLR0913, PLR0917
+    tmp_path: Path, api: KubernetesApi, run: Any, method: str, namespace: str, code: int, said: str
+) -> None:
+    repo = repository(tmp_path, "web", "good")
+    api.add(SECRETS, secret("git", "other", username="x", password=PASSWORD), secret("empty"))
+    api.add(APPLICATIONS, app("web", f"{HTTPS}{repo.name}", namespace, write_back_method=method))
+    api.add(APPLICATIONS, app("good", f"{HTTPS}{repo.name}"))
+    result = run("--rewrite-url", f"{HTTPS}={tmp_path}/")
+    assert result.code == code, result.stderr
+    assert said in result.stderr
+    assert rules(result)["argocd/good"] == "admitted"
+    assert hidden(result)
+
+
+def test_what_is_given_by_options_wins(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+    repo = repository(tmp_path, "web")
+    git(repo, "config", "http.receivepack", "true")
+    with git_server(tmp_path) as server:
+        server.logins = {"given": "token-of-the-pipeline", "argo": f"{PASSWORD}-argo"}
+        api.add(SECRETS, login("one", "argo", server.url, "repo-creds"))
+        api.add(APPLICATIONS, app("web", f"{server.url}repo.git"))
+        given = {"IMAGE_UPDATE_GIT_TOKEN": "token-of-the-pipeline", "IMAGE_UPDATE_GIT_USERNAME": "given"}
+        result = run("--git-credentials-url", server.url, env=given)
+        assert result.code == 0, result.stderr
+        assert {user for _, user in server.seen if user} == {"given"}
+        server.seen.clear()
+        other = run("--git-credentials-url", "https://elsewhere.example.com/", env=given, image=f"{WEB}:1.2.0")
+    assert other.code == 0, other.stderr
+    assert {user for _, user in server.seen if user} == {"argo"}
+
+
+def test_empty_folders_and_the_workflows_own_token_hide_no_secret(
+    tmp_path: Path, api: KubernetesApi, run: Any
+) -> None:
+    repo = repository(tmp_path, "web")
+    git(repo, "config", "http.receivepack", "true")
+    (tmp_path / "none").mkdir()
+    with git_server(tmp_path) as server:
+        server.logins = {"argo": f"{PASSWORD}-argo"}
+        api.add(SECRETS, login("one", "argo", server.url, "repo-creds"))
+        api.add(APPLICATIONS, app("web", f"{server.url}repo.git"))
+        empty = ("--ssh-directory", tmp_path / "none", "--basic-auth-directory", tmp_path / "none")
+        env = {"GITHUB_TOKEN": "ghs_x", "GITHUB_SERVER_URL": "https://github.com"}
+        result = run(*empty, "--ca-file", tmp_path / "none", env=env)
+    assert result.code == 0, result.stderr
+
+
+def test_without_the_right_to_read_secrets_git_is_tried_as_it_is(tmp_path: Path, api: KubernetesApi) -> None:
+    repo = repository(tmp_path, "web")
+    api.add(APPLICATIONS, app("web", repo))
+    api.tokens = {"reader": "system:serviceaccount:ci:reader"}
+    granted = [{"apiGroups": ["argoproj.io"], "resources": ["applications"], "verbs": ["list", "get", "patch"]}]
+    api.rules = [role("ClusterRole", granted), binding("ClusterRole")]
+    result = run_command("--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api, "reader"))
+    assert (result.code, rules(result)) == (0, {"argocd/web": "admitted"})
+    assert "Argo CD's repository secrets are not used" in result.stderr
+
+
+# write-back-method: argocd
+
+
+def kustomize(repo: str = "https://git.example.com/acme/gitops.git", *images: str, **annotations: str) -> Any:
+    one = live_app("web", repo, **annotations)
+    if images:
+        one["spec"]["source"]["kustomize"] = {"images": list(images)}
+    return one
+
+
+def test_the_live_application_is_patched(api: KubernetesApi, run: Any, tmp_path: Path) -> None:
+    api.add(APPLICATIONS, kustomize())
+    results = tmp_path / "results"
+    result = run("--results-dir", results)
+    assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
+    assert api.of(APPLICATIONS, "web")["spec"]["source"]["kustomize"] == {"images": [f"{WEB}:1.1.0"]}
+    decision = result.json["decisions"][0]
+    assert (decision["target"], decision["verdict"], decision["current"]) == ("live", "update", "1.0.0")
+    assert [decision[key] for key in ("repository", "branch", "head", "file")] == [None] * 4
+    assert result.json["commits"] == []
+    assert {name: (results / name).read_text() for name in ("updated", "commit", "applications")} == {
+        "updated": "true", "commit": "", "applications": '["argocd/web"]',
+    }  # fmt: skip
+    assert refreshed(api) == ["argocd/web"]
+    again = run()
+    assert (again.json["status"], rules(again)) == ("unchanged", {"argocd/web": "same"})
+
+
+def test_no_method_means_git(api: KubernetesApi, run: Any, tmp_path: Path) -> None:
+    repo = repository(tmp_path, "web")
+    api.add(APPLICATIONS, app("web", repo, write_back_method=""))
+    assert run().json["commits"][0]["applications"] == ["argocd/web"]
+
+
+def test_several_images_of_one_application(api: KubernetesApi, run: Any) -> None:
+    one = kustomize("https://git.example.com/x.git", "reg:5000/a:1.0.0", "reg:5000/b:1.0.0",
+                    image_list="a=reg:5000/a,b=reg:5000/b,c=reg:5000/c")  # fmt: skip
+    one["status"]["summary"]["images"] = ["reg:5000/a:1.0.0", "reg:5000/b:1.0.0", "reg:5000/c:1.0.0"]
+    api.add(APPLICATIONS, one)
+    result = run(image="reg:5000/b:2.0.0,reg:5000/a:3.0.0,reg:5000/c:4.0.0")
+    assert result.code == 0, result.stderr
+    images = api.of(APPLICATIONS, "web")["spec"]["source"]["kustomize"]["images"]
+    assert images == ["reg:5000/a:3.0.0", "reg:5000/b:2.0.0", "reg:5000/c:4.0.0"]
+    assert refreshed(api) == ["argocd/web"]
+
+
+def test_a_conflict_is_decided_again(api: KubernetesApi, run: Any) -> None:
+    api.add(APPLICATIONS, kustomize("https://git.example.com/x.git", f"{WEB}:1.0.0"))
+    changes = iter(("1.0.5", "1.2.0"))
+
+    def meanwhile(asked: Any) -> None:
+        if asked.verb == "patch" and (tag := next(changes, "")):
+            api.add(APPLICATIONS, kustomize("https://git.example.com/x.git", f"{WEB}:{tag}"))
+
+    api.before = meanwhile
+    result = run()
+    assert (result.code, rules(result)) == (0, {"argocd/web": "not-newer"}), result.stderr
+    assert api.of(APPLICATIONS, "web")["spec"]["source"]["kustomize"]["images"] == [f"{WEB}:1.2.0"]
+    assert refreshed(api) == []
+
+
+def test_helm_parameters_are_patched(api: KubernetesApi, run: Any) -> None:
+    one = live_app("web", web__helm__image_tag="image.tag", web__helm__image_name="image.repo")
+    one["status"]["sourceType"] = "Helm"
+    one["spec"]["source"]["helm"] = {"parameters": [{"name": "image.tag", "value": "1.0.0", "forceString": True}]}
+    api.add(APPLICATIONS, one)
+    assert run().code == 0
+    assert api.of(APPLICATIONS, "web")["spec"]["source"]["helm"]["parameters"] == [
+        {"name": "image.tag", "value": "1.1.0", "forceString": True},
+        {"name": "image.repo", "value": WEB, "forceString": True},
+    ]
+
+
+def test_a_patch_that_is_forbidden_is_an_error_of_that_application(tmp_path: Path, api: KubernetesApi) -> None:
+    repo = repository(tmp_path, "git")
+    api.add(APPLICATIONS, kustomize(), app("git", repo))
+    api.tokens = {"reader": "system:serviceaccount:ci:reader"}
+    granted = [{"apiGroups": ["argoproj.io"], "resources": ["applications"], "verbs": ["list", "get"]}]
+    api.rules = [role("ClusterRole", granted), binding("ClusterRole")]
+    result = run_command("--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api, "reader"))
+    assert result.code == 4
+    assert rules(result) == {"argocd/web": "source", "argocd/git": "admitted"}
+    assert "may not patch applications.argoproj.io 'web'" in result.stderr
+
+
+def test_require_update_counts_live_applications(api: KubernetesApi, run: Any) -> None:
+    api.add(APPLICATIONS, kustomize())
+    assert run("--require-update").code == 0
+    assert run("--require-update").code == 5
+
+
+def test_a_live_application_has_nothing_to_hold(api: KubernetesApi, run: Any) -> None:
+    api.add(APPLICATIONS, kustomize())
+    result = run("web", "--reason", "x", command="hold")
+    assert result.code == 3
+    assert "leaves nothing in Git to hold" in result.stderr
+
+
+def test_only_one_repository_leaves_live_applications_alone(api: KubernetesApi, run: Any, tmp_path: Path) -> None:
+    repo = repository(tmp_path, "git")
+    api.add(APPLICATIONS, kustomize(), app("git", repo))
+    assert rules(run("--only-repository", repo)) == {"argocd/git": "admitted"}
+    assert "kustomize" not in api.of(APPLICATIONS, "web")["spec"]["source"]
+
+
+# Events, parents, registries
+
+
+def test_events_are_written_where_they_are_asked_for(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+    repo = repository(tmp_path, "web", "api")
+    api.add(APPLICATIONS, app("web", repo), app("api", repo, allow_tags="regexp:^2"), live_app("live"))
+    assert run("--kubernetes-events").code == 0
+    events = list(api.objects[EVENTS].values())
+    assert sorted(one["involvedObject"]["name"] for one in events) == ["live", "web"]
+    assert {one["reason"] for one in events} == {"ImagesUpdated"}
+    web = next(one for one in events if one["involvedObject"]["name"] == "web")
+    assert web["metadata"]["annotations"]["argocd-image-updater.image-0/new-tag"] == "1.1.0"
+    assert run(image=f"{WEB}:1.2.0").code == 0
+    assert len(api.objects[EVENTS]) == 2
+
+
+def test_events_that_are_forbidden_are_a_warning(tmp_path: Path, api: KubernetesApi) -> None:
+    api.add(APPLICATIONS, app("web", repository(tmp_path, "web")))
+    api.tokens = {"reader": "system:serviceaccount:ci:reader"}
+    granted = [{"apiGroups": ["argoproj.io"], "resources": ["applications"], "verbs": ["list", "get", "patch"]}]
+    api.rules = [role("ClusterRole", granted), binding("ClusterRole")]
+    config = kubeconfig(tmp_path, api, "reader")
+    result = run_command("--applications", "cluster", "--kubeconfig", config, "--kubernetes-events")
+    assert (result.code, result.json["status"]) == (0, "updated")
+    warning = result.json["errors"][0]
+    assert (warning["severity"], "may not create events" in warning["message"]) == ("warning", True)
+    assert refreshed(api) == ["argocd/web"]
+
+
+def test_parents_are_refreshed_where_that_is_asked_for(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+    child = app("web", repository(tmp_path, "web"))
+    child["metadata"]["annotations"]["argocd.argoproj.io/tracking-id"] = "root:argoproj.io/Application:argocd/web"
+    root = app("root", "https://git.example.com/x.git", image_list="")
+    api.add(APPLICATIONS, child, root)
+    assert run("--refresh-parents").code == 0
+    assert sorted(refreshed(api)) == ["argocd/root", "argocd/web"]
+
+
+def test_pull_secrets_of_the_cluster(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+    repo = repository(tmp_path, "web", "far")
+    api.add(
+        SECRETS,
+        secret("pull", "argocd", **{".dockerconfigjson": json.dumps({"auths": {}})}),
+        secret("pull", "other", **{".dockerconfigjson": PASSWORD}),
+    )
+    given: Mapping[str, str] = {"update_strategy": "newest-build"}
+    api.add(APPLICATIONS, app("web", repo, pull_secret="pullsecret:argocd/pull", **given))
+    api.add(APPLICATIONS, app("far", repo, pull_secret="pullsecret:other/pull", **given))
+    result = run("--registry-check", "always")
+    assert rules(result) == {"argocd/web": "registry", "argocd/far": "registry"}
+    assert "holds no login for ghcr.io" in result.stderr
+    assert "names a secret of namespace other" in result.stderr
+    assert {one.namespace for one in api.asked if one.resource == SECRETS and one.verb == "get"} == {"argocd"}
+    assert hidden(result)
+
+
+# Faults
+
+
+def test_a_kubeconfig_that_is_not_there(tmp_path: Path) -> None:
+    result = run_command("--applications", "cluster", "--kubeconfig", tmp_path / "none")
+    assert result.code == 2
+    result = run_command("--applications", "cluster")
+    assert result.code == 2
+    assert "there is no cluster to ask" in result.stderr
+
+
+def test_a_cluster_that_is_down_is_temporary(tmp_path: Path, api: KubernetesApi) -> None:
+    config = kubeconfig(tmp_path, api)
+    text = config.read_text().replace(api.url, "http://127.0.0.1:1")
+    config.write_text(text)
+    result = run_command("--applications", "cluster", "--kubeconfig", config)
+    assert (result.code, result.json["status"]) == (75, "failed")
+
+
+def test_without_argo_cd_it_is_said(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+    api.forget(APPLICATIONS)
+    result = run()
+    assert result.code == 4
+    assert "Argo CD is not installed here" in result.stderr
+
+
+def test_certificates_of_argo_cds_config_map_are_trusted_besides(
+    tmp_path: Path, api: KubernetesApi, run: Any
+) -> None:
+    repo = bare_repo(tmp_path, {target("web"): KUSTOMIZATION})
+    api.add(CONFIG_MAPS, {"metadata": {"name": "argocd-tls-certs-cm"}, "data": {"git.example.com": "no certificate"}})
+    api.add(SECRETS, login("one", "argo", f"{HTTPS}repo.git"))
+    api.add(APPLICATIONS, app("web", f"{HTTPS}repo.git"))
+    result = run("--rewrite-url", f"{HTTPS}={tmp_path}/")
+    assert result.code == 0, result.stderr
+    assert "newTag: 1.1.0" in show(repo, "main", target("web"))
+    assert PREFIX in json.dumps(api.of(APPLICATIONS, "web"))

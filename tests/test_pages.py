@@ -1,0 +1,118 @@
+"""What README and docs show can be read, run and followed: blocks of YAML and shell, variables, links, the site."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from support import ROOT, needs, schemas
+
+from scripts.transcripts import blocks
+from task.options import COMMANDS, OPTIONS, options_of
+from task.words.results import NAMES
+
+PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in sorted((ROOT / "docs").rglob("*.md"))}
+EVERYWHERE = {"README.md": (ROOT / "README.md").read_text(), **PAGES}
+HOSTS_AND_MACHINES = re.compile(r"pypi\.org|files\.pythonhosted|registry\.npmjs|/root/|/home/(?!nonroot)\w+/|/work/")
+GROUPS = {
+    "argoproj.io": ("argo-cd-", "argo-workflows-", "argo-events-"),
+    "tekton.dev": ("tekton-",),
+    "argocd-image-updater.argoproj.io": ("argocd-image-updater-",),
+}
+
+
+def _fenced(language: str) -> list[tuple[str, str]]:
+    """(page, text) of every block of a language in README and docs."""
+    return [(name, one.code) for name, text in EVERYWHERE.items() for one in blocks(text) if one.language == language]
+
+
+@pytest.mark.parametrize(("page", "text"), _fenced("yaml"))
+def test_yaml_is_yaml(page: str, text: str) -> None:
+    assert all(isinstance(one, (dict, list)) for one in yaml.safe_load_all(text)), page
+
+
+@pytest.mark.parametrize(("page", "text"), _fenced("yaml"))
+def test_a_whole_manifest_is_what_its_kind_says(page: str, text: str) -> None:
+    for one in yaml.safe_load_all(text):
+        if isinstance(one, dict) and (schema := _schema(one.get("apiVersion", ""), one.get("kind", ""))):
+            errors = jsonschema.Draft7Validator(schema).iter_errors(one)
+            assert [f"{page}: {error.json_path}: {error.message}" for error in errors] == []
+
+
+def _schema(api: str, kind: str) -> dict[str, Any] | None:
+    group, _, version = api.partition("/")
+    if group not in GROUPS:
+        return None
+    folder = schemas() / "strict"
+    (path,) = (path for one in GROUPS[group] for path in folder.glob(f"{one}{kind.lower()}-{version}.json"))
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+@pytest.mark.parametrize(("page", "text"), [one for one in _fenced("yaml") if "\njobs:" in one[1]])
+def test_a_workflow_is_one(page: str, text: str) -> None:
+    schema = json.loads((schemas() / "schemastore" / "github-workflow.json").read_text())
+    errors = jsonschema.Draft7Validator(schema).iter_errors(yaml.safe_load(text.replace("\non:", '\n"on":')))
+    assert [f"{page}: {error.json_path}: {error.message}" for error in errors] == []
+
+
+def _commands() -> list[tuple[str, str]]:
+    """(page, line) of every command of ours that README and docs show."""
+    texts = [(page, text.replace("\\\n", " ")) for page, text in (*_fenced("sh"), *_fenced(""))]
+    found = (
+        (page, line)
+        for page, text in texts
+        for line in re.findall(r"(?:^|\s)(image-update [^|;&#\n]+)", text, re.MULTILINE)
+    )
+    return list(dict.fromkeys(found))
+
+
+@pytest.mark.parametrize(("page", "line"), _commands())
+def test_a_command_that_is_shown_exists(page: str, line: str) -> None:
+    command, *words = shlex.split(line)[1:]
+    if command == "--version":
+        return
+    assert command in COMMANDS, page
+    known = {f"--{option.name}" for option in options_of(command)}
+    known |= {one.replace("--", "--no-", 1) for one in known} | {"--keep", "--help"}
+    given = {word.partition("=")[0] for word in words if word.startswith("--")}
+    assert given - known == set(), page
+
+
+@pytest.mark.parametrize("page", EVERYWHERE)
+def test_a_variable_that_is_shown_is_read(page: str) -> None:
+    """Of an option, of a secret that has no option, or of what `--dotenv` writes."""
+    source = "\n".join(path.read_text() for path in (ROOT / "task").rglob("*.py"))
+    results = {f"IMAGE_UPDATE_{name.upper().replace('-', '_')}" for name in NAMES}
+    known = {option.variable for option in OPTIONS} | results | set(re.findall(r"IMAGE_UPDATE_[A-Z_]*[A-Z]", source))
+    assert set(re.findall(r"IMAGE_UPDATE_[A-Z_]*[A-Z]", EVERYWHERE[page])) <= known
+
+
+@pytest.mark.parametrize("page", EVERYWHERE)
+def test_no_page_names_a_machine_or_a_registry_of_packages(page: str) -> None:
+    assert HOSTS_AND_MACHINES.findall(EVERYWHERE[page]) == []
+
+
+def test_every_page_is_in_the_menu_and_every_entry_is_a_page() -> None:
+    menu = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text())
+    assert sorted(menu) == sorted(name.removeprefix("docs/") for name in PAGES)
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"])
+def test_links_out_of_the_root_lead_somewhere(page: str) -> None:
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / page).read_text())
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_broken_link(tmp_path: Path) -> None:
+    command = [*needs("mkdocs"), "build", "--strict", "--site-dir", str(tmp_path)]
+    environ = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,389 @@
+"""Pull requests by the command: what is proposed, by whom it is wanted, what waits, and who wins."""
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from fakes.forge_server import Request, serving
+from fakes.github_api import GitHub
+from request_scenes import API, TOKEN, Scene, url_of, verdict
+from runs import PREFIX, WEB, application, manifest, target
+from support import commit, git, show
+
+STATE = ".image-update/argocd_a.state"
+
+
+@pytest.fixture
+def server() -> Iterator[GitHub]:
+    with serving(GitHub()) as running:
+        yield running
+
+
+@pytest.fixture
+def scene(server: GitHub, tmp_path: Path) -> Scene:
+    return Scene(tmp_path, server)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "flag", "wanted"),
+    [("", False, False), ("", True, True), ("true", False, True), ("true", True, True), ("false", True, False)],
+)
+def test_who_wants_a_request(annotation: str, flag: bool, wanted: bool, server: GitHub, tmp_path: Path) -> None:
+    scene = Scene(tmp_path, server, **({"pull_request": annotation} if annotation else {}))
+    scene.flags = ("--pull-request",) if flag else ()
+    report = scene.event(f"{WEB}:1.1.0")
+    assert verdict(report) == ("update", "admitted")
+    assert bool(url_of(report) != "None") is bool(server.open) is wanted
+    assert ("newTag: 1.1.0" in scene.text("main")) is not wanted
+
+
+def test_a_resource_of_image_updater_wants_one(server: GitHub, tmp_path: Path) -> None:
+    scene = Scene(tmp_path, server)
+    scene.flags = ()
+    app = application("a", scene.url)
+    app["metadata"]["annotations"] = {}
+    resource = {
+        "apiVersion": "argocd-image-updater.argoproj.io/v1alpha1",
+        "kind": "ImageUpdater",
+        "metadata": {"name": "images", "namespace": "argocd"},
+        "spec": {
+            "namespace": "argocd",
+            "writeBackConfig": {
+                "method": "git",
+                "gitConfig": {"branch": "main", "writeBackTarget": "kustomization", "pullRequest": {"github": {}}},
+            },
+            "applicationRefs": [{"namePattern": "a", "images": [{"alias": "web", "imageName": f"{WEB}:~1"}]}],
+        },
+    }
+    scene.apps = manifest(tmp_path, app, resource)
+    assert verdict(scene.event(f"{WEB}:1.1.0")) == ("update", "admitted")
+    assert [pull.base for pull in server.open] == ["main"]
+    assert "newTag: 1.0.0" in scene.text("main")
+
+
+def test_the_branch_that_an_annotation_names(server: GitHub, tmp_path: Path) -> None:
+    scene = Scene(tmp_path, server, git_branch="main:updates/{{.AppName}}")
+    scene.event(f"{WEB}:1.1.0")
+    scene.event(f"{WEB}:1.2.0")
+    assert [(pull.base, pull.head) for pull in server.pulls] == [("main", "updates/a")]
+    assert "newTag: 1.2.0" in scene.text("updates/a")
+
+
+def test_a_branch_cannot_be_merged_into_itself(server: GitHub, tmp_path: Path) -> None:
+    scene = Scene(tmp_path, server, git_branch="main:main")
+    report = scene.event(f"{WEB}:1.1.0", code=3)
+    assert verdict(report) == ("error", "annotation")
+    assert server.seen == []
+    assert "newTag: 1.0.0" in scene.text("main")
+
+
+def test_all_that_a_request_may_have(scene: Scene, server: GitHub) -> None:
+    more = ("--pull-request-label", "deploy", "--pull-request-reviewer", "ann", "--pull-request-assignee", "bob")
+    result = scene.call("run", "--image", f"{WEB}:1.1.0", *more, "--pull-request-draft")
+    assert result.code == 0
+    (pull,) = server.open
+    assert (pull.labels, pull.reviewers, server.assigned[1], pull.draft) == (["deploy"], ["ann"], ["bob"], True)
+
+
+def test_what_a_request_tells(scene: Scene, server: GitHub) -> None:
+    commit_id = "c" * 40
+    source = ("--source-commit", commit_id, "--source-repository", "https://github.com/acme/web")
+    scene.event(f"{WEB}:1.1.0", *source, "--pipeline-run", "https://ci.example.com/runs/7")
+    (pull,) = server.open
+    assert "| `argocd/a` | `ghcr.io/acme/web` | `1.0.0` | `1.1.0` |" in pull.body
+    assert f"https://github.com/acme/web/commit/{commit_id}" in pull.body
+    assert "https://ci.example.com/runs/7" in pull.body
+    assert f"{server.url}/acme/deploy/compare/main...{scene.head}" in pull.body
+
+
+def test_an_own_template_is_title_and_body(scene: Scene, server: GitHub, tmp_path: Path) -> None:
+    template = tmp_path / "template"
+    template.write_text("Deploy {{.AppName}}: {{range .AppChanges}}{{.NewTag}}{{end}}\n\nAsk @ops before you merge.\n")
+    scene.event(f"{WEB}:1.1.0", "--commit-message-template", str(template))
+    scene.event(f"{WEB}:1.2.0", "--commit-message-template", str(template))
+    (pull,) = server.open
+    assert pull.title == "Deploy a: 1.2.0"
+    assert "before you merge" in pull.body
+
+
+def test_results_and_summary(scene: Scene, tmp_path: Path) -> None:
+    summary, results = tmp_path / "summary.md", tmp_path / "results"
+    results.mkdir()
+    given = ("run", "--image", f"{WEB}:1.1.0", "--results-dir", str(results))
+
+    def said() -> tuple[str, ...]:
+        names = ("status", "updated", "pull-request", "commit", "branch")
+        return tuple((results / name).read_text() for name in names)
+
+    url = "https://github.example.com/acme/deploy/pull/1"
+    scene.call(*given, env={"GITHUB_STEP_SUMMARY": str(summary)})
+    tip = git(scene.repo, "rev-parse", scene.head)
+    assert said() == ("updated", "true", url, tip, scene.head)
+    assert f"<{url}>" in summary.read_text()
+    scene.call(*given)
+    assert said() == ("unchanged", "false", url, tip, scene.head)
+
+
+def test_another_image_goes_into_the_same_request(scene: Scene, server: GitHub) -> None:
+    scene.event(f"{WEB}:1.1.0")
+    assert verdict(scene.event(f"{API}:2.0.0")) == ("update", "admitted")
+    (pull,) = server.pulls
+    assert all(words in pull.body for words in ("`1.1.0`", "`2.0.0`"))
+    assert all(words in scene.text() for words in ("newTag: 1.1.0", "newTag: 2.0.0"))
+    assert scene.on_top() == 1
+    tips = scene.tips()
+    for image in (f"{WEB}:1.1.0", f"{API}:2.0.0"):
+        assert verdict(scene.event(image)) == ("unchanged", "same")
+    assert scene.tips() == tips
+
+
+def test_several_applications_are_one_request(server: GitHub, tmp_path: Path) -> None:
+    scene = Scene(tmp_path, server, names=("a", "b", "c"))
+    report = scene.event(f"{WEB}:1.1.0")
+    assert [one["verdict"] for one in report["decisions"]] == ["update"] * 3
+    (pull,) = server.open
+    assert all(f"`argocd/{name}`" in pull.body for name in "abc")
+    assert scene.head.startswith("image-update/a-and-2-more-")
+
+
+def test_what_is_left_of_a_closed_request_is_not_carried_along(scene: Scene, server: GitHub) -> None:
+    scene.event(f"{WEB}:1.1.0")
+    scene.decline()
+    assert verdict(scene.event(f"{API}:2.0.0")) == ("update", "admitted")
+    (pull,) = server.open
+    assert pull.number == 2
+    assert "1.1.0" not in scene.text() + pull.body
+    assert "newTag: 2.0.0" in scene.text()
+
+
+def test_a_part_of_what_was_closed_is_not_opened_again(scene: Scene, server: GitHub) -> None:
+    scene.event(f"{WEB}:1.1.0")
+    scene.event(f"{API}:2.0.0")
+    scene.decline()
+    for image in (f"{WEB}:1.1.0", f"{API}:2.0.0"):
+        assert verdict(scene.event(image)) == ("refuse", "superseded")
+    assert server.open == []
+    report = scene.event(f"{WEB}:1.1.0,{API}:2.1.0")
+    assert sorted(one["verdict"] for one in report["decisions"]) == ["refuse", "update"]
+    (pull,) = server.open
+    assert "`2.1.0`" in pull.body
+    assert "1.1.0" not in pull.body
+
+
+@pytest.mark.parametrize("strategy", ["semver", "newest-build"])
+def test_a_build_older_than_what_was_closed(server: GitHub, strategy: str, tmp_path: Path) -> None:
+    scene = Scene(tmp_path, server, update_strategy=strategy)
+    scene.event(f"{WEB}:1.2.0", "--sequence", "2")
+    scene.decline()
+    assert verdict(scene.event(f"{WEB}:1.1.0", "--sequence", "1")) == ("refuse", "superseded")
+    assert server.open == []
+    assert verdict(scene.event(f"{WEB}:1.3.0", "--sequence", "3")) == ("update", "admitted")
+    assert len(server.open) == 1
+
+
+def test_closed_and_its_branch_deleted(scene: Scene, server: GitHub) -> None:
+    scene.event(f"{WEB}:1.1.0")
+    scene.decline()
+    scene.delete()
+    assert verdict(scene.event(f"{WEB}:1.1.0")) == ("refuse", "superseded")
+    assert verdict(scene.event(f"{WEB}:1.2.0")) == ("update", "admitted")
+    assert len(server.open) == 1
+
+
+@pytest.mark.parametrize("delete", [False, True])
+def test_the_next_one_starts_from_the_new_base(scene: Scene, server: GitHub, delete: bool) -> None:
+    scene.event(f"{WEB}:1.1.0")
+    scene.merge(delete=delete)
+    scene.person()
+    assert verdict(scene.event(f"{API}:2.0.0")) == ("update", "admitted")
+    assert all(words in scene.text() for words in ("newTag: 1.1.0", "newTag: 2.0.0", "namePrefix: x-"))
+    assert (len(server.open), scene.on_top()) == (1, 1)
+    assert "1.1.0" not in server.open[0].body
+
+
+def test_a_merge_between_looking_and_proposing(scene: Scene, server: GitHub) -> None:
+    scene.event(f"{WEB}:1.1.0")
+
+    def merge(request: Request) -> None:
+        if request.method == "PATCH" and server.pulls[0].state == "open":
+            scene.merge()
+
+    server.before = merge
+    assert verdict(scene.event(f"{WEB}:1.2.0")) == ("update", "admitted")
+    (pull,) = server.open
+    assert pull.number == 2
+
+
+def test_a_conflict_is_resolved_by_the_same_event(scene: Scene, server: GitHub) -> None:
+    scene.event(f"{WEB}:1.1.0")
+    commit(scene.repo, {target("a"): scene.text("main").replace("1.0.0", "1.0.5")})
+    server.conflicts = True
+    assert verdict(scene.event(f"{WEB}:1.1.0")) == ("update", "admitted")
+    assert scene.on_top() == 1
+    assert git(scene.repo, "merge-base", "main", scene.head) == git(scene.repo, "rev-parse", "main")
+    assert len(server.pulls) == 1
+
+
+def test_an_older_build_changes_nothing_whatever_the_base_did(scene: Scene, server: GitHub) -> None:
+    scene.event(f"{WEB}:1.2.0")
+    scene.person()
+    tips, body = scene.tips(), server.pulls[0].body
+    assert verdict(scene.event(f"{WEB}:1.1.0")) == ("refuse", "superseded")
+    assert (scene.tips(), server.pulls[0].body) == (tips, body)
+
+
+def test_what_a_person_pushed_to_the_branch_is_replaced(scene: Scene, server: GitHub) -> None:
+    scene.event(f"{WEB}:1.1.0")
+    commit(scene.repo, {"README.md": "mine\n"}, scene.head)
+    scene.event(f"{WEB}:1.1.0")
+    assert scene.on_top() == 1
+    assert "README.md" not in git(scene.repo, "ls-tree", "--name-only", scene.head)
+    assert server.branches[scene.head] in server.open[0].body
+
+
+def test_a_lost_answer_does_not_matter_to_what_waits(scene: Scene, server: GitHub) -> None:
+    """The forge was down when the branch was pushed: the next event of another image carries it along."""
+    server.fail(server.refusal("down"), "POST", times=9)
+    scene.event(f"{WEB}:1.1.0", code=75)
+    server.faults.clear()
+    scene.event(f"{API}:2.0.0")
+    (pull,) = server.open
+    assert all(words in pull.body for words in ("`1.1.0`", "`2.0.0`"))
+
+
+def test_after_a_closed_one_and_a_forge_that_was_down(scene: Scene, server: GitHub) -> None:
+    scene.event(f"{WEB}:1.1.0")
+    scene.decline()
+    server.fail(server.refusal("down"), "POST", times=9)
+    scene.event(f"{WEB}:1.2.0", code=75)
+    server.faults.clear()
+    scene.event(f"{API}:2.0.0")
+    (pull,) = server.open
+    assert all(words in pull.body for words in ("`1.2.0`", "`2.0.0`"))
+
+
+def test_holds_and_releases_are_proposed(scene: Scene, server: GitHub) -> None:
+    scene.event(f"{API}:2.0.0")
+    assert scene.call("hold", "a", "--image", "web", "--reason", "freeze").code == 0
+    (pull,) = server.open
+    assert "freeze" in show(scene.repo, scene.head, STATE)
+    assert "freeze" in pull.body
+    assert "newTag: 2.0.0" in scene.text()
+    assert verdict(scene.event(f"{WEB}:1.1.0")) == ("defer", "held")
+    assert "1.1.0" in show(scene.repo, scene.head, STATE)
+    assert scene.call("release", "a", "--image", "web").code == 0
+    assert all(words in scene.text() for words in ("newTag: 1.1.0", "newTag: 2.0.0"))
+    (pull,) = server.pulls
+    assert all(words in pull.body for words in ("`1.1.0`", "`2.0.0`", scene.server.branches[scene.head]))
+
+
+def test_a_hold_alone_is_proposed_again_when_a_person_wants_it(scene: Scene, server: GitHub) -> None:
+    given = ("hold", "a", "--reason", "freeze")
+    scene.call(*given)
+    assert "freeze" in server.open[0].body
+    scene.decline()
+    assert verdict(scene.event(f"{WEB}:1.1.0")) == ("update", "admitted")  # it never held
+    scene.decline()
+    scene.call(*given)
+    assert "freeze" in show(scene.repo, scene.head, STATE)
+    (pull,) = server.open
+    assert "freeze" in pull.body
+    assert "1.1.0" not in pull.body
+
+
+def test_a_rollback_is_proposed(scene: Scene, server: GitHub) -> None:
+    commit(scene.repo, {target("a"): scene.text("main").replace("1.0.0", "1.5.0")})
+    assert scene.call("rollback", "a", "--image", "web", "--to", "previous").code == 0
+    (pull,) = server.open
+    assert "| `1.5.0` | `1.0.0` |" in pull.body
+    assert "newTag: 1.0.0" in scene.text()
+    assert verdict(scene.event(f"{WEB}:1.6.0")) == ("defer", "held")
+    scene.merge()
+    assert "newTag: 1.0.0" in scene.text("main")
+    assert verdict(scene.event(f"{WEB}:1.7.0")) == ("defer", "held")
+
+
+def test_plan_asks_no_forge_and_needs_no_token(scene: Scene, server: GitHub) -> None:
+    given = ("plan", "--image", f"{WEB}:1.1.0")
+    scene.env = {}
+    before = scene.call(*given)
+    assert before.code == 0, before.stderr
+    (planned,) = before.json["commits"]
+    assert (planned["commit"], planned["pull_request"]) == (None, None)
+    assert "+  newTag: 1.1.0" in planned["diff"]
+    assert server.seen == []
+    assert list(server.branches) == ["main"]
+    scene.env = {"IMAGE_UPDATE_FORGE_TOKEN": TOKEN}
+    done = scene.event(f"{WEB}:1.1.0")
+    (landed,) = done["commits"]
+    assert (landed["tree"], landed["head"]) == (planned["tree"], planned["head"])
+    assert done["decisions"] == before.json["decisions"]
+
+
+def test_no_token(scene: Scene, server: GitHub) -> None:
+    scene.env = {}
+    report = scene.event(f"{WEB}:1.1.0", code=4)
+    assert verdict(report) == ("error", "credentials")
+    assert "IMAGE_UPDATE_FORGE_TOKEN" in report["errors"][0]["hint"]
+    assert (list(server.branches), server.seen) == (["main"], [])
+
+
+def test_a_token_goes_to_no_host_that_an_annotation_chose(scene: Scene, server: GitHub, tmp_path: Path) -> None:
+    with serving(GitHub()) as other:
+        other.branches = server.branches
+        app = application("a", scene.url, pull_request="true", git_repository=f"{other.url}/acme/deploy.git")
+        scene.apps = manifest(tmp_path, app)
+        rewrite = ("--rewrite-url", f"{other.url}={tmp_path}/", "--forge", f"github={server.url}")
+        report = scene.event(f"{WEB}:1.1.0", *rewrite, code=4)
+        assert verdict(report)[0] == "error"
+        assert not [one for one in other.seen if "authorization" in one.headers]
+
+
+def test_merged_at_once(scene: Scene, server: GitHub) -> None:
+    """Nothing has to pass: the merge is what the run tells of, and what Argo CD will see."""
+    server.auto_merge = "clean"
+    report = scene.event(f"{WEB}:1.1.0", "--auto-merge")
+    (pull,) = server.pulls
+    assert pull.state == "merged"
+    (told,) = report["commits"]
+    assert (told["commit"], told["head"]) == (pull.merge_commit, "main")
+    assert told["pull_request"].endswith("/1")
+
+
+def test_auto_merge_waits_for_checks(scene: Scene, server: GitHub) -> None:
+    scene.event(f"{WEB}:1.1.0", "--auto-merge")
+    (pull,) = server.open
+    assert pull.auto is not None
+
+
+@pytest.mark.parametrize("strategy", ["semver", "newest-build"])
+def test_ten_events_at_once_are_one_request(server: GitHub, strategy: str, tmp_path: Path) -> None:
+    scene = Scene(tmp_path, server, update_strategy=strategy)
+    events = [("--image", f"{WEB}:1.{number}.0", "--sequence", str(number)) for number in range(1, 11)]
+    running = [scene.started(*event) for event in events]
+    with ThreadPoolExecutor(len(running)) as pool:
+        ends = list(pool.map(lambda one: (*one.communicate(timeout=120), one.returncode), running))
+    assert [code for _, _, code in ends] == [0] * len(events), [err.decode()[-500:] for _, err, _ in ends]
+    verdicts = [verdict(json.loads(out)) for out, _, _ in ends]
+    assert verdicts[-1] == ("update", "admitted")
+    assert set(verdicts) <= {("update", "admitted"), ("refuse", "superseded")}
+    (pull,) = server.pulls
+    assert "`1.10.0`" in pull.body
+    assert server.branches[scene.head] in pull.body
+    assert "newTag: 1.10.0" in scene.text()
+    assert scene.on_top() == 1
+
+
+def test_annotations_of_both_kinds_in_one_event(server: GitHub, tmp_path: Path) -> None:
+    """Of two Applications one wants a request: the other is pushed, and its commit does not disturb the request."""
+    scene = Scene(tmp_path, server, names=("a", "b"))
+    scene.flags = ()
+    apps = json.loads(scene.apps.read_text())
+    apps["items"][0]["metadata"]["annotations"][f"{PREFIX}pull-request"] = "true"
+    scene.apps.write_text(json.dumps(apps))
+    report = scene.event(f"{WEB}:1.1.0")
+    assert [one["head"] for one in report["commits"]] == [scene.head, "main"]
+    assert ("newTag: 1.0.0" in scene.text("main"), "newTag: 1.1.0" in scene.text("main", "b")) == (True, True)
+    assert [pull.head for pull in server.open] == [scene.head]

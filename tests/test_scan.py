@@ -1,0 +1,381 @@
+"""`scan`: no event; the newest tag that each entry takes, asked of registries, then the same road as `run`."""
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from fakes.oci_images import image, index
+from fakes.registry_api import RegistryApi, registry_api
+from runs import application, manifest
+from support import DATA, Result, bare_repo, commit, git, image_update, show
+
+from task.decide import decide, hopeless
+from task.draft import Wording, drafts
+from task.match import every
+from task.model import Answer, File, Person, Question, Snapshot
+from task.parse.application import PREFIX, parse_application
+from task.parse.image import parse_image
+from task.parse.subscription import subscribe
+from task.scan import scanned
+from task.weigh import Facts, Terms
+
+ASK = {"IMAGE_UPDATE_REGISTRY_CHECK": "auto"}
+DAY = "2026-11-{:02}T06:00:00Z"
+
+
+@pytest.fixture
+def server() -> Iterator[RegistryApi]:
+    with registry_api() as running:
+        yield running
+
+
+class Scene:
+    """Applications in one repository, each with an image of the registry."""
+
+    def __init__(self, folder: Path, server: RegistryApi) -> None:
+        self.folder, self.server = folder, server
+        self.repo = bare_repo(folder, {"README": ""})
+        self.apps: list[dict[str, Any]] = []
+
+    def add(self, name: str, now: str = "0.1.0", repository: str = "acme/web", **annotations: str) -> None:
+        named = f"{self.server.name}/{repository}"
+        text = f"resources: []\nimages:\n- name: {named}\n  newTag: {now}\n"
+        commit(self.repo, {f"apps/{name}/kustomization.yaml": text})
+        given = {"image_list": f"web={named}", **annotations}
+        given["image_list"] = given["image_list"].replace("IMAGE", named)
+        self.apps.append(application(name, self.repo, **given))
+
+    def scan(self, *more: str | Path, env: Mapping[str, str] = {}) -> Result:
+        apps = manifest(self.folder, *self.apps)
+        del self.server.seen[:]
+        given = ("--applications", apps, "--allow-protocol", "file", "--output", "json", *more)
+        return image_update("scan", *given, env={**ASK, **env})
+
+    def value(self, name: str) -> str:
+        return str(yaml.safe_load(show(self.repo, "main", f"apps/{name}/kustomization.yaml"))["images"][0]["newTag"])
+
+
+def verdicts(result: Result) -> dict[str, tuple[str, str]]:
+    return {one["application"]: (one["verdict"], one["rule"]) for one in result.json["decisions"]}
+
+
+def test_two_thousand_tags_are_one_list_and_no_manifest(tmp_path: Path, server: RegistryApi) -> None:
+    one = image()
+    for number in range(2000):
+        server.put("acme/web", f"1.{number // 100}.{number % 100}", one)
+    scene = Scene(tmp_path, server)
+    scene.add("a", image_list="web=IMAGE:~1.7")
+    scene.add("b")
+    scene.add("c", update_strategy="alphabetical", **{"web.allow_tags": "regexp:^1[.]3[.]"})
+    dry = scene.scan("--dry-run")
+    assert (dry.code, dry.json["commits"][0]["commit"], scene.value("a")) == (0, None, "0.1.0")
+    assert "+  newTag: 1.7.99" in dry.json["commits"][0]["diff"]
+    done = scene.scan()
+    assert server.asked == ["GET /v2/acme/web/tags/list"]
+    assert [scene.value(name) for name in "abc"] == ["1.7.99", "1.19.99", "1.3.99"]
+    assert (done.json["command"], done.json["status"]) == ("scan", "updated")
+    assert [one["tag"] for one in done.json["images"]] == ["1.7.99", "1.19.99", "1.3.99"]
+    assert done.json["decisions"] == dry.json["decisions"]
+    assert done.json["commits"][0]["tree"] == dry.json["commits"][0]["tree"]
+    again = scene.scan()
+    assert (again.code, again.json["status"], again.json["commits"]) == (0, "unchanged", [])
+
+
+def test_newest_build_asks_for_dates_once_and_then_for_what_is_new(tmp_path: Path, server: RegistryApi) -> None:
+    for number in (3, 1, 2):
+        server.put("acme/web", f"main-{9 - number}", image(created=DAY.format(number), seed=str(number)))
+    server.put("acme/web", "release-1", image(created=DAY.format(9)))
+    scene, cache = Scene(tmp_path, server), tmp_path / "cache"
+    scene.add("a", "main-0", update_strategy="newest-build", **{"web.allow_tags": "regexp:^main-"})
+    kept = ("--registry-cache-dir", cache)
+    scene.scan(*kept)
+    assert scene.value("a") == "main-6"
+    assert len([one for one in server.asked if "/blobs/" in one]) == 3
+    assert not any("release-1" in one for one in server.asked)
+    assert verdicts(scene.scan(*kept)) == {"argocd/a": ("unchanged", "same")}
+    assert {one.partition(" ")[0] for one in server.asked if "/manifests/" in one} == {"HEAD"}  # tags move
+    assert [one for one in server.asked if "/blobs/" in one] == []
+    server.put("acme/web", "main-1", image(created=DAY.format(4), seed="4"))
+    scene.scan(*kept)
+    assert scene.value("a") == "main-1"
+    assert [one for one in server.asked if one.startswith("GET")][1:] == [
+        "GET /v2/acme/web/manifests/main-1",
+        next(one for one in server.asked if "/blobs/" in one),
+    ]
+
+
+def test_what_ties_goes_to_the_greatest_text_and_what_has_no_date_is_oldest(
+    tmp_path: Path, server: RegistryApi
+) -> None:
+    for tag, created in (("b", DAY.format(1)), ("c", DAY.format(1)), ("d", None)):
+        server.put("acme/web", tag, image(created=created, seed=tag))
+    scene = Scene(tmp_path, server)
+    scene.add("a", "old", update_strategy="newest-build", **{"web.ignore_tags": "old"})
+    scene.scan()
+    assert scene.value("a") == "c"
+
+
+def test_a_newer_build_that_the_rules_no_longer_admit_is_replaced(tmp_path: Path, server: RegistryApi) -> None:
+    server.put("acme/web", "main-1", image(created=DAY.format(9), seed="1"))
+    server.put("acme/web", "release-1", image(created=DAY.format(1), seed="2"))
+    scene = Scene(tmp_path, server)
+    scene.add("a", "main-1", update_strategy="newest-build", **{"web.allow_tags": "regexp:^release-"})
+    scene.scan()
+    assert scene.value("a") == "release-1"
+    assert server.asked == ["GET /v2/acme/web/tags/list"]
+
+
+def test_the_digest_of_one_tag_is_one_head_and_no_list(tmp_path: Path, server: RegistryApi) -> None:
+    digest = server.put("acme/web", "live", image())
+    scene = Scene(tmp_path, server)
+    scene.add("a", "live", image_list="web=IMAGE:live", update_strategy="digest")
+    scene.scan()
+    assert server.asked == ["HEAD /v2/acme/web/manifests/live"]
+    assert digest in show(scene.repo, "main", "apps/a/kustomization.yaml")
+    assert verdicts(scene.scan()) == {"argocd/a": ("unchanged", "same")}
+
+
+def test_platforms_are_walked_down_to_the_first_that_fits(tmp_path: Path, server: RegistryApi) -> None:
+    both = index([image("linux/amd64"), image("linux/arm64")])
+    for number in range(1, 6):
+        server.put("acme/web", f"1.{number}.0", both if number <= 3 else image("linux/amd64", seed=str(number)))
+    scene = Scene(tmp_path, server)
+    scene.add("a", "1.0.0", **{"web.platforms": "linux/arm64"})
+    scene.add("b", "1.0.0", **{"web.platforms": "windows/amd64"})
+    result = scene.scan()
+    assert scene.value("a") == "1.3.0"
+    assert verdicts(result)["argocd/b"] == ("refuse", "platforms")
+    assert scene.value("b") == "1.0.0"
+
+
+def test_a_registry_that_fails_is_an_error_of_its_own_entries(tmp_path: Path, server: RegistryApi) -> None:
+    server.put("acme/web", "1.0.0", image())
+    server.put("acme/down", "1.0.0", image())
+    server.faults["/acme/down/tags/list"] = lambda _: (503, {}, b"")
+    server.put("acme/closed", "1.0.0", image())
+    server.faults["/acme/closed/tags/list"] = lambda _: (403, {}, b"")
+    scene = Scene(tmp_path, server)
+    scene.add("a")
+    scene.add("b", repository="acme/down")
+    scene.add("c", repository="acme/closed")
+    scene.add("d", repository="acme/none")
+    result = scene.scan()
+    assert result.code == 75
+    assert scene.value("a") == "1.0.0"
+    assert {verdicts(result)[f"argocd/{name}"] for name in "bcd"} == {("error", "registry")}
+    scene.apps = [one for one in scene.apps if one["metadata"]["name"] != "b"]
+    assert scene.scan().code == 4
+    scene.apps = [one for one in scene.apps if one["metadata"]["name"] != "c"]
+    assert scene.scan().code == 3
+
+
+def test_a_date_that_cannot_be_had_is_never_another_choice(tmp_path: Path, server: RegistryApi) -> None:
+    server.put("acme/web", "a", image(created=DAY.format(1), seed="a"))
+    server.put("acme/web", "b", image(created=DAY.format(2), seed="b"))
+    server.faults["/manifests/b"] = lambda _: (500, {}, b"")
+    scene = Scene(tmp_path, server)
+    scene.add("a", "old", update_strategy="newest-build")
+    result = scene.scan()
+    assert (result.code, verdicts(result)) == (75, {"argocd/a": ("error", "registry")})
+    assert scene.value("a") == "old"
+
+
+@pytest.mark.parametrize(
+    ("tags", "annotations", "rule", "words"),
+    [
+        (["main", "latest"], {}, "not-a-version", "none of the 2 tags"),
+        (["1.0.0"], {"image_list": "web=IMAGE:~2"}, "constraint", "the only tag is not admitted"),
+        (["1.0.0", "1.0.1"], {"web.ignore_tags": "1.*"}, "ignore-tags", "none of the 2 tags"),
+        ([f"sha256-{'a' * 64}.sig"], {"update_strategy": "alphabetical"}, "not-in-registry", "signatures"),
+    ],
+)
+def test_no_tag_that_the_rules_admit(
+    tmp_path: Path, server: RegistryApi, tags: list[str], annotations: dict[str, str], rule: str, words: str
+) -> None:
+    for tag in tags:
+        server.put("acme/web", tag, image())
+    scene = Scene(tmp_path, server)
+    scene.add("a", **annotations)
+    result = scene.scan()
+    assert (result.code, verdicts(result)) == (0, {"argocd/a": ("refuse", rule)})
+    assert words in result.json["decisions"][0]["because"]
+
+
+def test_what_git_says_is_not_downgraded(tmp_path: Path, server: RegistryApi) -> None:
+    server.put("acme/web", "1.0.0", image())
+    scene = Scene(tmp_path, server)
+    scene.add("a", "1.2.0")
+    assert verdicts(scene.scan()) == {"argocd/a": ("refuse", "not-newer")}
+    assert verdicts(scene.scan("--allow-downgrade")) == {"argocd/a": ("update", "admitted")}
+
+
+def test_a_hold_defers_what_is_found_and_release_applies_it(tmp_path: Path, server: RegistryApi) -> None:
+    server.put("acme/web", "1.0.0", image())
+    scene = Scene(tmp_path, server)
+    scene.add("a", "1.0.0")
+    apps = manifest(tmp_path, *scene.apps)
+    common = ("--applications", apps, "--allow-protocol", "file")
+    assert image_update("hold", "a", "--reason", "freeze", *common).code == 0
+    assert verdicts(scene.scan()) == {"argocd/a": ("unchanged", "same")}
+    server.put("acme/web", "1.1.0", image())
+    assert verdicts(scene.scan()) == {"argocd/a": ("defer", "held")}
+    tip = git(scene.repo, "rev-parse", "main")
+    assert verdicts(scene.scan()) == {"argocd/a": ("defer", "held")}
+    assert git(scene.repo, "rev-parse", "main") == tip
+    assert image_update("release", "a", *common).code == 0
+    assert scene.value("a") == "1.1.0"
+
+
+def test_what_was_rolled_back_does_not_come_back(tmp_path: Path, server: RegistryApi) -> None:
+    for number in (1, 2):
+        server.put("acme/web", f"main-{number}", image(created=DAY.format(number), seed=str(number)))
+    scene = Scene(tmp_path, server)
+    scene.add("a", "main-1", update_strategy="newest-build")
+    scene.scan()
+    assert scene.value("a") == "main-2"
+    common = ("--applications", manifest(tmp_path, *scene.apps), "--allow-protocol", "file")
+    assert image_update("rollback", "a", "--to", "main-1", "--no-hold", *common).code == 0
+    assert verdicts(scene.scan()) == {"argocd/a": ("refuse", "superseded")}
+    server.put("acme/web", "main-3", image(created=DAY.format(3), seed="3"))
+    scene.scan()
+    assert scene.value("a") == "main-3"
+
+
+def test_a_broken_entry_is_an_error_and_the_others_go_on(tmp_path: Path, server: RegistryApi) -> None:
+    server.put("acme/web", "1.0.0", image())
+    scene = Scene(tmp_path, server)
+    scene.add("a")
+    scene.add("b", image_list="web=IMAGE:not~a^range")
+    result = scene.scan()
+    assert (result.code, verdicts(result)["argocd/b"]) == (3, ("error", "annotation"))
+    assert scene.value("a") == "1.0.0"
+
+
+def test_the_job_that_scans_is_not_the_build(tmp_path: Path, server: RegistryApi) -> None:
+    server.put("acme/web", "main-2", image(created=DAY.format(2)))
+    server.put("acme/web", "main-1", image(created=DAY.format(1), seed="1"))
+    scene = Scene(tmp_path, server)
+    scene.add("a", "main-1", update_strategy="newest-build")
+    ci = {
+        "GITHUB_ACTIONS": "true", "GITHUB_RUN_NUMBER": "7", "GITHUB_SHA": "a" * 40, "GITHUB_REPOSITORY": "acme/config",
+        "GITHUB_SERVER_URL": "https://github.com", "GITHUB_WORKFLOW": "scan", "GITHUB_RUN_ID": "9",
+    }  # fmt: skip
+    assert scene.scan(env=ci).code == 0
+    state = show(scene.repo, "main", ".image-update/argocd_a.state")
+    assert DAY.format(2) in state
+    assert "sequence" not in state
+    message = git(scene.repo, "log", "-1", "--format=%B", "main")
+    assert "Source-Commit" not in message
+    assert "https://github.com/acme/config/actions/runs/9" in message
+
+
+def test_only_what_lands_in_the_repository_is_asked_about(tmp_path: Path, server: RegistryApi) -> None:
+    server.put("acme/web", "1.0.0", image())
+    scene = Scene(tmp_path, server)
+    scene.add("a")
+    result = scene.scan("--only-repository", "https://git.example/other.git")
+    assert (result.code, result.json["decisions"], server.seen) == (0, [], [])
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--image", "a:1"], "No such option"),
+        (["--sequence", "1"], "No such option"),
+        (["--registry-check", "never"], "scan asks the registries"),
+    ],
+)
+def test_an_event_is_not_for_scan(tmp_path: Path, server: RegistryApi, more: list[str], words: str) -> None:
+    result = Scene(tmp_path, server).scan(*more)
+    assert result.code == 2
+    assert words in result.stderr
+
+
+# Argo CD Image Updater's own picks.
+
+
+def rows(suite: str) -> list[Any]:
+    return list(json.loads((DATA / "cases" / f"{suite}.json").read_text())["cases"])
+
+
+def date(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+def test_the_picks_of_image_updater(tmp_path: Path, server: RegistryApi) -> None:
+    """All of them in one scan: a repository and an Application for each."""
+    cases = [case for case in rows("strategies") if case["input"]["op"] == "pick" and case["input"]["tags"]]
+    scene, expected = Scene(tmp_path, server), dict[str, str]()
+    for number, case in enumerate(cases):
+        given = case["input"]
+        for tag in given["tags"]:
+            created = date(tag["date"]) if "date" in tag else None
+            server.put(f"case/{number}", tag["name"], image(created=created, seed=f"{number} {tag['name']}"))
+        strategy, constraint = given["strategy"], given["constraint"]
+        if strategy == "digest":
+            continue  # the tag is the constraint's
+        listed = f"web=IMAGE:{constraint}" if constraint else "web=IMAGE"
+        scene.add(f"n{number}", "now", f"case/{number}", image_list=listed, update_strategy=strategy)
+        expected[f"n{number}"] = case.get("expect_v1", case["expect"])["tag"] or "now"
+    assert expected
+    result = scene.scan()
+    assert result.code == 0, result.stderr
+    assert {name: scene.value(name) for name in expected} == expected
+
+
+FLOWS = [case for case in rows("update-flow") if "registry_tags" in case["input"]]
+OURS = {
+    "tags-v-prefix-live": "v1.0.0 runs and 1.0.0 is the same version with the lesser text: not newer",
+    "git-write-branch-digest": "a digest's colon is no branch name: an annotation error",
+    "flow-hostport-existing-file": "images on one registry with a port do not overwrite one another",
+    "flow-two-images-only-one-live": "what runs does not say what is updated: both images are",
+    "flow-not-live-1584": "what runs does not say what is updated: both images are",
+    "k-multi-registry": "what the spec holds of other repositories is carried along",
+    "flow-type-none": "the type is found in Git: here nothing tells it",
+}
+
+
+def registry(given: Mapping[str, Any], questions: Collection[Question]) -> dict[Question, Answer]:
+    """What the registry of a case answers."""
+    known: dict[str, dict[str, str]] = {}
+    for name, tags in given["registry_tags"].items():
+        of_name = known.setdefault(parse_image(name).identity, {})
+        of_name |= {
+            tag if isinstance(tag, str) else tag["name"]: "" if isinstance(tag, str) else tag["digest"] for tag in tags
+        }
+    found = {}
+    for question in questions:
+        tags = known.get(question.image.identity, {})
+        digest = tags.get(question.image.tag, "") if "digest" in question.facts else ""
+        listed = tuple(tags) if "tags" in question.facts else ()
+        found[question] = Answer("tags" in question.facts or question.image.tag in tags, digest, tags=listed)
+    return found
+
+
+@pytest.mark.parametrize("case", [case for case in FLOWS if case["id"] not in OURS], ids=lambda case: case["id"])
+def test_whole_updates_of_image_updater(case: dict[str, Any]) -> None:
+    given, expected = case["input"], case.get("expect_v1", case["expect"])
+    annotations = {PREFIX + key: value for key, value in given["annotations"].items()}
+    metadata = {"name": given["app_name"], "namespace": given["app_namespace"], "annotations": annotations}
+    status = {"sourceType": given.get("source_type", ""), "summary": {"images": given["live_images"]}}
+    app = parse_application({"metadata": metadata, "spec": {"source": given["source"]}, "status": status})
+    found = scanned(every([subscribe(app)]), Terms(), lambda questions: registry(given, questions))
+    files = {path: File(text) for path, text in given["files"].items()} | {given["source"]["path"]: File("", "040000")}
+    snapshot = Snapshot(given["source"]["repoURL"], "main", "tip", files)
+    asks = [ask for ask in found.asks if hopeless(ask, Terms()) is None]
+    about = {
+        Question(
+            ask.candidates[0], (), ask.subscription.policy.platforms, ask.subscription.policy.pull_secret, app.namespace
+        ): ask
+        for ask in asks
+    }
+    answers = registry(given, [question._replace(facts=("digest",)) for question in about])
+    facts = Facts(answers={question._replace(facts=()): answer for question, answer in answers.items()})
+    made, settled = drafts(snapshot, decide(snapshot, asks, Terms(), facts), Terms(), Wording(Person("a", "b")))
+    changed = {path: yaml.safe_load(file.text) for draft in made for path, file in draft.changeset.files.items()}
+    wanted = {path: file["parsed"] for path, file in expected.get("files_changed", {}).items()}
+    assert changed == wanted, (found, settled)

@@ -1,0 +1,165 @@
+"""Only what is signed is written, and it is written by the digest that was signed: whole runs, with real keys."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fakes import cosign
+from fakes.oci_images import image, push
+from fakes.registry_api import RegistryApi, registry_api
+from real_registry import open_registry
+from runs import application, manifest
+from support import Result, bare_repo, git, image_update, show
+
+ASK = {"IMAGE_UPDATE_REGISTRY_CHECK": "auto"}
+IMAGE = image()
+TARGET = "apps/a/kustomization.yaml"
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> cosign.Keys:
+    return cosign.keys(tmp_path_factory.mktemp("keys"))
+
+
+@pytest.fixture
+def server() -> Iterator[RegistryApi]:
+    with registry_api() as running:
+        running.put("acme/web", "1.1.0", IMAGE)
+        yield running
+
+
+class Scene:
+    """One Application with an image of a registry."""
+
+    def __init__(self, folder: Path, registry: str) -> None:
+        self.named = f"{registry}/acme/web"
+        text = f"resources: []\nimages:\n- name: {self.named}\n  newTag: 1.0.0\n"
+        self.repo = bare_repo(folder, {TARGET: text})
+        self.apps = manifest(folder, application("a", self.repo, image_list=f"web={self.named}"))
+
+    def call(self, *more: str | Path, command: str = "run", version: str = "1.1.0") -> Result:
+        event = () if command in ("scan", "rollback") else ("--image", f"{self.named}:{version}")
+        given = ("--applications", self.apps, "--allow-protocol", "file", "--output", "json", *event, *more)
+        return image_update(command, *given, env=ASK)
+
+    @property
+    def text(self) -> str:
+        return show(self.repo, "main", TARGET)
+
+
+def decision(result: Result) -> tuple[str, str]:
+    one = result.json["decisions"][0]
+    return one["verdict"], one["rule"]
+
+
+def sign(server: RegistryApi, pair: cosign.Keys) -> None:
+    server.put("acme/web", cosign.tag_of(IMAGE.digest), cosign.signed(pair, IMAGE.digest))
+
+
+@pytest.mark.parametrize("command", ["run", "scan"])
+def test_what_is_signed_is_written_by_its_digest(
+    tmp_path: Path, server: RegistryApi, pair: cosign.Keys, command: str
+) -> None:
+    sign(server, pair)
+    scene = Scene(tmp_path, server.name)
+    result = scene.call("--verify", pair.public, command=command)
+    assert (result.code, decision(result)) == (0, ("update", "admitted")), result.stderr
+    assert f"digest: {IMAGE.digest}" in scene.text
+    many = len(server.seen)
+    again = scene.call("--verify", pair.public, command=command)
+    assert decision(again) == ("unchanged", "same")
+    assert [one for one in server.asked[many:] if ".sig" in one] == []  # nothing is written, so nothing is checked
+
+
+def test_the_digest_that_was_given_is_what_is_checked(tmp_path: Path, server: RegistryApi, pair: cosign.Keys) -> None:
+    sign(server, pair)
+    other = server.put("acme/web", "other", image(seed="other"))
+    scene = Scene(tmp_path, server.name)
+    refused = scene.call("--verify", pair.public, version=f"1.1.0@{other}")
+    assert decision(refused) == ("refuse", "signature")
+    assert decision(scene.call("--verify", pair.public, version=f"1.1.0@{IMAGE.digest}")) == ("update", "admitted")
+
+
+def test_what_is_not_signed_is_refused_and_nothing_is_written(
+    tmp_path: Path, server: RegistryApi, pair: cosign.Keys
+) -> None:
+    scene = Scene(tmp_path, server.name)
+    tip = git(scene.repo, "rev-parse", "main")
+    for command in ("plan", "run", "scan"):
+        result = scene.call("--verify", pair.public, command=command)
+        assert (result.code, decision(result)) == (0, ("refuse", "signature"))
+        assert "no signature is in the registry" in result.json["decisions"][0]["because"]
+    assert scene.call("--verify", pair.public, "--require-update").code == 5
+    assert git(scene.repo, "rev-parse", "main") == tip
+
+
+def test_another_key(tmp_path: Path, server: RegistryApi, pair: cosign.Keys) -> None:
+    sign(server, cosign.keys(tmp_path, name="other"))
+    result = Scene(tmp_path, server.name).call("--verify", pair.public)
+    assert decision(result) == ("refuse", "signature")
+    assert "not by the key" in result.json["decisions"][0]["because"]
+
+
+def test_what_cannot_be_checked_is_an_error(tmp_path: Path, server: RegistryApi, pair: cosign.Keys) -> None:
+    server.faults[".sig"] = lambda _: (503, {}, b"")
+    scene = Scene(tmp_path, server.name)
+    result = scene.call("--verify", pair.public)
+    assert (result.code, decision(result)) == (75, ("error", "registry"))
+    never = scene.call("--verify", pair.public, "--registry-check", "never")
+    assert (never.code, decision(never)) == (3, ("error", "registry"))
+    assert "newTag: 1.0.0" in scene.text
+
+
+def test_a_signature_is_waited_for(tmp_path: Path, server: RegistryApi, pair: cosign.Keys) -> None:
+    scene = Scene(tmp_path, server.name)
+    timer = threading.Timer(1.5, lambda: sign(server, pair))
+    timer.start()
+    result = scene.call("--verify", pair.public, "--verify-timeout", "30", "--deadline", "1")
+    timer.join()
+    assert (result.code, decision(result)) == (0, ("update", "admitted"))
+    assert "waiting for a signature" in result.stderr
+
+
+def test_a_rollback_is_checked_as_well(tmp_path: Path, server: RegistryApi, pair: cosign.Keys) -> None:
+    scene = Scene(tmp_path, server.name)
+    arguments = ("a", "--to", "1.1.0", "--verify", pair.public)
+    assert decision(scene.call(*arguments, command="rollback")) == ("refuse", "signature")
+    sign(server, pair)
+    assert scene.call(*arguments, command="rollback").code == 0
+    assert f"digest: {IMAGE.digest}" in scene.text
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--verify", "/nonexistent/cosign.pub"], "cannot read"),
+        (["--verify-identity", "me@example.com"], "go together"),
+        (["--verify-issuer", "https://issuer.example"], "go together"),
+        (["--verify", "k", "--verify-identity", "me", "--verify-issuer", "i"], "exclude each other"),
+        (["--verify-identity", "me", "--verify-issuer", "i"], "argocd-image-update[sigstore]"),
+        (["--verify", "k", "--verify-timeout", "soon"], "number of seconds"),
+    ],
+)
+def test_usage(tmp_path: Path, server: RegistryApi, more: list[str], words: str) -> None:
+    result = Scene(tmp_path, server.name).call(*more)
+    assert result.code == 2
+    assert words in result.stderr
+    assert server.seen == []
+
+
+@pytest.mark.servers
+@pytest.mark.xdist_group("registry")
+@pytest.mark.parametrize("form", ["tag", "bundle"])
+def test_a_real_registry(tmp_path: Path, pair: cosign.Keys, form: str) -> None:
+    with open_registry(tmp_path) as real:
+        push(real.url, "acme/web", "1.1.0", IMAGE)
+        scene = Scene(tmp_path, real.name)
+        assert decision(scene.call("--verify", pair.public)) == ("refuse", "signature")
+        if form == "tag":
+            push(real.url, "acme/web", cosign.tag_of(IMAGE.digest), cosign.signed(pair, IMAGE.digest))
+        else:
+            listed = cosign.fallback(cosign.bundle(pair, IMAGE))
+            push(real.url, "acme/web", IMAGE.digest.replace(":", "-"), listed)
+        assert decision(scene.call("--verify", pair.public)) == ("update", "admitted")
+        assert f"digest: {IMAGE.digest}" in scene.text
