@@ -102,22 +102,26 @@ def questions(snapshot: Snapshot, asks: Iterable[Ask], terms: Terms) -> Asked:
         if not (terms.build.commit or may_ask(ask.subscription, terms.check)) or hopeless(ask, terms):
             continue
         try:
-            memory = state_of(snapshot, ask.subscription).images.get(key_of(ask.subscription), Memory())
+            state = state_of(snapshot, ask.subscription)
+            memory = state.images.get(key_of(ask.subscription), Memory())
             current = reading(snapshot, ask.subscription, terms)
         except TaskError:
             continue
         known = (one.build for one in (memory.written, memory.deferred) if one)
         ancestry |= {pair: None for build in known if (pair := commits(terms.build, build))}
         if may_ask(ask.subscription, terms.check):
-            needed += facts_needed(ask, current, memory, terms)
+            free = ask.intent.verb == "release" if ask.intent else not holding(state, memory, terms.now)
+            needed += facts_needed(ask, current, memory if free else memory._replace(deferred=None), terms)
     return Asked(tuple(ancestry), merged(needed))
 
 
 def facts_needed(ask: Ask, current: Reading, memory: Memory, terms: Terms) -> list[tuple[Question, Fact]]:
-    """The facts about an ask's images; none about what the rules refuse whatever they are."""
+    """The facts about an ask's images and what waits behind a hold; none about what the rules refuse anyway."""
     sub = ask.subscription
-    admitted = [image for image in ask.candidates if objection(image, sub.policy) is None]
-    return [one for image in admitted for one in facts_of(sub, image, terms.build, current, memory, terms.check)]
+    offered = [Candidate(image, terms.build) for image in ask.candidates]
+    offered += [deferred(sub, memory.deferred)] if memory.deferred else []
+    admitted = [one for one in offered if objection(one.image, sub.policy) is None]
+    return [fact for one in admitted for fact in facts_of(sub, one.image, one.build, current, memory, terms.check)]
 
 
 def decide(snapshot: Snapshot, asks: Iterable[Ask], terms: Terms, facts: Facts = Facts()) -> tuple[Decision, ...]:

@@ -53,7 +53,7 @@ def needs(component: str) -> list[str]:
     for candidate in _candidates(component):
         if found := shutil.which(candidate[0], path=_search_path()):
             return [found, *candidate[1:]]
-    raise _missing(f"{component} is not here; .ci/run installs it")
+    raise missing(f"{component} is not here; .ci/run installs it")
 
 
 def schemas() -> Path:
@@ -61,10 +61,11 @@ def schemas() -> Path:
     for folder in (Path(os.environ.get("SCHEMAS_DIR") or "/nonexistent"), DATA / "schemas"):
         if folder.is_dir():
             return folder
-    raise _missing("no folder of schemas; SCHEMAS_DIR says where they are")
+    raise missing("no folder of schemas; SCHEMAS_DIR says where they are")
 
 
-def _missing(message: str) -> BaseException:
+def missing(message: str) -> BaseException:
+    """What to raise where a component is not here: a skip, in CI a failure."""
     return pytest.fail.Exception(message) if IN_CI else pytest.skip.Exception(message)
 
 

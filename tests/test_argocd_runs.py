@@ -1,0 +1,251 @@
+"""Whole runs whose Applications come from Argo CD's API: what is read, written, refreshed and patched."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clusters import app, live_app, rules, run
+from fakes.argocd_api import ArgoCDServer, Fault, argocd_server
+from runs import WEB, repository, target
+from support import Result, git, image_update, show
+
+TOKEN = "good-token"
+
+
+@pytest.fixture
+def server() -> Iterator[ArgoCDServer]:
+    with argocd_server() as one:
+        yield one
+
+
+def versioned(one: dict[str, Any]) -> dict[str, Any]:
+    """As the API gives it."""
+    return {**one, "metadata": {"resourceVersion": "7", **one["metadata"]}}
+
+
+def env(server: ArgoCDServer, **more: str) -> Mapping[str, str]:
+    """What users of the argocd command have."""
+    return {"ARGOCD_SERVER": server.address, "ARGOCD_AUTH_TOKEN": TOKEN, "ARGOCD_OPTS": "--plaintext", **more}
+
+
+def with_argocd(server: ArgoCDServer, *more: str | Path, **others: Any) -> Result:
+    return run(*more, env=env(server), **others)
+
+
+def refreshed(server: ArgoCDServer) -> list[str]:
+    return sorted(one.path.rpartition("/")[2] for one in server.asked("GET") if "refresh" in one.query)
+
+
+def test_a_run_with_argo_cd(tmp_path: Path, server: ArgoCDServer) -> None:
+    repo = repository(tmp_path, "web", "api", "other")
+    for one in (app("web", repo), app("api", repo), app("other", repo, image_list="x=acme/other")):
+        server.add(versioned(one))
+    result = with_argocd(server)  # the default: ARGOCD_SERVER is set
+    assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
+    assert rules(result) == {"argocd/api": "admitted", "argocd/web": "admitted"}
+    assert "newTag: 1.1.0" in show(repo, "main", target("web"))
+    assert result.json["counts"]["applications"] == 3
+    assert refreshed(server) == ["api", "web"]
+    assert "/other" not in {one.path[-6:] for one in server.seen}
+    assert TOKEN not in result.stdout + result.stderr
+
+
+def test_a_second_run_refreshes_nothing(tmp_path: Path, server: ArgoCDServer) -> None:
+    server.add(versioned(app("web", repository(tmp_path, "web"))))
+    assert with_argocd(server, "--applications", "argocd").json["status"] == "updated"
+    assert with_argocd(server, "--applications", "argocd").json["status"] == "unchanged"
+    assert refreshed(server) == ["web"]
+
+
+def test_no_refresh(tmp_path: Path, server: ArgoCDServer) -> None:
+    server.add(versioned(app("web", repository(tmp_path, "web"))))
+    assert with_argocd(server, "--no-refresh").code == 0
+    assert refreshed(server) == []
+
+
+WAYS = [
+    ({"ARGOCD_OPTS": "--server {} --plaintext --auth-token good-token"}, ()),
+    ({"ARGOCD_AUTH_TOKEN": TOKEN}, ("--argocd-server", "{}", "--argocd-plaintext")),
+    ({"IMAGE_UPDATE_ARGOCD_AUTH_TOKEN": TOKEN, "IMAGE_UPDATE_ARGOCD_SERVER": "{}",
+      "IMAGE_UPDATE_ARGOCD_PLAINTEXT": "true"}, ()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "options"), WAYS)
+def test_ways_to_name_the_server(
+    tmp_path: Path, server: ArgoCDServer, given: dict[str, str], options: tuple[str, ...]
+) -> None:
+    server.add(versioned(app("web", repository(tmp_path, "web"))))
+    environ = {name: value.format(server.address) for name, value in given.items()}
+    result = run(*(one.format(server.address) for one in options), env=environ)
+    assert (result.code, rules(result)) == (0, {"argocd/web": "admitted"}), result.stderr
+
+
+def test_a_token_by_file_a_root_path_and_a_header(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text(f"{TOKEN}\n")
+    with argocd_server("/argo") as server:
+        server.add(versioned(app("web", repository(tmp_path, "web"))))
+        ways = ("--argocd-server", server.address, "--argocd-plaintext", "--argocd-root-path", "argo")
+        result = run(*ways, "--argocd-auth-token-file", token, "--argocd-header", "X-Proxy: secret-of-the-proxy")
+        assert result.code == 0, result.stderr
+        assert {one.headers["x-proxy"] for one in server.seen} == {"secret-of-the-proxy"}
+    assert "secret-of-the-proxy" not in result.stderr
+
+
+def test_without_a_source_the_choices_are_named(tmp_path: Path) -> None:
+    result = run(env={"HOME": str(tmp_path)})
+    assert result.code == 2
+    for choice in ("cluster", "argocd", "manifests", "stdin"):
+        assert choice in result.stderr
+
+
+def test_applications_given_win_over_the_variables(tmp_path: Path, server: ArgoCDServer) -> None:
+    import json
+
+    path = tmp_path / "apps.json"
+    path.write_text(json.dumps(app("web", repository(tmp_path, "web"))))
+    result = with_argocd(server, "--applications", path)
+    assert (result.code, rules(result)) == (0, {"argocd/web": "admitted"})
+    assert server.seen == []
+
+
+NARROW = [
+    (("--application", "web"), ["argocd/web"]),
+    (("--application", "team/f*"), ["team/far"]),
+    (("--namespace", "team"), ["team/far"]),
+    (("--project", "shop"), ["team/far"]),
+    (("--selector", "team=a"), ["argocd/api"]),
+]
+
+
+@pytest.mark.parametrize(("options", "found"), NARROW)
+def test_narrowing(tmp_path: Path, server: ArgoCDServer, options: tuple[str, ...], found: list[str]) -> None:
+    repo = repository(tmp_path, "web", "api", "far")
+    labelled = app("api", repo)
+    labelled["metadata"]["labels"] = {"team": "a"}
+    for one in (app("web", repo), labelled, app("far", repo, namespace="team", project="shop")):
+        server.add(versioned(one))
+    result = with_argocd(server, *options)
+    assert (result.code, sorted(rules(result))) == (0, found), result.stderr
+    assert result.json["counts"]["applications"] == 1
+    assert len([one for one in server.asked("GET") if "refresh" not in one.query]) == 2  # the list, and that one
+
+
+def test_lint(server: ArgoCDServer) -> None:
+    server.add(versioned(app("web", "https://git.example.com/x.git", update_strategy="nonsense")))
+    result = image_update("lint", "--applications", "argocd", "--output", "json", env=env(server))
+    assert (result.code, result.json["findings"][0]["severity"]) == (3, "error")
+    assert result.json["findings"][0]["file"] is None
+
+
+def test_a_rollback(tmp_path: Path, server: ArgoCDServer) -> None:
+    repo = repository(tmp_path, "web")
+    server.add(versioned(app("web", repo)))
+    assert with_argocd(server).code == 0
+    back = with_argocd(server, "web", "--to", "previous", "--reason", "x", command="rollback")
+    assert (back.code, "newTag: 1.0.0" in show(repo, "main", target("web"))) == (0, True), back.stderr
+
+
+# write-back-method: argocd
+
+
+def test_the_live_application_is_patched(server: ArgoCDServer) -> None:
+    server.add(versioned(live_app("web")))
+    result = with_argocd(server)
+    assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
+    assert server.plays["argocd", "web"][0]["spec"]["source"]["kustomize"]["images"] == [f"{WEB}:1.1.0"]
+    assert result.json["decisions"][0]["target"] == "live"
+    assert refreshed(server) == ["web"]
+    assert with_argocd(server).json["status"] == "unchanged"
+
+
+def test_two_images_are_two_patches_in_a_row(server: ArgoCDServer) -> None:
+    one = live_app("web", image_list="a=reg:5000/a,b=reg:5000/b")
+    one["spec"]["source"]["kustomize"] = {"images": ["reg:5000/b:1.0.0", "reg:5000/a:1.0.0"]}
+    server.add(versioned(one))
+    result = with_argocd(server, image="reg:5000/a:2.0.0,reg:5000/b:3.0.0")
+    assert result.code == 0, result.stderr
+    images = server.plays["argocd", "web"][0]["spec"]["source"]["kustomize"]["images"]
+    assert images == ["reg:5000/b:3.0.0", "reg:5000/a:2.0.0"]
+    assert len(server.asked("PATCH")) == 2
+    assert refreshed(server) == ["web"]
+
+
+def test_a_conflict_is_decided_again(server: ArgoCDServer) -> None:
+    one = live_app("web")
+    one["spec"]["source"]["kustomize"] = {"images": [f"{WEB}:1.0.0"]}
+    server.add(versioned(one))
+
+    class Changed(dict[tuple[str, str], list[dict[str, Any]]]):
+        """The Application is changed by somebody else right before the first patch."""
+
+        def __getitem__(self, key: tuple[str, str]) -> list[dict[str, Any]]:
+            found = super().__getitem__(key)
+            if server.asked("PATCH") and found[0]["metadata"]["resourceVersion"] == "7":
+                found[0]["metadata"]["resourceVersion"] = "8"
+                found[0]["spec"]["source"]["kustomize"]["images"] = [f"{WEB}:1.2.0"]
+            return found
+
+    server.plays = Changed(server.plays)
+    result = with_argocd(server)
+    assert (result.code, rules(result)) == (0, {"argocd/web": "not-newer"}), result.stderr
+    assert server.plays["argocd", "web"][0]["spec"]["source"]["kustomize"]["images"] == [f"{WEB}:1.2.0"]
+
+
+def test_a_plan_patches_nothing(server: ArgoCDServer) -> None:
+    server.add(versioned(live_app("web")))
+    result = with_argocd(server, command="plan")
+    assert (result.code, rules(result)) == (0, {"argocd/web": "admitted"})
+    assert (server.asked("PATCH"), refreshed(server)) == ([], [])
+
+
+def test_a_token_that_may_not_update(tmp_path: Path, server: ArgoCDServer) -> None:
+    repo = repository(tmp_path, "git")
+    server.add(versioned(live_app("web")))
+    server.add(versioned(app("git", repo)))
+    server.frozen.add(("argocd", "web"))
+    result = with_argocd(server)
+    assert (result.code, rules(result)) == (4, {"argocd/web": "source", "argocd/git": "admitted"})
+    assert "applications, update, <project>/web" in result.stderr
+    assert git(repo, "rev-list", "--count", "main") == "2"
+
+
+def test_files_have_no_live_applications(tmp_path: Path) -> None:
+    import json
+
+    path = tmp_path / "apps.json"
+    path.write_text(json.dumps(live_app("web")))
+    result = run("--applications", path)
+    assert (result.code, rules(result)) == (3, {"argocd/web": "source"})
+    assert "these Applications come from files" in result.stderr
+
+
+# Faults
+
+FAULTS = [
+    (Fault(401, '{"code":16,"message":"invalid session"}'), 4),
+    (Fault(403, '{"code":7,"message":"permission denied"}'), 4),
+    (Fault(200, "<html>Log in</html>", {"Content-Type": "text/html"}), 4),
+]
+
+
+@pytest.mark.parametrize(("fault", "code"), FAULTS)
+def test_a_server_that_does_not_let_us_in(tmp_path: Path, server: ArgoCDServer, fault: Fault, code: int) -> None:
+    server.add(versioned(app("web", repository(tmp_path, "web"))))
+    server.faults = [fault] * 10
+    result = with_argocd(server)
+    assert (result.code, result.json["status"]) == (code, "failed")
+    assert TOKEN not in result.stdout + result.stderr
+
+
+def test_a_short_fault_is_waited_out(tmp_path: Path, server: ArgoCDServer) -> None:
+    server.add(versioned(app("web", repository(tmp_path, "web"))))
+    server.faults = [Fault(503), Fault(429, "", {"Retry-After": "0"})]
+    assert with_argocd(server).code == 0
+
+
+def test_a_server_that_is_not_there_is_temporary(server: ArgoCDServer) -> None:
+    result = run(env={**env(server), "ARGOCD_SERVER": "127.0.0.1:1"})
+    assert result.code == 75

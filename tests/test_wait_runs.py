@@ -1,0 +1,401 @@
+"""`--wait` and `wait`, from the push to the end of the rollout: never a false success, and the cause of a failure."""
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clusters import app, kubeconfig, live_app, refreshed, rules, run
+from fakes.argocd_api import ArgoCDServer, applied, argocd_server, at, operated, resource
+from fakes.kubernetes_api import APPLICATIONS, KubernetesApi, running
+from runs import KUSTOMIZATION, WEB, arguments, manifest, repository, start, target, wait_until
+from support import Result, commit, git, image_update
+
+OLD = "a" * 40
+Play = Callable[[dict[str, Any], str], Sequence[dict[str, Any]]]  # (Application, the branch's tip) → its states
+
+
+def old(one: dict[str, Any]) -> dict[str, Any]:
+    """Before anything: an older revision, synced and healthy."""
+    before = operated(revision=OLD, started=1, finished=2)
+    return at(one, "Synced", "Healthy", revision=OLD, compared=3, operation=before)
+
+
+def rollout(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
+    before = operated(revision=OLD, started=1, finished=2)
+    done = operated(revision=tip)
+    return [
+        old(one),
+        at(one, "OutOfSync", "Healthy", revision=tip, operation=before),
+        at(one, "OutOfSync", "Healthy", revision=tip, operation=operated("Running", revision=tip, finished=None)),
+        at(one, "OutOfSync", "Healthy", revision=tip, operation=done),
+        at(one, "Synced", "Progressing", revision=tip, compared=13, operation=done),
+    ]
+
+
+def good(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
+    return [
+        *rollout(one, tip),
+        at(one, "Synced", "Healthy", revision=tip, compared=14, operation=operated(revision=tip)),
+    ]
+
+
+def hook_fails(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
+    failed = [applied("Job", "migrate", "Job has reached the backoff limit", hookType="PreSync", hookPhase="Failed")]
+    done = operated("Failed", revision=tip, message="one or more tasks failed", resources=failed)
+    return [*rollout(one, tip)[:3], at(one, "OutOfSync", "Healthy", revision=tip, operation=done)]
+
+
+def cannot_apply(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
+    failed = [applied("Deployment", "web", "field is immutable", "SyncFailed")]
+    done = operated("Failed", revision=tip, message="one or more objects failed to apply", resources=failed)
+    return [*rollout(one, tip)[:3], at(one, "OutOfSync", "Healthy", revision=tip, operation=done)]
+
+
+def by_hand(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
+    manual = {**one, "spec": {**one["spec"], "syncPolicy": {}}}
+    return [old(manual), at(manual, "OutOfSync", "Healthy", revision=tip)]
+
+
+def stuck(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
+    return rollout(one, tip)[:3]
+
+
+class Played(dict[tuple[str, str], list[dict[str, Any]]]):
+    """Applications that roll out what a branch's tip is once it has moved."""
+
+    def __init__(self, repo: Path, plays: Mapping[str, Play], apps: Sequence[dict[str, Any]]) -> None:
+        super().__init__()
+        self.repo, self.plays, self.apps = repo, plays, {one["metadata"]["name"]: one for one in apps}
+        self.tips: dict[str, str] = {}
+        for one in apps:
+            self["argocd", one["metadata"]["name"]] = [old(one)]
+
+    def __getitem__(self, key: tuple[str, str]) -> list[dict[str, Any]]:
+        tip = git(self.repo, "rev-parse", "main")
+        if git(self.repo, "rev-list", "--count", "main") != "1" and self.tips.get(key[1]) != tip:
+            self.tips[key[1]] = tip
+            self[key] = list(self.plays[key[1]](self.apps[key[1]], tip))
+        return super().__getitem__(key)
+
+
+@pytest.fixture
+def server() -> Iterator[ArgoCDServer]:
+    with argocd_server() as one:
+        yield one
+
+
+def versioned(one: dict[str, Any]) -> dict[str, Any]:
+    return {**one, "metadata": {"resourceVersion": "7", **one["metadata"]}}
+
+
+def env(server: ArgoCDServer) -> Mapping[str, str]:
+    return {"ARGOCD_SERVER": server.address, "ARGOCD_AUTH_TOKEN": "good-token", "ARGOCD_OPTS": "--plaintext"}
+
+
+def played(server: ArgoCDServer, folder: Path, **plays: Play) -> Path:
+    """A repository, and an Application for each play."""
+    repo = repository(folder, *plays)
+    server.plays = Played(repo, plays, [versioned(app(name, repo)) for name in plays])
+    return repo
+
+
+def waiting(server: ArgoCDServer, *more: str | Path, **others: Any) -> Result:
+    return run("--wait", *more, env=env(server), **others)
+
+
+def test_a_run_waits_for_its_own_commit(tmp_path: Path, server: ArgoCDServer) -> None:
+    repo = played(server, tmp_path, web=good)
+    result = waiting(server)
+    assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
+    assert result.json["commits"][0]["commit"] == git(repo, "rev-parse", "main")
+    lines = [line for line in result.stderr.splitlines() if line.startswith("argocd/web")]
+    assert "synced-and-healthy" in lines[-1]
+    assert not any("synced-and-healthy" in line for line in lines[:-1])
+
+
+BAD = [
+    (hook_fails, "PreSync hook Job migrate: Job has reached the backoff limit"),
+    (cannot_apply, "Deployment web: field is immutable"),
+    (by_hand, "someone must sync it"),
+]
+
+
+@pytest.mark.parametrize(("play", "cause"), BAD)
+def test_a_rollout_that_fails_is_6_with_the_cause(tmp_path: Path, server: ArgoCDServer, play: Play, cause: str) -> None:
+    repo = played(server, tmp_path, web=play)
+    results = tmp_path / "results"
+    result = waiting(server, "--results-dir", results, "--report", tmp_path / "report.json")
+    assert (result.code, result.json["status"]) == (6, "failed")
+    assert cause in result.stderr
+    tip = git(repo, "rev-parse", "main")
+    assert (results / "commit").read_text() == tip
+    assert (results / "updated").read_text() == "true"
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["commits"][0]["commit"] == tip
+    assert report["decisions"][0]["verdict"] == "update"
+    assert [(one["rule"], cause in one["message"]) for one in report["errors"]] == [("rollout", True)]
+
+
+def test_a_time_out_says_who_was_not_ready(tmp_path: Path, server: ArgoCDServer) -> None:
+    played(server, tmp_path, web=stuck, api=good)
+    result = waiting(server, "--wait-timeout", "6")
+    assert result.code == 6
+    message = result.json["errors"][0]["message"]
+    assert "argocd/web" in message
+    assert "argocd/api" not in message
+    assert "the sync is running" in message
+
+
+@pytest.mark.parametrize("length", [1, 2, 4, 5])
+def test_no_moment_before_the_end_is_a_success(tmp_path: Path, server: ArgoCDServer, length: int) -> None:
+    played(server, tmp_path, web=lambda one, tip: rollout(one, tip)[:length])
+    assert waiting(server, "--wait-timeout", "3").code == 6
+
+
+def test_what_is_there_already_is_waited_for_as_well(tmp_path: Path, server: ArgoCDServer) -> None:
+    played(server, tmp_path, web=good)
+    assert run("--no-refresh", env=env(server)).code == 0
+    assert not [one for one in server.asked("GET") if "refresh" in one.query]
+    result = waiting(server)
+    assert (result.code, result.json["status"]) == (0, "unchanged")
+    assert "synced-and-healthy" in result.stderr
+
+
+def test_an_unchanged_run_fails_with_its_rollout(tmp_path: Path, server: ArgoCDServer) -> None:
+    played(server, tmp_path, web=hook_fails)
+    assert run(env=env(server)).code == 0
+    result = waiting(server)
+    assert (result.code, rules(result)) == (6, {"argocd/web": "same"})
+
+
+def test_without_refresh_argo_cd_looks_by_itself(tmp_path: Path, server: ArgoCDServer) -> None:
+    played(server, tmp_path, web=good)
+    result = waiting(server, "--no-refresh")
+    assert result.code == 0, result.stderr
+    assert not [one for one in server.asked("GET") if "refresh" in one.query]
+
+
+def test_a_later_commit_that_holds_ours_counts(tmp_path: Path, server: ArgoCDServer) -> None:
+    repo = played(server, tmp_path, web=good)
+
+    class Moved(Played):
+        def __getitem__(self, key: tuple[str, str]) -> list[dict[str, Any]]:
+            if git(self.repo, "rev-list", "--count", "main") == "2":
+                commit(self.repo, {"other": "x"}, message="Somebody else's")
+            return super().__getitem__(key)
+
+    server.plays = Moved(repo, {"web": good}, [versioned(app("web", repo))])
+    result = waiting(server, "--wait-timeout", "30")
+    assert result.code == 0, result.stderr
+    assert result.json["commits"][0]["commit"] == git(repo, "rev-parse", "main~1")
+
+
+def test_a_commit_without_ours_never_counts(tmp_path: Path, server: ArgoCDServer) -> None:
+    repo = repository(tmp_path, "web")
+    before = git(repo, "rev-parse", "main")
+    one = versioned(app("web", repo))
+    server.plays = Played(repo, {"web": lambda app, _tip: good(app, before)}, [one])
+    result = waiting(server, "--wait-timeout", "3")
+    assert result.code == 6
+    assert before[:12] in result.stderr
+
+
+def test_nothing_is_waited_for_where_nothing_was_asked(tmp_path: Path, server: ArgoCDServer) -> None:
+    played(server, tmp_path, web=stuck)
+    result = waiting(server, image="ghcr.io/acme/unknown:1.0.0")
+    assert (result.code, result.json["status"]) == (0, "unchanged")
+
+
+def test_a_head_branch_is_not_waited_for(tmp_path: Path, server: ArgoCDServer) -> None:
+    repo = repository(tmp_path, "web")
+    server.plays = Played(repo, {"web": stuck}, [versioned(app("web", repo, git_branch="main:updates"))])
+    result = waiting(server)
+    assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
+    warning = result.json["errors"][0]
+    assert (warning["severity"], "before updates is merged" in warning["message"]) == ("warning", True)
+    assert not [one for one in server.asked("GET") if "refresh" in one.query]
+
+
+def test_a_repository_that_no_source_is_of_is_not_waited_for(tmp_path: Path, server: ArgoCDServer) -> None:
+    repo = repository(tmp_path, "web")
+    one = app("web", "https://git.example.com/charts.git", git_repository=str(repo), git_branch="main")
+    server.plays = Played(repo, {"web": stuck}, [versioned(one)])
+    result = waiting(server)
+    assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
+    assert "none of its sources is of" in result.json["errors"][0]["message"]
+
+
+def test_a_patched_application_is_waited_for(tmp_path: Path, server: ArgoCDServer) -> None:
+    one = versioned(live_app("web"))
+    server.add(old(one))
+
+    class Synced(dict[tuple[str, str], list[dict[str, Any]]]):
+        def __getitem__(self, key: tuple[str, str]) -> list[dict[str, Any]]:
+            found = super().__getitem__(key)
+            spec = found[0]["spec"]
+            if "kustomize" in spec["source"] and len(found) == 1 and server.asked("PATCH"):
+                done = operated(revision=OLD)
+                done["syncResult"]["source"] = spec["source"]
+                after = at(found[0], "Synced", "Healthy", revision=OLD, compared=14, operation=done)
+                after["status"]["sync"]["comparedTo"] = {"source": spec["source"], "destination": spec["destination"]}
+                found[:] = [found[0], found[0], after]
+            return found
+
+    server.plays = Synced(server.plays)
+    result = waiting(server, "--wait-timeout", "20")
+    assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
+
+
+def test_files_need_to_know_whom_to_ask(tmp_path: Path, server: ArgoCDServer) -> None:
+    repo = played(server, tmp_path, web=good)
+    apps = tmp_path / "apps.json"
+    apps.write_text(json.dumps(app("web", repo)))
+    result = run("--applications", apps, "--wait")
+    assert (result.code, git(repo, "rev-list", "--count", "main")) == (2, "1")
+    assert "--argocd-server" in result.stderr
+    assert waiting(server, "--applications", apps).code == 0
+
+
+def test_a_server_that_goes_down_is_temporary(tmp_path: Path, server: ArgoCDServer) -> None:
+    from fakes.argocd_api import Fault
+
+    repo = played(server, tmp_path, web=stuck)
+
+    class Down(Played):
+        def __getitem__(self, key: tuple[str, str]) -> list[dict[str, Any]]:
+            if git(self.repo, "rev-list", "--count", "main") != "1":
+                server.faults += [Fault(503)] * 50
+            return super().__getitem__(key)
+
+    server.plays = Down(repo, {"web": stuck}, [versioned(app("web", repo))])
+    result = waiting(server, "--wait-timeout", "4")
+    assert (result.code, result.json["status"]) == (75, "failed")
+    assert result.json["commits"][0]["commit"] == git(repo, "rev-parse", "main")
+
+
+def test_an_image_that_cannot_be_pulled(tmp_path: Path, server: ArgoCDServer) -> None:
+    def starting(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
+        done = operated(revision=tip)
+        return [
+            *rollout(one, tip),
+            *(at(one, "Synced", "Progressing", revision=tip, compared=n, operation=done) for n in range(14, 60)),
+        ]
+
+    played(server, tmp_path, web=starting)
+    pod = resource(
+        "Pod", "web-1", "Degraded", f'Back-off pulling image "{WEB}:1.1.0"', createdAt="2026-11-21T06:00:12Z"
+    )
+    server.trees["argocd", "web"] = {"nodes": [pod]}
+    result = waiting(server, "--wait-timeout", "8")
+    assert result.code == 6
+    assert "the image cannot be pulled: Pod web-1" in result.json["errors"][0]["message"]
+
+
+def test_sigterm_while_waiting_tells_what_landed(tmp_path: Path, server: ArgoCDServer) -> None:
+    repo = played(server, tmp_path, web=stuck)
+    apps = manifest(tmp_path, app("web", repo))
+    results = tmp_path / "results"
+    running_one = start(arguments(apps, "--wait", "--results-dir", results), env=env(server))
+    wait_until(lambda: [one for one in server.asked("GET") if "refresh" in one.query])
+    os.kill(running_one.pid, signal.SIGTERM)
+    out, _err = running_one.communicate(timeout=5)
+    assert running_one.returncode == 143
+    assert json.loads(out)["commits"][0]["commit"] == git(repo, "rev-parse", "main")
+    assert (results / "commit").read_text() == git(repo, "rev-parse", "main")
+
+
+# With a cluster
+
+
+class Controller:
+    """Argo CD's controller: takes the refresh annotation away, and plays a rollout, a state for each look."""
+
+    def __init__(self, api: KubernetesApi, repo: Path, play: Play) -> None:
+        self.api, self.repo, self.play = api, repo, play
+        self.states: list[dict[str, Any]] | None = None
+
+    def __call__(self, asked: Any) -> None:
+        if asked.verb != "get" or asked.resource != APPLICATIONS:
+            return
+        now = self.api.of(APPLICATIONS, asked.name, asked.namespace)
+        if now["metadata"]["annotations"].pop("argocd.argoproj.io/refresh", "") and self.states is None:
+            self.states = list(self.play(now, git(self.repo, "rev-parse", "main")))
+        if self.states:
+            self.api.add(APPLICATIONS, self.states.pop(0) if len(self.states) > 1 else self.states[0])
+
+
+@pytest.mark.parametrize(("play", "code"), [(good, 0), (hook_fails, 6)])
+def test_a_cluster_without_argo_cds_api(tmp_path: Path, play: Play, code: int) -> None:
+    repo = repository(tmp_path, "web")
+    with running() as api:
+        api.add(APPLICATIONS, old(app("web", repo)))
+        api.before = Controller(api, repo, play)
+        config = kubeconfig(tmp_path, api)
+        result = run("--applications", "cluster", "--kubeconfig", config, "--wait", "--wait-timeout", "30")
+        assert (result.code, len(result.json["commits"])) == (code, 1), result.stderr
+        assert refreshed(api)
+        assert {one.rpartition("/")[2] for one in refreshed(api)} == {"web"}
+
+
+# `wait`
+
+
+def wait(server: ArgoCDServer, *words: str, **others: Any) -> Result:
+    return image_update("wait", *words, env=env(server), **others)
+
+
+def rolled_out(server: ArgoCDServer, folder: Path, play: Play) -> Path:
+    """A repository with a second commit, whose rollout is played."""
+    repo = played(server, folder, web=play)
+    commit(repo, {target("web"): KUSTOMIZATION.replace("1.0.0", "1.1.0")})
+    return repo
+
+
+def test_the_command_waits(tmp_path: Path, server: ArgoCDServer) -> None:
+    repo = rolled_out(server, tmp_path, good)
+    result = wait(server, "web", "--revision", git(repo, "rev-parse", "main"))
+    assert result.code == 0, result.stderr
+    assert result.stdout.startswith("argocd/web: synced-and-healthy")
+
+
+def test_the_command_fails_with_the_cause(tmp_path: Path, server: ArgoCDServer) -> None:
+    repo = rolled_out(server, tmp_path, hook_fails)
+    result = wait(server, "argocd/web", "--revision", git(repo, "rev-parse", "main")[:12])
+    assert result.code == 6
+    assert "backoff limit" in result.stderr
+
+
+def test_the_command_accepts_a_later_commit(tmp_path: Path, server: ArgoCDServer) -> None:
+    repo = rolled_out(server, tmp_path, good)
+    wanted = git(repo, "rev-parse", "main")
+    commit(repo, {"other": "x"})
+    result = wait(server, "web", "--revision", wanted, "--allow-protocol", "file", "--wait-timeout", "30")
+    assert result.code == 0, result.stderr
+    late = wait(server, "web", "--revision", "f" * 40, "--allow-protocol", "file", "--wait-timeout", "2")
+    assert late.code == 6
+
+
+WRONG = [
+    (("web", "--revision", "main"), "is no commit id"),
+    (("web",), "is no commit id"),
+    (("--revision", "a" * 40), "APP"),
+    (("w*", "--revision", "a" * 40), "no name of an Application"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), WRONG)
+def test_usage_of_the_command(server: ArgoCDServer, words: tuple[str, ...], said: str) -> None:
+    result = wait(server, *words)
+    assert result.code == 2
+    assert said in result.stderr
+    assert server.seen == []
+
+
+def test_the_command_needs_an_argo_cd(tmp_path: Path) -> None:
+    result = image_update("wait", "web", "--revision", "a" * 40, env={"HOME": str(tmp_path)})
+    assert result.code == 2
+    assert "which Argo CD" in result.stderr
