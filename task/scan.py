@@ -52,12 +52,12 @@ def scanned(matched: Matched, terms: Terms, registry: Registry) -> Matched:
     decisions: list[Decision] = []
     for choice in choices:
         found, error = fitting.get(id(choice), ("", choice.error))
-        decided = error or (None if found else _none(choice))
+        example, no = ("", None) if error or found else _none(choice)
         for ask in choice.asks:
-            if isinstance(decided, TaskError):
-                decisions.append(wrong(_decision(ask, Verdict("error", "registry", "")), decided))
-            elif decided:
-                decisions.append(_decision(ask, decided))
+            if error:
+                decisions.append(wrong(_decision(ask, Verdict("error", "registry", "")), error))
+            elif no:
+                decisions.append(_decision(_with(ask, example), no))
             else:
                 ready.append(_with(ask, found))
     order = {id(ask.subscription): number for number, ask in enumerate(matched.asks)}
@@ -142,18 +142,18 @@ def _suits(choice: Choice, answer: Answer) -> bool:
     return answer.exists and suits(choice.policy.platforms, answer.platforms)
 
 
-def _none(choice: Choice) -> Verdict:
-    """Why no tag is admitted: the rule that refuses most of them, with an example."""
+def _none(choice: Choice) -> tuple[str, Verdict]:
+    """Why no tag is admitted: the rule that refuses most of them, with an example, and that tag."""
     sub = choice.asks[0].subscription
     if not choice.tags:
-        return Verdict("refuse", "not-in-registry", f"the registry has no tag of {sub.entry.image.name}")
-    refusals = [no for tag in choice.tags if (no := objection(Image("", "", "", tag), choice.policy))]
+        return "", Verdict("refuse", "not-in-registry", f"the registry has no tag of {sub.entry.image.name}")
+    refusals = [(tag, no) for tag in choice.tags if (no := objection(Image("", "", "", tag), choice.policy))]
     if not refusals:
-        return Verdict("refuse", "not-in-registry", "the registry's tags are all those of signatures")
-    rule = Counter(no.rule for no in refusals).most_common(1)[0][0]
-    example = next(no.because for no in reversed(refusals) if no.rule == rule)
+        return "", Verdict("refuse", "not-in-registry", "the registry's tags are all those of signatures")
+    rule = Counter(no.rule for _, no in refusals).most_common(1)[0][0]
+    tag, example = max((tag, no.because) for tag, no in refusals if no.rule == rule)
     many = f"none of the {len(choice.tags)} tags in the registry is" if len(choice.tags) > 1 else "the only tag is not"
-    return Verdict("refuse", rule, f"{many} admitted: {example}")
+    return tag, Verdict("refuse", rule, f"{many} admitted: {example}")
 
 
 def _decision(ask: Ask, verdict: Verdict) -> Decision:

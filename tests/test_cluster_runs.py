@@ -11,8 +11,14 @@ from clusters import app, kubeconfig, live_app, refreshed, rules
 from clusters import run as run_command
 from fakes.kubernetes_api import APPLICATIONS, CONFIG_MAPS, EVENTS, SECRETS, UPDATERS, KubernetesApi, running
 from git_servers import git_server
+from real_servers import sshd
 from runs import KUSTOMIZATION, PREFIX, WEB, repository, target
 from support import Result, bare_repo, commit, git, show
+
+from task.door import Call
+from task.edges import cluster_access
+from task.settings import settings_of
+from task.wiring.argo import sources
 
 HTTPS = "https://git.example.com/"
 PASSWORD = "pa55-of-the-cluster"
@@ -304,7 +310,7 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize(("method", "namespace", "code", "said"), FOREIGN)
-def test_secrets_that_are_not_used(  # noqa: PLR0913, PLR0917
+def test_secrets_that_are_not_used(
     tmp_path: Path, api: KubernetesApi, run: Any, method: str, namespace: str, code: int, said: str
 ) -> None:
     repo = repository(tmp_path, "web", "good")
@@ -316,6 +322,22 @@ def test_secrets_that_are_not_used(  # noqa: PLR0913, PLR0917
     assert said in result.stderr
     assert rules(result)["argocd/good"] == "admitted"
     assert hidden(result)
+
+
+def test_argo_cds_own_key_and_known_hosts(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+    repo = repository(tmp_path, "web")
+    with sshd(tmp_path) as server:
+        key = server.key.read_text()
+        api.add(SECRETS, secret("ssh", kind="repo-creds", type="git", url=server.url(tmp_path), sshPrivateKey=key))
+        data = {"ssh_known_hosts": f"{server.host_key}\n"}
+        api.add(CONFIG_MAPS, {"metadata": {"name": "argocd-ssh-known-hosts-cm"}, "data": data})
+        api.add(APPLICATIONS, app("web", server.url(repo)))
+        result = run("--log-level", "debug")
+        assert (result.code, rules(result)) == (0, {"argocd/web": "admitted"}), result.stderr
+        api.add(CONFIG_MAPS, {"metadata": {"name": "argocd-ssh-known-hosts-cm"}, "data": {"ssh_known_hosts": "x y z"}})
+        refused = run(image=f"{WEB}:1.2.0")
+    assert (refused.code, rules(refused)) == (4, {"argocd/web": "credentials"}), refused.stderr
+    assert "PRIVATE KEY" not in result.stderr + refused.stderr
 
 
 def test_what_is_given_by_options_wins(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
@@ -521,6 +543,32 @@ def test_pull_secrets_of_the_cluster(tmp_path: Path, api: KubernetesApi, run: An
     assert hidden(result)
 
 
+# Which source
+
+HERE = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+THERE = {"ARGOCD_SERVER": "argocd.example.com"}
+SOURCES: list[tuple[dict[str, str], bool, tuple[str, ...]]] = [
+    ({}, False, ()),
+    (HERE, True, ("cluster",)),
+    (HERE, False, ()),
+    (THERE, False, ("argocd",)),
+    ({**HERE, **THERE}, True, ("cluster",)),
+    ({**HERE, **THERE}, False, ("argocd",)),
+    ({"ARGOCD_OPTS": "--server argocd.example.com"}, False, ("argocd",)),
+    ({"KUBECONFIG": "/somewhere"}, False, ()),
+]
+
+
+@pytest.mark.parametrize(("environ", "account", "found"), SOURCES)
+def test_the_source_where_none_is_given(
+    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], account: bool, found: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(cluster_access, "in_cluster", lambda _environ: account)
+    settings = settings_of(Call("run", {}))
+    assert sources(settings, environ) == found
+    assert sources(settings._replace(applications=("x.yaml",)), environ) == ("x.yaml",)
+
+
 # Faults
 
 
@@ -540,7 +588,7 @@ def test_a_cluster_that_is_down_is_temporary(tmp_path: Path, api: KubernetesApi)
     assert (result.code, result.json["status"]) == (75, "failed")
 
 
-def test_without_argo_cd_it_is_said(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+def test_without_argo_cd_it_is_said(api: KubernetesApi, run: Any) -> None:
     api.forget(APPLICATIONS)
     result = run()
     assert result.code == 4

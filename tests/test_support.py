@@ -23,7 +23,8 @@ def test_commits_follow_one_another(tmp_path: Path) -> None:
 
 
 def test_nothing_of_the_machine_is_left(tmp_path: Path) -> None:
-    assert not [name for name in os.environ if name.startswith(("GITHUB_", "CI_", "IMAGE_UPDATE_", "SSH_"))]
+    known = {"IMAGE_UPDATE_REGISTRY_CHECK"}  # ours: no test asks a real registry
+    assert not [name for name in set(os.environ) - known if name.startswith(("GITHUB_", "CI_", "IMAGE_UPDATE_", "SSH_"))]
     settings = git(bare_repo(tmp_path, {}), "config", "--show-scope", "--list").splitlines()
     assert {line.split("\t")[0] for line in settings} == {"local"}
 

@@ -229,9 +229,11 @@ def test_a_repository_that_no_source_is_of_is_not_waited_for(tmp_path: Path, ser
     assert "none of its sources is of" in result.json["errors"][0]["message"]
 
 
-def test_a_patched_application_is_waited_for(tmp_path: Path, server: ArgoCDServer) -> None:
+def test_a_patched_application_is_waited_for(server: ArgoCDServer) -> None:
     one = versioned(live_app("web"))
-    server.add(old(one))
+    before = old(one)
+    before["status"] |= one["status"]
+    server.add(before)
 
     class Synced(dict[tuple[str, str], list[dict[str, Any]]]):
         def __getitem__(self, key: tuple[str, str]) -> list[dict[str, Any]]:

@@ -74,8 +74,8 @@ def test_the_page_tells_what_the_run_did(planned: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "order", [("FILE", "--html"), ("--html", "FILE"), ("FILE", "--html", "-"), ("FILE", "--html=-")]
 )
-def test_without_a_file_the_page_goes_to_stdout(planned: Path, order: tuple[str, ...]) -> None:
-    done = image_update("report", *(planned if word == "FILE" else word for word in order))
+def test_without_a_file_the_page_goes_to_stdout(planned: Path, order: str) -> None:
+    done = image_update("report", *(planned if word == "FILE" else word for word in order.split()))
     assert done.code == 0
     assert done.stdout.startswith("<!DOCTYPE html>")
 
@@ -182,8 +182,8 @@ def test_a_later_version_may_say_more(planned: Path) -> None:
         (("FILE", "--html", "/nonexistent/x"), "cannot write"),
     ],
 )
-def test_a_wrong_place_is_told(planned: Path, args: tuple[str, ...], told: str) -> None:
-    done = image_update("report", *(planned if word == "FILE" else word for word in args))
+def test_a_wrong_place_is_told(planned: Path, args: str, told: str) -> None:
+    done = image_update("report", *(planned if word == "FILE" else word for word in args.split()))
     assert done.code == 2
     assert told in done.stderr
     assert done.stderr.startswith("error: ")
@@ -211,10 +211,11 @@ def test_a_browser_shows_it(planned: Path, tmp_path: Path, width: int, scheme: s
 
 def look(path: Path, picture: Path, width: int, scheme: str) -> None:
     """Have the page painted by a real browser."""
+    height = 900 if width < 800 else 600
     dark = ["--blink-settings=preferredColorScheme=0"] if scheme == "dark" else []
     subprocess.run(
         [*needs("chromium"), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", *dark,
-         "--disable-dev-shm-usage", f"--user-data-dir={path.parent / 'profile'}", f"--window-size={width},1600",
+         "--disable-dev-shm-usage", f"--user-data-dir={path.parent / 'profile'}", f"--window-size={width},{height}",
          f"--screenshot={picture}", path.as_uri()],
         check=True, capture_output=True, timeout=100,
     )  # fmt: skip

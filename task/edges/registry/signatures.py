@@ -78,7 +78,7 @@ class Signatures:
             return error
 
     def _objection(self, question: Question) -> str:
-        """ "" with the first good signature; one that cannot be read is no reason while another one is good."""
+        """What is against all of them; one that cannot be read is no reason while another one is good."""
         objections: list[str] = []
         unread: TaskError | None = None
         for layer in self._layers(question):

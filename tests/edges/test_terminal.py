@@ -1,0 +1,125 @@
+"""The command at a real terminal: a table, colours, and one line about what takes long."""
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import termios
+from pathlib import Path
+
+import pytest
+from runs import application, hook, manifest, repository
+from support import command
+
+ESCAPE = re.compile(r"\x1b\[[0-9;]*[mK]")
+
+
+def at_terminal(
+    *args: str | Path, columns: int = 100, env: dict[str, str] | None = None, only: str = ""
+) -> tuple[int, str]:
+    """Run the command with its output on a terminal (`only` stdout or stderr of it): exit code, and what it shows."""
+    main, side = pty.openpty()
+    fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    environ = {name: value for name, value in os.environ.items() if name not in ("CI", "COLUMNS", "NO_COLOR")}
+    environ |= {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **(env or {})}
+    out, err = (subprocess.DEVNULL if only == other else side for other in ("stderr", "stdout"))
+    running = subprocess.Popen(
+        [command(), *map(str, args)], stdin=side, stdout=out, stderr=err, env=environ, close_fds=True
+    )
+    os.close(side)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(main, 65536)
+        except OSError:
+            break
+        if not piece:
+            break
+        shown += piece
+    os.close(main)
+    return running.wait(60), shown.decode().replace("\r\n", "\n")
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> tuple[Path, list[str]]:
+    """A repository, and the arguments of a run on it: one Application is updated, one has an error."""
+    repo = repository(tmp_path, "shop")
+    apps = manifest(tmp_path, application("shop", repo), application("gone", repo))
+    return repo, ["--image", "ghcr.io/acme/web:1.1.0", "--applications", str(apps), "--allow-protocol", "file"]
+
+
+def test_plan_shows_a_table_and_a_coloured_diff(scene: tuple[Path, list[str]]) -> None:
+    code, shown = at_terminal("plan", *scene[1])
+    assert code == 3
+    assert "\x1b[1;34margocd/shop\x1b[0m" in shown
+    assert "1.0.0 → 1.1.0" in shown
+    assert "\x1b[31m-  newTag: 1.0.0\x1b[0m" in shown
+
+
+def test_an_error_is_told_once(scene: tuple[Path, list[str]]) -> None:
+    _, shown = at_terminal("plan", *scene[1])
+    assert shown.count("does not exist on main") == 1
+    _, logged = at_terminal("plan", *scene[1], only="stderr")
+    assert ESCAPE.sub("", logged).splitlines() == [
+        "error: argocd/gone: the path 'apps/gone' does not exist on main",
+        "  do: check spec.source.path and the branch",
+    ]
+
+
+@pytest.mark.parametrize("columns", [40, 72, 120])
+def test_it_is_as_wide_as_the_terminal(scene: tuple[Path, list[str]], columns: int) -> None:
+    _, shown = at_terminal("run", *scene[1], columns=columns)
+    lines = ESCAPE.sub("", shown).splitlines()
+    assert max(map(len, lines)) <= columns
+    assert any("1.0.0 → 1.1.0" in line for line in lines)
+
+
+@pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {"CLICOLOR": "0"}])
+def test_without_colours(scene: tuple[Path, list[str]], env: dict[str, str]) -> None:
+    _, shown = at_terminal("plan", *scene[1], env=env)
+    assert "\x1b" not in shown
+    assert ("->" if env.get("TERM") else "→") in shown
+
+
+def test_mistakes_have_the_same_shape(scene: tuple[Path, list[str]]) -> None:
+    for args in (("run", "--imag", "x"), ("nonsense",), ("run", *scene[1], "--registry-check", "x"), ("run",)):
+        code, shown = at_terminal(*args, only="stderr")
+        lines = ESCAPE.sub("", shown).splitlines()
+        assert code == 2
+        assert (lines[0][:7], lines[1][:6], len(lines)) == ("error: ", "  do: ", 2)
+
+
+def test_what_takes_long_is_shown_and_goes_away(scene: tuple[Path, list[str]]) -> None:
+    repo, args = scene
+    hook(repo, "pre-receive", "sleep 1.8")
+    _, shown = at_terminal("run", *args, only="stderr")
+    assert f"pushing to {repo}"[:40] in ESCAPE.sub("", shown)
+    assert shown.rpartition("\r\x1b[K")[2].lstrip().startswith("\x1b[1;31merror:")
+
+
+def test_what_is_quick_is_not_shown(scene: tuple[Path, list[str]]) -> None:
+    _, shown = at_terminal("run", *scene[1], only="stderr", env={"NO_COLOR": "1"})
+    assert "\r" not in shown.replace("\r\x1b[K", "\r") or "1 s" in shown  # a machine that is busy may be slow
+
+
+@pytest.mark.parametrize("env", [{"CI": "true"}, {"TERM": "dumb"}])
+def test_logs_show_nothing_that_moves(scene: tuple[Path, list[str]], env: dict[str, str]) -> None:
+    repo, args = scene
+    hook(repo, "pre-receive", "sleep 1.5")
+    _, shown = at_terminal("run", *args, only="stderr", env=env)
+    assert "pushing" not in shown
+
+
+def test_help_is_as_wide_as_the_terminal() -> None:
+    _, shown = at_terminal("run", "--help", columns=60)
+    assert "\x1b[36m--image REF\x1b[0m" in shown
+    assert "IMAGE_UPDATE_IMAGE" in shown
+
+
+def test_colours_may_be_asked_for_where_no_terminal_is(scene: tuple[Path, list[str]]) -> None:
+    environ = {**os.environ, "FORCE_COLOR": "1", "COLUMNS": "90"}
+    done = subprocess.run([command(), "plan", *scene[1]], env=environ, capture_output=True, check=False)
+    assert "\x1b[1;34margocd/shop" in done.stdout.decode()
+    assert b"\x1b" not in done.stderr

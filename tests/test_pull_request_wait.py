@@ -1,0 +1,122 @@
+"""`--wait` with pull requests: the merge, then the rollout of the merge's commit."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes.argocd_api import OLD, ArgoCDServer, application, argocd_server, at, operated
+from fakes.forge_server import serving
+from fakes.github_api import GitHub
+from request_scenes import TOKEN, Scene
+from runs import WEB, wait_until
+
+
+@pytest.fixture
+def forge() -> Iterator[GitHub]:
+    with serving(GitHub()) as running:
+        yield running
+
+
+@pytest.fixture
+def argo() -> Iterator[ArgoCDServer]:
+    with argocd_server() as running:
+        yield running
+
+
+@pytest.fixture
+def scene(forge: GitHub, argo: ArgoCDServer, tmp_path: Path) -> Scene:
+    scene = Scene(tmp_path, forge)
+    scene.flags = (
+        "--pull-request",
+        "--wait",
+        "--wait-timeout",
+        "20",
+        "--argocd-server",
+        argo.address,
+        "--argocd-plaintext",
+    )
+    scene.env |= {"ARGOCD_AUTH_TOKEN": TOKEN}
+    argo.add(shown(scene, OLD, operated(revision=OLD, started=1, finished=2)))
+    return scene
+
+
+def shown(scene: Scene, revision: str, operation: dict[str, Any], compared: int = 10) -> dict[str, Any]:
+    source = {"repoURL": scene.url, "path": "apps/a", "targetRevision": "main"}
+    return at(
+        application("a", source=source), "Synced", "Healthy", revision=revision, operation=operation, compared=compared
+    )
+
+
+def rolled_out(scene: Scene, argo: ArgoCDServer, revision: str) -> None:
+    with argo.lock:
+        before = shown(scene, OLD, operated(revision=OLD, started=1, finished=2))
+        argo.add(before, shown(scene, revision, operated(revision=revision), compared=13))
+
+
+def test_merged_and_rolled_out(scene: Scene, forge: GitHub, argo: ArgoCDServer) -> None:
+    run = scene.started("--image", f"{WEB}:1.1.0")
+    wait_until(lambda: forge.open)
+    assert run.poll() is None
+    pull = scene.merge()
+    wait_until(lambda: argo.asked("GET", "/applications/a"))
+    rolled_out(scene, argo, pull.merge_commit)
+    out, err = run.communicate(timeout=30)
+    assert run.returncode == 0, err.decode()
+    assert json.loads(out)["status"] == "updated"
+
+
+def test_a_repeated_event_waits_as_well(scene: Scene, forge: GitHub, argo: ArgoCDServer) -> None:
+    flags, scene.flags = scene.flags, ("--pull-request",)
+    scene.event(f"{WEB}:1.1.0")
+    scene.flags = flags
+    forge.seen.clear()
+    run = scene.started("--image", f"{WEB}:1.1.0")
+    wait_until(lambda: [one for one in forge.seen if one.path.endswith("/pulls/1")])
+    assert run.poll() is None
+    rolled_out(scene, argo, scene.merge().merge_commit)
+    out, err = run.communicate(timeout=30)
+    assert run.returncode == 0, err.decode()
+    assert json.loads(out)["status"] == "unchanged"
+
+
+def test_closed(scene: Scene, forge: GitHub) -> None:
+    run = scene.started("--image", f"{WEB}:1.1.0")
+    wait_until(lambda: forge.open)
+    scene.decline()
+    out, _err = run.communicate(timeout=30)
+    assert run.returncode == 6
+    report = json.loads(out)
+    assert report["status"] == "failed"
+    assert "closed without being merged" in report["errors"][0]["message"]
+    assert report["commits"][0]["pull_request"].endswith("/1")
+
+
+def test_not_merged_in_time(scene: Scene) -> None:
+    scene.flags = (*scene.flags, "--wait-timeout", "1")
+    report = scene.event(f"{WEB}:1.1.0", code=6)
+    assert "not merged yet" in report["errors"][0]["message"]
+
+
+def test_merged_and_the_rollout_fails(scene: Scene, forge: GitHub, argo: ArgoCDServer) -> None:
+    run = scene.started("--image", f"{WEB}:1.1.0")
+    wait_until(lambda: forge.open)
+    pull = scene.merge()
+    with argo.lock:
+        failed = operated("Failed", revision=pull.merge_commit, message="no rights")
+        argo.add(shown(scene, pull.merge_commit, failed))
+    out, _err = run.communicate(timeout=30)
+    assert run.returncode == 6
+    assert "no rights" in json.loads(out)["errors"][0]["message"]
+
+
+def test_a_forge_that_is_down_for_a_moment(scene: Scene, forge: GitHub, argo: ArgoCDServer) -> None:
+    run = scene.started("--image", f"{WEB}:1.1.0")
+    wait_until(lambda: forge.open)
+    with forge.lock:
+        forge.fail(forge.refusal("down"), "GET", times=4)
+    wait_until(lambda: not any(one.times for one in forge.faults))
+    rolled_out(scene, argo, scene.merge().merge_commit)
+    _out, err = run.communicate(timeout=30)
+    assert run.returncode == 0, err.decode()
