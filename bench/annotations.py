@@ -14,11 +14,11 @@ from bench.figure import Figure, Side, alternate
 from bench.material import PREFIX
 from task.door import Call
 from task.edges.log import Log
+from task.orders import order_of
 from task.parse.event import event_images
 from task.pipeline import run
 from task.rules.tag_filter import allowed
 from task.settings import settings_of
-from task.orders import order_of
 from task.wiring import edges_of
 
 APPLICATIONS, IMAGES = 10_000, 5

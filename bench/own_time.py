@@ -22,7 +22,7 @@ leave = os._exit  # a command may leave without saying goodbye to atexit
 def write() -> None:
     """Leave the processor seconds of the children in the report."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    with open(report, "w", encoding="ascii") as file:
+    with open(report, "w", encoding="utf-8") as file:  # loaded already, unlike others
         file.write(str(children.ru_utime + children.ru_stime))
 
 

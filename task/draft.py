@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from task.decide import state_of, state_path
 from task.edits import EDITORS
 from task.errors import Exit, Malformed, TaskError
+from task.light import later
 from task.model import (
     Changeset,
     Decision,
@@ -21,13 +23,17 @@ from task.model import (
     Verdict,
 )
 from task.parse.write_back import normal_url
-from task.pending import Heads, with_state
 from task.record import NamedTuple
 from task.target import target_of
 from task.weigh import Terms, failed, key_of
-from task.words.branch_name import AppFacts, branch_name
 from task.words.change import Change
 from task.words.commit_message import AppChanges, commit_message
+
+if TYPE_CHECKING:
+    from task.pending import Heads
+    from task.words import branch_name
+else:
+    branch_name = later("task.words.branch_name")
 
 GONE = File("", "")  # a file that the commit deletes
 NO_HEADS: Heads = {}
@@ -109,7 +115,7 @@ def with_heads(decisions: Sequence[Decision], request: str = "", *, everywhere: 
             head = request or head_of_requests(sub.repo, one.branch, [two.subscription for two in decisions])
             found.append(one._replace(head=head))
             continue
-        app = AppFacts(sub.application.name, sub.application.namespace, sub.repo, one.branch, sub.path)
+        app = branch_name.AppFacts(sub.application.name, sub.application.namespace, sub.repo, one.branch, sub.path)
         try:
             found.append(one._replace(head=_named(sub, told.get(sub.application.key, []), app)))
         except Malformed as error:
@@ -119,9 +125,9 @@ def with_heads(decisions: Sequence[Decision], request: str = "", *, everywhere: 
     return found
 
 
-def _named(sub: Subscription, changed: Sequence[Change], app: AppFacts) -> str:
+def _named(sub: Subscription, changed: Sequence[Change], app: branch_name.AppFacts) -> str:
     """The branch that `git-branch` names. Raises `Malformed`."""
-    head = branch_name(sub.head, changed, app)
+    head = branch_name.branch_name(sub.head, changed, app)
     if sub.pull_request and head == app.branch:
         raise Malformed(
             f"no pull request can merge {head} into itself", "name another branch behind the colon, or none"
@@ -194,7 +200,11 @@ def _remembered(
 ) -> dict[str, File]:
     """The state files of a commit, against the base; what the head branch remembers already stays remembered."""
     subs = [one.subscription for one in members]
-    view = with_state(base, head, subs) if head else base
+    view = base
+    if head:
+        from task.pending import with_state
+
+        view = with_state(base, head, subs)
     found = _remember(view, done)
     for path in map(state_path, subs):
         if path not in found and view.files.get(path) != base.files.get(path):

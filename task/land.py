@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from task.atomic import stopped
 from task.decide import Ask, decide, hopeless, places, questions
 from task.draft import Draft, drafts, head_of_requests, with_heads
 from task.errors import ContendedError, Outpaced, TaskError
@@ -14,7 +13,6 @@ from task.record import NamedTuple
 from task.vouch import Vouch, vouched
 from task.weigh import Facts, Terms, failed
 from task.words.commit_message import wants_labels
-from task.words.diff import unified_diff
 from task.world import Edges, Landed, Order, Outcome, Site
 
 if TYPE_CHECKING:
@@ -74,6 +72,8 @@ def _attempt(site: Site, asks: Sequence[Ask], number: int, request: str) -> tupl
     waited = site.edges.now() - began
     made, settled = drafts(snapshot, decisions, order.terms, order.wording, heads.pending)
     if order.atomic and any(one.verdict.verdict == "error" for one in settled):
+        from task.atomic import stopped
+
         return Outcome(stopped((*settled, *(one for change in made for one in change.decisions)))), [], waited
     done, outpaced = Outcome(settled, landed=as_it_is(snapshot, settled)), set[int]()
     for change in made:
@@ -207,7 +207,7 @@ def _committed(site: Site, snapshot: Snapshot, change: Draft, attempt: int) -> O
         files=tuple(sorted(change.changeset.files)),
         applications=tuple(sorted({one.subscription.application.key for one in change.decisions})),
         attempts=attempt,
-        diff=unified_diff(snapshot.files, change.changeset.files) if site.order.dry else None,
+        diff=_diff(snapshot, change) if site.order.dry else None,
     )
     landed = landed_of(change.decisions, commit.repo, landing.commit)
     if landing.pushed:
@@ -217,6 +217,12 @@ def _committed(site: Site, snapshot: Snapshot, change: Draft, attempt: int) -> O
     told = zip(change.decisions, updates, strict=True)
     decisions = tuple(one._replace(verdict=verdict) if update else one for one, update in told)
     return Outcome(decisions, (), landed)
+
+
+def _diff(snapshot: Snapshot, change: Draft) -> str:
+    from task.words.diff import unified_diff
+
+    return unified_diff(snapshot.files, change.changeset.files)
 
 
 def landed_of(decisions: Iterable[Decision], repo: str, commit: str) -> tuple[Landed, ...]:

@@ -100,6 +100,11 @@ class StandIn(ModuleType):
         return value
 
 
+def later(name: str) -> Any:
+    """A module that a plain run does not need: it is loaded when something of it is first asked for."""
+    return StandIn(name)
+
+
 class _Typing(StandIn):
     """Stands for `typing`, until somebody asks for what works at run time."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from task import stop
-from task.atomic import without_the_broken
 from task.decide import Ask, hopeless
 from task.errors import TaskError
 from task.find import find as find_all
@@ -31,6 +30,8 @@ def run(order: Order, edges: Edges) -> Report:
     matched = matching(asking, order, edges)
     done = Outcome(matched.decisions)
     if order.atomic:
+        from task.atomic import without_the_broken
+
         matched, given_up = without_the_broken(matched)
         done = done.plus(Outcome(given_up))
     with stop.shield():  # a signal ends every wait in there; what landed until then is told

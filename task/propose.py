@@ -163,7 +163,11 @@ def _done(change: Draft, outcome: Outcome, now: Proposed, at: str) -> Outcome:
         return Outcome(change.decisions, commits, tuple(one._replace(request=now.number) for one in outcome.landed))
     merged, base = now.merge_commit or at, change.changeset.destination.base
     commits = tuple(one._replace(commit=merged, head=base) for one in commits)
-    return Outcome(change.decisions, commits, tuple(one._replace(commit=merged) for one in outcome.landed))
+    landed = (
+        one._replace(commit=merged, changes=tuple(two._replace(head=base) for two in one.changes))
+        for one in outcome.landed
+    )
+    return Outcome(change.decisions, commits, tuple(landed))
 
 
 def _commit(change: Draft, commit: str, request: Proposed) -> Commit:

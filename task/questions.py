@@ -25,7 +25,6 @@ from task.model import (
 from task.record import NamedTuple
 from task.rules.judge import objection as refusal
 from task.rules.order import commits, compare, version_of
-from task.rules.platforms import accepts
 
 
 class Asked(NamedTuple):
@@ -63,6 +62,8 @@ def facts_of(  # noqa: PLR0913, PLR0917 - what an order is decided on
     if policy.strategy != "newest-build" or not _counts(image, current, policy):
         return tuple(found)
     old = written_by(memory, current)
+    if check != "always" and old == Build() and (build.sequence is not None or build.commit):
+        return tuple(found)  # the first build with an identity: the next one is told apart by it
     if not build.created and not _told_apart(build, old):
         found.append((about, "created"))
         found += [] if old.created else [(subject(sub, image_of(sub, current)), "created")]
@@ -118,6 +119,8 @@ def objection(sub: Subscription, answer: Answer | None) -> Verdict | None:
 
 def suits(wanted: Sequence[str], platforms: Iterable[str]) -> bool:
     """Whether an image is for one of the wanted platforms."""
+    from task.rules.platforms import accepts
+
     return any(accepts(wanted, *_parts(one)) for one in platforms)
 
 

@@ -51,10 +51,10 @@ else:
         cls.__new__ = staticmethod(made)
         return made
 
-    class _Values(tuple):
+    class NamedTuple(tuple, metaclass=_Made):  # noqa: SLOT001 - `_Made` gives it none
         """What every record can do besides being a tuple."""
 
-        __slots__ = ()
+        __new__ = _first
 
         def _replace(self, /, **changes: Any) -> Any:
             """The same record with other values in some fields."""
@@ -73,5 +73,3 @@ else:
 
         def __getnewargs__(self) -> tuple[Any, ...]:
             return tuple(self)
-
-    NamedTuple = _Made("NamedTuple", (_Values,), {"__module__": __name__, "__new__": _first})

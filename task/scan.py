@@ -45,24 +45,18 @@ class Choice(NamedTuple):
 
 def scanned(matched: Matched, terms: Terms, registry: Registry) -> Matched:
     """The asks, each with the tag that its entry takes; and a decision where there is none, or no answer."""
-    ready = [ready for ask in matched.asks if (ready := _without_asking(ask, terms))]
-    asks = [ask for ask in matched.asks if _without_asking(ask, terms) is None]
-    choices = _dated(_listed(asks, registry), registry)
+    ready = {id(ask): now for ask in matched.asks if (now := _without_asking(ask, terms))}
+    choices = _dated(_listed([ask for ask in matched.asks if id(ask) not in ready], registry), registry)
     fitting = _fitting([one for one in choices if one.error is None], registry)
     decisions: list[Decision] = []
     for choice in choices:
-        found, error = fitting.get(id(choice), ("", choice.error))
-        example, no = ("", None) if error or found else _none(choice)
-        for ask in choice.asks:
-            if error:
-                decisions.append(wrong(_decision(ask, Verdict("error", "registry", "")), error))
-            elif no:
-                decisions.append(_decision(_with(ask, example), no))
-            else:
-                ready.append(_with(ask, found))
-    order = {id(ask.subscription): number for number, ask in enumerate(matched.asks)}
-    in_order = sorted(ready, key=lambda ask: order[id(ask.subscription)])
-    return matched._replace(asks=tuple(in_order), decisions=(*matched.decisions, *decisions))
+        tag, error = fitting.get(id(choice), ("", choice.error))
+        if tag and not error:
+            ready |= {id(ask): _with(ask, tag) for ask in choice.asks}
+        else:
+            decisions += _failed(choice, error) if error else _refused(choice)
+    asks = tuple(ready[id(ask)] for ask in matched.asks if id(ask) in ready)
+    return matched._replace(asks=asks, decisions=(*matched.decisions, *decisions))
 
 
 def _without_asking(ask: Ask, terms: Terms) -> Ask | None:
@@ -140,6 +134,15 @@ def _fitting(choices: Sequence[Choice], registry: Registry) -> dict[int, tuple[s
 
 def _suits(choice: Choice, answer: Answer) -> bool:
     return answer.exists and suits(choice.policy.platforms, answer.platforms)
+
+
+def _failed(choice: Choice, error: TaskError) -> list[Decision]:
+    return [wrong(_decision(ask, Verdict("error", "registry", "")), error) for ask in choice.asks]
+
+
+def _refused(choice: Choice) -> list[Decision]:
+    example, no = _none(choice)
+    return [_decision(_with(ask, example), no) for ask in choice.asks]
 
 
 def _none(choice: Choice) -> tuple[str, Verdict]:

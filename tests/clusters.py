@@ -13,7 +13,7 @@ IMAGE = f"{WEB}:1.1.0"
 REFRESH = "argocd.argoproj.io/refresh"
 
 
-def kubeconfig(folder: Path, api: KubernetesApi, token: str = "admin-token") -> Path:
+def kubeconfig(folder: Path, api: KubernetesApi, token: str = "admin-token") -> Path:  # noqa: S107 - the fake's
     """A kubeconfig for the API."""
     path = folder / "kubeconfig"
     one = {

@@ -15,9 +15,11 @@ settings.load_profile("ci" if IN_CI else "dev")
 
 # Whole runs in processes of their own, servers that stall, and laws over many examples: `make test` has them.
 SLOW = {
+    "test_argocd_runs.py",
     "test_bare_store_cost.py",
     "test_bare_store_http.py",
     "test_bare_store_race.py",
+    "test_cluster_runs.py",
     "test_commits.py",
     "test_contention.py",
     "test_contract_issues.py",
@@ -28,6 +30,7 @@ SLOW = {
     "test_ssh_sharing.py",
     "test_stall.py",
     "test_story.py",
+    "test_wait_runs.py",
 }
 
 

@@ -1,13 +1,17 @@
 """Scenes for tests of pull requests: a fake forge whose branches are those of a real repository, and the command."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fakes import azure_api, bitbucket_data_center_api, github_api, gitlab_api
+from fakes import azure_api, bitbucket_cloud_api, bitbucket_data_center_api, github_api, gitlab_api
 from fakes.azure_api import AzureDevOps
+from fakes.bitbucket_cloud_api import BitbucketCloud
 from fakes.bitbucket_data_center_api import BitbucketDataCenter
-from fakes.forge_server import ForgeServer, Pull, Request
+from fakes.forge_server import ForgeServer, Pull
 from fakes.gitea_api import OWNER, REPO, Gitea
 from fakes.github_api import GitHub
 from fakes.gitlab_api import GitLab
@@ -18,6 +22,18 @@ API = "ghcr.io/acme/api"
 TOKEN = "good-token"
 AZURE = f"{azure_api.ORGANIZATION}/{azure_api.PROJECT}/_git/{azure_api.REPOSITORY}".replace(" ", "%20")
 DATA_CENTER = f"scm/{bitbucket_data_center_api.KEY}/{bitbucket_data_center_api.SLUG}.git"
+
+
+# Bitbucket Cloud is in one place only, which no option changes: the command, with another place for it.
+ELSEWHERE = """
+import sys
+from task.cli import main
+from task.parse import forge
+def there(remote, root):
+    return forge.Place("bitbucket", "bitbucket.org", root + "/2.0", remote.parts, root + "/" + "/".join(remote.parts))
+forge.BUILDERS["bitbucket"] = there
+sys.exit(main(sys.argv[1:]))
+"""
 
 
 class Kind(NamedTuple):
@@ -33,6 +49,7 @@ KINDS = {
     "gitlab": Kind(GitLab, "gitlab", f"{gitlab_api.PROJECT}.git"),
     "gitea": Kind(Gitea, "gitea", f"{OWNER}/{REPO}.git"),
     "bitbucket-server": Kind(BitbucketDataCenter, "bitbucket-server", DATA_CENTER),
+    "bitbucket": Kind(BitbucketCloud, "bitbucket", f"{bitbucket_cloud_api.WORKSPACE}/{bitbucket_cloud_api.SLUG}.git"),
     "azure": Kind(AzureDevOps, "azure", AZURE),
 }
 
@@ -90,7 +107,8 @@ class Scene:
         return [*more, "--applications", str(self.apps), *rewrite, *forge, "--output", "json", *self.flags]
 
     def call(self, command: str, *more: str, env: Mapping[str, str] | None = None) -> Result:
-        result = image_update(*self.given(command, *more), env={**self.env, **(env or {})})
+        given, environ = self.given(command, *more), {**self.env, **(env or {})}
+        result = elsewhere(given, environ) if self.kind.name == "bitbucket" else image_update(*given, env=environ)
         assert TOKEN not in result.stdout + result.stderr
         return result
 
@@ -144,6 +162,12 @@ class Scene:
         commit(self.repo, {target(name): self.text("main", name) + text})
 
 
+def elsewhere(given: list[str], env: Mapping[str, str]) -> Result:
+    command = [sys.executable, "-c", ELSEWHERE, *given]
+    done = subprocess.run(command, env={**os.environ, **env}, capture_output=True, check=False, timeout=60)
+    return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
 def verdict(report: Any) -> tuple[str, str]:
     """Of the one decision."""
     (found,) = report["decisions"]
@@ -154,7 +178,3 @@ def url_of(report: Any) -> str:
     """Of the one request."""
     (found,) = report["commits"]
     return str(found["pull_request"])
-
-
-def writes(server: ForgeServer) -> list[Request]:
-    return [one for one in server.seen if one.method != "GET"]

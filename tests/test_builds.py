@@ -103,7 +103,9 @@ def test_a_state_is_written_in_the_same_commit_and_only_when_there_is_something_
     scene.event("main-b", "--sequence", "12")
     assert changed_paths(scene.repo) == [STATE, target("a")]
     assert 'sequence: "12"' in show(scene.repo, "main", STATE)
-    by_tag = Scene(tmp_path / "other" if (tmp_path / "other").mkdir() is None else tmp_path, "semver")
+    other = tmp_path / "other"
+    other.mkdir()
+    by_tag = Scene(other, "semver")
     by_tag.event("1.1.0", "--sequence", "12")
     assert changed_paths(by_tag.repo) == [target("a")]
 

@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,16 @@ from support import Result, bare_repo, commit, git, show
 
 from task.door import Call
 from task.edges import cluster_access
+from task.edges.access import Plan
+from task.edges.git_environment import Login
+from task.edges.log import Log
+from task.model import Subscription
+from task.parse.application import parse_application
+from task.parse.subscription import subscribe
+from task.secret import Secret
 from task.settings import settings_of
 from task.wiring.argo import sources
+from task.wiring.git import Doors
 
 HTTPS = "https://git.example.com/"
 PASSWORD = "pa55-of-the-cluster"
@@ -357,6 +366,27 @@ def test_what_is_given_by_options_wins(tmp_path: Path, api: KubernetesApi, run: 
     assert {user for _, user in server.seen if user} == {"argo"}
 
 
+def test_a_forge_takes_the_clusters_login_where_there_is_one_for_it() -> None:
+    url = f"{HTTPS}acme/x"
+    one = subscription_of(url)
+    plans = {"one": Plan((Login(url, "argo", Secret("t1")),)), "two": Plan((Login(url, "other", Secret("t2")),))}
+    with ExitStack() as opened:
+        doors = Doors(settings_of(Call("run", {})), {}, Log(), opened)
+        assert doors.logins(url) == ()
+        doors.door(url, one, lambda _sub, _url: ("one", plans["one"]))
+        doors.door(url, one, lambda _sub, _url: ("one", plans["one"]))
+        assert [login.user for login in doors.logins(url)] == ["argo"]
+        assert doors.logins(f"{HTTPS}acme/y") == ()
+        doors.door(url, one, lambda _sub, _url: ("two", plans["two"]))
+        assert doors.logins(url) == ()  # nobody speaks as somebody else
+
+
+def subscription_of(url: str) -> Subscription:
+    parsed = parse_application(app("web", url), PREFIX, "cluster", "argocd")
+    assert parsed
+    return subscribe(parsed).subscriptions[0]
+
+
 def test_empty_folders_and_the_workflows_own_token_hide_no_secret(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
     repo = repository(tmp_path, "web")
     git(repo, "config", "http.receivepack", "true")
@@ -541,6 +571,20 @@ def test_pull_secrets_of_the_cluster(tmp_path: Path, api: KubernetesApi, run: An
     assert "names a secret of namespace other" in result.stderr
     assert {one.namespace for one in api.asked if one.resource == SECRETS and one.verb == "get"} == {"argocd"}
     assert hidden(result)
+
+
+def test_a_pull_secret_that_may_not_be_read_is_an_error_of_that_entry(tmp_path: Path, api: KubernetesApi) -> None:
+    repo = repository(tmp_path, "web", "good")
+    given = {"update_strategy": "newest-build", "pull_secret": "pullsecret:argocd/pull"}
+    api.add(APPLICATIONS, app("web", repo, **given), app("good", repo))
+    api.tokens = {"reader": "system:serviceaccount:ci:reader"}
+    granted = [{"apiGroups": ["argoproj.io"], "resources": ["applications"], "verbs": ["list", "get", "patch"]}]
+    api.rules = [role("ClusterRole", granted), binding("ClusterRole")]
+    config = kubeconfig(tmp_path, api, "reader")
+    check = ("--registry-check", "always", "--application", "web")
+    result = run_command("--applications", "cluster", "--kubeconfig", config, *check)
+    assert result.code == 4, result.stderr
+    assert "may not get secrets 'pull'" in result.stderr
 
 
 # Which source

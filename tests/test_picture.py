@@ -1,14 +1,14 @@
 """The picture in the documentation is that of the command as it is."""
 
 import re
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 from scripts.picture import PICTURE, demo, svg, text_of
 
 
 def words(picture: str) -> list[str]:
     """The lines of text in a picture; several spans of a line follow each other."""
-    root = ElementTree.fromstring(picture)
+    root = ET.fromstring(picture)  # noqa: S314 - ours
     return ["".join(line.itertext()) for line in root.iter("{http://www.w3.org/2000/svg}text")]
 
 

@@ -76,16 +76,22 @@ def test_play(play: Callable[[Scene], None], scene: Scene) -> None:
 
 
 FAULTS = [
-    ("forbidden", "POST", 4, "repository"),
-    ("limited", "POST", 75, "repository"),
-    ("invalid", "POST", 3, "repository"),
-    ("down", "POST", 75, "repository"),
-    ("down", "", 75, "repository"),
-    ("unauthorized", "", 4, "credentials"),
+    ("github", "forbidden", "POST", 4, "repository"),
+    ("github", "limited", "POST", 75, "repository"),
+    ("github", "invalid", "POST", 3, "repository"),
+    ("github", "down", "POST", 75, "repository"),
+    ("github", "down", "", 75, "repository"),
+    ("github", "limited", "", 75, "repository"),
+    ("github", "unauthorized", "", 4, "credentials"),
+    ("gitlab", "forbidden", "POST", 4, "repository"),
+    ("gitea", "down", "", 75, "repository"),
+    ("bitbucket", "invalid", "POST", 3, "repository"),
+    ("bitbucket-server", "forbidden", "POST", 4, "repository"),
+    ("azure", "limited", "POST", 75, "repository"),
 ]
 
 
-@pytest.mark.parametrize(("refusal", "method", "code", "rule"), FAULTS)
+@pytest.mark.parametrize(("scene", "refusal", "method", "code", "rule"), FAULTS, indirect=["scene"])
 def test_nothing_is_lost(refusal: str, method: str, code: int, rule: str, scene: Scene) -> None:
     reply = scene.server.refusal(refusal)
     limited = refusal == "limited"

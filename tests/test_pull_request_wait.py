@@ -120,3 +120,13 @@ def test_a_forge_that_is_down_for_a_moment(scene: Scene, forge: GitHub, argo: Ar
     rolled_out(scene, argo, scene.merge().merge_commit)
     _out, err = run.communicate(timeout=30)
     assert run.returncode == 0, err.decode()
+
+
+def test_merged_at_once_and_rolled_out(scene: Scene, forge: GitHub, argo: ArgoCDServer) -> None:
+    forge.auto_merge = "clean"
+    run = scene.started("--image", f"{WEB}:1.1.0", "--auto-merge")
+    wait_until(lambda: forge.pulls and forge.pulls[0].state == "merged")
+    rolled_out(scene, argo, forge.pulls[0].merge_commit)
+    out, err = run.communicate(timeout=30)
+    assert run.returncode == 0, err.decode()
+    assert json.loads(out)["errors"] == []

@@ -1,5 +1,6 @@
 """`scan`: no event; the newest tag that each entry takes, asked of registries, then the same road as `run`."""
 
+import base64
 import json
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
@@ -8,6 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
+from clusters import app, kubeconfig, live_app, rules, run
+from fakes.kubernetes_api import APPLICATIONS, SECRETS, running
 from fakes.oci_images import image, index
 from fakes.registry_api import RegistryApi, registry_api
 from runs import application, manifest
@@ -293,6 +296,44 @@ def test_an_event_is_not_for_scan(tmp_path: Path, server: RegistryApi, more: lis
     result = Scene(tmp_path, server).scan(*more)
     assert result.code == 2
     assert words in result.stderr
+
+
+def test_one_registry_is_asked_eight_questions_at_once(tmp_path: Path, server: RegistryApi) -> None:
+    for number in range(40):
+        server.put("acme/web", f"b{number}", image(created=DAY.format(1), seed=str(number)))
+    server.delay = 0.03
+    scene = Scene(tmp_path, server)
+    scene.add("a", "old", update_strategy="newest-build")
+    assert scene.scan().code == 0
+    assert 1 < server.most_at_once <= 8
+
+
+LOGIN = "s3cret-of-the-cluster"
+
+
+def test_applications_of_a_cluster_with_their_own_logins(tmp_path: Path, server: RegistryApi) -> None:
+    server.put("acme/web", "1.2.0", image())
+    digest = server.put("acme/live", "edge", image(seed="live"))
+    server.users["ci"] = LOGIN
+    server.challenge = 'Basic realm="registry"'
+    secret = base64.b64encode(json.dumps({"auths": {server.name: {"username": "ci", "password": LOGIN}}}).encode())
+    scene = Scene(tmp_path, server)
+    scene.add("a", "1.0.0")
+    with running() as api:
+        pull = {"data": {".dockerconfigjson": secret.decode()}, "metadata": {"name": "pull", "namespace": "argocd"}}
+        api.add(SECRETS, pull)
+        named = {"image_list": f"web={server.name}/acme/web", "web__pull_secret": "pullsecret:argocd/pull"}
+        api.add(APPLICATIONS, app("a", scene.repo, **named), app("b", scene.repo, **{**named, "web__pull_secret": ""}))
+        live = {"image_list": f"web={server.name}/acme/live:edge", "update_strategy": "digest"}
+        api.add(APPLICATIONS, live_app("c", **live, web__pull_secret="pullsecret:argocd/pull"))
+        config = kubeconfig(tmp_path, api)
+        result = run("--applications", "cluster", "--kubeconfig", config, command="scan", env=ASK)
+        patched = api.of(APPLICATIONS, "c")["spec"]["source"]["kustomize"]["images"]
+    assert rules(result) == {"argocd/a": "admitted", "argocd/b": "registry", "argocd/c": "admitted"}, result.stderr
+    assert result.code == 4
+    assert scene.value("a") == "1.2.0"
+    assert patched == [f"{server.name}/acme/live:edge@{digest}"]
+    assert LOGIN not in result.stdout + result.stderr
 
 
 # Argo CD Image Updater's own picks.

@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from clusters import kubeconfig, live_app, run
 from fakes import cosign
+from fakes.kubernetes_api import APPLICATIONS, running
 from fakes.oci_images import image, push
 from fakes.registry_api import RegistryApi, registry_api
 from real_registry import open_registry
@@ -39,7 +41,7 @@ class Scene:
         self.apps = manifest(folder, application("a", self.repo, image_list=f"web={self.named}"))
 
     def call(self, *more: str | Path, command: str = "run", version: str = "1.1.0") -> Result:
-        event = () if command in ("scan", "rollback") else ("--image", f"{self.named}:{version}")
+        event = () if command not in ("run", "plan") else ("--image", f"{self.named}:{version}")
         given = ("--applications", self.apps, "--allow-protocol", "file", "--output", "json", *event, *more)
         return image_update(command, *given, env=ASK)
 
@@ -127,6 +129,34 @@ def test_a_rollback_is_checked_as_well(tmp_path: Path, server: RegistryApi, pair
     assert decision(scene.call(*arguments, command="rollback")) == ("refuse", "signature")
     sign(server, pair)
     assert scene.call(*arguments, command="rollback").code == 0
+    assert f"digest: {IMAGE.digest}" in scene.text
+
+
+def test_a_live_application_is_patched_with_what_is_signed(
+    tmp_path: Path, server: RegistryApi, pair: cosign.Keys
+) -> None:
+    named = f"{server.name}/acme/web"
+    with running() as api:
+        api.add(APPLICATIONS, live_app("a", image_list=f"web={named}"))
+        cluster = ("--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api), "--verify", pair.public)
+        refused = run(*cluster, image=f"{named}:1.1.0", env=ASK)
+        assert decision(refused) == ("refuse", "signature")
+        assert "kustomize" not in api.of(APPLICATIONS, "a")["spec"]["source"]
+        sign(server, pair)
+        assert decision(run(*cluster, image=f"{named}:1.1.0", env=ASK)) == ("update", "admitted")
+        patched = api.of(APPLICATIONS, "a")["spec"]["source"]["kustomize"]["images"]
+    assert patched == [f"{named}:1.1.0@{IMAGE.digest}"]
+
+
+def test_what_was_deferred_is_checked_on_release(tmp_path: Path, server: RegistryApi, pair: cosign.Keys) -> None:
+    scene = Scene(tmp_path, server.name)
+    assert scene.call("a", "--reason", "freeze", command="hold").code == 0
+    assert decision(scene.call()) == ("defer", "held")  # without --verify: it has no digest
+    arguments = ("a", "--verify", pair.public)
+    assert decision(scene.call(*arguments, command="release")) == ("refuse", "signature")
+    assert decision(scene.call()) == ("defer", "held")  # nothing was lifted
+    sign(server, pair)
+    assert decision(scene.call(*arguments, command="release")) == ("update", "admitted")
     assert f"digest: {IMAGE.digest}" in scene.text
 
 

@@ -24,7 +24,8 @@ def test_commits_follow_one_another(tmp_path: Path) -> None:
 
 def test_nothing_of_the_machine_is_left(tmp_path: Path) -> None:
     known = {"IMAGE_UPDATE_REGISTRY_CHECK"}  # ours: no test asks a real registry
-    assert not [name for name in set(os.environ) - known if name.startswith(("GITHUB_", "CI_", "IMAGE_UPDATE_", "SSH_"))]
+    of_a_host = ("GITHUB_", "CI_", "IMAGE_UPDATE_", "SSH_")
+    assert not [name for name in set(os.environ) - known if name.startswith(of_a_host)]
     settings = git(bare_repo(tmp_path, {}), "config", "--show-scope", "--list").splitlines()
     assert {line.split("\t")[0] for line in settings} == {"local"}
 

@@ -12,12 +12,12 @@ from support import DATA
 
 from task.decide import Ask, decide, hopeless
 from task.draft import Wording, drafts
-from task.weigh import Terms
 from task.match import match
 from task.model import File, Image, Person, Snapshot
 from task.parse.application import PREFIX, parse_application
 from task.parse.image import parse_image
 from task.parse.subscription import subscribe
+from task.weigh import Terms
 
 SUITES = ("update-flow", "override-helm", "override-kustomize", "kustomization", "helmvalues")
 CASES = [

@@ -259,6 +259,8 @@ def test_files_need_to_know_whom_to_ask(tmp_path: Path, server: ArgoCDServer) ->
     result = run("--applications", apps, "--wait")
     assert (result.code, git(repo, "rev-list", "--count", "main")) == (2, "1")
     assert "--argocd-server" in result.stderr
+    wrong = run("--applications", apps, "--wait", "--argocd-server", "http://x/", env={"ARGOCD_AUTH_TOKEN": "x"})
+    assert (wrong.code, git(repo, "rev-list", "--count", "main")) == (2, "1")
     assert waiting(server, "--applications", apps).code == 0
 
 

@@ -50,7 +50,7 @@ def notify(report: Report, told: Told, seconds: float, environ: Mapping[str, str
             _write_metrics(report, told.metrics_file, seconds)
         except OSError as error:
             log("warning", f"--metrics-file: cannot write {told.metrics_file!r}: {error.strerror}")
-    if told.cloudevent_url and any(one.commit for one in report.commits):
+    if told.cloudevent_url and any(one.commit and not one.stands for one in report.commits):
         if stop.code():
             log("warning", "no CloudEvent was sent: the run was stopped")
         else:

@@ -8,7 +8,6 @@ from task.errors import UsageError
 from task.model import Report
 from task.settings import Output
 from task.words.outcome import as_json, json_text
-from task.words.screen import screen
 
 Write = tuple[str, str, str, str]  # option, path, text, mode
 
@@ -82,6 +81,8 @@ def shown(report: Report, environ: Mapping[str, str]) -> str:
         look = look_of(sys.stdout, environ)
         if look:
             return table(as_json(report), look)
+    from task.words.screen import screen
+
     return screen(report)
 
 

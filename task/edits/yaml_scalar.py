@@ -36,7 +36,9 @@ STRING = "tag:yaml.org,2002:str"
 def looks_typed(text: str) -> bool:
     """Whether some YAML reader takes the plain scalar `text` for something else than a string."""
     if text[:1] in _NUMERIC:
-        return not text or bool(_NUMBER.fullmatch(text) or _DATE.fullmatch(text)) or text == "..."
+        dated = text[4:5] == "-" and _DATE.fullmatch(text)
+        # No number has two points, and most versions have: the pattern is compiled for the others.
+        return not text or text == "..." or bool(dated or (text.count(".") < 2 and _NUMBER.fullmatch(text)))  # noqa: PLR2004
     return text.lower() in _WORDS
 
 

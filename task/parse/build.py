@@ -13,7 +13,6 @@ from collections.abc import Mapping
 
 from task.errors import Malformed, UsageError
 from task.model import Build
-from task.moment import of_unix, utc
 from task.parse.ci_variables import Origin, origin_of
 from task.pattern import pattern
 
@@ -92,6 +91,8 @@ def created_of(text: str) -> str:
 
 
 def _moment(text: str) -> str:
+    from task.moment import of_unix, utc
+
     if _MILLISECONDS.fullmatch(text):
         return of_unix(*divmod(int(text), 1000))
     unix = _SECONDS.fullmatch(text)
@@ -123,7 +124,7 @@ def _counted(environ: Mapping[str, str]) -> tuple[int | None, str]:
     for number, counters in _COUNTERS:
         for counter in counters:
             said, who = _filled(number, known), _filled(counter, known)
-            if _NUMBER.fullmatch(said) and who:
+            if said and who and _NUMBER.fullmatch(said):
                 return int(said), _without_scheme(who)
     return None, ""
 
@@ -145,7 +146,7 @@ def _without_scheme(counter: str) -> str:
 
 def _commit(text: str) -> str:
     """A commit's id; what else a variable may hold (a branch's name, `HEAD`) is none."""
-    return text.lower() if _COMMIT.fullmatch(text) else ""
+    return text.lower() if text and _COMMIT.fullmatch(text) else ""
 
 
 def _without_login(url: str) -> str:

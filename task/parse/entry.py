@@ -7,15 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from task.errors import Malformed
+from task.light import later
 from task.model import Entry, Flaw, Keys, Policy, Strategy
 from task.parse import annotations as annotation
 from task.parse.annotations import Faulty, Setting
 from task.record import NamedTuple
-from task.rules.tag_filter import allow_pattern, ignore_globs
 from task.rules.version_range import parse_range
+
+if TYPE_CHECKING:
+    from task.rules import tag_filter
+else:
+    tag_filter = later("task.rules.tag_filter")
 
 T = TypeVar("T")
 
@@ -56,7 +61,7 @@ class _Reader:
             strategy=strategy,
             constraints=self._try(lambda: self._constraints(strategy, extra), ()),
             allow=self._try(self._allow, None),
-            ignore=self._try(lambda: _checked(self._get("ignore-tags"), ignore_globs), ()),
+            ignore=self._try(self._ignore, ()),
             platforms=annotation.platforms(self._get("platforms")),
             pin_digest=self._try(lambda: self._pin(pin), otherwise=False),
             pull_secret=self._get("pull-secret").value,
@@ -103,7 +108,11 @@ class _Reader:
         setting = self._get("allow-tags")
         if not setting and (setting := self._get("tag-match")):
             self._warn(setting.key, setting.value, "tag-match is now called allow-tags", "rename the annotation")
-        return _checked(setting, allow_pattern) if setting else None
+        return _checked(setting, tag_filter.allow_pattern) if setting else None
+
+    def _ignore(self) -> tuple[str, ...]:
+        setting = self._get("ignore-tags")
+        return _checked(setting, tag_filter.ignore_globs) if setting else ()
 
     def _pin(self, default: bool) -> bool:  # noqa: FBT001 - likewise
         setting = self._get("pin-digest")

@@ -20,14 +20,13 @@ _REGISTRY = pattern(rf"(?:{_HOST}|\[[0-9a-f:.]+\])(?::[0-9]+)?", re.ASCII | re.I
 # What can only be a host: a port before a slash is never a tag.
 _HOST_AND_PORT = pattern(r"(?:\[[0-9A-Fa-f:.]+\](?::[0-9]+)?|[^/:@\s\[\]]+:[0-9]+)(?=/)", re.ASCII)
 _PART = pattern(r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*", re.ASCII)
-_PART_ANY_CASE = pattern(_PART.pattern, re.ASCII | re.IGNORECASE)
 _TAG = pattern(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
 _DIGEST = pattern(r"sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128}", re.ASCII)
 _DIGEST_LIKE = pattern(r"[A-Za-z][A-Za-z0-9+._-]*:[A-Za-z0-9+/=_-]+", re.ASCII)
 _IMAGE_ID = pattern(r"(?:sha256:)?[0-9a-f]{64}", re.ASCII)
 _SCHEME = pattern(r"[A-Za-z][A-Za-z0-9+.-]*://", re.ASCII)
 _BLANK = pattern(r"[\s\x00-\x20\x7f-\xa0]")
-_NO_TAG = pattern(rf"{_BLANK.pattern}|[/:]")
+_DIGITS = 64  # of a sha256
 _LONGEST_REPOSITORY = 255
 _LONGEST_QUOTE = 200
 
@@ -39,7 +38,7 @@ def parse_image(text: str) -> Image:
     """
     _refuse_what_is_no_reference(text)
     name, tag, digest = _split(text)
-    image = _image(name, _PART, text)
+    image = _image(name, text)
     if tag is not None and not _TAG.fullmatch(tag):
         raise _bad_tag(tag, text)
     if digest is not None and not _DIGEST.fullmatch(digest):
@@ -74,10 +73,10 @@ def live_image(text: str) -> Image | None:
     text = text.strip()
     name, tag, digest = _split(text.partition("=")[2] if "=" in text else text)
     try:
-        image = _image(name, _PART_ANY_CASE, text)
+        image = _image(name, text, any_case=True)
     except Malformed:
         return None
-    if _NO_TAG.search(tag or "") or _BLANK.search(digest or ""):
+    if set(tag or "") & {"/", ":"} or _blank(tag or "") or _blank(digest or ""):
         return None
     return image._replace(tag=tag or "", digest=digest or "")
 
@@ -102,7 +101,7 @@ def parse_entry(text: str) -> Entry:
     alias, reference = _split_alias(text)
     _refuse_scheme(reference, text)
     name, constraint, digest = _split(reference)
-    image = _image(name.strip(), _PART_ANY_CASE, text)
+    image = _image(name.strip(), text, any_case=True)
     if "/" in (constraint or ""):
         raise _bad_tag(constraint or "", text)
     if digest is not None and not _DIGEST_LIKE.fullmatch(digest.strip()):
@@ -121,7 +120,7 @@ def _references(value: str) -> list[str]:
     """The references in one value of `--image`."""
     if value.startswith("[") and not _HOST_AND_PORT.match(value):
         return [stripped for item in _json_strings(value) if (stripped := item.strip())]
-    return [text for text in re.split(r"[\s,]+", value) if text]
+    return value.replace(",", " ").split()
 
 
 def _json_strings(value: str) -> list[str]:
@@ -155,25 +154,33 @@ def _split_alias(text: str) -> tuple[str, str]:
 def _split(text: str) -> tuple[str, str | None, str | None]:
     """Name, tag (or constraint) and digest as they stand there; None: there is no `:` or no `@`."""
     front, at, digest = text.partition("@")
-    host = _HOST_AND_PORT.match(front)
+    first, slash, _ = front.partition("/")
+    host = _HOST_AND_PORT.match(front) if slash and set(first) & {":", "["} else None
     start = host.end() if host else 0
     path, colon, tag = front[start:].partition(":")
     return front[:start] + path, tag if colon else None, digest if at else None
 
 
-def _image(name: str, part: re.Pattern[str], text: str) -> Image:
-    """The image of a bare name, every part of which must match `part`."""
+def _image(name: str, text: str, *, any_case: bool = False) -> Image:
+    """The image of a bare name; `any_case` lets upper case pass."""
     if not name:
         raise Malformed(f"{_quote(text)} names no image", "write [registry/]name:tag")
     registry, repository = _registry_and_repository(name)
-    if not _REGISTRY.fullmatch(registry):
+    if not _is_registry(registry):
         raise Malformed(f"{_quote(text)}: {_quote(registry)} is not the host of a registry", "write host[:port]/name")
     for piece in repository.split("/"):
-        if not part.fullmatch(piece):
+        if not _PART.fullmatch(piece.lower() if any_case and piece.isascii() else piece):
             raise _bad_part(piece, name, text)
     if len(repository) > _LONGEST_REPOSITORY:
         raise Malformed(f"{_quote(text)}: the name is longer than {_LONGEST_REPOSITORY} letters", "shorten the name")
     return Image(name, registry, repository)
+
+
+def _is_registry(host: str) -> bool:
+    """A name is told without the pattern, whose compilation takes as long as all else here."""
+    labels = host.split(".") if host.isascii() else ()
+    named = labels and all(label.replace("-", "").isalnum() and label.strip("-") == label for label in labels)
+    return bool(named or _REGISTRY.fullmatch(host))
 
 
 def _registry_and_repository(name: str) -> tuple[str, str]:
@@ -190,18 +197,23 @@ def _registry_and_repository(name: str) -> tuple[str, str]:
 def _refuse_what_is_no_reference(text: str) -> None:
     if not text:
         raise Malformed("the image reference is empty", "write [registry/]name:tag")
-    if blank := _BLANK.search(text):
+    if blank := _blank(text):
         raise Malformed(
             f"{_quote(text)}: an image reference holds no blank or control character ({blank.group()!r})",
             "remove it; several references are separated by commas",
         )
     _refuse_scheme(text, text)
-    if _IMAGE_ID.fullmatch(text):
+    if len(text) >= _DIGITS and _IMAGE_ID.fullmatch(text):
         raise Malformed(f"{_quote(text)} is an image id or a digest without a name", "write name:tag or name@sha256:…")
 
 
+def _blank(text: str) -> re.Match[str] | None:
+    """The first blank or control character."""
+    return None if text.isprintable() and " " not in text else _BLANK.search(text)
+
+
 def _refuse_scheme(reference: str, text: str) -> None:
-    if scheme := _SCHEME.match(reference):
+    if "://" in reference and (scheme := _SCHEME.match(reference)):
         raise Malformed(
             f"{_quote(text)}: an image reference has no {scheme.group()!r}",
             f"write {_cut(reference[scheme.end() :])}",

@@ -7,12 +7,18 @@ asking again on the new tip.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
+from task.light import later
 from task.model import Image, Policy, Reading, Verdict
 from task.parse.image import live_image
 from task.record import NamedTuple
 from task.rules.strategies import STRATEGIES
-from task.rules.tag_filter import allowed, ignored
+
+if TYPE_CHECKING:
+    from task.rules import tag_filter
+else:
+    tag_filter = later("task.rules.tag_filter")
 
 
 class Leave(NamedTuple):
@@ -28,9 +34,9 @@ def objection(image: Image, policy: Policy) -> Verdict | None:
 
 @lru_cache(maxsize=4096)
 def _objection(tag: str, policy: Policy) -> Verdict | None:
-    if glob := ignored(policy.ignore, tag):
+    if policy.ignore and (glob := tag_filter.ignored(policy.ignore, tag)):
         return Verdict("refuse", "ignore-tags", f"ignore-tags {glob!r} matches {tag}")
-    if not allowed(policy.allow, tag):
+    if policy.allow is not None and not tag_filter.allowed(policy.allow, tag):
         return Verdict(
             "refuse", "allow-tags", f"allow-tags regexp:{policy.allow} does not match {tag or 'an empty tag'}"
         )

@@ -212,7 +212,8 @@ def _out_of_sync(view: View, windows: Mapping[str, Any]) -> Rollout:
         return Rollout("failed", f"Argo CD does not sync: {listed(refused)}", "someone must sync it")
     if blocks(windows):
         return _blocked()
-    return Rollout("progressing", "out of sync, auto-sync is about to begin", wants="windows")
+    unless = "" if windows else ", unless a sync window keeps it from that"  # which the Kubernetes API does not tell
+    return Rollout("progressing", f"out of sync, auto-sync is about to begin{unless}", wants="windows")
 
 
 def _out_of_sync_again(view: View, names: str, *, heals: bool) -> Rollout:

@@ -48,13 +48,11 @@ def edges_of(
     signer = signers(settings.git, doors.git, opened)
     in_turn = 0.0 if settings.dry else min(LONGEST_TURN, settings.git.deadline / 4)
     from_cluster = argo.plan if argo.kind == "cluster" else None
-    if settings.argo.wait and not settings.dry and not argo.where:
-        raise UsageError(
-            "--wait: nothing says which Argo CD to ask", hint="give --argocd-server, or --kubeconfig of its cluster"
-        )
+    if settings.argo.wait and not settings.dry:
+        argo.check()
     ancestry = _ancestry(doors.git, log, opened)
     registry = _registry(settings, opened, argo)
-    requests = Requests(settings, environ, log, opened, doors.access)
+    requests = Requests(settings, environ, log, opened, doors.logins)
     edges = Edges(
         applications=lambda: _applications(settings, doors.store(signer, None), argo, scope, images),
         locate=_locate(doors.git),

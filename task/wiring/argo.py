@@ -135,6 +135,13 @@ class Argo:
         at_hand = self._given.kubeconfig or self.environ.get("KUBECONFIG") or in_cluster(self.environ)
         return "cluster" if at_hand else ""
 
+    def check(self) -> None:
+        """That somebody can be asked about rollouts, before anything is written. Raises `UsageError`."""
+        if not self.where:
+            hint = "give --argocd-server, or --kubeconfig of its cluster"
+            raise UsageError("--wait: nothing says which Argo CD to ask", hint=hint)
+        self.patient()
+
     def _api(self, *, patient: bool = False) -> Api:
         """What reads, patches and refreshes single Applications. `patient`: it is asked again and again anyway."""
         if self.where == "cluster":

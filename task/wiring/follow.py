@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from task.errors import TaskError
+from task.errors import PRECEDENCE, Exit, TaskError
 from task.model import Problem
 from task.parse.write_back import normal_url
 from task.settings import Settings
@@ -50,8 +50,10 @@ class Follow:
             self._tell(error, severity)
 
     def _tell(self, error: TaskError, severity: Severity) -> None:
-        code = int(error.exit) if severity == "error" else 0
-        self._problems.append(Problem("", error.rule, str(error), error.hint, severity, exit=code))
+        code = error.exit if error.exit in PRECEDENCE else Exit.CONFIGURATION  # nothing that failed ends as a success
+        self._problems.append(
+            Problem("", error.rule, str(error), error.hint, severity, exit=int(code) if severity == "error" else 0)
+        )
 
     def _arrives(self, one: Landed) -> bool:
         """Whether Argo CD will see the commit as it is: on a branch that the Application follows."""
@@ -80,7 +82,8 @@ class Follow:
         from task.edges.rollouts import refresh
 
         keys = [(one.application.namespace, one.application.name) for one in landed]
-        refresh(self._argo.api(), [*keys, *self._parents(landed)], self._argo.log)
+        refresh(self._argo.api(), keys, self._argo.log)
+        refresh(self._argo.api(), self._parents(landed), self._argo.log)
 
     def _parents(self, landed: Sequence[Landed]) -> list[tuple[str, str]]:
         """The Applications that manage those that were written (app of apps), where that is asked for."""
@@ -98,8 +101,7 @@ class Follow:
         requested = [one for one in landed if one.request]
         if self._given.refresh and (requested or self._given.parents):  # the wait itself asks for those it waits for
             self._guarded(lambda: self._refresh(written), "warning")
-        end = time.monotonic() + self._given.limit
-        merged, unmerged = self._merged(requested, end) if requested else ([], [])
+        merged, unmerged = self._merged(requested) if requested else ([], [])
         for error in unmerged:
             self._tell(error, "error")
         awaited = [one for one in (*there, *merged) if self._follows(one)]
@@ -108,12 +110,12 @@ class Follow:
                 head = next(two.head for two in one.changes if two.head)
                 self._untold(one, f"nothing is rolled out before {head} is merged")
         if awaited:
-            self._guarded(lambda: self._wait(awaited, max(end - time.monotonic(), 1.0)), "error")
+            self._guarded(lambda: self._wait(awaited), "error")
 
-    def _merged(self, requested: Sequence[Landed], end: float) -> tuple[list[Landed], list[TaskError]]:
+    def _merged(self, requested: Sequence[Landed]) -> tuple[list[Landed], list[TaskError]]:
         from task.wiring.merging import Merges
 
-        return Merges(self._requests, end, self._argo.log)(requested)
+        return Merges(self._requests, time.monotonic() + self._given.limit, self._argo.log)(requested)
 
     def _follows(self, one: Landed) -> bool:
         """Whether a source of the Application is of the repository that was written."""
@@ -127,7 +129,7 @@ class Follow:
         hint = "wait for what deploys it: image-update wait APP --revision SHA"
         self._problems.append(Problem(one.application.key, "rollout", f"not waited for: {why}", hint, "warning"))
 
-    def _wait(self, landed: Sequence[Landed], limit: float) -> None:
+    def _wait(self, landed: Sequence[Landed]) -> None:
         from task.edges.rollouts import Awaited
         from task.wiring.waiting import all_of, rollout_error, watch
 
@@ -136,7 +138,9 @@ class Follow:
             for of in _by_application(landed)
         ]
         argo = self._argo
-        rows, error = watch(argo.patient(), awaited, limit, argo.environ, argo.log, refresh=self._given.refresh)
+        rows, error = watch(
+            argo.patient(), awaited, self._given.limit, argo.environ, argo.log, refresh=self._given.refresh
+        )
         if found := error or rollout_error(rows):
             raise found
 

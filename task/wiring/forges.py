@@ -13,10 +13,11 @@ from task.settings import Settings
 from task.world import Forge
 
 if TYPE_CHECKING:
-    from task.edges.access import Access
     from task.edges.forges.opened import Forges
+    from task.edges.git_environment import Login
     from task.parse.forge import Known
 
+Logins = Callable[[str], "tuple[Login, ...]"]  # Git's logins for a URL
 TOKENS = ("IMAGE_UPDATE_FORGE_TOKEN", "SYSTEM_ACCESSTOKEN")
 
 
@@ -24,9 +25,9 @@ class Requests:
     """Pull requests of one run."""
 
     def __init__(
-        self, settings: Settings, environ: Mapping[str, str], log: Log, opened: ExitStack, access: Access | None
+        self, settings: Settings, environ: Mapping[str, str], log: Log, opened: ExitStack, logins: Logins
     ) -> None:
-        self._settings, self._environ, self._log, self._opened, self._access = settings, environ, log, opened, access
+        self._settings, self._environ, self._log, self._opened, self._logins = settings, environ, log, opened, logins
         self._forges: Callable[[], Forges] = once(self._open)
 
     def of(self, repo: str) -> Forge:
@@ -56,11 +57,10 @@ class Requests:
 
         given, git = self._settings.request, self._settings.git
         forge = _forge(given.forge)
-        access = self._access
         tokens = Tokens(
             Given(given.token_file, given.username, forge, git.access.credentials_urls),
             self._environ,
-            (lambda url: access.logins(url, helped=False)) if access else (lambda _url: ()),
+            self._logins,
         )
         known = (*((forge,) if forge else ()), *known_to(self._environ))
         found = Forges(known, tokens, git.access.ca_file, lambda line: self._log("debug", line))

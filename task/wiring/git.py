@@ -16,6 +16,7 @@ from task.world import Store
 if TYPE_CHECKING:
     from task.edges.access import Access, Plan
     from task.edges.git import Git
+    from task.edges.git_environment import Login
     from task.edges.signing import Signer
 
 # Variables that hold a secret, beside the options: secrets are never arguments.
@@ -36,7 +37,8 @@ class Doors:
         self._settings, self._environ, self._log, self._opened = settings, environ, log, opened
         self.access = access_given(settings.git.access, environ)
         self.git: Gits = once(lambda: self._open(self.access))
-        self._private: dict[tuple[str, str], Git] = {}  # by the repository and the cluster's secret for it
+        # By the repository and the cluster's secret for it.
+        self._private: dict[tuple[str, str], tuple[Git, Access]] = {}
         self._lock = allocate_lock()
 
     def _open(self, access: Access | None) -> Git:
@@ -80,8 +82,16 @@ class Doors:
         name, plan = found
         with self._lock:
             if (repo, name) not in self._private:
-                self._private[repo, name] = self._open(self._with_given(plan))
-            return self._private[repo, name]
+                access = self._with_given(plan)
+                self._private[repo, name] = self._open(access), access
+            return self._private[repo, name][0]
+
+    def logins(self, url: str) -> tuple[Login, ...]:
+        """Git's logins for a URL, for its forge: those given, else the cluster's, where there is one secret for it."""
+        if found := self.access.logins(url, helped=False) if self.access else ():
+            return found
+        several = [access for _, access in self._private.values() if _within(url, access.plan)]
+        return several[0].logins(url, helped=False) if len(several) == 1 else ()
 
     def given_for(self, repo: str) -> bool:
         """Whether a login or key was given that is for this repository."""
@@ -89,9 +99,10 @@ class Doors:
             return False
         plan, url = self.access.plan, self._reached(repo).lower()
         if not url.startswith(("https://", "http://")):
-            return bool(plan.ssh and plan.ssh.keys)
-        prefixes = [login.prefix for login in plan.logins] + ([plan.app_server] if plan.app else [])
-        return any(f"{_bare(url)}/".startswith(f"{_bare(prefix.lower())}/") for prefix in prefixes)
+            given = self._settings.git.access  # with known hosts alone, the keys are those of the home
+            asked = given.ssh_key_file or given.ssh_directory or self._environ.get("IMAGE_UPDATE_SSH_KEY", "").strip()
+            return bool(asked and plan.ssh and plan.ssh.keys)
+        return _within(url, plan)
 
     def _reached(self, repo: str) -> str:
         from task.edges.git_names import rewritten, without_login
@@ -112,6 +123,12 @@ class Doors:
             files = {**ssh.files, "known_hosts": ssh.files.get("known_hosts", "") + known}
             ssh = ssh._replace(files=files, known_hosts=True)
         return Access(plan._replace(certificates=certificates, config_file=given.config_file, ssh=ssh), self._environ)
+
+
+def _within(url: str, plan: Plan) -> bool:
+    """Whether one of the logins is for that URL."""
+    prefixes = [login.prefix for login in plan.logins] + ([plan.app_server] if plan.app else [])
+    return any(f"{_bare(url.lower())}/".startswith(f"{_bare(prefix.lower())}/") for prefix in prefixes)
 
 
 def _bare(url: str) -> str:

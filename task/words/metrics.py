@@ -55,7 +55,7 @@ def metrics(report: Report, *, seconds: float, now: float, before: str = "") -> 
 
 
 def _counted(report: Report, seconds: float) -> Samples:
-    landed = [one for one in report.commits if one.commit]
+    landed = [one for one in report.commits if one.commit and not one.stands]
     return {
         ("runs_total", (("command", report.command), ("status", status(report)))): 1,
         ("commits_total", ()): len(landed),
@@ -67,7 +67,7 @@ def _counted(report: Report, seconds: float) -> Samples:
 
 
 def _gauges(report: Report, seconds: float, now: float) -> Samples:
-    landed, number = [one for one in report.commits if one.commit], counts(report)
+    landed, number = [one for one in report.commits if one.commit and not one.stands], counts(report)
     success: Samples = {("last_success_timestamp_seconds", ()): now} if report.exit == Exit.OK else {}
     return success | {
         ("last_run_timestamp_seconds", ()): now,

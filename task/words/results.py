@@ -115,7 +115,7 @@ def github_summary(report: Report) -> str:
     commits = [
         f"\nCommit `{one.commit}` on `{_cell(one.head)}` of {_cell(public_url(one.repo))}"
         for one in report.commits
-        if one.commit
+        if one.commit and not one.stands
     ]
     requests = dict.fromkeys(f"\nPull request: <{url}>" for one in report.commits if (url := _page(one.pull_request)))
     return "\n".join([f"### Image Update: {status(report)}", "", *rows, *commits, *requests]) + "\n"

@@ -21,13 +21,14 @@ def screen(report: Report) -> str:
         lines += _decision(one)
     for commit in report.commits:
         name = f"commit {commit.commit[:12]}" if commit.commit else "would commit"
-        lines.append(f"{name} on {clean(commit.head)} of {clean(public_url(commit.repo))}: {_some(commit.files)}")
+        if not commit.stands:
+            lines.append(f"{name} on {clean(commit.head)} of {clean(public_url(commit.repo))}: {_some(commit.files)}")
         if commit.pull_request:
             lines.append(f"pull request {clean(commit.pull_request)}")
         if commit.diff:
             lines.append(commit.diff.rstrip("\n"))
     failed = any(problem.severity == "error" for problem in report.problems)
-    if not report.decisions and not failed:
+    if not report.decisions and not failed and report.images:
         names = ", ".join(image.reference for image in report.images)
         lines.append(f"no Application takes {names} ({report.considered} looked at)")
     lines.append(_summary(report))
@@ -38,7 +39,7 @@ def _decision(one: Decision) -> list[str]:
     alias = f"{one.subscription.entry.alias}=" if one.subscription.entry.alias else ""
     was = current(one) or "(none)"
     now = one.candidate.version
-    arrow = f"{was} -> {now}" if one.verdict.verdict == "update" else f"{was}, offered {now}"
+    arrow = f"{was} -> {now}" if one.verdict.verdict == "update" else f"{was}, offered {now}" if now else was
     mark = MARKS[one.verdict.verdict]
     lines = [f"  {mark} {one.verdict.verdict:9} {alias}{clean(one.subscription.entry.image.name)}  {clean(arrow)}"]
     lines.append(f"      {one.verdict.rule}: {clean(one.verdict.because)}")

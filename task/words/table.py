@@ -36,6 +36,8 @@ class _Row(NamedTuple):
 
 def table(report: JSON, look: Look) -> str:
     """The whole report, no line of the table wider than the look allows."""
+    if not (report["images"] or report["decisions"] or report["commits"]):
+        return _summary(report, look) + "\n"
     lines = [*_title(report, look), *_decisions(report, look)]
     for commit in report["commits"]:
         lines += ["", *_commit(commit, look)]

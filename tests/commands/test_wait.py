@@ -6,13 +6,14 @@ from io import StringIO
 import pytest
 from fakes.argocd_api import NEW, OLD, REPO, ArgoCDServer, Fault, application, argocd_server, at, operated
 
-from task.commands.wait import WaitSettings, accepts, key_of, rollout_error, wait
+from task.commands.wait import WaitSettings, key_of, wait
 from task.edges.argocd import ArgoCDApi
 from task.edges.http import Limits
 from task.edges.log import Log
 from task.errors import Exit, RolloutError, SourceAccessError, SourceDownError, TaskError, UsageError
 from task.parse.argocd_options import Connection
 from task.secret import Secret
+from task.wiring.waiting import accepts, rollout_error
 from task.words.progress import Row
 
 APP = application()

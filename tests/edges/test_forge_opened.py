@@ -65,3 +65,31 @@ def test_no_forge_for_such_a_url(url: str) -> None:
         opened.of(url)
     assert "s3cret" not in f"{caught.value.message}{caught.value.hint}"
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("repo", "reached", "known", "host"),
+    [
+        ("https://github.com/acme/deploy", "/srv/mirror/deploy.git", (), "github.com"),
+        ("https://github.com/acme/deploy", "file:///srv/mirror/deploy.git", (), "github.com"),
+        ("https://github.com/acme/deploy", "https://proxy.example.com/github.com/acme/deploy", (), "github.com"),
+        ("https://git.internal/acme/deploy", "https://gitlab.example.com/acme/deploy", (), "gitlab.example.com"),
+        ("https://github.com/acme/deploy", "ssh://git@gitlab.example.com/acme/deploy", (), "gitlab.example.com"),
+        (
+            "https://github.com/acme/deploy",
+            "https://proxy.example.com/github.com/acme/deploy",
+            (Known("github", "", chosen=True),),
+            "github.com",
+        ),
+        ("/srv/deploy.git", "https://github.com/acme/deploy", (), "github.com"),
+    ],
+)
+def test_a_repository_that_is_reached_elsewhere(repo: str, reached: str, known: tuple[Known, ...], host: str) -> None:
+    opened = Forges(known, Tokens(Given(scope=("https://github.com",)), TOKEN))
+    assert opened.place(repo, reached).host == host
+
+
+def test_a_local_repository_is_on_no_forge() -> None:
+    opened = Forges((), Tokens(Given(), {}))
+    with pytest.raises(ForgeError, match="local repository"):
+        opened.place("/srv/deploy.git", "/srv/mirror.git")

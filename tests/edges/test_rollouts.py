@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from fakes.argocd_api import NEW, OLD, ArgoCDServer, Fault, application, applied, argocd_server, at, operated, resource
 
-from task.commands.wait import judge_of
 from task.edges.argocd import ArgoCDApi
 from task.edges.http import Limits
 from task.edges.log import Log
@@ -16,6 +15,7 @@ from task.edges.rollouts import Awaited, Pace, Rollouts, Sight, refresh
 from task.errors import SourceAccessError, SourceDownError
 from task.parse.argocd_options import Connection
 from task.secret import Secret
+from task.wiring.waiting import judge_of
 
 APP = application()
 MANUAL = application(syncPolicy={})

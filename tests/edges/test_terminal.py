@@ -59,7 +59,7 @@ def test_plan_shows_a_table_and_a_coloured_diff(scene: tuple[Path, list[str]]) -
 
 
 def test_an_error_is_told_once(scene: tuple[Path, list[str]]) -> None:
-    _, shown = at_terminal("plan", *scene[1])
+    _, shown = at_terminal("plan", *scene[1], columns=140)
     assert shown.count("does not exist on main") == 1
     _, logged = at_terminal("plan", *scene[1], only="stderr")
     assert ESCAPE.sub("", logged).splitlines() == [

@@ -3,9 +3,12 @@
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+import clusters
 import pytest
+import runs
 import yaml
 from fakes.kubernetes_api import (
     APPLICATIONS,
@@ -103,6 +106,20 @@ def test_argo_cds_credentials_are_granted_by_a_file_of_their_own(api: Kubernetes
         api.rules = manifests(host, name)
         with pytest.raises(ForbiddenError):
             credentials(api)
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_whole_run_needs_no_more(api: KubernetesApi, tmp_path: Path, host: str) -> None:
+    """Finding, credentials, live write-back, Events and a refresh, by the command itself."""
+    api.rules = [*manifests(host, "namespace"), *manifests(host, "credentials")]
+    repo = runs.repository(tmp_path, "git")
+    api.add(APPLICATIONS, clusters.app("git", repo), clusters.live_app("live"))
+    config = clusters.kubeconfig(tmp_path, api, "sa")
+    options = ("--namespace", "argocd", "--kubernetes-events", "--refresh-parents")
+    result = clusters.run("--applications", "cluster", "--kubeconfig", config, *options)
+    assert (result.code, set(clusters.rules(result).values())) == (0, {"admitted"}), result.stderr
+    assert api.denied() == []
+    assert sorted(clusters.refreshed(api)) == ["argocd/git", "argocd/live"]
 
 
 def grants(rules: list[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, Any]]]]:

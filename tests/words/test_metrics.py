@@ -1,6 +1,7 @@
 """The text that Prometheus reads."""
 
 import re
+from typing import Any
 
 import pytest
 from support import ROOT
@@ -32,7 +33,7 @@ def decision(verdict: VerdictName, rule: str) -> Decision:
     return Decision(sub, image, Verdict(verdict, rule, "so"))
 
 
-def commit(**more: object) -> Commit:
+def commit(**more: Any) -> Commit:
     return Commit("https://git/x", "main", "main", "a" * 40, "b" * 40, ("f",), ("argocd/web",))._replace(**more)
 
 

@@ -21,6 +21,8 @@ from task.words.proposal import (
     marked,
     marker,
     message_parts,
+    row_mark,
+    row_marks,
     standing,
     title,
 )
@@ -30,7 +32,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 FORGES = ("github", "gitlab", "gitea", "bitbucket", "bitbucket-server", "azure")
 
 
-def change(new: str = "1.4.3", old: str = "1.4.2", name: str = "ghcr.io/acme/api", **more: str) -> Change:
+def change(new: str = "1.4.3", old: str = "1.4.2", name: str = "ghcr.io/acme/api", **more: Any) -> Change:
     return Change(Image(name, "ghcr.io", name.partition("/")[2]), "api", old, new, **more)
 
 
@@ -294,3 +296,23 @@ def test_standing(state: Literal["open", "merged", "closed"], head: str, apps: l
 def test_standing_of_none_and_of_anothers() -> None:
     assert standing(None, marker(OLDER)) == "wanted"
     assert standing(Proposed("url", "1", "closed", "by hand", "text"), marker(OLDER)) == "wanted"
+
+
+@pytest.mark.parametrize("forge", ["github", "bitbucket"])
+def test_single_changes_of_several_are_known(forge: str) -> None:
+    text = body(Content([*OLDER, *NEWER], "", Links(), COMMIT), forge)
+    assert row_marks(text) == {row_mark(OLDER[0]), row_mark(NEWER[0])}
+    assert row_marks(body(Content(OLDER, "", Links(), COMMIT), forge)) == {row_mark(OLDER[0])}
+    assert row_marks("by hand") == frozenset()
+
+
+def test_what_is_held_makes_another_content() -> None:
+    plain, held = (body(Content(OLDER, "", Links(), COMMIT, what)) for what in ((), ("freeze",)))
+    assert marked(held) == marker(OLDER, ["freeze"]) != marked(plain)
+    assert row_marks(held) == row_marks(plain)
+
+
+def test_a_hold_has_no_table() -> None:
+    text = body(Content([], "hold web", Links(), COMMIT, ("freeze",)))
+    assert "| --- |" not in text
+    assert text.startswith("```text\nhold web\n```")

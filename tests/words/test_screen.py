@@ -92,6 +92,15 @@ def test_what_is_beside_each_other(width: int, line: str) -> None:
     assert line in table(report(decision()), Look(width)).splitlines()
 
 
+def test_a_run_that_never_began_says_one_thing() -> None:
+    counts = dict.fromkeys(("applications", "matched", "updated", "unchanged", "refused", "deferred", "failed"), 0)
+    assert table(report(status="failed", images=[], counts=counts), Look(80)) == "failed: nothing was done\n"
+
+
+def test_no_application_is_said() -> None:
+    assert "no Application takes it (1 looked at)" in table(report(status="unchanged"), Look(80))
+
+
 def test_without_colours_there_is_no_escape() -> None:
     assert "\x1b" not in table(MANY, Look(80, colour=False))
 

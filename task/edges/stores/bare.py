@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from task import stop
-from task.edges import git_errors
 from task.edges.git import Git, GitFailed
 from task.edges.git_names import branch_name, printable
 from task.edges.stores import fast_import
@@ -20,11 +19,15 @@ from task.edges.stores.texts import file_of
 from task.edges.stores.tree_walk import Entry, Seen, Tree, look, parse_tree
 from task.edges.stores.turn import Turn
 from task.errors import Outpaced, SourceError, TargetError, TaskError, UnreachableError
+from task.light import later
 from task.model import Changeset, File, Landing, Place, Snapshot
 
 if TYPE_CHECKING:
+    from task.edges import git_errors
     from task.edges.signing import Signer
     from task.edges.stores.history import History
+else:
+    git_errors = later("task.edges.git_errors")  # for what goes wrong
 
 T = TypeVar("T")
 _PAUSES = (0.5, 2.0)  # seconds before a push that did not arrive is tried again

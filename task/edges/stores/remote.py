@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import os
 import time
+from typing import TYPE_CHECKING
 
 from task import stop
-from task.edges import git_errors
 from task.edges.git import Git, GitFailed, GitTimeout, Ran
 from task.edges.git_names import address_of, without_login
 from task.edges.stores.bare_folder import REMOTE, BareFolder
 from task.edges.stores.objects import Objects
 from task.errors import SourceError, TaskError
+from task.light import later
+
+if TYPE_CHECKING:
+    from task.edges import git_errors
+else:
+    git_errors = later("task.edges.git_errors")  # for what goes wrong
 
 # How little of a tip is asked for, and what is tried where a server refuses that (GitHub limits the depth of tree
 # filters; old and dumb servers know no filters).

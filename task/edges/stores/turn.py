@@ -7,13 +7,13 @@ enough goes on without, as do runs on other machines, and where the system knows
 from __future__ import annotations
 
 import time
-from binascii import crc32
 from errno import EADDRINUSE
 from typing import Any
 
 from task import stop
 
 _NAP = 0.02  # seconds
+_PRIME = (1 << 61) - 1  # what is left of a long subject: the names of such sockets are short
 
 _OURS: set[str] = set()  # what this process holds: it does not wait for itself
 
@@ -46,7 +46,7 @@ class Turn:
         except (ImportError, OSError):
             return True
         try:
-            held.bind(b"\0image-update-%08x" % crc32(subject.encode("utf-8", "surrogateescape")))
+            held.bind(b"\0image-update-%016x" % (int.from_bytes(subject.encode("utf-8", "surrogateescape")) % _PRIME))
         except OSError as error:
             held.close()
             return error.errno != EADDRINUSE

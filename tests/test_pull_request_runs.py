@@ -1,0 +1,151 @@
+"""Pull requests by the command: holds, plans, tokens, auto-merge, and many events at once."""
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from fakes.forge_server import serving
+from fakes.github_api import GitHub
+from request_scenes import API, TOKEN, Scene, verdict
+from runs import WEB, application, manifest, target
+from support import commit, show
+
+STATE = ".image-update/argocd_a.state"
+
+
+@pytest.fixture
+def server() -> Iterator[GitHub]:
+    with serving(GitHub()) as running:
+        yield running
+
+
+@pytest.fixture
+def scene(server: GitHub, tmp_path: Path) -> Scene:
+    return Scene(tmp_path, server)
+
+
+def test_holds_and_releases_are_proposed(scene: Scene, server: GitHub) -> None:
+    scene.event(f"{API}:2.0.0")
+    assert scene.call("hold", "a", "--image", "web", "--reason", "freeze").code == 0
+    (pull,) = server.open
+    assert "freeze" in show(scene.repo, scene.head, STATE)
+    assert "freeze" in pull.body
+    assert "newTag: 2.0.0" in scene.text()
+    assert verdict(scene.event(f"{WEB}:1.1.0")) == ("defer", "held")
+    assert "1.1.0" in show(scene.repo, scene.head, STATE)
+    assert scene.call("release", "a", "--image", "web").code == 0
+    assert all(words in scene.text() for words in ("newTag: 1.1.0", "newTag: 2.0.0"))
+    (pull,) = server.pulls
+    assert all(words in pull.body for words in ("`1.1.0`", "`2.0.0`", scene.server.branches[scene.head]))
+
+
+def test_a_hold_alone_is_proposed_again_when_a_person_wants_it(scene: Scene, server: GitHub) -> None:
+    given = ("hold", "a", "--reason", "freeze")
+    scene.call(*given)
+    assert "freeze" in server.open[0].body
+    scene.decline()
+    assert verdict(scene.event(f"{WEB}:1.1.0")) == ("update", "admitted")  # it never held
+    scene.decline()
+    scene.call(*given)
+    assert "freeze" in show(scene.repo, scene.head, STATE)
+    (pull,) = server.open
+    assert "freeze" in pull.body
+    assert "1.1.0" not in pull.body
+
+
+def test_a_rollback_is_proposed(scene: Scene, server: GitHub) -> None:
+    commit(scene.repo, {target("a"): scene.text("main").replace("1.0.0", "1.5.0")})
+    assert scene.call("rollback", "a", "--image", "web", "--to", "previous").code == 0
+    (pull,) = server.open
+    assert "| `1.5.0` | `1.0.0` |" in pull.body
+    assert "newTag: 1.0.0" in scene.text()
+    assert verdict(scene.event(f"{WEB}:1.6.0")) == ("defer", "held")
+    scene.merge()
+    assert "newTag: 1.0.0" in scene.text("main")
+    assert verdict(scene.event(f"{WEB}:1.7.0")) == ("defer", "held")
+
+
+def test_plan_asks_no_forge_and_needs_no_token(scene: Scene, server: GitHub) -> None:
+    given = ("plan", "--image", f"{WEB}:1.1.0")
+    scene.env = {}
+    before = scene.call(*given)
+    assert before.code == 0, before.stderr
+    (planned,) = before.json["commits"]
+    assert (planned["commit"], planned["pull_request"]) == (None, None)
+    assert "+  newTag: 1.1.0" in planned["diff"]
+    assert server.seen == []
+    assert list(server.branches) == ["main"]
+    scene.env = {"IMAGE_UPDATE_FORGE_TOKEN": TOKEN}
+    done = scene.event(f"{WEB}:1.1.0")
+    (landed,) = done["commits"]
+    assert (landed["tree"], landed["head"]) == (planned["tree"], planned["head"])
+    assert done["decisions"] == before.json["decisions"]
+
+
+def test_no_token(scene: Scene, server: GitHub) -> None:
+    scene.env = {}
+    report = scene.event(f"{WEB}:1.1.0", code=4)
+    assert verdict(report) == ("error", "credentials")
+    assert "IMAGE_UPDATE_FORGE_TOKEN" in report["errors"][0]["hint"]
+    assert (list(server.branches), server.seen) == (["main"], [])
+
+
+def test_a_token_goes_to_no_host_that_an_annotation_chose(scene: Scene, server: GitHub, tmp_path: Path) -> None:
+    with serving(GitHub()) as other:
+        other.branches = server.branches
+        app = application("a", scene.url, pull_request="true", git_repository=f"{other.url}/acme/deploy.git")
+        scene.apps = manifest(tmp_path, app)
+        rewrite = ("--rewrite-url", f"{other.url}={tmp_path}/", "--forge", f"github={server.url}")
+        report = scene.event(f"{WEB}:1.1.0", *rewrite, code=4)
+        assert verdict(report)[0] == "error"
+        assert not [one for one in other.seen if "authorization" in one.headers]
+
+
+def test_merged_at_once(scene: Scene, server: GitHub) -> None:
+    """Nothing has to pass: the merge is what the run tells of, and what Argo CD will see."""
+    server.auto_merge = "clean"
+    report = scene.event(f"{WEB}:1.1.0", "--auto-merge")
+    (pull,) = server.pulls
+    assert pull.state == "merged"
+    (told,) = report["commits"]
+    assert (told["commit"], told["head"]) == (pull.merge_commit, "main")
+    assert told["pull_request"].endswith("/1")
+
+
+def test_auto_merge_waits_for_checks(scene: Scene, server: GitHub) -> None:
+    scene.event(f"{WEB}:1.1.0", "--auto-merge")
+    (pull,) = server.open
+    assert pull.auto is not None
+
+
+@pytest.mark.parametrize("strategy", ["semver", "newest-build"])
+def test_ten_events_at_once_are_one_request(server: GitHub, strategy: str, tmp_path: Path) -> None:
+    scene = Scene(tmp_path, server, update_strategy=strategy)
+    events = [("--image", f"{WEB}:1.{number}.0", "--sequence", str(number)) for number in range(1, 11)]
+    running = [scene.started(*event) for event in events]
+    with ThreadPoolExecutor(len(running)) as pool:
+        ends = list(pool.map(lambda one: (*one.communicate(timeout=120), one.returncode), running))
+    assert [code for _, _, code in ends] == [0] * len(events), [err.decode()[-500:] for _, err, _ in ends]
+    verdicts = [verdict(json.loads(out)) for out, _, _ in ends]
+    assert verdicts[-1] == ("update", "admitted")
+    assert set(verdicts) <= {("update", "admitted"), ("refuse", "superseded")}
+    (pull,) = server.pulls
+    assert "`1.10.0`" in pull.body
+    assert server.branches[scene.head] in pull.body
+    assert "newTag: 1.10.0" in scene.text()
+    assert scene.on_top() == 1
+
+
+def test_events_of_two_images_at_once_are_one_request(scene: Scene, server: GitHub) -> None:
+    events = [("--image", f"{image}:1.{number}.0") for number in range(1, 4) for image in (WEB, API)]
+    running = [scene.started(*event) for event in events]
+    with ThreadPoolExecutor(len(running)) as pool:
+        ends = list(pool.map(lambda one: (*one.communicate(timeout=120), one.returncode), running))
+    assert [code for _, _, code in ends] == [0] * len(events), [err.decode()[-500:] for _, err, _ in ends]
+    (pull,) = server.pulls
+    assert f"| `{API}` |  | `1.3.0` |" in pull.body
+    assert f"| `{WEB}` | `1.0.0` | `1.3.0` |" in pull.body
+    assert server.branches[scene.head] in pull.body
+    assert scene.text().count("newTag: 1.3.0") == 2
