@@ -70,6 +70,7 @@ def _attempt(site: Site, asks: Sequence[Ask], number: int, request: str) -> tupl
     began = site.edges.now()
     decisions = vouched(decisions, vouch_of(order, site.edges))
     waited = site.edges.now() - began
+    decisions = decisions if order.intent else _undeclined(heads, decisions)
     made, settled = drafts(snapshot, decisions, order.terms, order.wording, heads.pending)
     if order.atomic and any(one.verdict.verdict == "error" for one in settled):
         from task.atomic import stopped
@@ -165,6 +166,18 @@ def _once_more(site: Site, base: Snapshot, heads: _Heads, asked: tuple[Ask, Deci
         return again(base, left, ask, terms, facts)._replace(head=one.head) if left else None
 
     return declined(heads.requests[one.head], one, late)
+
+
+def _undeclined(heads: _Heads, decisions: Sequence[Decision]) -> list[Decision]:
+    """The same once more, now that the digests are known which signatures have told."""
+    if not heads.requests:
+        return list(decisions)
+    from task.propose import declined
+
+    return [
+        declined(heads.requests[one.head], one, lambda: None) if one.head in heads.requests else one
+        for one in decisions
+    ]
 
 
 def _more(facts: Facts, others: Facts) -> Facts:

@@ -81,7 +81,7 @@ def declined(request: Request, decision: Decision, late: Callable[[], Decision |
     `late` decides as if what the closed request proposed were still waiting; None where that is gone.
     """
     found = request.found
-    if found is None or found.state != "closed" or decision.verdict.verdict != "update":
+    if found is None or found.state != "closed" or decision.verdict.verdict != "update" or decision.carried:
         return decision
     waiting = late()
     if waiting and waiting.verdict.rule == "superseded":

@@ -1,7 +1,7 @@
 import re
 import subprocess
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
