@@ -53,15 +53,23 @@ def install() -> None:
             signal.signal(number, _come)
 
 
-def _come(number: int, _frame: FrameType | None) -> None:
+def _come(number: int, frame: FrameType | None) -> None:
     if not _STATE.first.acquire(blocking=False):
         return
     _STATE.number = number
     _STATE.gate.release()
     for end in tuple(_STATE.ends):
         end()
-    if not _STATE.shields:
+    if not _STATE.shields and not _importing(frame):
         raise Stopped
+
+
+def _importing(frame: FrameType | None) -> bool:
+    """Within Python's own import, parts of which are callbacks: Python prints what they raise, and forgets it.
+
+    Nothing is lost: whatever is started next asks `check`.
+    """
+    return frame is not None and frame.f_code.co_filename.startswith("<frozen importlib")
 
 
 def code() -> int:

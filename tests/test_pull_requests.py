@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes.forge_server import Request, serving
@@ -30,7 +31,8 @@ def scene(server: GitHub, tmp_path: Path) -> Scene:
     [("", False, False), ("", True, True), ("true", False, True), ("true", True, True), ("false", True, False)],
 )
 def test_who_wants_a_request(annotation: str, flag: bool, wanted: bool, server: GitHub, tmp_path: Path) -> None:
-    scene = Scene(tmp_path, server, **({"pull_request": annotation} if annotation else {}))
+    given: dict[str, Any] = {"pull_request": annotation} if annotation else {}
+    scene = Scene(tmp_path, server, **given)
     scene.flags = ("--pull-request",) if flag else ()
     report = scene.event(f"{WEB}:1.1.0")
     assert verdict(report) == ("update", "admitted")

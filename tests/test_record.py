@@ -23,10 +23,37 @@ def test_values_are_given_by_place_or_name() -> None:
     assert (Point(3).x, Point(3).y, Point(3).total) == (3, 2, 5)
 
 
+def test_many_values_are_made_as_few_are() -> None:
+    class Pair(NamedTuple):
+        one: int
+        two: int = 2
+
+    made = [Pair(number) if number % 2 else Pair(one=number, two=2) for number in range(100)]
+    assert made == [(number, 2) for number in range(100)]
+    assert {type(one) for one in made} == {Pair}
+
+
+@pytest.mark.parametrize("values", [(), (1, 2, 3)])
+def test_wrong_numbers_of_values_are_type_errors(values: tuple[int, ...]) -> None:
+    with pytest.raises(TypeError):
+        Point(*values)
+
+
+@pytest.mark.parametrize("given", [{"x": 1}, {"z": 1}])
+def test_no_field_is_given_twice_nor_made_up(given: dict[str, int]) -> None:
+    with pytest.raises(TypeError):
+        Point(1, **given)
+
+
 @pytest.mark.parametrize("given", [{}, {"y": 1}, {"x": 1, "z": 2}])
 def test_wrong_fields_are_type_errors(given: dict[str, int]) -> None:
-    with pytest.raises(TypeError):
-        Point(**given)
+    class Fresh(NamedTuple):
+        x: int
+        y: int = 2
+
+    for one in (Point, Fresh):
+        with pytest.raises(TypeError):
+            one(**given)
 
 
 def test_a_change_is_a_new_value() -> None:

@@ -53,7 +53,7 @@ class Doors:
             configured=given.access.configured,
             stall=given.stall,
             patience=min(20.0, given.deadline),
-            meanwhile=_be_ready,
+            meanwhile=libyaml_parser,  # what Git sends will be read with it
             log=lambda sentence: _of_git(sentence, self._log),
         )
         self._opened.callback(door.close)
@@ -134,13 +134,6 @@ def _within(url: str, plan: Plan) -> bool:
 def _bare(url: str) -> str:
     """With and without `.git` are one repository."""
     return url.rstrip("/").removesuffix(".git")
-
-
-def _be_ready() -> None:
-    """What Git sends will be read with these: they are loaded while it is waited for."""
-    libyaml_parser()
-    import task.edits.argocd_source
-    import task.edits.yaml_grow  # noqa: F401
 
 
 def _of_git(sentence: str, log: Log) -> None:
