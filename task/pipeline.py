@@ -18,7 +18,7 @@ from task.match import Matched, every, match, meant
 from task.model import Decision, Image, Problem, Report, Subscribed, Subscription
 from task.parse.write_back import normal_url
 from task.words.caution import cautions
-from task.words.outcome import exit_code
+from task.words.outcome import exit_code, public_url
 from task.world import Edges, Order, Outcome, Site, Store
 
 AT_ONCE = 8  # repositories; more would only wait for each other
@@ -69,13 +69,13 @@ def matching(asking: Sequence[Subscribed], order: Order, edges: Edges) -> Matche
 
 def by_repository(matched: Matched, order: Order) -> list[tuple[Ask, ...]]:
     """The asks that Git has to answer, per repository whatever the spelling of its URL."""
-    only = {normal_url(url) for url in order.only}
+    only = {normal_url(public_url(url)) for url in order.only}
     groups: dict[str, list[Ask]] = {}
     for ask in matched.asks:
         if ask.subscription.method == "argocd":
             continue
         url = normal_url(ask.subscription.repo)
-        if not only or url in only:
+        if not only or normal_url(public_url(ask.subscription.repo)) in only:
             groups.setdefault(url, []).append(ask)
     return [tuple(asks) for asks in groups.values()]
 

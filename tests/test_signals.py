@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -203,6 +204,23 @@ def test_a_signal_that_was_there_before_anybody_listened(tmp_path: Path, number:
     assert json.loads(out)["errors"][0]["message"] in {"terminated", "interrupted"}
     assert (tmp_path / "results" / "status").read_text() == "failed"
     assert git(repo, "rev-list", "--count", "main") == "1"
+
+
+def test_an_import_is_not_broken_off() -> None:
+    """What callbacks in there raise, Python prints and forgets; the next thing to be started is not."""
+    during = "os.kill(os.getpid(), signal.SIGTERM)\nfor _ in range(9): pass\nprint('imported')"
+    code = f"""
+import os, signal
+from task import stop
+stop.install()
+exec(compile({during!r}, "<frozen importlib._bootstrap>", "exec"))
+try:
+    stop.check()
+except stop.StoppedError as error:
+    print(error)
+"""
+    said = subprocess.check_output([sys.executable, "-c", code], text=True)
+    assert said == "imported\nstopped by SIGTERM\n"
 
 
 @pytest.mark.parametrize("blocked", [False, True])

@@ -1,0 +1,40 @@
+"""Which repositories a run has to do with."""
+
+import pytest
+from runs import WEB, application
+
+from task.draft import Wording
+from task.find import Scope
+from task.match import match
+from task.model import Person
+from task.parse.application import PREFIX, parse_application
+from task.parse.image import parse_image
+from task.parse.narrow import Narrow
+from task.parse.subscription import Defaults, subscribe
+from task.pipeline import by_repository
+from task.weigh import Terms
+from task.world import Order
+
+
+@pytest.mark.parametrize(
+    ("only", "found"),
+    [
+        ("", 1),
+        ("https://git.example/gitops.git", 1),
+        ("https://git.example/gitops", 1),
+        ("https://me@git.example/gitops", 1),
+        ("https://git.example/other", 0),
+    ],
+)
+def test_a_login_in_a_url_is_no_part_of_the_repository(only: str, found: int) -> None:
+    app = parse_application(application("a", "https://ci:s3cret@git.example/gitops.git"), PREFIX)
+    image = parse_image(f"{WEB}:1.1.0")
+    order = Order(
+        "run",
+        (image,),
+        Scope(PREFIX, Narrow(), Defaults()),
+        Terms(),
+        Wording(Person("a", "a@example.com")),
+        only=(only,) if only else (),
+    )
+    assert len(by_repository(match([subscribe(app)], [image]), order)) == found
