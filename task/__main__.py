@@ -19,6 +19,7 @@ def main() -> None:
 
     light.spare_typing()
     light.spare_signal()
+    light.find_quickly()
     import signal
 
     # A signal that comes before there is somebody to hear it waits. Without this a container's first process would

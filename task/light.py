@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from _thread import RLock
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from types import MappingProxyType, ModuleType
@@ -98,6 +98,33 @@ class StandIn(ModuleType):
         value = getattr(import_module(self.__name__), name)
         setattr(self, name, value)
         return value
+
+
+def find_quickly() -> None:
+    """The house's modules are found where they lie; other finders are asked for what is not there.
+
+    Python asks every finder for every module, and the last one looks into every folder: 4 ms for the ninety of a run.
+    """
+    from importlib.machinery import ModuleSpec, SourceFileLoader
+    from os.path import isfile
+
+    class House:
+        @staticmethod
+        def find_spec(name: str, path: Sequence[str] | None = None, _target: object = None) -> ModuleSpec | None:
+            if path is None or not name.startswith("task."):
+                return None
+            place = f"{path[0]}/{name.rpartition('.')[2]}"
+            package = not isfile(f"{place}.py")
+            file = f"{place}/__init__.py" if package else f"{place}.py"
+            if package and not isfile(file):
+                return None
+            spec = ModuleSpec(name, SourceFileLoader(name, file), origin=file, is_package=package)
+            spec.has_location = True
+            if package:
+                spec.submodule_search_locations = [place]
+            return spec
+
+    sys.meta_path.insert(0, House)
 
 
 def later(name: str) -> Any:

@@ -52,3 +52,21 @@ def test_others_get_the_real_one(code: str) -> None:
 def test_from_then_on_it_is_there_for_all() -> None:
     code = "import typing as t; t.Union; import typing, task.model; print(t.Union is typing.Union)"
     assert python(SPARE + code) == "True"
+
+
+@pytest.mark.parametrize("name", ["task.edges", "task.edges.registry.client", "task.schemas", "task.__main__"])
+def test_what_is_found_quickly_is_what_is_found_otherwise(name: str) -> None:
+    spec = f"import {name} as it; print(it.__file__, it.__spec__.cached, it.__package__, getattr(it, '__path__', ''))"
+    assert python(f"from task import light; light.find_quickly(); {spec}") == python(spec)
+
+
+def test_what_is_not_in_the_house_is_looked_for_elsewhere() -> None:
+    code = """
+from task import light
+light.find_quickly()
+try:
+    import task.nothing
+except ModuleNotFoundError as error:
+    print(error)
+"""
+    assert python(code) == "No module named 'task.nothing'"

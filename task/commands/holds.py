@@ -55,6 +55,8 @@ def _of_repository(repo: str, base: str, subs: Mapping[str, Subscription], edges
         for name, memory in state.images.items():
             waits = f"{version_of(memory.deferred)} waits" if memory.deferred else ""
             if hold := active(memory.hold, now):
-                yield Finding(key, "", "", "info", f"{name} is {said(hold)}{f'; {waits}' if waits else ''}", hint, origin)
+                yield Finding(
+                    key, "", "", "info", f"{name} is {said(hold)}{f'; {waits}' if waits else ''}", hint, origin
+                )
             elif waits:
                 yield Finding(key, "", "", "info", f"{name}: {waits}", hint, origin)
