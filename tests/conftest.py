@@ -13,8 +13,9 @@ settings.register_profile("ci", deadline=None, max_examples=200, derandomize=Tru
 settings.load_profile("ci" if IN_CI else "dev")
 
 
-# Whole runs in processes of their own, servers that stall, and laws over many examples: `make test` has them.
+# Whole runs in processes of their own, services over HTTP, and laws over many examples: `make test` has them.
 SLOW = {
+    "test_argocd.py",
     "test_argocd_runs.py",
     "test_bare_store.py",
     "test_bare_store_cost.py",
@@ -28,16 +29,26 @@ SLOW = {
     "test_commits.py",
     "test_contention.py",
     "test_contract_issues.py",
+    "test_credentials_ssh.py",
     "test_door.py",
     "test_examples.py",
+    "test_forge_azure.py",
+    "test_forge_bitbucket_cloud.py",
+    "test_forge_bitbucket_data_center.py",
+    "test_forge_gitea.py",
+    "test_forge_github.py",
+    "test_forge_gitlab.py",
     "test_git_cache.py",
     "test_git_sh.py",
     "test_go_template.py",
     "test_history.py",
     "test_holds.py",
+    "test_http.py",
+    "test_kubeconfig.py",
     "test_kubernetes.py",
     "test_laws.py",
     "test_lineage.py",
+    "test_notify.py",
     "test_pending.py",
     "test_pull_request_forges.py",
     "test_pull_request_runs.py",
@@ -45,10 +56,17 @@ SLOW = {
     "test_pull_requests.py",
     "test_rbac.py",
     "test_real_world.py",
+    "test_registry_access.py",
+    "test_registry_client.py",
+    "test_registry_facts.py",
+    "test_registry_lists.py",
+    "test_registry_logins.py",
     "test_registry_runs.py",
+    "test_registry_signatures.py",
     "test_rendered_truth.py",
     "test_report.py",
     "test_rollback_histories.py",
+    "test_rollouts.py",
     "test_runners.py",
     "test_scan.py",
     "test_signals.py",
@@ -59,6 +77,7 @@ SLOW = {
     "test_state_file.py",
     "test_story.py",
     "test_terminal.py",
+    "test_turn.py",
     "test_wait_runs.py",
 }
 
