@@ -413,6 +413,20 @@ class Commit(NamedTuple):
     stands: bool = False  # it was there already: this run wrote nothing
 
 
+class Timings(NamedTuple):
+    """When a run began, and how long its parts took, in seconds."""
+
+    started: str  # RFC 3339, UTC
+    find: float  # the Applications, and what the registries have (`scan`)
+    land: float  # read, decide, commit and push, in all repositories at the same time
+    follow: float  # Argo CD, forges: what was told and waited for after the push
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return self.find + self.land + self.follow
+
+
 class Report(NamedTuple):
     """All that a run found and did."""
 
@@ -423,6 +437,7 @@ class Report(NamedTuple):
     commits: tuple[Commit, ...]
     problems: tuple[Problem, ...]
     exit: int
+    timings: Timings | None = None  # None for a run that ended before it began
 
 
 JSON = Mapping[str, Any]

@@ -15,7 +15,7 @@ from task.find import find as find_all
 from task.find import not_found, subscribed
 from task.land import failures, land
 from task.match import Matched, every, match, meant
-from task.model import Decision, Image, Problem, Report, Subscribed, Subscription
+from task.model import Decision, Image, Problem, Report, Subscribed, Subscription, Timings
 from task.parse.write_back import normal_url
 from task.words.caution import cautions
 from task.words.outcome import exit_code, public_url
@@ -26,8 +26,10 @@ AT_ONCE = 8  # repositories; more would only wait for each other
 
 def run(order: Order, edges: Edges) -> Report:
     """The main job. `plan` is the same with predictions in place of pushes."""
+    began = edges.now()
     asking, problems = find(order, edges)
     matched = matching(asking, order, edges)
+    found = edges.now()
     done = Outcome(matched.decisions)
     if order.atomic:
         from task.atomic import without_the_broken
@@ -38,8 +40,10 @@ def run(order: Order, edges: Edges) -> Report:
         for outcome in deliveries(by_login(by_repository(matched, order), edges), order, edges):
             done = done.plus(outcome)
         done = done.plus(patched(matched, order, edges))
-        problems += tuple(edges.follow(done.landed))
-        return report(order, len(asking) + edges.passed_over(), done, problems + matched.problems)
+        landed = edges.now()
+        problems += tuple(edges.follow(done.landed)) + matched.problems
+        timings = Timings(order.terms.now, found - began, landed - found, edges.now() - landed)
+        return report(order, len(asking) + edges.passed_over(), done, problems)._replace(timings=timings)
 
 
 def find(order: Order, edges: Edges) -> tuple[tuple[Subscribed, ...], tuple[Problem, ...]]:

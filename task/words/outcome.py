@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from task.errors import PRECEDENCE, Exit
-from task.model import Commit, Decision, Image, Problem, Report
+from task.model import Commit, Decision, Image, Problem, Report, Timings
 
 SCHEMA = "image-update/report/v1"
 BY_HAND = ("hold", "release", "rollback")  # what they write may be a hold alone
@@ -56,7 +56,16 @@ def as_json(report: Report) -> dict[str, Any]:
         "commits": [_commit(one) for one in report.commits],
         "errors": [_problem(one) for one in report.problems],
         "counts": counts(report),
+        "timings": _timings(report.timings),
     }
+
+
+def _timings(timings: Timings | None) -> dict[str, Any] | None:
+    """Ours, beyond the contract's fields: seconds, to the millisecond."""
+    if timings is None:
+        return None
+    parts = {"seconds": timings.total, "find": timings.find, "land": timings.land, "follow": timings.follow}
+    return {"started": timings.started, **{name: round(value, 3) for name, value in parts.items()}}
 
 
 def json_text(report: Report) -> str:

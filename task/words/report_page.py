@@ -53,8 +53,20 @@ def _header(report: JSON, images: Iterable[str]) -> list[str]:
         f'<header>\n<p class="kicker">image-update {_text(report["command"])}</p>',
         f"<h1>{title} {_mark(report['status'])}</h1>",
         *([f'<ul class="images">{"".join(f"<li>{one}</li>" for one in others)}</ul>'] if others else []),
-        f'<ul class="counts">{counts}</ul>\n</header>',
+        f'<ul class="counts">{counts}</ul>',
+        *_timings(report.get("timings")),
+        "</header>",
     ]
+
+
+def _timings(timings: JSON | None) -> list[str]:
+    """When it began, and how long its parts took."""
+    if not timings:
+        return []
+    parts = (("find", "finding the Applications"), ("land", "deciding and pushing"), ("follow", "what follows a push"))
+    told = ", ".join(f"{words} {timings[name]:.2f} s" for name, words in parts if timings[name] >= 0.005)  # noqa: PLR2004 - shown as 0.01
+    detail = f": {told}" if told else ""
+    return [f'<p class="small">{_text(timings["started"])}, {timings["seconds"]:.2f} s{detail}</p>']
 
 
 def _decisions(decisions: Iterable[JSON], errors: Iterable[JSON]) -> list[str]:

@@ -43,6 +43,14 @@ def changed(path: Path, **more: Any) -> dict[str, Any]:
     return {**json.loads(path.read_text()), **more}
 
 
+def test_the_page_tells_how_long_it_took(planned: Path) -> None:
+    report = json.loads(planned.read_text())
+    assert report["timings"]["seconds"] >= report["timings"]["land"] > 0
+    assert f"{report['timings']['seconds']:.2f} s" in page(report)
+    assert "deciding and pushing" in page(report)
+    assert " s</p>" not in page({**report, "timings": None})
+
+
 class Page(HTMLParser):
     """What a browser would make of it."""
 
