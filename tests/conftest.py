@@ -1,17 +1,21 @@
 """What every test starts from: a clean room, and hypothesis that finds the same in CI every time."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from support import IN_CI, clean_environment
+from support import IN_CI, MEASURE, clean_environment
 
 settings.register_profile("dev", deadline=None, max_examples=100)
 settings.register_profile("ci", deadline=None, max_examples=200, derandomize=True, print_blob=True)
 settings.load_profile("ci" if IN_CI else "dev")
 
+# A shell's background job ignores the interrupts that tests send to their processes; those inherit this instead.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Whole runs in processes of their own, services over HTTP, and laws over many examples: `make test` has them.
 SLOW = {
@@ -81,6 +85,34 @@ SLOW = {
     "test_wait_runs.py",
 }
 
+# Whose processes are measured as well: together they see all that a run does.
+MEASURED = {
+    "test_argocd_runs.py",
+    "test_by_repository.py",
+    "test_cluster_runs.py",
+    "test_commits.py",
+    "test_contract_issues.py",
+    "test_demo.py",
+    "test_holds.py",
+    "test_lint.py",
+    "test_pending.py",
+    "test_pull_requests.py",
+    "test_registry_runs.py",
+    "test_report.py",
+    "test_scan.py",
+    "test_signatures.py",
+    "test_signing.py",
+    "test_story.py",
+    "test_terminal.py",
+    "test_update_flow.py",
+    "test_wait_runs.py",
+}
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """More than one a processor: whole runs wait for servers and for processes of their own."""
+    return max(2, (os.cpu_count() or 1) * 3 // 2)
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave out of `make check` what takes longer than a unit."""
@@ -97,6 +129,15 @@ def _clean_room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         for name in set(os.environ) - set(environment):
             patch.delenv(name)
         for name, value in environment.items():
+            patch.setenv(name, value)
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _measured(request: pytest.FixtureRequest, _clean_room: None) -> Iterator[None]:
+    """Processes that these tests start measure their coverage, if that is measured at all."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in MEASURE.items() if request.path.name in MEASURED else ():
             patch.setenv(name, value)
         yield
 

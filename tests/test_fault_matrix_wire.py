@@ -180,10 +180,9 @@ def test_a_clock_that_is_behind(ground: Ground, repos: Path, web: Nginx, tmp_pat
 def test_a_file_that_may_not_become_so_large(ground: Ground, web: Nginx, room: int) -> None:
     ground.lengthen()
     args = arguments(manifest(ground.folder, application("web", ground.url(web.plain))), *ground.options(web.plain))
-    env = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
     done = subprocess.run(
         [command(), *args],
-        env={**env, "TMPDIR": str(ground.temporary), "HOME": str(ground.folder)},
+        env={**os.environ, "TMPDIR": str(ground.temporary), "HOME": str(ground.folder)},
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)),
         capture_output=True,
         check=False,

@@ -182,10 +182,9 @@ def begin(scene_folder: Path, repo: Path, *, blocked: bool) -> "subprocess.Popen
     """A run from its very first moment; `blocked`: its parent has left signals for later."""
     apps = manifest(scene_folder, application("a", repo))
     places = ("--results-dir", str(scene_folder / "results"), "--report", str(scene_folder / "report.json"))
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
     return subprocess.Popen(
         [command(), *arguments(apps, *places)],
-        env={**environ, "TMPDIR": str(scene_folder / "scratch")},
+        env={**os.environ, "TMPDIR": str(scene_folder / "scratch")},
         preexec_fn=block if blocked else None,  # noqa: PLW1509 - it starts no thread
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
