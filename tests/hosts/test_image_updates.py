@@ -221,5 +221,8 @@ def signing_key(folder: Path, form: str, scene: Scene) -> str:
     home = folder / "gnupg"
     home.mkdir(mode=0o700)
     gpg = [*needs("gpg"), "--homedir", str(home), "--batch", "--passphrase", "", "--pinentry-mode", "loopback"]
-    said(*gpg, "--quick-generate-key", "Tests <tests@example.com>", "ed25519", "sign", "never")
-    return said(*gpg, "--armor", "--export-secret-keys")
+    try:
+        said(*gpg, "--quick-generate-key", "Tests <tests@example.com>", "ed25519", "sign", "never")
+        return said(*gpg, "--armor", "--export-secret-keys")
+    finally:  # the agent that gpg has started
+        said("gpgconf", "--homedir", str(home), "--kill", "all")
