@@ -56,13 +56,17 @@ def _call(file: Path, where: Room) -> Call:
     return Call(said["argv"], said["cwd"], changed, file.with_suffix(".in"), said["status"], said["bytes"])
 
 
-def write_script(recording: Recording, commit: str, file: Path) -> Path:
+def write_script(recording: Recording, commit: str, where: Room, file: Path) -> Path:
     """The same git commands as a shell script, which stops where one ends otherwise than it did.
 
-    `commit` is what the run pushed. The script's own commit has another time and so another
+    As the run does, it makes the throw-away repository that they work in (by a copy: what lay there before the first
+    of them), and removes it. `commit` is what the run pushed. The script's own commit has another time and so another
     id, which it takes from what `fast-import` prints.
     """
-    file.write_text("\n".join(["set -e", *(_line(call, commit) for call in recording.calls)]) + "\n")
+    folders = [shlex.quote(str(where.temporary / made.name)) for made in recording.before.iterdir()]
+    begin = ["set -e", f"cp -R {shlex.quote(str(recording.before))}/. {shlex.quote(str(where.temporary))}"]
+    lines = [*begin, *(_line(call, commit) for call in recording.calls), f"rm -rf {' '.join(folders)}"]
+    file.write_text("\n".join(lines) + "\n")
     return file
 
 

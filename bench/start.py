@@ -71,7 +71,7 @@ def _git_commands(small: Small) -> Figure:
     recording = record(small.where, event.command(TAG, small.applications))
     small.check()
     commit = material.git(small.repo, "rev-parse", "main")
-    script = write_script(recording, commit, small.where.folder / "replay.sh")
+    script = write_script(recording, commit, small.where, small.where.folder / "replay.sh")
 
     def ours() -> float:
         small.reset()
@@ -81,11 +81,11 @@ def _git_commands(small: Small) -> Figure:
 
     def theirs() -> float:
         small.reset()
-        shutil.copytree(recording.before, small.where.temporary, symlinks=True, dirs_exist_ok=True)
         spent = run(small.where, ["sh", str(script)]).wall
         small.check()
         return spent
 
     both = alternate(ROUNDS, ours, theirs)
     replay = f"sh replay.sh  (its {len(recording.calls)} git commands, recorded from a run)"
-    return Figure("run: one Application", Side(event.shown(), both[0]), Side(replay, both[1]), 2.5)
+    note = "both make a throw-away repository to work in, and remove it"
+    return Figure("run: one Application", Side(event.shown(), both[0]), Side(replay, both[1]), 2.5, note=note)

@@ -62,7 +62,7 @@ def _request_head(site: Site, asks: Sequence[Ask]) -> str:
 def _attempt(site: Site, asks: Sequence[Ask], number: int, request: str) -> tuple[Outcome, list[Ask], float]:
     """One try on one tip: what is finished, the asks that were outpaced, and how long others were waited for."""
     order = site.order
-    snapshot = site.store.snapshot(site.branch, tuple(dict.fromkeys(place for ask in asks for place in places(ask))))
+    snapshot = site.store.snapshot(site.branch, (place for ask in asks for place in places(ask)))
     facts = _facts(site, snapshot, asks)
     decisions = with_heads(decide(snapshot, asks, order.terms, facts), request, everywhere=order.intent is not None)
     heads, decisions = _heads(site, snapshot, asks, decisions)

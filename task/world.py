@@ -34,7 +34,7 @@ class Store(Protocol):
     def default_branch(self) -> str:
         """The branch that HEAD names."""
 
-    def snapshot(self, branch: str, places: Collection[Place]) -> Snapshot:
+    def snapshot(self, branch: str, places: Iterable[Place]) -> Snapshot:
         """The places asked for, at the branch's present tip."""
 
     def ahead(self, head: str, places: Collection[Place]) -> Snapshot | None:

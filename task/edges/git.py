@@ -80,14 +80,14 @@ class Git:
         configured: bool = True,
         stall: float = 60,
         patience: float = 20,
-        meanwhile: Callable[[], object] = lambda: None,
+        meanwhile: Sequence[Callable[[], object]] = (),
     ) -> None:
         self.protocols = PROTOCOLS | protocols
         self.calls: list[str] = []  # the git commands that were started, for whoever counts them
         self.temporary = environ.get("TMPDIR") or "/tmp"  # noqa: S108 - names in it are random, folders private
         self.stall = stall  # seconds without a byte after which a transfer is ended
         self.patience = patience  # seconds within which a server that broke off is asked again
-        self._meanwhile = [meanwhile]  # done once, while a server is asked for the first time
+        self._meanwhile = [*reversed(meanwhile)]  # each done once, one at a transfer, while a server is waited for
         self._rewrites = tuple(rewrites)
         self.log = log
         self._warned: set[str] = set()
@@ -137,7 +137,7 @@ class Git:
         """Run one command to its end and return its output. Raises `GitFailed`, and `GitTimeout` when it was ended."""
         return self.ran(*argv, git_dir=git_dir, stdin=stdin, env=env, timeout=timeout).out
 
-    def ran(
+    def ran(  # noqa: PLR0913 - how one command is run, all of it
         self,
         *argv: str,
         git_dir: str = "",
@@ -145,14 +145,19 @@ class Git:
         env: Mapping[str, str] | None = None,
         timeout: float = SECONDS,
         program: str = "git",
+        meanwhile: Callable[[], object] | None = None,
     ) -> Ran:
-        """As `run`, with what the command said on stderr. `program`: another one, in the same environment."""
+        """As `run`, with what the command said on stderr.
+
+        `program`: another one, in the same environment. `meanwhile`: what the caller has to do until a server answers.
+        """
         stop.check()
         folder = git_dir or self.temporary
         with stop.shield(), _scratch(folder) as into, _scratch(folder) as out, _scratch(folder) as err:
             into.write(stdin.encode() if isinstance(stdin, str) else stdin)
             into.seek(0)
-            code, ended = self._wait(argv, self._start(argv, git_dir, env, (into, out, err), program), timeout)
+            running = self._start(argv, git_dir, env, (into, out, err), program)
+            code, ended = self._wait(argv, running, timeout, meanwhile)
             out.seek(0)
             err.seek(0)
             output, words = out.read(), err.read().decode("utf-8", "replace")
@@ -233,14 +238,18 @@ class Git:
             )  # fmt: skip
         return self._programs[name]
 
-    def _wait(self, argv: Sequence[str], running: Any, timeout: float) -> tuple[int, str]:
+    def _wait(
+        self, argv: Sequence[str], running: Any, timeout: float, meanwhile: Callable[[], object] | None
+    ) -> tuple[int, str]:
         """(exit code, why it was ended before its time). Whatever ends the wait ends the process as well."""
         transfer = _head(argv) in _TRANSFERS
         watch = Watch(running, TRANSFER_SECONDS if transfer else timeout, self.stall if transfer else 0)
         try:
             with stop.ending(watch.end):
-                while transfer and self._meanwhile:
-                    self._meanwhile.pop()()
+                if meanwhile:
+                    meanwhile()
+                elif transfer:
+                    self._get_ready()
                 watch.wait()
         except BaseException:
             finish(running)
@@ -248,6 +257,14 @@ class Git:
         finally:
             code = _exit_code(running)
         return code, watch.why
+
+    def _get_ready(self) -> None:
+        """The next thing that will be needed, while others work."""
+        try:
+            work = self._meanwhile.pop()
+        except IndexError:  # all done, by this or another thread
+            return
+        work()
 
     def _warn(self, words: str) -> None:
         for line in words.splitlines():

@@ -99,8 +99,13 @@ def values(mapping: Node, key: str) -> tuple[Node, ...]:
 
 def value(mapping: Node, key: str) -> Node | None:
     """The value that readers which allow a key to stand twice take: the last one."""
-    found = values(mapping, key)
-    return found[-1] if found else None
+    found = None
+    children = iter(mapping.children)
+    for name in children:
+        each = next(children)
+        if name.value == key and name.kind == "scalar":
+            found = each
+    return found
 
 
 def walk(root: Node) -> Iterator[Node]:

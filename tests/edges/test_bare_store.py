@@ -220,6 +220,20 @@ def test_a_new_snapshot_sees_what_has_changed(tmp_path: Path) -> None:
     assert git_door.calls == ["fetch", "fetch"]
 
 
+def test_what_is_wanted_is_looked_for_while_the_server_is_asked(repo: Path) -> None:
+    """The editors, who know the places, take longer to load than a server takes to answer."""
+    git_door, asked = door(), []
+
+    def places() -> Iterator[Place]:
+        asked.append(git_door.calls[-1])
+        yield Place("top.yaml")
+
+    with BareStore(git_door, str(repo)) as store:
+        assert store.snapshot("main", places()).files == {"top.yaml": File(text_of("top.yaml"))}
+    assert asked == ["fetch"]
+    assert git_door.calls.count("fetch") > 1  # more was asked for later
+
+
 def test_a_branch_that_was_rewritten_is_read(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a.yaml": "1\n"})
     with BareStore(door(), str(repo)) as store:

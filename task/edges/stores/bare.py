@@ -5,8 +5,8 @@ One store is one repository. It keeps what it has fetched, so that the answer to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from functools import partial
+from collections.abc import Callable, Collection, Iterable
+from functools import cache, partial
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from task import stop
@@ -80,15 +80,17 @@ class BareStore:
         message = "the repository has no default branch: it is empty, or HEAD names a branch that does not exist"
         raise SourceError(message, hint=hint, subject=self._remote.repo)
 
-    def snapshot(self, branch: str, places: Collection[Place]) -> Snapshot:
+    def snapshot(self, branch: str, places: Iterable[Place]) -> Snapshot:
         """The places asked for, at the branch's present tip; all from one commit.
 
+        Which places these are is looked at while the server is asked for the tip.
         Raises `SourceError` for what is no branch, and what `task.edges.git_errors` says of servers.
         """
         name = self.default_branch() if branch in {"", "HEAD"} else branch_name(branch)
-        found = self._twice(lambda: self._read(name, places))
+        wanted = cache(lambda: tuple(dict.fromkeys(places)))
+        found = self._twice(lambda: self._read(name, wanted))
         if self._turn and self._turn.take(self._remote.subject(name)):  # whoever was before us has moved the branch
-            found = self._twice(lambda: self._read(name, places))
+            found = self._twice(lambda: self._read(name, wanted))
         return found
 
     def ahead(self, head: str, places: Collection[Place]) -> Snapshot | None:
@@ -96,7 +98,7 @@ class BareStore:
         name = branch_name(head)
         if not self._remote.commit_of(name):
             return None
-        return self._twice(lambda: self._read(name, places))
+        return self._twice(lambda: self._read(name, lambda: places))
 
     def earlier(self, branch: str, path: str, limit: int = 100) -> History:
         """The path's text at the branch's tip and the different ones before it, newest first; see `History`."""
@@ -158,13 +160,13 @@ class BareStore:
         folder = self._remote.ready()
         return self._signer.commit(folder, made.tree, change.tip, fast_import.message(change), change.author)
 
-    def _read(self, branch: str, places: Collection[Place]) -> Snapshot:
-        tip = self._tip(branch)
-        seen = self._walk(branch, tip, places)
+    def _read(self, branch: str, places: Callable[[], Collection[Place]]) -> Snapshot:
+        tip = self._tip(branch, places)
+        seen = self._walk(branch, tip, places())
         return Snapshot(self._remote.repo, branch, tip, self._files(branch, seen))
 
-    def _tip(self, branch: str) -> str:
-        tip = self._remote.fetch_tip(branch)
+    def _tip(self, branch: str, meanwhile: Callable[[], object] | None = None) -> str:
+        tip = self._remote.fetch_tip(branch, meanwhile)
         self._root(tip)
         return tip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from task import stop
@@ -92,12 +93,16 @@ class Remote:
         lines = out.decode("utf-8", "replace").splitlines()
         return [(word, name) for word, _, name in (line.partition("\t") for line in lines)]
 
-    def fetch_tip(self, branch: str) -> str:
-        """The branch's tip, its root tree present. Raises `SourceError` where there is no such branch."""
+    def fetch_tip(self, branch: str, meanwhile: Callable[[], object] | None = None) -> str:
+        """The branch's tip, its root tree present. Raises `SourceError` where there is no such branch.
+
+        `meanwhile`: what the caller has to do until the server answers.
+        """
         self._folder.create()
         try:
             ref = f"+refs/heads/{branch}:refs/image-update/base"
-            said = self._fetch(*self._depth, ref, filtered=_AGAIN if self._again else "")
+            filtered = _AGAIN if self._again else ""
+            said = self._fetch(*self._depth, ref, filtered=filtered, meanwhile=meanwhile)
         except GitFailed as error:
             if any(words in error.err for words in _BROKEN):
                 self.without_cache()
@@ -195,12 +200,13 @@ class Remote:
         self._folder.complete()
         return self._git.run(*argv, git_dir=self._folder.path, stdin=stdin)
 
-    def _ask(self, *argv: str, stdin: str = "") -> Ran:
+    def _ask(self, *argv: str, stdin: str = "", meanwhile: Callable[[], object] | None = None) -> Ran:
         """What changes nothing there: asked for again, a few times, when the server cannot be reached or breaks off."""
         end = time.monotonic() + self._git.patience
         for pause in _PAUSES:
             try:
-                return self._git.ran(*argv, git_dir=self._folder.path, env=self._env, stdin=stdin)
+                folder = self._folder.path
+                return self._git.ran(*argv, git_dir=folder, env=self._env, stdin=stdin, meanwhile=meanwhile)
             except GitFailed as error:
                 if time.monotonic() + pause > end or not _may_pass(error):
                     raise
@@ -208,7 +214,9 @@ class Remote:
             stop.sleep(pause)
         return self._git.ran(*argv, git_dir=self._folder.path, env=self._env, stdin=stdin)
 
-    def _fetch(self, *what: str, filtered: str = "", stdin: str = "") -> str:
+    def _fetch(
+        self, *what: str, filtered: str = "", stdin: str = "", meanwhile: Callable[[], object] | None = None
+    ) -> str:
         """Fetch, and return what was said. Without `haves`: the server would send deltas against what we never had."""
         whole = self._filter == _WHOLE
         wanted = filtered if filtered and self._filter == _WALK else self._filter
@@ -221,7 +229,7 @@ class Remote:
         refs = [one for one in what if not one.startswith("--")]
         negotiation = f"fetch.negotiationAlgorithm={'default' if whole else 'noop'}"
         argv = ("-c", negotiation, "fetch", *options, REMOTE, *refs)
-        return self._ask(*argv, stdin=stdin).err
+        return self._ask(*argv, stdin=stdin, meanwhile=meanwhile).err
 
     def _fetched(self) -> str:
         with open(os.path.join(self._folder.path, "FETCH_HEAD"), encoding="utf-8") as file:
