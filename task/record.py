@@ -58,7 +58,7 @@ else:
 
         def _replace(self, /, **changes: Any) -> Any:
             """The same record with other values in some fields."""
-            made = type(self)(*map(changes.pop, self._fields, self))
+            made = tuple.__new__(type(self), map(changes.pop, self._fields, self))
             if changes:
                 raise ValueError(f"Got unexpected field names: {list(changes)!r}")
             return made

@@ -38,9 +38,9 @@ def subscribe(app: Application, defaults: Defaults = Defaults(), wanted: Collect
     return Subscribed(
         app,
         tuple(
-            _subscription(app, one, where, asked.managed)._replace(pull_request=_requested(app, defaults))
-            for one in asked.readings
-            if not one.broken and (wanted is None or one.entry.image.identity in wanted)
+            _subscription(app, one, where, asked.managed, pull_request=_requested(app, defaults))
+            for identity, one in asked.sound
+            if wanted is None or identity in wanted
             for where in wheres
         ),
         (*asked.flaws, *general),
@@ -51,7 +51,7 @@ class _Asked(NamedTuple):
     """What a set of annotations asks for, wherever it is written to."""
 
     entries: tuple[Entry, ...]
-    readings: tuple[EntryReading, ...]
+    sound: tuple[tuple[str, EntryReading], ...]  # by their images' identities
     managed: tuple[str, ...]
     flaws: tuple[Flaw, ...]
 
@@ -74,7 +74,8 @@ def _asked(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _Ask
         for entry in entries
     )
     managed = tuple(dict.fromkeys(name for one in readings for name in one.managed))
-    return _Asked(entries, readings, managed, (*_unreadable(listed), *(flaw for one in readings for flaw in one.flaws)))
+    sound = tuple((one.entry.image.identity, one) for one in readings if not one.broken)
+    return _Asked(entries, sound, managed, (*_unreadable(listed), *(flaw for one in readings for flaw in one.flaws)))
 
 
 def _unreadable(listed: tuple[tuple[str, Entry | Malformed], ...]) -> list[Flaw]:
@@ -85,7 +86,9 @@ def _unreadable(listed: tuple[tuple[str, Entry | Malformed], ...]) -> list[Flaw]
     ]
 
 
-def _subscription(app: Application, reading: EntryReading, where: Where, managed: tuple[str, ...]) -> Subscription:
+def _subscription(
+    app: Application, reading: EntryReading, where: Where, managed: tuple[str, ...], *, pull_request: bool
+) -> Subscription:
     return Subscription(
         application=app,
         entry=reading.entry,
@@ -101,6 +104,7 @@ def _subscription(app: Application, reading: EntryReading, where: Where, managed
         credentials=where.credentials,
         fallbacks=where.fallbacks,
         managed=managed,
+        pull_request=pull_request,
     )
 
 
@@ -113,7 +117,8 @@ def _requested(app: Application, defaults: Defaults) -> bool:
 def _wheres(app: Application, entries: Sequence[Entry], defaults: Defaults) -> tuple[tuple[Where, ...], list[Flaw]]:
     """The write-back targets; a flaw of them concerns every entry."""
     try:
-        keys.boolean(_pull_request(app))
+        if "pull-request" in app.annotations:
+            keys.boolean(_pull_request(app))
         return write_backs(app, defaults.argocd_namespace), []
     except (Malformed, TaskError):
         return (), [flaw for error in _problems(app, defaults) for flaw in _of_all(app, entries, error)]

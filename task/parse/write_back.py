@@ -45,7 +45,9 @@ def write_backs(app: Application, argocd_namespace: str) -> tuple[Where, ...]:
     """
     method, credentials = write_back_method(app.annotations.get("write-back-method", ""))
     base, head = git_branch(app.annotations.get("git-branch", ""))
-    places = dict.fromkeys(_where(app, text, argocd_namespace) for text in _texts(app))  # named twice: once
+    places = [_where(app, text, argocd_namespace) for text in _texts(app)]
+    if len(places) > 1:
+        places = list(dict.fromkeys(places))  # named twice: once
     return tuple(
         place._replace(base=_branch(base or place.base), head=head, method=method, credentials=credentials)
         for place in places
@@ -81,15 +83,16 @@ def _where(app: Application, text: str, argocd_namespace: str) -> Where:
         return _in_ref(app, path, source)
     _refuse_chart(app, source, target)
     repo, base = _repository(app, source)
-    where = Where(target, "", source, repo, base, "", "git", "")
+    fallbacks: tuple[str, ...] = ()
     if target == "override":
         folder = inside(source.path, ".", "source")
-        first, other = (f"{folder}/{name}" if folder else name for name in override_names(app, argocd_namespace))
-        return where._replace(path=first, fallbacks=(other,))
-    if target == "file":
-        return where._replace(path=inside("", path.lstrip("/")))
-    default = "values.yaml" if target == "helmvalues" else "."
-    return where._replace(path=inside(source.path, path or default))
+        path, *others = (f"{folder}/{name}" if folder else name for name in override_names(app, argocd_namespace))
+        fallbacks = tuple(others)
+    elif target == "file":
+        path = inside("", path.lstrip("/"))
+    else:
+        path = inside(source.path, path or ("values.yaml" if target == "helmvalues" else "."))
+    return Where(target, path, source, repo, base, "", "git", "", fallbacks)
 
 
 @lru_cache(maxsize=4096)
