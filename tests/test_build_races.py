@@ -1,6 +1,6 @@
 """Builds that finish at the same time, and a rollback in their midst: real processes on a real repository.
 
-ROUNDS says how many interleavings are tried (`ROUNDS=200 make test-races`).
+ROUNDS says how many interleavings are tried, of each strategy: `ROUNDS=100 .venv/bin/pytest tests/test_build_races.py`.
 """
 
 import json
