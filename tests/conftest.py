@@ -10,7 +10,7 @@ from hypothesis import settings
 from support import IN_CI, MEASURE, clean_environment
 
 settings.register_profile("dev", deadline=None, max_examples=100)
-settings.register_profile("ci", deadline=None, max_examples=200, derandomize=True, print_blob=True)
+settings.register_profile("ci", deadline=None, max_examples=100, derandomize=True, print_blob=True)
 settings.load_profile("ci" if IN_CI else "dev")
 
 # A shell's background job ignores the interrupts that tests send to their processes; those inherit this instead.

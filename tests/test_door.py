@@ -1,7 +1,7 @@
 """Both doors read the same table, and the same command line in the same way."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from task.door import FAST, Call, read, with_environment
@@ -36,6 +36,7 @@ def test_both_doors_read_every_option_alike(option: Option) -> None:
     assert read(argv) == through_typer(argv)
 
 
+@settings(max_examples=50)  # Typer builds its whole command line for each
 @given(st.lists(st.sampled_from(sorted(NAMES)), max_size=6), st.data())
 def test_both_doors_read_whole_lines_alike(names: list[str], data: st.DataObject) -> None:
     argv = ["plan"]

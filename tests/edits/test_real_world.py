@@ -11,7 +11,7 @@ from task.edits.yaml_check import Splice, apply
 from task.edits.yaml_text import replace
 from task.edits.yaml_tree import Node, Tree, parse, walk
 
-MOST = 25  # values of one file
+MOST = 10  # values of one file, which is checked whole after each
 
 
 def values(tree: Tree) -> list[Node]:
