@@ -80,14 +80,14 @@ class Git:
         configured: bool = True,
         stall: float = 60,
         patience: float = 20,
-        meanwhile: Sequence[Callable[[], object]] = (),
+        prepare: Callable[[], object] = lambda: None,
     ) -> None:
         self.protocols = PROTOCOLS | protocols
         self.calls: list[str] = []  # the git commands that were started, for whoever counts them
         self.temporary = environ.get("TMPDIR") or "/tmp"  # noqa: S108 - names in it are random, folders private
         self.stall = stall  # seconds without a byte after which a transfer is ended
         self.patience = patience  # seconds within which a server that broke off is asked again
-        self._meanwhile = [*reversed(meanwhile)]  # each done once, one at a transfer, while a server is waited for
+        self._prepare = [prepare]  # done once, while a server is waited for by somebody with nothing else to do
         self._rewrites = tuple(rewrites)
         self.log = log
         self._warned: set[str] = set()
@@ -259,10 +259,10 @@ class Git:
         return code, watch.why
 
     def _get_ready(self) -> None:
-        """The next thing that will be needed, while others work."""
+        """Do what can be done before it is needed, unless it was."""
         try:
-            work = self._meanwhile.pop()
-        except IndexError:  # all done, by this or another thread
+            work = self._prepare.pop()
+        except IndexError:  # by this or another thread
             return
         work()
 

@@ -100,9 +100,7 @@ def values(mapping: Node, key: str) -> tuple[Node, ...]:
 def value(mapping: Node, key: str) -> Node | None:
     """The value that readers which allow a key to stand twice take: the last one."""
     found = None
-    children = iter(mapping.children)
-    for name in children:
-        each = next(children)
+    for name, each in pairs(mapping):
         if name.value == key and name.kind == "scalar":
             found = each
     return found

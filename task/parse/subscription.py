@@ -117,8 +117,7 @@ def _requested(app: Application, defaults: Defaults) -> bool:
 def _wheres(app: Application, entries: Sequence[Entry], defaults: Defaults) -> tuple[tuple[Where, ...], list[Flaw]]:
     """The write-back targets; a flaw of them concerns every entry."""
     try:
-        if "pull-request" in app.annotations:
-            keys.boolean(_pull_request(app))
+        keys.boolean(_pull_request(app))
         return write_backs(app, defaults.argocd_namespace), []
     except (Malformed, TaskError):
         return (), [flaw for error in _problems(app, defaults) for flaw in _of_all(app, entries, error)]

@@ -46,7 +46,7 @@ def write_backs(app: Application, argocd_namespace: str) -> tuple[Where, ...]:
     method, credentials = write_back_method(app.annotations.get("write-back-method", ""))
     base, head = git_branch(app.annotations.get("git-branch", ""))
     places = [_where(app, text, argocd_namespace) for text in _texts(app)]
-    if len(places) > 1:
+    if len(places) > 1:  # most name one, and to compare them takes as long as to find it
         places = list(dict.fromkeys(places))  # named twice: once
     return tuple(
         place._replace(base=_branch(base or place.base), head=head, method=method, credentials=credentials)

@@ -53,7 +53,7 @@ class Doors:
             configured=given.access.configured,
             stall=given.stall,
             patience=min(20.0, given.deadline),
-            meanwhile=(libyaml_parser,),  # what Git sends will be read with it
+            prepare=libyaml_parser,  # what Git sends will be read with it
             log=lambda sentence: _of_git(sentence, self._log),
         )
         self._opened.callback(door.close)
