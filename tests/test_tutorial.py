@@ -27,6 +27,12 @@ def test_the_shell_blocks_print_what_the_page_shows(page: Path, tmp_path: Path) 
             assert alike(shown.code) == now, f"python -m scripts.transcripts writes it: {one.code}"
 
 
+@pytest.mark.parametrize("of_git", ["1d0a3b5", "cdcebba", "1234567", "0" * 40])
+def test_every_id_that_git_may_print_is_left_out(of_git: str) -> None:
+    """One short id of a thousand has no digit, one of thirty no letter."""
+    assert alike(f"{of_git} release web") == "ID release web"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_block_is_run_unless_the_page_says_why_not(page: Path) -> None:
     shell = [block for block in blocks(page.read_text()) if block.language in {"bash", "console", "shell", "sh"}]
