@@ -1,7 +1,6 @@
 """Pull requests by the command: holds, plans, tokens, auto-merge, and many events at once."""
 
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,17 +12,6 @@ from runs import WEB, application, manifest, target
 from support import commit, show
 
 STATE = ".image-update/argocd_a.state"
-
-
-@pytest.fixture
-def server() -> Iterator[GitHub]:
-    with serving(GitHub()) as running:
-        yield running
-
-
-@pytest.fixture
-def scene(server: GitHub, tmp_path: Path) -> Scene:
-    return Scene(tmp_path, server)
 
 
 def test_holds_and_releases_are_proposed(scene: Scene, server: GitHub) -> None:

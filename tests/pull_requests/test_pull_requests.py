@@ -1,29 +1,17 @@
 """Pull requests by the command: what is proposed, by whom it is wanted, what waits, and who wins."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.forge_server import Request, serving
+from fakes.forge_server import Request
 from fakes.github_api import GitHub
 from request_scenes import API, Scene, url_of, verdict
 from runs import PREFIX, WEB, application, manifest, target
 from support import commit, git
 
 STATE = ".image-update/argocd_a.state"
-
-
-@pytest.fixture
-def server() -> Iterator[GitHub]:
-    with serving(GitHub()) as running:
-        yield running
-
-
-@pytest.fixture
-def scene(server: GitHub, tmp_path: Path) -> Scene:
-    return Scene(tmp_path, server)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,20 @@
+"""A forge and one repository on it; files with other forges or servers define their own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fakes.forge_server import serving
+from fakes.github_api import GitHub
+from request_scenes import Scene
+
+
+@pytest.fixture
+def server() -> Iterator[GitHub]:
+    with serving(GitHub()) as running:
+        yield running
+
+
+@pytest.fixture
+def scene(server: GitHub, tmp_path: Path) -> Scene:
+    return Scene(tmp_path, server)
