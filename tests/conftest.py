@@ -85,29 +85,6 @@ SLOW = {
     "test_wait_runs.py",
 }
 
-# Whose processes are measured as well: together they see all that a run does.
-MEASURED = {
-    "test_argocd_runs.py",
-    "test_by_repository.py",
-    "test_cluster_runs.py",
-    "test_commits.py",
-    "test_contract_issues.py",
-    "test_demo.py",
-    "test_holds.py",
-    "test_lint.py",
-    "test_pending.py",
-    "test_pull_requests.py",
-    "test_registry_runs.py",
-    "test_report.py",
-    "test_scan.py",
-    "test_signatures.py",
-    "test_signing.py",
-    "test_story.py",
-    "test_terminal.py",
-    "test_update_flow.py",
-    "test_wait_runs.py",
-}
-
 
 def pytest_xdist_auto_num_workers() -> int:
     """More than one a processor: whole runs wait for servers and for processes of their own."""
@@ -133,12 +110,13 @@ def _clean_room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(autouse=True)
 def _measured(request: pytest.FixtureRequest, _clean_room: None) -> Iterator[None]:
-    """Processes that these tests start measure their coverage, if that is measured at all."""
+    """Processes that a test marked `measured` starts measure their coverage, if that is measured at all."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in MEASURE.items() if request.path.name in MEASURED else ():
-            patch.setenv(name, value)
+        if request.node.get_closest_marker("measured"):
+            for name, value in MEASURE.items():
+                patch.setenv(name, value)
         yield
 
 

@@ -133,6 +133,7 @@ def test_narrowing(tmp_path: Path, server: ArgoCDServer, options: tuple[str, ...
     assert len([one for one in server.asked("GET") if "refresh" not in one.query]) == 2  # the list, and that one
 
 
+@pytest.mark.measured
 def test_lint(server: ArgoCDServer) -> None:
     server.add(versioned(app("web", "https://git.example.com/x.git", update_strategy="nonsense")))
     result = image_update("lint", "--applications", "argocd", "--output", "json", env=env(server))

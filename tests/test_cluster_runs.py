@@ -278,6 +278,7 @@ def test_a_secret_that_an_annotation_names(tmp_path: Path, api: KubernetesApi, r
     assert hidden(result)
 
 
+@pytest.mark.measured
 def test_each_application_writes_as_its_own_secret_says(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
     repo = repository(tmp_path, "a", "b", "c")
     git(repo, "config", "http.receivepack", "true")
@@ -387,6 +388,7 @@ def subscription_of(url: str) -> Subscription:
     return subscribe(parsed).subscriptions[0]
 
 
+@pytest.mark.measured
 def test_empty_folders_and_the_workflows_own_token_hide_no_secret(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
     repo = repository(tmp_path, "web")
     git(repo, "config", "http.receivepack", "true")
@@ -458,6 +460,7 @@ def test_several_images_of_one_application(api: KubernetesApi, run: Any) -> None
     assert refreshed(api) == ["argocd/web"]
 
 
+@pytest.mark.measured
 def test_a_conflict_is_decided_again(api: KubernetesApi, run: Any) -> None:
     api.add(APPLICATIONS, kustomize("https://git.example.com/x.git", f"{WEB}:1.0.0"))
     changes = iter(("1.0.5", "1.2.0"))
@@ -533,6 +536,7 @@ def test_events_are_written_where_they_are_asked_for(tmp_path: Path, api: Kubern
     assert len(api.objects[EVENTS]) == 2
 
 
+@pytest.mark.measured
 def test_events_that_are_forbidden_are_a_warning(tmp_path: Path, api: KubernetesApi) -> None:
     api.add(APPLICATIONS, app("web", repository(tmp_path, "web")))
     api.tokens = {"reader": "system:serviceaccount:ci:reader"}

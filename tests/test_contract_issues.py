@@ -164,6 +164,7 @@ def test_pin_digest_never_writes_without_a_digest(tmp_path: Path, now: str, even
     assert ends(on(manifest, "--pin-digest", image=event)) == [end]
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize("option", ["--report", "--results-dir", "--dotenv"])
 def test_a_place_that_cannot_be_written_is_said_before_anything_is_done(tmp_path: Path, option: str) -> None:
     repo = bare_repo(tmp_path, BASE)
@@ -252,6 +253,7 @@ def as_nobody(source: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.measured
 def test_a_manifest_in_git_that_cannot_be_read_is_a_warning(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, BASE)
     manifests: dict[str, Content] = {"argo/a.yaml": yaml.safe_dump(app("a", repo)), "argo/b.yaml": b"argoproj.io: \xff"}
@@ -321,6 +323,7 @@ def test_the_annotation_prefix_ends_with_a_slash_or_not(tmp_path: Path) -> None:
         assert ends(result) == [("update", "admitted")]
 
 
+@pytest.mark.measured
 def test_a_failure_does_not_say_that_nobody_takes_the_image() -> None:
     result = image_update("run", "--image", "web:1", "--applications", "/nowhere")
     assert (result.code, result.stdout) == (2, "failed: nothing was done\n")

@@ -190,6 +190,7 @@ def test_single_images_and_several_applications(tmp_path: Path) -> None:
     assert image_update("hold", "c", "--reason", "x", *given).code == 3
 
 
+@pytest.mark.measured
 def test_a_dry_run_shows_the_diff_and_writes_nothing(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     tip = scene.tip

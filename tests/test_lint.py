@@ -210,6 +210,7 @@ def test_what_an_image_updater_resource_says_is_linted_too(tmp_path: Path) -> No
     assert result.code == 3
 
 
+@pytest.mark.measured
 def test_annotations_of_a_flux_release_are_linted_wherever_it_lies(tmp_path: Path) -> None:
     path = tmp_path / "release.yaml"
     path.write_text(RELEASE)
@@ -223,6 +224,7 @@ def test_annotations_of_a_flux_release_are_linted_wherever_it_lies(tmp_path: Pat
     assert image_update("lint", "--applications", path).code == 0
 
 
+@pytest.mark.measured
 def test_what_came_by_stdin_is_in_no_file() -> None:
     result = image_update("lint", "--applications", "-", "--output", "json", stdin=UPDATER)
     assert {(one["file"], one["line"]) for one in result.json["findings"]} == {(None, None)}

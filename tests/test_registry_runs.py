@@ -188,6 +188,7 @@ def test_labels_are_asked_for_where_the_message_tells_them(
     assert bool(server.seen) == asked
 
 
+@pytest.mark.measured
 def test_labels_that_cannot_be_had_stop_nothing(tmp_path: Path, server: RegistryApi) -> None:
     server.faults["/1.1.0"] = lambda _: (500, {}, b"")
     (tmp_path / "template").write_text("{{ range .AppChanges }}{{ .Image }} {{ .Labels.source }}{{ end }}\n")

@@ -142,6 +142,7 @@ def test_the_digest_of_one_tag_is_one_head_and_no_list(tmp_path: Path, server: R
     assert verdicts(scene.scan()) == {"argocd/a": ("unchanged", "same")}
 
 
+@pytest.mark.measured
 def test_platforms_are_walked_down_to_the_first_that_fits(tmp_path: Path, server: RegistryApi) -> None:
     both = index([image("linux/amd64"), image("linux/arm64")])
     for number in range(1, 6):
@@ -258,6 +259,7 @@ def test_a_broken_entry_is_an_error_and_the_others_go_on(tmp_path: Path, server:
     assert scene.value("a") == "1.0.0"
 
 
+@pytest.mark.measured
 def test_the_job_that_scans_is_not_the_build(tmp_path: Path, server: RegistryApi) -> None:
     server.put("acme/web", "main-2", image(created=DAY.format(2)))
     server.put("acme/web", "main-1", image(created=DAY.format(1), seed="1"))
@@ -284,6 +286,7 @@ def test_only_what_lands_in_the_repository_is_asked_about(tmp_path: Path, server
     assert (result.code, result.json["decisions"], server.seen) == (0, [], [])
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize(
     ("more", "words"),
     [
@@ -311,6 +314,7 @@ def test_one_registry_is_asked_eight_questions_at_once(tmp_path: Path, server: R
 LOGIN = "s3cret-of-the-cluster"
 
 
+@pytest.mark.measured
 def test_applications_of_a_cluster_with_their_own_logins(tmp_path: Path, server: RegistryApi) -> None:
     server.put("acme/web", "1.2.0", image())
     digest = server.put("acme/live", "edge", image(seed="live"))

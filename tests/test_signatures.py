@@ -123,6 +123,7 @@ def test_a_signature_is_waited_for(tmp_path: Path, server: RegistryApi, pair: co
     assert "waiting for a signature" in result.stderr
 
 
+@pytest.mark.measured
 def test_a_rollback_is_checked_as_well(tmp_path: Path, server: RegistryApi, pair: cosign.Keys) -> None:
     scene = Scene(tmp_path, server.name)
     arguments = ("a", "--to", "1.1.0", "--verify", pair.public)

@@ -127,6 +127,7 @@ def test_atomic_stops_the_whole_commit(tmp_path: Path) -> None:
     assert git(repo, "rev-list", "--count", "main") == "1"
 
 
+@pytest.mark.measured
 def test_atomic_counts_a_broken_annotation_too(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a", "b"))
     other = bare_repo(tmp_path, files("c"), name="other.git")
@@ -433,6 +434,7 @@ def test_twenty_runs_at_once_all_land(tmp_path: Path) -> None:
     assert git(repo, "rev-list", "--min-parents=2", "main") == ""
 
 
+@pytest.mark.measured
 @pytest.mark.slow
 def test_termination_leaves_nothing_behind(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))

@@ -16,6 +16,7 @@ from scripts.transcripts import PAGES, alike, beginning, blocks, printed, runnab
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_shell_blocks_print_what_the_page_shows(page: Path, tmp_path: Path) -> None:
     pairs = runnable(page.read_text())

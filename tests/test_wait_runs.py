@@ -194,6 +194,7 @@ def test_a_later_commit_that_holds_ours_counts(tmp_path: Path, server: ArgoCDSer
     assert result.json["commits"][0]["commit"] == git(repo, "rev-parse", "main~1")
 
 
+@pytest.mark.measured
 def test_a_commit_without_ours_never_counts(tmp_path: Path, server: ArgoCDServer) -> None:
     repo = repository(tmp_path, "web")
     before = git(repo, "rev-parse", "main")
@@ -210,6 +211,7 @@ def test_nothing_is_waited_for_where_nothing_was_asked(tmp_path: Path, server: A
     assert (result.code, result.json["status"]) == (0, "unchanged")
 
 
+@pytest.mark.measured
 def test_a_head_branch_is_not_waited_for(tmp_path: Path, server: ArgoCDServer) -> None:
     repo = repository(tmp_path, "web")
     server.plays = Played(repo, {"web": stuck}, [versioned(app("web", repo, git_branch="main:updates"))])
@@ -359,6 +361,7 @@ def rolled_out(server: ArgoCDServer, folder: Path, play: Play) -> Path:
     return repo
 
 
+@pytest.mark.measured
 def test_the_command_waits(tmp_path: Path, server: ArgoCDServer) -> None:
     repo = rolled_out(server, tmp_path, good)
     result = wait(server, "web", "--revision", git(repo, "rev-parse", "main"))

@@ -70,6 +70,7 @@ class Page(HTMLParser):
         self.words += data
 
 
+@pytest.mark.measured
 def test_the_page_tells_what_the_run_did(planned: Path, tmp_path: Path) -> None:
     out = tmp_path / "page.html"
     assert image_update("report", planned, "--html", out) == (0, "", "")
@@ -199,8 +200,7 @@ BROWSER = 200  # rows of a window that a browser may think it needs for itself, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("width", [500, 1280])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "scheme"), [(500, "dark"), (1280, "light")])
 def test_a_browser_shows_it(planned: Path, tmp_path: Path, width: int, scheme: str) -> None:
     path, picture = tmp_path / "page.html", tmp_path / "page.png"
     path.write_text(page(changed(planned)))

@@ -50,6 +50,7 @@ def scene(tmp_path: Path) -> tuple[Path, list[str]]:
     return repo, ["--image", "ghcr.io/acme/web:1.1.0", "--applications", str(apps), "--allow-protocol", "file"]
 
 
+@pytest.mark.measured
 def test_plan_shows_a_table_and_a_coloured_diff(scene: tuple[Path, list[str]]) -> None:
     code, shown = at_terminal("plan", *scene[1])
     assert code == 3
@@ -91,6 +92,7 @@ def test_mistakes_have_the_same_shape(scene: tuple[Path, list[str]]) -> None:
         assert (lines[0][:7], lines[1][:6], len(lines)) == ("error: ", "  do: ", 2)
 
 
+@pytest.mark.measured
 def test_what_takes_long_is_shown_and_goes_away(scene: tuple[Path, list[str]]) -> None:
     repo, args = scene
     hook(repo, "pre-receive", "sleep 1.8")

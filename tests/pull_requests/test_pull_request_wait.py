@@ -93,6 +93,7 @@ def test_closed(scene: Scene, forge: GitHub) -> None:
     assert report["commits"][0]["pull_request"].endswith("/1")
 
 
+@pytest.mark.measured
 def test_not_merged_in_time(scene: Scene) -> None:
     scene.flags = (*scene.flags, "--wait-timeout", "1")
     report = scene.event(f"{WEB}:1.1.0", code=6)

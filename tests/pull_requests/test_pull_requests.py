@@ -97,6 +97,7 @@ def test_an_own_template_is_title_and_body(scene: Scene, server: GitHub, tmp_pat
     assert "before you merge" in pull.body
 
 
+@pytest.mark.measured
 def test_results_and_summary(scene: Scene, tmp_path: Path) -> None:
     summary, results = tmp_path / "summary.md", tmp_path / "results"
     results.mkdir()
@@ -242,6 +243,7 @@ def test_a_lost_answer_does_not_matter_to_what_waits(scene: Scene, server: GitHu
     assert all(words in pull.body for words in ("`1.1.0`", "`2.0.0`"))
 
 
+@pytest.mark.measured
 def test_after_a_closed_one_and_a_forge_that_was_down(scene: Scene, server: GitHub) -> None:
     scene.event(f"{WEB}:1.1.0")
     scene.decline()
