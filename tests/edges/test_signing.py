@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from runs import application, arguments, manifest, repository, start, wait_until
-from support import Result, git, needs
+from support import Result, git, image_update, needs
 
 from task.edges.signing import key_of
 from task.errors import UsageError
@@ -57,10 +57,9 @@ class Scene:
 
     def run(self, *more: str | Path, env: dict[str, str] | None = None) -> Result:
         environ = {"TMPDIR": str(self.scratch), **(env or {})}
-        running = start(arguments(self.apps, *WHO, *more), env=environ)
-        out, err = running.communicate(timeout=60)
+        done = image_update(*arguments(self.apps, *WHO, *more), env=environ)
         wait_until(lambda: not list(self.scratch.iterdir()), 3)
-        return Result(running.returncode, out.decode(), err.decode())
+        return done
 
 
 @pytest.fixture
@@ -88,6 +87,7 @@ def test_ssh(scene: Scene, ssh_key: Path, by: str) -> None:
     assert result.json["commits"][0]["tree"] == git(scene.repo, "rev-parse", "main^{tree}")
 
 
+@pytest.mark.measured
 def test_a_key_that_others_may_read_is_copied(scene: Scene, ssh_key: Path) -> None:
     ssh_key.chmod(0o644)
     assert scene.run("--signing-format", "ssh", "--signing-key", ssh_key).code == 0
@@ -117,6 +117,7 @@ def test_the_message_is_the_same_as_without(scene: Scene, ssh_key: Path) -> None
     assert git(scene.repo, "log", "-1", "--format=%B", "main") == plain
 
 
+@pytest.mark.measured
 def test_no_agent_is_left(scene: Scene, pgp_key: str) -> None:
     scene.run(env={"IMAGE_UPDATE_SIGNING_KEY": pgp_key})
 
