@@ -130,7 +130,7 @@ class GitHub(ForgeServer):
         simple = [{name: value for name, value in self.shown(one).items() if name in keep} for one in found]
         return Reply(200, simple[(page - 1) * size : page * size])
 
-    def _create(self, request: Request) -> Reply:  # noqa: PLR0911 - a refusal each
+    def _create(self, request: Request) -> Reply:
         body = request.body
         head, base = body["head"], body["base"]
         if refusal := _too_long(body):
