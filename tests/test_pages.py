@@ -15,7 +15,7 @@ from support import ROOT, image_update, needs, schemas
 
 from scripts.transcripts import blocks
 from task.options import COMMANDS, OPTIONS, options_of
-from task.words.results import NAMES
+from task.words.results import NAMES, dotenv
 
 PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in sorted((ROOT / "docs").rglob("*.md"))}
 EVERYWHERE = {"README.md": (ROOT / "README.md").read_text(), **PAGES}
@@ -97,7 +97,7 @@ def test_a_command_that_is_shown_exists(page: str, line: str) -> None:
 def test_a_variable_that_is_shown_is_read(page: str) -> None:
     """Of an option, of a secret that has no option, or of what `--dotenv` writes."""
     source = "\n".join(path.read_text() for path in (ROOT / "task").rglob("*.py"))
-    results = {f"IMAGE_UPDATE_{name.upper().replace('-', '_')}" for name in NAMES}
+    results = {line.partition("=")[0] for line in dotenv(dict.fromkeys(NAMES, "")).splitlines()}
     known = {option.variable for option in OPTIONS} | results | set(re.findall(r"IMAGE_UPDATE_[A-Z_]*[A-Z]", source))
     assert set(re.findall(r"IMAGE_UPDATE_[A-Z_]*[A-Z]", EVERYWHERE[page])) <= known
 

@@ -261,7 +261,7 @@ def test_results_for_hosts(tmp_path: Path) -> None:
     assert not any(text.endswith("\n") for text in written.values())
     assert sum(len(name) + len(text) for name, text in written.items()) < 2048
     assert "commit=" + written["commit"] in output.read_text()
-    assert "IMAGE_UPDATE_COMMIT=" + written["commit"] in (tmp_path / "out.env").read_text()
+    assert "IMAGE_UPDATE_RESULT_COMMIT=" + written["commit"] in (tmp_path / "out.env").read_text()
     assert "argocd/a" in summary.read_text()
     assert json.loads((tmp_path / "r.json").read_text()) == result.json
 

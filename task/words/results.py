@@ -13,6 +13,7 @@ from task.model import Report
 from task.words.outcome import current, public_url, status
 
 LIMIT = 2048
+DOTENV_PREFIX = "IMAGE_UPDATE_RESULT_"
 NAMES = (
     "status",
     "updated",
@@ -86,8 +87,12 @@ def repositories(report: Report) -> str:
 
 
 def dotenv(found: Mapping[str, str]) -> str:
-    """GitLab's dotenv report: letters, digits and `_` in keys, one line each."""
-    lines = (f"IMAGE_UPDATE_{name.upper().replace('-', '_')}={_one_line(value)}\n" for name, value in found.items())
+    """GitLab's dotenv report: letters, digits and `_` in keys, one line each.
+
+    Later jobs get these lines as variables, which win over a component's inputs. So no name may be that of an option:
+    `IMAGE_UPDATE_PULL_REQUEST=` made the second update of a pipeline push where it should have proposed.
+    """
+    lines = (f"{DOTENV_PREFIX}{name.upper().replace('-', '_')}={_one_line(value)}\n" for name, value in found.items())
     return "".join(lines)
 
 

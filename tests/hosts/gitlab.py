@@ -85,6 +85,6 @@ def _dotenv(path: Path) -> Mapping[str, str]:
     text = path.read_text(encoding="utf-8")
     assert len(text.encode()) <= 5 * 1024
     assert all(re.fullmatch(r"\w+=.*", line) for line in text.splitlines())
-    names = {f"IMAGE_UPDATE_{name.upper().replace('-', '_')}": name for name in NAMES}
+    names = {f"IMAGE_UPDATE_RESULT_{name.upper().replace('-', '_')}": name for name in NAMES}
     found = dict(line.split("=", 1) for line in text.splitlines())
     return {names[key]: value for key, value in found.items()}

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from hosts import runners
-from hosts.gitlab import documents
+from hosts.gitlab import PROJECT, documents
 from hosts.gitlab import gitlab as gitlab_job
 from hosts.runners import ACTION, STEP_ACTION, TASK, TEMPLATE, Refused, manifest
 from hosts.steps import Ran, Step, Volume, as_process
 from runs import WEB, application, repository, target
-from support import show
+from support import git, show
 
 from task.options import OPTIONS
 from task.words.results import NAMES
@@ -242,6 +242,26 @@ def test_argo_submits_the_whole_template_too(tmp_path: Path) -> None:
     step = runners.argo(whole, {name: source("[]")})
     ran = as_process(step, tmp_path)
     assert (ran.code, ran.results["status"]) == (0, "unchanged"), ran.stderr
+
+
+def test_gitlabs_component_may_be_used_twice_in_one_pipeline(tmp_path: Path) -> None:
+    """Variables of a dotenv report win over the inputs of every later job."""
+    web, api = repository(tmp_path, "web"), repository(tmp_path, "api", name="api.git")
+    apps = [application("web", f"file://{web}"), application("api", f"file://{api}", image_list="api=ghcr.io/acme/api")]
+    project = Volume({APPLICATIONS: json.dumps({"kind": "List", "apiVersion": "v1", "items": apps})})
+    given = {"applications": APPLICATIONS, "allow-protocol": "file"}
+    first = as_process(gitlab_job({**given, "image": f"{WEB}:1.1.0"}, project), tmp_path / "first")
+    assert (first.code, first.results["updated"]) == (0, "true"), first.stderr
+    lines = Path(f"{tmp_path}/first{PROJECT}/image-update.env").read_text().splitlines()
+    variables = dict(line.split("=", 1) for line in lines)
+    second = {**given, "image": "ghcr.io/acme/api:2.0.0", "strategy": "newest-build"}
+    ran = as_process(gitlab_job(second, project, variables), tmp_path / "second")
+    assert (ran.code, ran.results["tag"], ran.results["applications"]) == (0, "2.0.0", '["argocd/api"]'), ran.stderr
+    # A request that was asked for is not pushed to the base branch instead: nobody can open one in a folder.
+    third = {**given, "image": f"{WEB}:1.2.0", "pull-request": "true"}
+    refused = as_process(gitlab_job(third, project, variables), tmp_path / "third")
+    assert (refused.code, git(web, "rev-list", "--count", "main")) == (3, "2"), refused.stderr
+    assert not variables.keys() & {one.variable for one in OPTIONS}
 
 
 def test_argo_takes_a_missing_result_for_its_default() -> None:

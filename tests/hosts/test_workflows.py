@@ -185,4 +185,4 @@ def test_the_components_readme_lists_its_own_inputs_and_all_results() -> None:
     inputs, _ = component()
     rows = dict(re.findall(r"^\| `([a-z-]+)` \| `([^`]+)` \|", readme, re.MULTILINE))
     assert rows == {name: inputs[name]["default"] for name in OWN}
-    assert all(f"`IMAGE_UPDATE_{name.upper().replace('-', '_')}`" in readme for name in RESULTS)
+    assert all(f"`IMAGE_UPDATE_RESULT_{name.upper().replace('-', '_')}`" in readme for name in RESULTS)
