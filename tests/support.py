@@ -58,14 +58,6 @@ def needs(component: str) -> list[str]:
     raise missing(f"{component} is not here; .ci/run installs it")
 
 
-def schemas() -> Path:
-    """The folder with the hosts' schemas: SCHEMAS_DIR, else the tests' own; skips without, or fails in CI."""
-    for folder in (Path(os.environ.get("SCHEMAS_DIR") or "/nonexistent"), DATA / "schemas"):
-        if folder.is_dir():
-            return folder
-    raise missing("no folder of schemas; SCHEMAS_DIR says where they are")
-
-
 def missing(message: str) -> BaseException:
     """What to raise where a component is not here: a skip, in CI a failure."""
     return pytest.fail.Exception(message) if IN_CI else pytest.skip.Exception(message)

@@ -1,17 +1,15 @@
 """What README and docs show can be read, run and followed: blocks of YAML and shell, variables, links, the site."""
 
-import json
 import os
 import re
 import shlex
 import subprocess
 from pathlib import Path
-from typing import Any
 
-import jsonschema
 import pytest
 import yaml
-from support import ROOT, image_update, needs, schemas
+from host_schemas import problems, schema_of
+from support import ROOT, image_update, needs
 
 from scripts.transcripts import blocks
 from task.options import COMMANDS, OPTIONS, options_of
@@ -20,11 +18,6 @@ from task.words.results import NAMES, dotenv
 PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in sorted((ROOT / "docs").rglob("*.md"))}
 EVERYWHERE = {"README.md": (ROOT / "README.md").read_text(), **PAGES}
 HOSTS_AND_MACHINES = re.compile(r"pypi\.org|files\.pythonhosted|registry\.npmjs|/root/|/home/(?!nonroot)\w+/|/work/")
-GROUPS = {
-    "argoproj.io": ("argo-cd-", "argo-workflows-", "argo-events-"),
-    "tekton.dev": ("tekton-",),
-    "argocd-image-updater.argoproj.io": ("argocd-image-updater-",),
-}
 
 
 def _fenced(language: str) -> list[tuple[str, str]]:
@@ -40,19 +33,8 @@ def test_yaml_is_yaml(page: str, text: str) -> None:
 @pytest.mark.parametrize(("page", "text"), _fenced("yaml"))
 def test_a_whole_manifest_is_what_its_kind_says(page: str, text: str) -> None:
     for one in yaml.safe_load_all(text):
-        if isinstance(one, dict) and (schema := _schema(one.get("apiVersion", ""), one.get("kind", ""))):
-            errors = jsonschema.Draft7Validator(schema).iter_errors(one)
-            assert [f"{page}: {error.json_path}: {error.message}" for error in errors] == []
-
-
-def _schema(api: str, kind: str) -> dict[str, Any] | None:
-    group, _, version = api.partition("/")
-    if group not in GROUPS:
-        return None
-    folder = schemas() / "strict"
-    (path,) = (path for one in GROUPS[group] for path in folder.glob(f"{one}{kind.lower()}-{version}.json"))
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
+        if isinstance(one, dict) and (schema := schema_of(one)):
+            assert (page, problems(schema, one)) == (page, [])
 
 
 def test_lint_finds_nothing_wrong_with_what_is_shown(tmp_path: Path) -> None:
@@ -65,9 +47,8 @@ def test_lint_finds_nothing_wrong_with_what_is_shown(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("page", "text"), [one for one in _fenced("yaml") if "\njobs:" in one[1]])
 def test_a_workflow_is_one(page: str, text: str) -> None:
-    schema = json.loads((schemas() / "schemastore" / "github-workflow.json").read_text())
-    errors = jsonschema.Draft7Validator(schema).iter_errors(yaml.safe_load(text.replace("\non:", '\n"on":')))
-    assert [f"{page}: {error.json_path}: {error.message}" for error in errors] == []
+    workflow = yaml.safe_load(text.replace("\non:", '\n"on":'))
+    assert (page, problems("github-workflow", workflow)) == (page, [])
 
 
 def _commands() -> list[tuple[str, str]]:

@@ -12,15 +12,12 @@ import ssl
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
-import jsonschema
-import pytest
+from host_schemas import problems
 from serving import serving
-from support import schemas
 
 # The texts that `fields` may hold, each behind `items.` (argo-cd server/application/forwarder_overwrite.go, v3).
 FIELDS = (
@@ -248,20 +245,10 @@ class _Handler(BaseHTTPRequestHandler):
         return changed
 
 
-@cache
-def _schema() -> Any:
-    try:
-        path = schemas() / "strict" / "argo-cd-application-v1alpha1.json"
-    except pytest.skip.Exception:
-        return None  # then nothing is checked
-    return jsonschema.Draft7Validator(json.loads(path.read_text(encoding="utf-8")))
-
-
 def invalid(item: Mapping[str, Any]) -> str:
     """What Argo CD's schema says against an Application; "" for nothing."""
     whole = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application", **item}
-    errors = [] if _schema() is None else [f"{one.json_path}: {one.message}" for one in _schema().iter_errors(whole)]
-    return "; ".join(errors)[:500]
+    return "; ".join(problems("argo-cd-application-v1alpha1", whole))[:500]
 
 
 class PatchError(Exception):

@@ -5,14 +5,12 @@ import copy
 import json
 import time
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 from urllib.parse import unquote
 
-import jsonschema
 from fakes.kubernetes_rules import Unprocessable, granted, merged, operate
 from fakes.kubernetes_state import ADMIN, APPLICATIONS, EVENTS, KINDS, PARTIAL, Asked, KubernetesApi, Object, Status
-from support import schemas
+from host_schemas import problems
 
 
 def answer_of(
@@ -197,20 +195,6 @@ def _patch(api: KubernetesApi, asked: Asked, found: Object, kind: str) -> Any:
     return api.of(asked.resource, asked.name, asked.namespace)
 
 
-@cache
-def _schema() -> Any:
-    try:
-        folder = schemas()
-    except BaseException as missing:  # pytest's skip: then nothing is checked
-        if "no folder" not in str(missing):
-            raise
-        return None
-    text = (folder / "strict" / "argo-cd-application-v1alpha1.json").read_text(encoding="utf-8")
-    return jsonschema.Draft7Validator(json.loads(text))
-
-
 def invalid(item: Object) -> str:
     """What Argo CD's schema says against an Application; "" for nothing."""
-    schema = _schema()
-    errors = [] if schema is None else [f"{one.json_path}: {one.message}" for one in schema.iter_errors(item)]
-    return "; ".join(errors)[:500]
+    return "; ".join(problems("argo-cd-application-v1alpha1", item))[:500]

@@ -2,14 +2,14 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
-from support import ROOT, schemas
+from host_schemas import problems
+from hosts.checks import texts
+from support import ROOT
 
 from task import __version__
 from task.options import OPTIONS, Option, options_of
@@ -88,18 +88,6 @@ def results(host: str) -> list[str]:
     return list(load(ACTION)["outputs"])
 
 
-def texts(value: Any) -> Iterator[str]:
-    """Every text in a manifest."""
-    if isinstance(value, Mapping):
-        for one in value.values():
-            yield from texts(one)
-    elif isinstance(value, list):
-        for one in value:
-            yield from texts(one)
-    elif isinstance(value, str):
-        yield value
-
-
 def used(host: str) -> set[str]:
     return {name for text in texts(load(MANIFESTS[host])) for name in REFERENCE[host].findall(text)}
 
@@ -108,17 +96,12 @@ def default_of(option: Option) -> str:
     return option.default or ("false" if option.takes == "flag" else "")
 
 
-def problems(schema: str, document: Any) -> list[str]:
-    validator = jsonschema.Draft7Validator(json.loads((schemas() / schema).read_text(encoding="utf-8")))
-    return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(document)]
-
-
 @pytest.mark.parametrize(
     ("path", "schema"),
     [
-        (TASK, "strict/tekton-task-v1.json"),
-        (TEMPLATE, "strict/argo-workflows-workflowtemplate-v1alpha1.json"),
-        (ACTION, "schemastore/github-action.json"),
+        (TASK, "tekton-task-v1"),
+        (TEMPLATE, "argo-workflows-workflowtemplate-v1alpha1"),
+        (ACTION, "github-action"),
     ],
     ids=MANIFESTS,
 )

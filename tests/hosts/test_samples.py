@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hosts.checks import documents, maps, problems, schema_of, texts
+from host_schemas import problems, schema_of
+from hosts.checks import documents, maps, texts
 from support import ROOT
 
 from task.options import COMMANDS
@@ -139,7 +140,7 @@ def test_a_fan_out_does_each_repository_by_itself() -> None:
 @pytest.mark.parametrize("path", OWNERS, ids=lambda path: path.parent.name)
 def test_artifact_hub_knows_who_owns_it(path: Path) -> None:
     (document,) = documents(path)
-    assert problems("schemastore/artifacthub-repo.json", document) == []
+    assert problems("artifacthub-repo", document) == []
     assert document["owners"]
 
 

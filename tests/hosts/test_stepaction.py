@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 import yaml
-from hosts.checks import problems, texts
+from host_schemas import problems
+from hosts.checks import texts
 from support import ROOT
 
 from scripts import cluster_template, stepaction
@@ -27,8 +28,8 @@ def test_is_made_from_its_source(module: Any, path: Any) -> None:
 @pytest.mark.parametrize(
     ("path", "schema"),
     [
-        (stepaction.STEP_ACTION, "strict/tekton-stepaction-v1beta1.json"),
-        (cluster_template.CLUSTER, "strict/argo-workflows-clusterworkflowtemplate-v1alpha1.json"),
+        (stepaction.STEP_ACTION, "tekton-stepaction-v1beta1"),
+        (cluster_template.CLUSTER, "argo-workflows-clusterworkflowtemplate-v1alpha1"),
     ],
 )
 def test_is_what_the_host_takes(path: Any, schema: str) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
-from hosts.checks import documents, maps, problems, texts
+from host_schemas import problems
+from hosts.checks import documents, maps, texts
 from support import ROOT, missing, needs
 
 from task.options import OPTIONS, options_of
@@ -37,7 +38,7 @@ def steps(path: Path) -> Iterator[Mapping[str, Any]]:
 def test_is_a_workflow(path: Path) -> None:
     document = yaml.safe_load(path.read_text(encoding="utf-8"))
     document["on"] = document.pop(True)  # YAML 1.1 takes the word for a truth value
-    assert problems("schemastore/github-workflow.json", document) == []
+    assert problems("github-workflow", document) == []
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)

@@ -1,0 +1,68 @@
+"""What the hosts' schemas say about a document; `python -m scripts.schemas` wrote them."""
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import jsonschema
+from support import DATA
+
+GROUPS = {
+    "argoproj.io": ("argo-cd", "argo-workflows", "argo-events"),
+    "argocd-image-updater.argoproj.io": ("argocd-image-updater",),
+    "tekton.dev": ("tekton",),
+}
+FACTS = DATA / "schemas.json"
+
+
+def schema_of(document: Mapping[str, Any]) -> str:
+    """The schema of a manifest's kind; "" for the groups that have none here (Tekton's triggers, Kubernetes' own)."""
+    group, _, version = document.get("apiVersion", "").partition("/")
+    if group not in GROUPS:
+        return ""
+    names = [f"{host}-{document['kind'].lower()}-{version}" for host in GROUPS[group]]
+    (name,) = (name for name in names if name in _facts()["schemas"])
+    return name
+
+
+def problems(schema: str, document: Any) -> list[str]:
+    """What a schema finds wrong."""
+    return [f"{error.json_path}: {error.message}" for error in _validator(schema).iter_errors(document)]
+
+
+def fields(schema: str, *path: str) -> list[str]:
+    """The paths of all fields below a field of a schema, `[]` behind those that are lists."""
+    node = _facts()["schemas"][schema]
+    for name in path:
+        node = _resolved(node)["properties"][name]
+    return _fields(node, "")
+
+
+def _fields(node: Any, path: str) -> list[str]:
+    node = _resolved(node)
+    found = []
+    for name, one in node.get("properties", {}).items():
+        found += [f"{path}{name}", *_fields(one, f"{path}{name}.")]
+    if isinstance(items := node.get("items"), dict):
+        found += _fields(items, f"{path.removesuffix('.')}[].")
+    return found
+
+
+def _resolved(node: Mapping[str, Any]) -> Mapping[str, Any]:
+    while "$ref" in node:
+        at = _facts()
+        for part in node["$ref"].split("/")[1:]:
+            at = at[part]
+        node = at
+    return node
+
+
+@cache
+def _facts() -> Any:
+    return json.loads(FACTS.read_text(encoding="utf-8"))
+
+
+@cache
+def _validator(schema: str) -> Any:
+    return jsonschema.Draft7Validator({"$ref": f"#/schemas/{schema}", **_facts()})

@@ -1,0 +1,84 @@
+"""The hosts' schemas that tests carry: as strict as those that they were made from."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import host_schemas
+import jsonschema
+import pytest
+from host_schemas import fields, problems, schema_of
+
+from scripts import schemas
+
+NAME = {"type": "object", "properties": {"name": {"type": "string", "minLength": 2}}, "additionalProperties": False}
+ONE: dict[str, Any] = {
+    "$schema": "http://json-schema.org/draft-07/schema#",
+    "description": "left out",
+    "type": "object",
+    "definitions": {"step": {"type": "object", "required": ["run"], "properties": {"of": {"$ref": "#"}}}},
+    "properties": {
+        "description": {"description": "a field of that name stays", "type": "string"},
+        "first": {**NAME, "description": "the same type as the second one"},
+        "second": NAME,
+        "steps": {"type": "array", "items": {"$ref": "#/definitions/step"}},
+        "either": {"oneOf": [NAME, {"type": "array", "items": [NAME, {"const": 1}]}]},
+        "kind": {"enum": ["A", {"description": "a value, no schema"}]},
+    },
+    "dependencies": {"first": ["second"], "second": {"required": ["kind"]}},
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"description": "x", "first": {"name": "ab"}, "second": {"name": "ab"}, "kind": "A"},
+        {"description": 1},
+        {"unknown": 1},
+        {"first": {"nam": "ab"}},
+        {"second": {"name": "a"}},
+        {"steps": [{"run": 1, "of": {"steps": [{}]}}]},
+        {"either": {"name": 1}},
+        {"either": [{"name": "ab"}, 2]},
+        {"kind": {"description": "a value, no schema"}},
+        {"kind": "B"},
+    ],
+    ids=json.dumps,
+)
+def test_what_is_written_finds_what_the_schema_finds(document: Any) -> None:
+    facts = json.loads(schemas.rendered({"one": ONE, "other": {**ONE, "type": "array"}}))
+    found = jsonschema.Draft7Validator({"$ref": "#/schemas/one", **facts}).iter_errors(document)
+    expected = jsonschema.Draft7Validator(ONE).iter_errors(document)
+    assert {(one.json_path, one.message) for one in found} == {(one.json_path, one.message) for one in expected}
+
+
+def test_a_type_of_several_schemas_is_written_once_and_without_descriptions() -> None:
+    text = schemas.rendered({"one": ONE, "other": {**ONE, "type": "array"}})
+    assert text.count('"minLength"') == 1
+    assert "left out" not in text
+    assert "a value, no schema" in text
+
+
+def test_an_unknown_kind_of_a_known_group_is_no_silence() -> None:
+    assert schema_of({"apiVersion": "tekton.dev/v1", "kind": "Task"}) == "tekton-task-v1"
+    assert schema_of({"apiVersion": "triggers.tekton.dev/v1beta1", "kind": "EventListener"}) == ""
+    with pytest.raises(ValueError, match="not enough values"):
+        schema_of({"apiVersion": "tekton.dev/v1", "kind": "Tusk"})
+
+
+def test_a_misspelt_field_is_found_at_its_place() -> None:
+    workflow = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": {"name": "a"}}
+    assert problems(schema_of(workflow), {**workflow, "spec": {"entrypoint": "a", "templates": []}}) == []
+    (found,) = problems(schema_of(workflow), {**workflow, "spec": {"templates": [{"containr": {}}]}})
+    assert found.startswith("$.spec.templates[0]: ")
+    assert "containr" in found
+    assert "templates[].container.image" in fields("argo-workflows-workflow-v1alpha1", "spec")
+
+
+if os.environ.get("SCHEMAS_DIR"):  # an extra for those who have the schemas, nothing that a clone lacks
+
+    def test_the_committed_facts_are_those_of_the_schemas() -> None:
+        made = schemas.rendered(schemas.gathered(Path(os.environ["SCHEMAS_DIR"])))
+        assert host_schemas.FACTS.read_text(encoding="utf-8") == made, "python -m scripts.schemas"
