@@ -97,14 +97,14 @@ def index(annotations: Mapping[str, str]) -> Index:
     """The per-image settings of an Application. Empty values are left out, but for a per-image `ignore-tags`."""
     found: dict[str, dict[str, str]] = {}
     for full, value in annotations.items():
-        name, key = _split(full)
+        name, key = split_key(full)
         if key and (value or (key == "ignore-tags" and name)):
             found.setdefault(key, {})[name] = value
     return found
 
 
 @lru_cache(maxsize=65536)
-def _split(full: str) -> tuple[str, str]:
+def split_key(full: str) -> tuple[str, str]:
     """`web.helm.image-tag` → (`web`, `helm.image-tag`); key "" for what is no per-image key."""
     for key in IMAGE_KEYS:
         if full == key:
