@@ -160,4 +160,12 @@ class Outpaced(Exception):
 
 
 # Several at once: the first of these that occurred is the exit code of the run.
-PRECEDENCE = (Exit.DEFECT, Exit.TEMPORARY, Exit.ACCESS, Exit.CONFIGURATION, Exit.ROLLOUT, Exit.NOTHING_UPDATED)
+PRECEDENCE = (
+    Exit.DEFECT,
+    Exit.USAGE,
+    Exit.TEMPORARY,
+    Exit.ACCESS,
+    Exit.CONFIGURATION,
+    Exit.ROLLOUT,
+    Exit.NOTHING_UPDATED,
+)

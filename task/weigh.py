@@ -93,7 +93,8 @@ def weigh(moment: Moment, candidate: Candidate) -> Decision:
         return _without_digest(decision, answer)
     if decision.verdict.verdict != "update":
         return decision
-    if answer and answer.error and moment.terms.check == "always":
+    # A registry that does not answer may not be needed. A file of ours that cannot be read is a mistake all the same.
+    if answer and answer.error and (moment.terms.check == "always" or answer.error.exit == Exit.USAGE):
         return wrong(decision, answer.error)
     if verdict := objection(sub, answer):
         return decision._replace(verdict=verdict)

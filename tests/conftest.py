@@ -82,6 +82,7 @@ SLOW = {
     "test_story.py",
     "test_terminal.py",
     "test_turn.py",
+    "test_usage_in_runs.py",
     "test_wait_runs.py",
 }
 

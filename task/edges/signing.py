@@ -32,7 +32,7 @@ def key_of(given: Secret, form: str) -> Key:
     """The key that an option means: the text itself, a file, or an id. Raises `UsageError` for what cannot be one."""
     text = given.reveal()
     if "\n" not in text and not text.startswith("-----BEGIN"):
-        if form == "openpgp" and not os.path.exists(text):
+        if form == "openpgp" and not text.startswith(("/", ".")) and not os.path.exists(text):
             return Key(Secret(""), text, form)
         text = _read(text)
     if not any(words in text for words in _FORMATS[form]) or ("PGP" in text) != (form == "openpgp"):

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from task.errors import PRECEDENCE, Exit, TaskError
+from task.errors import TaskError
 from task.model import Problem
 from task.parse.write_back import normal_url
 from task.settings import Settings
@@ -50,10 +50,8 @@ class Follow:
             self._tell(error, severity)
 
     def _tell(self, error: TaskError, severity: Severity) -> None:
-        code = error.exit if error.exit in PRECEDENCE else Exit.CONFIGURATION  # nothing that failed ends as a success
-        self._problems.append(
-            Problem("", error.rule, str(error), error.hint, severity, exit=int(code) if severity == "error" else 0)
-        )
+        code = int(error.exit) if severity == "error" else 0
+        self._problems.append(Problem("", error.rule, str(error), error.hint, severity, exit=code))
 
     def _arrives(self, one: Landed) -> bool:
         """Whether Argo CD will see the commit as it is: on a branch that the Application follows."""

@@ -13,12 +13,12 @@ BY_HAND = ("hold", "release", "rollback")  # what they write may be a hold alone
 
 
 def exit_code(decisions: Sequence[Decision], problems: Iterable[Problem], *, require_update: bool) -> Exit:
-    """The first of the exit codes that occurred, in the contract's order of precedence."""
-    codes = {one.exit for one in decisions if one.verdict.verdict == "error"}
+    """The first of the exit codes that occurred, in the order of `PRECEDENCE`. No error ends as a success."""
+    codes = {one.exit or int(Exit.CONFIGURATION) for one in decisions if one.verdict.verdict == "error"}
     codes |= {one.exit or int(Exit.CONFIGURATION) for one in problems if one.severity == "error"}
     if require_update and not any(one.verdict.verdict == "update" for one in decisions):
         codes.add(int(Exit.NOTHING_UPDATED))
-    return next((code for code in PRECEDENCE if code in codes), Exit.OK)
+    return next((code for code in PRECEDENCE if code in codes), Exit.DEFECT if codes else Exit.OK)
 
 
 def status(report: Report) -> str:

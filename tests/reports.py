@@ -1,0 +1,47 @@
+"""Decisions, commits and reports as values, for tests of what is said about them."""
+
+from typing import Any
+
+from task.model import (
+    Application,
+    Commit,
+    Decision,
+    Entry,
+    Image,
+    Keys,
+    Policy,
+    Problem,
+    Reading,
+    Report,
+    Source,
+    Subscription,
+    Verdict,
+    VerdictName,
+)
+
+WEB = Image("ghcr.io/acme/web", "ghcr.io", "acme/web", "1.1.0")
+REPO = "https://git.example.com/acme/gitops.git"
+
+
+def decision(verdict: VerdictName = "update", rule: str = "admitted", name: str = "web", **more: Any) -> Decision:
+    """What was decided about one Application."""
+    app = Application("argocd", name, {}, ())
+    sub = Subscription(app, Entry("web", WEB, "", ""), Policy(), Keys(), Source(""), "override", "x", REPO)
+    return Decision(sub, WEB, Verdict(verdict, rule, "so"), Reading(tag="1.0.0"), "main", "main")._replace(**more)
+
+
+def commit(**more: Any) -> Commit:
+    """A commit that landed, with the Application `argocd/web` in it."""
+    return Commit(REPO, "main", "main", "a" * 40, "b" * 40, ("f",), ("argocd/web",))._replace(**more)
+
+
+def report(
+    *decisions: Decision,
+    commits: tuple[Commit, ...] = (),
+    problems: tuple[Problem, ...] = (),
+    code: int = 0,
+    command: str = "run",
+    images: tuple[Image, ...] = (WEB,),
+) -> Report:
+    """The report of a run that ended so."""
+    return Report(command, images, 1, decisions, commits, problems, code)
