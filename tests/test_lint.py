@@ -5,10 +5,11 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from support import image_update
+from support import DATA, image_update
 
 from task.lint import Finding, findings
 from task.model import Application, Source
+from task.parse.application import parse_application
 from task.schemas import load
 
 P = "argocd-image-updater.argoproj.io/"
@@ -41,7 +42,12 @@ def lint(annotations: dict[str, str], **source: Any) -> tuple[Finding, ...]:
             "wep.allow-tags",
             "did you mean web.allow-tags?",
         ),
-        ({"image-list": "web=acme/web", "other.allow-tags": "any"}, "error", "other.allow-tags", "write other=<image>"),
+        (
+            {"image-list": "web=acme/web", "other.allow-tags": "any"},
+            "warning",
+            "other.allow-tags",
+            "write other=<image>",
+        ),
         ({"image-list": "acme/web", "web.allow-tags": "any"}, "info", "web.allow-tags", "write web=acme/web"),
         ({"image-list": "web=acme/web", "helm.image-tag": "t"}, "info", "helm.image-tag", "AIU ignores it"),
         ({"image-list": "web=acme/web", "platforms": "linux/arm64"}, "info", "platforms", "AIU ignores it"),
@@ -89,6 +95,241 @@ def test_typical_mistakes_get_their_own_sentence(
     found = [one for one in lint(annotations) if one.key == key and one.severity == severity]
     assert found, lint(annotations)
     assert any(words in f"{one.message} {one.hint}" for one in found)
+
+
+WEB = {"image-list": "web=acme/web"}
+RANGE_HINT = "write web=acme/web:~1.0 in image-list"
+
+
+# What AIU's issue tracker is full of; the numbers are its issues.
+@pytest.mark.parametrize(
+    ("annotations", "severity", "key", "words"),
+    [
+        # a comma is told of where there is one
+        ({"image-list": "<account-id>.dkr.ecr.eu.example/web:~1"}, "error", "image-list", "placeholder '<account-id>'"),
+        ({"image-list": "a=acme/a, b=<id>.ecr.example/b"}, "error", "image-list", "placeholder '<id>'"),
+        (
+            {"image-list": "web={dockerhub-username}/web"},
+            "error",
+            "image-list",
+            "placeholder '{dockerhub-username}'",
+        ),  # 660
+        ({"image-list": "web=acme/web:{{.branch}}"}, "error", "image-list", "placeholder '{{.branch}}'"),  # 877
+        ({"image-list": "^ghcr.io/acme/.*$"}, "error", "image-list", "is a pattern"),
+        ({"image-list": "regexp:^acme"}, "error", "image-list", "is a pattern"),
+        ({"image-list": "web=ghcr.io/acme/*"}, "error", "image-list", "is a pattern"),
+        ({"image-list": "~1.0"}, "error", "image-list", "write <alias>=<image>:~1.0"),
+        ({"image-list": "web=acme/web:1.x, 2.x"}, "error", "image-list", "'2.x' stands behind a comma"),
+        ({"image-list": "web=acme/web:regexp:^[0-9]{1,3}$"}, "error", "image-list", "which cut a pattern"),
+        ({"image-list": "- web=acme/web"}, "warning", "image-list", "the alias '- web'"),
+        ({"image-list": "web=ghcr.io/Acme/Web:~1"}, "error", "image-list", "write web=ghcr.io/acme/web:~1"),
+        # a range belongs into image-list
+        ({**WEB, "web.allow-tags": "~1.0"}, "error", "web.allow-tags", RANGE_HINT),
+        ({**WEB, "web.allow-tags": "semver:~1.0"}, "error", "web.allow-tags", RANGE_HINT),
+        ({**WEB, "allow-tags": "~1.0"}, "error", "allow-tags", RANGE_HINT),
+        (
+            {"image-list": "acme/web", "allow-tags": ">=1, <2"},
+            "error",
+            "allow-tags",
+            "write web=acme/web:>=1 <2 in image-",
+        ),
+        (
+            {"image-list": "web=acme/web:^1", "web.allow-tags": "~1.0"},
+            "error",
+            "web.allow-tags",
+            "can have '~1.0' instead",
+        ),
+        ({**WEB, "web.allow-tags": "^1.2"}, "error", "web.allow-tags", "for the range ^1.2, write web=acme/web:^1.2"),
+        ({**WEB, "web.update-strategy": "semver:~1.0"}, "info", "web.update-strategy", RANGE_HINT),
+        ({**WEB, "web.update-strategy": "~1.0"}, "error", "web.update-strategy", "web=acme/web:~1.0 in image-list"),
+        (
+            {**WEB, "web.update-strategy": "digest:main"},
+            "error",
+            "web.update-strategy",
+            "web=acme/web:main in image-list",
+        ),
+        ({"image-list": "web=acme/web:semver:~1.0"}, "error", "image-list", "write web=acme/web:~1.0"),
+        ({"image-list": "web=acme/web:regexp:^v1"}, "error", "image-list", "web.allow-tags: regexp:^v1"),
+        ({"image-list": "web=acme/web:main"}, "error", "image-list", "write web.update-strategy: digest"),
+        (
+            {"image-list": "web=acme/web:dev-*", "update-strategy": "newest-build"},  # 1100
+            "warning",
+            "image-list",
+            "web.allow-tags: regexp:^dev-.*$",
+        ),
+        (
+            {"image-list": "web=acme/web:latest", "update-strategy": "newest-build"},  # 580
+            "warning",
+            "image-list",
+            "to follow the tag 'latest', write web.update-strategy: digest",
+        ),
+        # filters
+        ({**WEB, "web.allow-tags": "latest"}, "error", "web.allow-tags", "write regexp:^latest$"),
+        ({**WEB, "web.allow-tags": "master-*"}, "error", "web.allow-tags", "write regexp:^master-.*$"),
+        ({**WEB, "web.allow-tags": "*"}, "error", "web.allow-tags", "write any"),
+        ({**WEB, "web.allow-tags": "regexp: ^v1"}, "error", "web.allow-tags", "write regexp:^v1"),  # 1018
+        ({**WEB, "web.allow-tags": "regexp:/^v1/"}, "error", "web.allow-tags", "write regexp:^v1"),
+        ({**WEB, "web.ignore-tags": "regexp:^sha256"}, "error", "web.ignore-tags", "write sha256*"),  # 1108
+        (
+            {**WEB, "web.ignore-tags": "regexp:(a|b)"},
+            "error",
+            "web.ignore-tags",
+            "regular expressions are for allow-tags",
+        ),
+        ({**WEB, "web.ignore-tags": "^dev-.*$"}, "error", "web.ignore-tags", "write dev-*"),
+        ({**WEB, "ignore-tags": "latest master"}, "error", "ignore-tags", "write latest, master"),
+        # Helm keys are names of parameters
+        ({**WEB, "web.helm.image-name": "acme/web"}, "error", "web.helm.image-name", "write image.repository"),
+        ({**WEB, "web.helm.image-name": "ghcr.io/x/y"}, "warning", "web.helm.image-name", "looks like an image"),
+        ({**WEB, "web.helm.image-spec": "acme/web:1.0"}, "error", "web.helm.image-spec", "write image,"),
+        ({**WEB, "web.helm.image-tag": "develop-v0.20.0-33"}, "error", "web.helm.image-tag", "write image.tag"),
+        ({**WEB, "web.helm.image-tag": "latest"}, "error", "web.helm.image-tag", "is a tag"),
+        ({**WEB, "web.helm.image-tag": "v1.2.3"}, "error", "web.helm.image-tag", "is a tag"),
+        ({**WEB, "web.helm.image-tag": "0f3c2ab"}, "error", "web.helm.image-tag", "is a tag"),
+        ({**WEB, "web.helm.image-tag": ".Values.image.tag"}, "error", "web.helm.image-tag", "write image.tag"),
+        ({**WEB, "web.helm.image-tag": "{{ .Values.tag }}"}, "error", "web.helm.image-tag", "that nobody fills in"),
+        ({**WEB, "web.helm.image-tag": "pods.0.tag"}, "warning", "web.helm.image-tag", "write pods[0].tag"),
+        (
+            {**WEB, "web.helm.image-spec": "image.tag"},
+            "warning",
+            "web.helm.image-spec",
+            "web.helm.image-tag: image.tag",
+        ),
+        (
+            {**WEB, "web.helm.image-tag": "image.repository"},
+            "warning",
+            "web.helm.image-tag",
+            "write the key of the tag",
+        ),
+        (
+            {**WEB, "web.helm.image-tag": "image.repository", "web.helm.image-name": "image.tag"},
+            "error",
+            "web.helm.image-tag",
+            "write web.helm.image-tag: image.tag and web.helm.image-name: image.repository",
+        ),
+        ({**WEB, "web.kustomize.image-name": "acme/web:1"}, "error", "web.kustomize.image-name", "write acme/web"),
+        (
+            {**WEB, "web.helm.image-tag": "image.tag", "web.kustomize.image-name": "acme/web"},
+            "warning",
+            "web.helm.image-tag",
+            "keep those of the Application's type",
+        ),
+        # where to write
+        ({**WEB, "write-back-target": "helm"}, "error", "write-back-target", "write helmvalues"),  # 934
+        ({**WEB, "write-back-target": "helm:/a/b.yaml"}, "error", "write-back-target", "write helmvalues:/a/b.yaml"),
+        ({**WEB, "write-back-target": "kustomizatio"}, "error", "write-back-target", "write kustomization"),  # 867
+        ({**WEB, "write-back-target": "kustomize:../x"}, "error", "write-back-target", "write kustomization:../x"),
+        (
+            {**WEB, "write-back-target": "kustomization:a/kustomization.yaml"},
+            "error",
+            "write-back-target",
+            "write kustomization:a",
+        ),
+        (
+            {**WEB, "write-back-method": "argocd", "write-back-target": "helmvalues"},
+            "warning",
+            "write-back-target",
+            "beside write-back-method: argocd",
+        ),
+        ({**WEB, "pull-secret": "secret:a/b#.dockerconfigjson"}, "error", "pull-secret", "write pullsecret:a/b"),
+        # keys of older versions, of forks, and made up
+        ({**WEB, "git-credentials": "a/b"}, "warning", "git-credentials", "write-back-method: git:secret:"),
+        ({**WEB, "git-commit-message": "x"}, "warning", "git-commit-message", "--commit-message-template"),
+        ({**WEB, "web.credentials": "a/b"}, "warning", "web.credentials", "write web.pull-secret"),
+        ({**WEB, "chart-version": "1"}, "warning", "chart-version", "targetRevision"),
+        ({**WEB, "web.filter-tag": "^v1"}, "warning", "web.filter-tag", "write web.allow-tags"),  # 1018
+        ({**WEB, "web.image-tag": "image.tag"}, "warning", "web.image-tag", "write web.helm.image-tag"),
+    ],
+)
+def test_what_people_write_by_mistake_gets_what_to_write(
+    annotations: dict[str, str], severity: str, key: str, words: str
+) -> None:
+    found = [one for one in lint(annotations) if one.key == key and one.severity == severity]
+    assert any(words in f"{one.message}; {one.hint}" for one in found), lint(annotations)
+
+
+@pytest.mark.parametrize("value", ["<account-id>.ecr.example/web", "^acme/.*", "~1.0", "web={x}/web", "acme/Web"])
+def test_nothing_stands_behind_a_comma_where_there_is_none(value: str) -> None:
+    found = lint({"image-list": value})
+    assert len(found) == 1
+    assert "comma" not in found[0].message
+
+
+def test_an_alias_with_keys_of_the_other_type_is_told_which_to_keep() -> None:
+    both = {**WEB, "web.helm.image-tag": "image.tag", "web.kustomize.image-name": "acme/web"}
+    assert [(one.key, one.hint) for one in lint(both, kind="Helm")] == [
+        ("web.kustomize.image-name", "keep the helm.… keys")
+    ]
+    assert [(one.key, one.hint) for one in lint(both, kind="Kustomize")] == [
+        ("web.helm.image-tag", "keep the kustomize.… keys")
+    ]
+    assert lint({**both, "write-back-target": "helmvalues, kustomization"}) == ()
+
+
+def test_a_values_file_is_looked_for_where_the_source_has_it() -> None:
+    """AIU issue 1518: the path was meant from the root."""
+    files = ("../environments/dev/values.yaml", "$ref/x.yaml", "../../../x")
+    target = {**WEB, "write-back-target": "helmvalues:environments/dev/values.yaml"}
+    found = lint(target, kind="Helm", path="chart", value_files=files)
+    assert [one.hint for one in found] == ["write helmvalues:/environments/dev/values.yaml"]
+    for good in (
+        "helmvalues:/environments/dev/values.yaml",
+        "helmvalues:../environments/dev/values.yaml",
+        "helmvalues",
+    ):
+        assert lint({**WEB, "write-back-target": good}, kind="Helm", path="chart", value_files=files) == ()
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {"image-list": "localhost:5000/a, 2048"},
+        {"image-list": "web=acme/web:>=1.0 <2 || ^3, GHCR.io/acme/x:1.x, y=acme/y:*"},
+        {"image-list": "a/web=acme/web:~1-0", "a_web.allow-tags": "regexp:^[^/]+$", "a/web.helm.image-tag": "tag"},
+        {**WEB, "web.ignore-tags": r"[!a]*, v\\.1, latest, ?.?, *-rc[0-9]"},
+        {**WEB, "web.helm.image-name": r"images.acme\.example/web", "web.helm.image-tag": "images[0].tag"},
+        {**WEB, "web.helm.image-name": "global.registry", "web.helm.image-tag": "web.image.shasum"},
+        {**WEB, "web.helm.image-spec": "image"},
+        {**WEB, "web.helm.image-tag": "v2.image.tag", "web.helm.image-name": "v2.image.name"},
+        {**WEB, "web.kustomize.image-name": "registry:5000/acme/web"},
+        {**WEB, "write-back-target": "values-dev.yaml"},
+        {**WEB, "write-back-target": "apps/overrides"},
+        {**WEB, "web.pull-secret": "secret:argocd/x#login", "git-branch": "main:x-{{ .SHA256 }}"},
+    ],
+)
+def test_right_annotations_raise_no_alarm(annotations: dict[str, str]) -> None:
+    assert [one for one in lint(annotations, kind="Kustomize") if one.severity != "info"] == []
+
+
+CASES = [
+    pytest.param(case, id=f"{path.stem}-{case['id']}")
+    for path in sorted((DATA / "cases").glob("*.json"))
+    for case in json.loads(path.read_text())["cases"]
+    if isinstance(case["input"].get("annotations"), dict)
+]
+ALARMS = {
+    "tags-allow-invalid": ["w.allow-tags"],  # the broken pattern that it is about
+    "opt-no-alias-image-keys": ["acme_web.helm.image-tag", "image-list", "web.update-strategy"],
+    "opt-force-prefer": ["dummy.force-update", "image-list"],
+    "pullsecret-pullsecret": ["dummy.pull-secret", "image-list"],
+    "pullsecret-ext": ["dummy.pull-secret", "image-list"],
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_image_updater_takes_raises_no_alarm(case: dict[str, Any]) -> None:
+    annotations = {key: value.strip() for key, value in case["input"]["annotations"].items()}
+    kind = case["input"].get("source_type", "")
+    expected = ALARMS.get(case["id"], [] if annotations.get("image-list") or not annotations else ["image-list"])
+    found = lint(annotations, kind=kind if kind in ("Helm", "Kustomize") else "")
+    assert sorted(one.key for one in found if one.severity != "info") == expected
+
+
+@pytest.mark.parametrize("path", sorted((DATA / "examples").glob("*.yaml")), ids=lambda path: path.stem)
+def test_published_examples_raise_no_alarm(path: Path) -> None:
+    app = parse_application(yaml.safe_load(path.read_text()))
+    found = [one for one in findings(app) if one.severity != "info"]
+    assert [one for one in found if "is now called 'newest-build'" not in one.message] == []
 
 
 def test_two_images_in_one_helm_value_are_an_error() -> None:

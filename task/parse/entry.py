@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from task.errors import Malformed
 from task.light import later
 from task.model import Entry, Flaw, Keys, Policy, Strategy
+from task.parse import advice
 from task.parse import annotations as annotation
 from task.parse.annotations import Faulty, Setting
 from task.record import NamedTuple
@@ -54,9 +55,7 @@ class _Reader:
 
     def read(self, default: Strategy, pin: bool) -> EntryReading:  # noqa: FBT001 - the default of a setting
         nothing: tuple[Strategy, str] = ("semver", "")
-        strategy, extra = self._try(
-            lambda: annotation.strategy(self._get("update-strategy"), default, self._warn), nothing
-        )
+        strategy, extra = self._try(lambda: self._strategy(default), nothing)
         policy = Policy(
             strategy=strategy,
             constraints=self._try(lambda: self._constraints(strategy, extra), ()),
@@ -94,25 +93,45 @@ class _Reader:
             manifests_name=get("manifests.image-name").value,
         )
 
+    def _strategy(self, default: Strategy) -> tuple[Strategy, str]:
+        try:
+            return annotation.strategy(self._get("update-strategy"), default, self._warn)
+        except Faulty as error:
+            error.hint = advice.on_strategy(self.entry, error.key, error.value) or error.hint
+            raise
+
     def _constraints(self, strategy: Strategy, extra: str) -> tuple[str, ...]:
         found = tuple(dict.fromkeys(filter(None, (self.entry.constraint, extra))))
         if strategy == "digest" and not self.entry.constraint:
             fix = f"write {self.entry.alias or 'web'}={self.entry.image.name}:<tag>"
             raise Faulty("image-list", self.entry.text, "the digest strategy needs the tag to follow", fix)
         for text in found if strategy == "semver" else ():
-            key = "image-list" if text == self.entry.constraint else self._get("update-strategy").key
-            _checked(Setting(key, text), parse_range)
+            if text == self.entry.constraint:
+                _checked(Setting("image-list", text), parse_range, lambda: advice.on_constraint(self.entry))
+            else:
+                _checked(Setting(self._get("update-strategy").key, text), parse_range)
         return found
 
     def _allow(self) -> str | None:
         setting = self._get("allow-tags")
         if not setting and (setting := self._get("tag-match")):
             self._warn(setting.key, setting.value, "tag-match is now called allow-tags", "rename the annotation")
-        return _checked(setting, tag_filter.allow_pattern) if setting else None
+        if not setting:
+            return None
+        return _checked(
+            setting,
+            tag_filter.allow_pattern,
+            lambda: advice.on_allow_tags(self.entry, setting.key, setting.value),
+        )
 
     def _ignore(self) -> tuple[str, ...]:
         setting = self._get("ignore-tags")
-        return _checked(setting, tag_filter.ignore_globs) if setting else ()
+        globs = _checked(setting, tag_filter.ignore_globs) if setting else ()
+        for glob in globs:  # AIU goes on, and takes the tags that somebody wanted ignored
+            if sign := advice.blind_glob(glob):
+                told = f"{glob!r} ignores nothing: no tag has {sign!r}"
+                raise Faulty(setting.key, setting.value, told, advice.on_blind_glob(glob))
+        return globs
 
     def _pin(self, default: bool) -> bool:  # noqa: FBT001 - likewise
         setting = self._get("pin-digest")
@@ -139,9 +158,9 @@ def flaw_of(entry: Entry, error: Faulty) -> Flaw:
     return Flaw(entry.text, entry, error.key, error.value, str(error), error.hint)
 
 
-def _checked(setting: Setting, read: Callable[[str], T]) -> T:
-    """`read` the value; what is wrong with it becomes a `Faulty` that knows its key."""
+def _checked(setting: Setting, read: Callable[[str], T], advise: Callable[[], str] = str) -> T:
+    """`read` the value; what is wrong with it becomes a `Faulty` that knows its key, with the better hint if any."""
     try:
         return read(setting.value)
     except Malformed as error:
-        raise Faulty(setting.key, setting.value, error.message, error.hint) from None
+        raise Faulty(setting.key, setting.value, error.message, advise() or error.hint) from None

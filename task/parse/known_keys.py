@@ -34,6 +34,11 @@ FORMER: Mapping[str, str] = {
     "git-commit-sign-off": "give the step --sign-off",
     "git-commit-signing-key": "give the step --signing-key",
     "git-commit-signing-method": "give the step --signing-format",
+    # nothing ever read these; people guess them (AIU issue 1018)
+    "filter-tag": "write {}allow-tags: regexp:…",
+    "filter-tags": "write {}allow-tags: regexp:…",
+    "image-name": "write {0}helm.image-name, or {0}kustomize.image-name",
+    "image-tag": "write {}helm.image-tag",
     "chart-version": "write the range as targetRevision of the chart's source: Argo CD follows it",
 }
 MOST_LETTERS = 2  # in which a near miss differs
@@ -176,7 +181,7 @@ def _near(key: str, known: str, name: str = "") -> Doubt:
 
 def _former(key: str, name: str, rest: str) -> Doubt:
     way = FORMER[_normal(rest)].format(f"{name}." if name else "")
-    return Doubt("former", f"{key} is not read: it belongs to another version or fork of Image Updater", way)
+    return Doubt("former", f"{key} is not read: it comes from another version, a fork or a guide of Image Updater", way)
 
 
 def _level(key: str, known: str) -> Doubt:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from functools import lru_cache, partial
 
 from task.errors import SourceError, TargetError
@@ -17,6 +18,16 @@ from task.record import NamedTuple
 
 TARGET = "write-back-target"
 FORCED: Mapping[str, Kind] = {"kustomization": "Kustomize", "helmvalues": "Helm"}
+KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+# Words that would be files of this name, which nobody reads (AIU issues 867, 934), and what was meant.
+MEANT: Mapping[str, str] = {
+    "helm": "helmvalues",
+    "values": "helmvalues",
+    "kustomize": "kustomization",
+    "kustomise": "kustomization",
+    "manifest": "manifests",
+    "directory": "manifests",
+}
 WAY_OUT_OF_CHARTS = (
     "Argo CD reads override files only from Git sources: keep the values in Git and write "
     "write-back-target: helmvalues:$<ref>/<file>, or helmvalues:/<file> with git-repository: <url>"
@@ -100,14 +111,21 @@ def _target(text: str) -> tuple[str, str]:
     """`write-back-target` → (kind, path as written)."""
     word, colon, path = text.partition(":")
     word, path = word.strip(), path.strip()
+    if word == "kustomization" and posixpath.basename(path) in KUSTOMIZATIONS:
+        told = f"{text!r} names a file, and kustomization takes the folder it lies in"
+        raise Faulty(
+            TARGET, text, told, f"write kustomization:{posixpath.dirname(path) or ('/' if '/' in path else '.')}"
+        )
     if word in ("kustomization", "helmvalues", "manifests"):
         return word, path
+    if "/" not in word and "." not in word and (meant := MEANT.get(word.lower()) or _near(word)):
+        raise Faulty(TARGET, text, f"unknown target {text!r}", f"write {meant}{f':{path}' if path else ''}")
     for known in FORCED:
         if text.startswith(known):
-            if posixpath.basename(text) in ("kustomization.yaml", "kustomization.yml"):
+            if posixpath.basename(text) in KUSTOMIZATIONS:
                 break
             raise Faulty(TARGET, text, f"unknown target {text!r}", f"write {known} or {known}:<path>")
-    if posixpath.basename(text).lower() in ("kustomization.yaml", "kustomization.yml", "kustomization"):
+    if posixpath.basename(text).lower() in (name.lower() for name in KUSTOMIZATIONS):
         folder = posixpath.dirname(text).lstrip("/") or "."
         raise Faulty(TARGET, text, f"{text!r} is a kustomization file", f"write kustomization:/{folder}")
     if colon or text.lower() in ("helmvalues", "manifests"):
@@ -118,6 +136,12 @@ def _target(text: str) -> tuple[str, str]:
             "write kustomization[:dir], helmvalues[:file], manifests[:path] or a file",
         )
     return ("file", text) if text else ("override", "")
+
+
+def _near(word: str) -> str:
+    """The target that a misspelt word stands for, "" for none: `kustomizatio`, `helm-values`."""
+    letters = word.lower().replace("-", "").replace("_", "")
+    return next(iter(get_close_matches(letters, ("kustomization", "helmvalues", "manifests"), 1, 0.8)), "")
 
 
 def choose_source(app: Application, forced: Kind) -> Source:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _MEMORY = 1 << 25  # RE2's own 8 MB refuses some patterns that Go takes: \pL{1000}; more would allow very slow ones
 _QUOTED = 200
+_GLOB = pattern(r"[A-Za-z0-9_.*?-]+")
+_IN_REGEXP = {".": r"\.", "*": ".*", "?": "."}
 _ESCAPE = pattern(r"\\Q.*?(?:\\E|\Z)|\\.", re.DOTALL)
 
 
@@ -98,8 +100,18 @@ def _allow_hint(keyword: str, colon: str, pattern: str) -> str:
     if keyword.strip().lower() in {"regexp", "regex", "re"} and colon:
         return f"write regexp:{_cut(pattern)}"
     if keyword.strip().lower() == "glob":
-        return "globs are for ignore-tags; here write regexp: and a regular expression"
-    return f"write regexp:{_cut(keyword + colon + pattern)}"
+        return f"globs are for ignore-tags; here write {regexp_of_glob(pattern) or 'regexp: and a regular expression'}"
+    whole = keyword + colon + pattern
+    if whole == "*":
+        return "write any"
+    return f"write {regexp_of_glob(whole) or f'regexp:{_cut(whole)}'}"
+
+
+def regexp_of_glob(text: str) -> str:
+    """`regexp:` and what a tag or a simple glob means; "" for what has other signs, or `.*` as a pattern has."""
+    if not _GLOB.fullmatch(text) or ".*" in text or len(text) > _QUOTED:
+        return ""
+    return f"regexp:^{re.sub('[.*?]', lambda sign: _IN_REGEXP[sign.group()], text)}$"
 
 
 @lru_cache(maxsize=256)

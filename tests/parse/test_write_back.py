@@ -87,7 +87,9 @@ def test_targets(target: str, kind: str, path: str) -> None:
     assert (where.target, where.path) == (kind, path)
 
 
-@pytest.mark.parametrize("target", ["kustomizationX", "helmvalues.yaml", "Helmvalues", "MANIFESTS", "git:x"])
+@pytest.mark.parametrize(
+    "target", ["kustomizationX", "helmvalues.yaml", "Helmvalues", "MANIFESTS", "git:x", "helm", "Kustomize", "values"]
+)
 def test_what_is_nearly_a_target_is_refused(target: str) -> None:
     with pytest.raises(Faulty, match="unknown target"):
         web({"write-back-target": target})

@@ -54,11 +54,15 @@ def test_reads_an_allow_value(value: str, pattern: str | None) -> None:
     ("value", "hint"),
     [
         ("^v1", "write regexp:^v1"),
-        ("anything", "write regexp:anything"),
+        ("anything", "write regexp:^anything$"),
+        ("1.2.3", r"write regexp:^1\.2\.3$"),
+        ("main-*", "write regexp:^main-.*$"),
+        ("v1.*", "write regexp:v1.*"),
+        ("*", "write any"),
         ("regex:^v1", "write regexp:^v1"),
         ("regexp :^v1", "write regexp:^v1"),
         ("any:x", "write regexp:any:x"),
-        ("glob:v*", "globs are for ignore-tags"),
+        ("glob:v*", "globs are for ignore-tags; here write regexp:^v.*$"),
     ],
 )
 def test_shows_what_an_allow_value_must_look_like(value: str, hint: str) -> None:
