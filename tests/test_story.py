@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -237,6 +238,25 @@ def test_a_head_branch_is_made_on_top_of_the_base(tmp_path: Path) -> None:
     assert run(manifest).json["status"] == "unchanged"
     run(manifest, image=f"{WEB}:1.2.0")
     assert git(repo, "rev-list", "--count", "main..upd-a") == "1"
+
+
+def test_a_head_branch_of_64_hexadecimal_digits(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, files("a"))
+    manifest = write(tmp_path, application("a", repo, git_branch="main:{{.SHA256}}"))
+    first = run(manifest)
+    assert (first.code, rules(first)) == (0, {"argocd/a": "admitted"})
+    head = first.json["commits"][0]["head"]
+    assert re.fullmatch("[0-9a-f]{64}", head)
+    assert "1.1.0" in show(repo, f"refs/heads/{head}", "apps/a/.argocd-source-a.yaml")
+    assert run(manifest).json["status"] == "unchanged"
+    assert git(repo, "rev-list", "--count", f"main..refs/heads/{head}") == "1"
+
+
+def test_a_base_that_is_a_commit_is_an_error(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, files("a"))
+    tip = git(repo, "rev-parse", "main")
+    result = run(write(tmp_path, application("a", repo, git_branch=f"{tip}:updates")))
+    assert (result.code, rules(result)) == (3, {"argocd/a": "source"})
 
 
 def test_results_for_hosts(tmp_path: Path) -> None:

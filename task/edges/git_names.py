@@ -121,15 +121,25 @@ def rewritten(url: str, rewrites: tuple[tuple[str, str], ...]) -> str:
     return replacement + url[len(prefix) :]
 
 
-def branch_name(revision: str) -> str:
-    """The branch that a revision names, without `refs/heads/`.
+def base_branch_name(revision: str) -> str:
+    """The branch that an Application's revision names, without `refs/heads/`. Raises `SourceError` for a commit, too.
 
-    The rules are those of `git check-ref-format --branch`. Raises `SourceError` for what can be no branch: a commit,
-    a tag's full name, a version range.
+    Only a revision can mean a commit. A branch that `git-branch` names behind the colon is a branch, whatever its
+    letters: Image Updater's own example `main:{{.SHA256}}` makes 64 hexadecimal digits.
     """
     name = revision.removeprefix("refs/heads/")
     if len(name) in _ID_LENGTHS and _HEX.issuperset(name):
         raise SourceError(f"{name!r} is a commit, not a branch", hint="a commit cannot be written to: name a branch")
+    return branch_name(revision)
+
+
+def branch_name(revision: str) -> str:
+    """The branch that a text names, without `refs/heads/`.
+
+    The rules are those of `git check-ref-format --branch`. Raises `SourceError` for what can be no branch: a tag's
+    full name, a version range.
+    """
+    name = revision.removeprefix("refs/heads/")
     if name.startswith("refs/"):
         raise SourceError(f"{printable(name)!r} is not a branch", hint="only branches can be written to")
     if not is_branch_name(name):

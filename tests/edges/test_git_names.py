@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from task.edges.git_names import (
     Address,
     address_of,
+    base_branch_name,
     branch_name,
     is_branch_name,
     printable,
@@ -179,5 +180,10 @@ def test_full_name_of_a_branch() -> None:
 @pytest.mark.parametrize("revision", ["a" * 40, "0" * 64, "refs/tags/v1", "v1.*", "-x", ">=1.0 <2", "HEAD~1", ""])
 def test_what_is_no_branch_is_a_source_error(revision: str) -> None:
     with pytest.raises(SourceError) as caught:
-        branch_name(revision)
+        base_branch_name(revision)
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["a" * 40, "0" * 64])
+def test_a_head_branch_may_look_like_a_commit(name: str) -> None:
+    assert branch_name(name) == name

@@ -60,6 +60,17 @@ def test_the_branch_that_an_annotation_names(server: GitHub, tmp_path: Path) -> 
     assert "newTag: 1.2.0" in scene.text("updates/a")
 
 
+def test_a_branch_of_64_hexadecimal_digits(server: GitHub, tmp_path: Path) -> None:
+    """As Image Updater's own example makes it; each version is a request of its own."""
+    scene = Scene(tmp_path, server, git_branch="main:{{.SHA256}}")
+    assert verdict(scene.event(f"{WEB}:1.1.0")) == ("update", "admitted")
+    (pull,) = server.open
+    assert len(pull.head) == 64
+    assert verdict(scene.event(f"{WEB}:1.1.0")) == ("unchanged", "same")
+    scene.event(f"{WEB}:1.2.0")
+    assert [len(one.head) for one in server.open] == [64, 64]
+
+
 def test_a_branch_cannot_be_merged_into_itself(server: GitHub, tmp_path: Path) -> None:
     scene = Scene(tmp_path, server, git_branch="main:main")
     report = scene.event(f"{WEB}:1.1.0", code=3)

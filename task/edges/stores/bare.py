@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from task import stop
 from task.edges.git import Git, GitFailed
-from task.edges.git_names import branch_name, printable
+from task.edges.git_names import base_branch_name, branch_name, printable
 from task.edges.stores import fast_import
 from task.edges.stores.objects import MissingObjectError
 from task.edges.stores.remote import Remote, StartAgain
@@ -86,7 +86,7 @@ class BareStore:
         Which places these are is looked at while the server is asked for the tip.
         Raises `SourceError` for what is no branch, and what `task.edges.git_errors` says of servers.
         """
-        name = self.default_branch() if branch in {"", "HEAD"} else branch_name(branch)
+        name = self.default_branch() if branch in {"", "HEAD"} else base_branch_name(branch)
         wanted = cache(lambda: tuple(dict.fromkeys(places)))
         found = self._twice(lambda: self._read(name, wanted))
         if self._turn and self._turn.take(self._remote.subject(name)):  # whoever was before us has moved the branch
