@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from task.errors import TaskError
+from task.errors import AnnotationError, TaskError
 from task.model import (
     Answer,
     Build,
@@ -132,7 +132,8 @@ def _parts(platform: str) -> tuple[str, str, str]:
 
 def wrong(decision: Decision, error: TaskError) -> Decision:
     """The decision, turned into the error of the registry."""
-    return decision._replace(verdict=Verdict("error", "registry", error.message), exit=int(error.exit), hint=error.hint)
+    rule = error.rule if isinstance(error, AnnotationError) else "registry"
+    return decision._replace(verdict=Verdict("error", rule, error.message), exit=int(error.exit), hint=error.hint)
 
 
 def dated(image: Image, build: Build, answer: Answer | None) -> Written:

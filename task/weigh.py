@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from task.errors import Exit, TargetError, TaskError
+from task.errors import AnnotationError, Exit, TargetError, TaskError, UsageError
 from task.model import (
     Answer,
     Build,
@@ -93,12 +93,16 @@ def weigh(moment: Moment, candidate: Candidate) -> Decision:
         return _without_digest(decision, answer)
     if decision.verdict.verdict != "update":
         return decision
-    # A registry that does not answer may not be needed. A file of ours that cannot be read is a mistake all the same.
-    if answer and answer.error and (moment.terms.check == "always" or answer.error.exit == Exit.USAGE):
+    if answer and answer.error and (moment.terms.check == "always" or _is_mistake(answer.error)):
         return wrong(decision, answer.error)
     if verdict := objection(sub, answer):
         return decision._replace(verdict=verdict)
     return _in_order(decision._replace(caution=caution(answer)), dated(wanted, candidate.build, answer), moment)
+
+
+def _is_mistake(error: TaskError) -> bool:
+    """A registry that does not answer may not be needed. Our unreadable file or a forbidden secret has to be said."""
+    return isinstance(error, UsageError | AnnotationError)
 
 
 def _without_digest(decision: Decision, answer: Answer | None) -> Decision:
@@ -115,6 +119,8 @@ def _in_order(decision: Decision, event: Written, moment: Moment) -> Decision:
     """Whether the build is the newest one, and what holds it back if it is."""
     policy, current = decision.subscription.policy, moment.said
     asked = moment.facts.answers.get(subject(decision.subscription, image_of(decision.subscription, current)))
+    if asked and asked.error and _is_mistake(asked.error):
+        return wrong(decision, asked.error)
     memory = remembered(moment.memory, current, asked)
     if why := superseded(event, policy, current, memory, moment.facts.ancestry):
         return decision._replace(verdict=Verdict("refuse", "superseded", why))

@@ -11,6 +11,8 @@ import pytest
 from clusters import app, kubeconfig, live_app, refreshed, rules
 from clusters import run as run_command
 from fakes.kubernetes_api import APPLICATIONS, CONFIG_MAPS, EVENTS, SECRETS, UPDATERS, KubernetesApi, running
+from fakes.oci_images import image
+from fakes.registry_api import registry_api
 from git_servers import git_server
 from real_servers import sshd
 from runs import KUSTOMIZATION, PREFIX, WEB, repository, target
@@ -31,6 +33,7 @@ from task.wiring.git import Doors
 
 HTTPS = "https://git.example.com/"
 PASSWORD = "pa55-of-the-cluster"
+CONTENT = image("linux/amd64")
 
 
 @pytest.fixture
@@ -316,6 +319,10 @@ FOREIGN = [
     ("git:secret:argocd/gone", "argocd", 4, "there is no secret argocd/gone"),
     ("git:secret:argocd/empty", "argocd", 4, "has neither username and password"),
     ("git:secret:a/b/c", "argocd", 3, "git:secret:<namespace>/<name>"),
+    ("git:secret:argocd/theirs", "team", 3, "Argo CD's login for another repository"),
+    ("git:secret:argocd/theirs", "argocd", 3, "Argo CD's login for another repository"),
+    ("git:secret:argocd/cluster-prod", "team", 3, "belongs to Argo CD itself"),
+    ("git:secret:argocd/plain", "team", 3, "for Applications of the namespace argocd"),
 ]
 
 
@@ -325,6 +332,9 @@ def test_secrets_that_are_not_used(
 ) -> None:
     repo = repository(tmp_path, "web", "good")
     api.add(SECRETS, secret("git", "other", username="x", password=PASSWORD), secret("empty"))
+    api.add(SECRETS, login("theirs", "them", "https://git.example.com/bank/infra.git"))
+    api.add(SECRETS, secret("cluster-prod", kind="cluster", username="x", password=PASSWORD))
+    api.add(SECRETS, secret("plain", username="x", password=PASSWORD))
     api.add(APPLICATIONS, app("web", f"{HTTPS}{repo.name}", namespace, write_back_method=method))
     api.add(APPLICATIONS, app("good", f"{HTTPS}{repo.name}"))
     result = run("--rewrite-url", f"{HTTPS}={tmp_path}/")
@@ -570,11 +580,60 @@ def test_pull_secrets_of_the_cluster(tmp_path: Path, api: KubernetesApi, run: An
     api.add(APPLICATIONS, app("web", repo, pull_secret="pullsecret:argocd/pull", **given))
     api.add(APPLICATIONS, app("far", repo, pull_secret="pullsecret:other/pull", **given))
     result = run("--registry-check", "always")
-    assert rules(result) == {"argocd/web": "registry", "argocd/far": "registry"}
+    assert rules(result) == {"argocd/web": "registry", "argocd/far": "annotation"}
     assert "holds no login for ghcr.io" in result.stderr
     assert "names a secret of namespace other" in result.stderr
     assert {one.namespace for one in api.asked if one.resource == SECRETS and one.verb == "get"} == {"argocd"}
     assert hidden(result)
+
+
+@pytest.mark.parametrize("check", ["auto", "always"])
+def test_a_clusters_token_never_reaches_a_registry(tmp_path: Path, api: KubernetesApi, run: Any, check: str) -> None:
+    """`config` of a cluster's secret is JSON: with its colon it was taken for `user:password`."""
+    api.add(SECRETS, secret("cluster-prod", kind="cluster", config=json.dumps({"bearerToken": PASSWORD})))
+    with registry_api() as server:
+        server.put("acme/web", "1.1.0", CONTENT)
+        server.challenge = 'Basic realm="registry"'
+        given = {"image_list": f"web={server.name}/acme/web:1.1.0", "update_strategy": "digest"}
+        repo = bare_repo(tmp_path, {target("web"): "resources: []\n"})
+        api.add(APPLICATIONS, app("web", repo, "team", pull_secret="secret:argocd/cluster-prod#config", **given))
+        result = run("--registry-check", check, image=f"{server.name}/acme/web:1.1.0")
+    assert (result.code, rules(result)) == (3, {"team/web": "annotation"}), result.stderr
+    assert "belongs to Argo CD itself and is no login for a registry" in result.stderr
+    assert [one.login for one in server.seen if one.login] == []
+    assert hidden(result)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"writeBackConfig": {"method": "git:secret:argocd/theirs"}}, "Argo CD's login for another repository"),
+        ({"commonUpdateSettings": {"pullSecret": "secret:argocd/cluster-prod#config"}}, "no login for a registry"),
+    ],
+)
+def test_an_image_updater_may_name_no_more_than_an_annotation(
+    tmp_path: Path, api: KubernetesApi, run: Any, settings: dict[str, Any], words: str
+) -> None:
+    repo = repository(tmp_path, "web")
+    api.add(SECRETS, login("theirs", "them", "https://git.example.com/bank/infra.git"))
+    api.add(SECRETS, secret("cluster-prod", kind="cluster", config=json.dumps({"bearerToken": PASSWORD})))
+    api.add(APPLICATIONS, app("web", f"{HTTPS}{repo.name}", "team", image_list="", write_back_method=""))
+    spec = {**settings, "applicationRefs": [{"namePattern": "w*", "images": [{"alias": "web", "imageName": WEB}]}]}
+    api.add(UPDATERS, {"metadata": {"name": "all", "namespace": "team"}, "spec": spec})
+    result = run("--rewrite-url", f"{HTTPS}={tmp_path}/", "--registry-check", "always")
+    assert (result.code, rules(result)) == (3, {"team/web": "annotation"}), result.stderr
+    assert words in result.stderr
+    assert hidden(result)
+
+
+def test_a_refused_pull_secret_is_no_mere_warning(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+    """`newest-build` goes on where a registry does not answer; not where the annotation itself is wrong."""
+    repo = repository(tmp_path, "web")
+    given = {"update_strategy": "newest-build", "pull_secret": "pullsecret:other/pull"}
+    api.add(APPLICATIONS, app("web", repo, **given))
+    result = run("--registry-check", "auto")
+    assert (result.code, rules(result)) == (3, {"argocd/web": "annotation"}), result.stderr
+    assert "newTag: 1.0.0" in show(repo, "main", target("web"))
 
 
 def test_a_pull_secret_that_may_not_be_read_is_an_error_of_that_entry(tmp_path: Path, api: KubernetesApi) -> None:

@@ -1,7 +1,8 @@
 """Credentials that a cluster holds: Argo CD's repository secrets, and secrets that annotations name.
 
 What an Application's owner names is not trusted: only secrets of the Application's own namespace and of the control
-plane's are read. Servers are checked with the known hosts and authorities that Argo CD itself uses.
+plane's are read, and those of Argo CD's own serve only for what they are for. Servers are checked with the known hosts
+and authorities that Argo CD itself uses.
 """
 
 from __future__ import annotations
@@ -15,17 +16,19 @@ from task.edges.kubernetes import SECRETS, Kubernetes
 from task.edges.kubernetes_errors import ForbiddenError
 from task.errors import AnnotationError, CredentialsError, Malformed
 from task.parse.repo_secrets import (
+    LABEL,
     REPOSITORY,
     TEMPLATE,
     RepoCredentials,
     RepoSecret,
+    argo_cds_kind,
     choose,
+    may_log_in,
     named_credentials,
     repo_secret,
     secret_place,
 )
 
-LABEL = "argocd.argoproj.io/secret-type"
 KNOWN_HOSTS, AUTHORITIES = "argocd-ssh-known-hosts-cm", "argocd-tls-certs-cm"
 
 
@@ -51,38 +54,58 @@ class ClusterSecrets:
             found = choose(self._secrets, url, project)
             return None if found is None else self._with_server(found, url)
 
-    def named(self, text: str, url: str, namespace: str) -> RepoCredentials:
-        """What `git:secret:…` of an Application in this namespace names: `text` is `secret:[<namespace>/]<name>`.
+    def named(self, text: str, url: str, namespace: str, project: str = "") -> RepoCredentials:
+        """What `git:secret:…` of an Application of this namespace and project names: `secret:[<namespace>/]<name>`.
 
-        Raises `AnnotationError` for a secret of another namespace, `CredentialsError` for one that is not there or
-        does not fit the URL.
+        Raises `AnnotationError` for a secret that the Application may not name for this URL, `CredentialsError` for one
+        that is not there or does not fit the URL.
         """
         try:
             home, name = secret_place(text, namespace)
         except Malformed as error:
             raise AnnotationError(error.message, hint=error.hint) from None
-        data = self.data(home, name, namespace)
+        secret = f"{home}/{name}"
+        if home not in (namespace, self._home):
+            raise AnnotationError(
+                f"secret {secret} is in another namespace than the Application ({namespace})",
+                hint="name a secret of the Application's own namespace, or of Argo CD's",
+            )
+        item = self._kubernetes.get(SECRETS, home, name)
+        if item is None:
+            raise CredentialsError(f"there is no secret {secret}", hint="create it, or name another one")
+        kind, data = _kind(item, name), _texts(_bytes(item))
+        if not kind and home != namespace:
+            raise AnnotationError(
+                f"secret {secret} is for Applications of the namespace {home}, and this one is in {namespace}",
+                hint="name a secret of the Application's own namespace, or have one made for Argo CD (repository)",
+            )
         try:
-            found = named_credentials(f"{home}/{name}", url, _texts(data))
+            if kind:
+                may_log_in(secret, kind, data, url, project)
+        except Malformed as error:
+            raise AnnotationError(error.message, hint=error.hint) from None
+        try:
+            found = named_credentials(secret, url, data)
         except Malformed as error:
             raise CredentialsError(error.message, hint=error.hint) from None
         with self._lock:
             return self._with_server(found, url)
 
-    def data(self, namespace: str, name: str, application_namespace: str) -> Mapping[str, bytes]:
-        """What a secret holds that an Application of that namespace names, decoded.
+    def of_registry(self, namespace: str, name: str) -> Mapping[str, bytes]:
+        """What a secret holds that is named as a registry's login, decoded. Who may name it is for the caller to say.
 
-        Raises `AnnotationError` for a secret of another namespace, `CredentialsError` for one that is not there.
+        Raises `LookupError` for one that is not there, `Malformed` for one of Argo CD's own.
         """
-        if namespace not in (application_namespace, self._home):
-            raise AnnotationError(
-                f"secret {namespace}/{name} is in another namespace than the Application ({application_namespace})",
-                hint="name a secret of the Application's own namespace, or of Argo CD's",
+        item = self._kubernetes.get(SECRETS, namespace, name)
+        if item is None:
+            raise LookupError(name)
+        if _kind(item, name):
+            # `secret:argocd/cluster-prod#config` is JSON, so it has a colon: a cluster's token went to any registry.
+            raise Malformed(
+                f"secret {namespace}/{name} belongs to Argo CD itself and is no login for a registry",
+                "name a secret that was made for this registry",
             )
-        found = self._kubernetes.get(SECRETS, namespace, name)
-        if found is None:
-            raise CredentialsError(f"there is no secret {namespace}/{name}", hint="create it, or name another one")
-        return _bytes(found)
+        return _bytes(item)
 
     def _listed(self) -> tuple[RepoSecret, ...]:
         try:
@@ -118,6 +141,10 @@ class ClusterSecrets:
                 self._log("info", f"{error.message}; {error.hint}")
                 self._maps[name] = {}
         return self._maps[name]
+
+
+def _kind(item: Mapping[str, Any], name: str) -> str:
+    return argo_cds_kind(name, (item.get("metadata") or {}).get("labels") or {})
 
 
 def _bytes(item: Mapping[str, Any]) -> dict[str, bytes]:

@@ -2,6 +2,8 @@
 
 A `repository` secret is for one URL, a `repo-creds` secret for all URLs that begin with its own; a secret with a
 project is for that project's Applications only. Values are wrapped at once: nothing here shows them.
+
+An annotation may name such a secret, too. Its author need not be trusted, so `may_log_in` is stricter than Argo CD.
 """
 
 from __future__ import annotations
@@ -13,11 +15,18 @@ from task.errors import Malformed
 from task.record import NamedTuple
 from task.secret import Secret
 
-REPOSITORY, TEMPLATE = "repository", "repo-creds"  # values of the label argocd.argoproj.io/secret-type
+LABEL = "argocd.argoproj.io/secret-type"
+REPOSITORY, TEMPLATE = "repository", "repo-creds"  # values of the label
+_WRITING = {"repository-write": REPOSITORY, "repo-write-creds": TEMPLATE}  # what Argo CD's source hydrator pushes with
+# Without the label, and they open Argo CD itself.
+_UNLABELLED = ("argocd-secret", "argocd-notifications-secret", "argocd-initial-admin-secret", "argocd-redis")
 _NOTHING = Secret("")
 _TRUE, _FALSE = ("1", "t", "true"), ("", "0", "f", "false")  # as Go's ParseBool takes them, whatever the case
 _SCP = re.compile(r"(?:ssh://)?[^/:]*?@[^@]+")
 _GITHUB_API = "https://api.github.com"
+_NAME_ANOTHER = (
+    "name a secret of the Application's own namespace, or write git alone: Argo CD's secret for the repository is used"
+)
 
 
 class AppKey(NamedTuple):
@@ -83,6 +92,30 @@ def choose(secrets: Sequence[RepoSecret], url: str, project: str = "") -> RepoCr
     return template._replace(insecure=own.insecure, proxy=proxy, no_proxy=no_proxy)
 
 
+def argo_cds_kind(name: str, labels: Mapping[str, str]) -> str:
+    """What a secret is to Argo CD, which the label says (`repository`, `cluster`, …); "" where it is not Argo CD's."""
+    if LABEL in labels:
+        return labels[LABEL] or "unknown"
+    return name if name in _UNLABELLED else ""
+
+
+def may_log_in(secret: str, kind: str, data: Mapping[str, str], url: str, project: str) -> None:
+    """Whether an Application may name this secret of Argo CD's as its login for Git. Raises `Malformed` if not.
+
+    Until this was asked, `git:secret:argocd/…` sent another team's password to any URL that an Application's author
+    chose. The message tells the author nothing about the secret that its name does not tell.
+    """
+    kind = _WRITING.get(kind, kind)
+    if kind not in (REPOSITORY, TEMPLATE) or data.get("type", "").lower() not in ("", "git"):
+        raise Malformed(f"secret {secret} belongs to Argo CD itself and is no login for Git", _NAME_ANOTHER)
+    wanted, ours = _normal(url), _normal(data.get("url", ""))
+    fits = wanted == ours if kind == REPOSITORY else wanted.startswith(f"{ours.rstrip('/')}/")
+    if not fits or not _host(ours) or _climbs(url):  # a template of `https://` alone would be for every server
+        raise Malformed(f"secret {secret} is Argo CD's login for another repository", _NAME_ANOTHER)
+    if data.get("project", "") not in ("", project):
+        raise Malformed(f"secret {secret} is for another project than {project or 'none'!r}", _NAME_ANOTHER)
+
+
 def named_credentials(name: str, url: str, data: Mapping[str, str]) -> RepoCredentials:
     """The credentials of a secret that `git:secret:…` names, checked for the kind of URL. Raises `Malformed`."""
     found = _credentials(name, data)
@@ -91,9 +124,9 @@ def named_credentials(name: str, url: str, data: Mapping[str, str]) -> RepoCrede
             raise Malformed(f"secret {name} has no field sshPrivateKey, which an SSH URL needs", "add it")
     elif not url.lower().startswith("https://"):
         raise Malformed(f"secret {name} serves https and SSH URLs only", "use one of them as repoURL")
-    elif not found.app and not (found.username and found.password):
+    elif not found.app and not found.bearer and not (found.username and found.password):
         raise Malformed(
-            f"secret {name} has neither username and password nor a GitHub App's fields",
+            f"secret {name} has neither username and password nor a bearerToken nor a GitHub App's fields",
             "add username and password, or githubAppID, githubAppInstallationID and githubAppPrivateKey",
         )
     return found
@@ -141,6 +174,11 @@ def _begins(url: str, prefix: str) -> bool:
         return False
     host = _host(prefix)
     return not host or host == _host(url)
+
+
+def _climbs(url: str) -> bool:
+    """Whether a path leads out of where it begins: curl asks for /evil/x where a URL says /acme/../evil/x."""
+    return any(part.lower().replace("%2e", ".") in (".", "..") for part in re.split(r"[/\\:]", url))
 
 
 def _host(url: str) -> str:

@@ -183,7 +183,7 @@ class Argo:
     def _credentials(self, sub: Subscription) -> RepoCredentials | None:
         secrets, app = self.secrets(), sub.application
         if sub.credentials.startswith("secret:"):
-            return secrets.named(sub.credentials, sub.repo, app.namespace)
+            return secrets.named(sub.credentials, sub.repo, app.namespace, app.project)
         return secrets.repository(sub.repo, app.project)
 
 

@@ -27,7 +27,7 @@ def registry_of(settings: Settings, opened: ExitStack, argo: Argo) -> Registry:
     if argo.kind == "cluster":
 
         def secret(namespace: str, name: str) -> Mapping[str, bytes]:
-            return argo.secrets().data(namespace, name, namespace)
+            return argo.secrets().of_registry(namespace, name)
 
     logins = Logins(
         environ, _given(settings, environ), Allowed(given.env, given.execute, settings.argocd_namespace), secret

@@ -19,7 +19,7 @@ from task.edges.http import Limits
 from task.edges.kubeconfig import Kubeconfig, Server, User
 from task.edges.kubernetes import Kubernetes
 from task.edges.repo_access import plan_of, settings_of
-from task.errors import AnnotationError, CredentialsError, SourceDownError
+from task.errors import AnnotationError, CredentialsError, Malformed, SourceDownError
 from task.parse.repo_secrets import RepoCredentials
 from task.secret import Secret
 
@@ -89,7 +89,7 @@ def test_an_api_that_is_down_is_not_the_same_as_no_credentials(api: KubernetesAp
 
 
 @pytest.mark.parametrize(
-    ("text", "namespace"), [("secret:team/git", "team"), ("secret:git", "team"), ("secret:argocd/git", "any")]
+    ("text", "namespace"), [("secret:team/git", "team"), ("secret:git", "team"), ("secret:argocd/git", "argocd")]
 )
 def test_a_named_secret(api: KubernetesApi, text: str, namespace: str) -> None:
     for home in ("team", "argocd"):
@@ -103,6 +103,34 @@ def test_a_secret_of_another_namespace_is_refused_without_a_look(api: Kubernetes
     with pytest.raises(AnnotationError, match="in another namespace than the Application"):
         reach(api).named(text, URL, "team")
     assert api.asked == []
+
+
+NAMED = [
+    ("secret:argocd/plain", "for Applications of the namespace argocd"),
+    ("secret:argocd/cluster-prod", "belongs to Argo CD itself"),
+    ("secret:argocd/argocd-secret", "belongs to Argo CD itself"),
+    ("secret:argocd/elsewhere", "login for another repository"),
+    ("secret:argocd/theirs", "another project than 'shop'"),
+    ("secret:argocd/ours", ""),
+    ("secret:argocd/template", ""),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), NAMED)
+def test_argo_cds_own_secrets_are_for_what_they_say(api: KubernetesApi, text: str, words: str) -> None:
+    login, other = {"username": "u", "password": "s3cret"}, "https://git.example.com/other/repo"
+    api.add(SECRETS, secret("plain", **login), secret("cluster-prod", "cluster", url=URL, **login))
+    api.add(SECRETS, secret("argocd-secret", url=URL, **login), secret("elsewhere", "repository", url=other, **login))
+    api.add(SECRETS, secret("theirs", "repository", url=URL, project="bank", **login))
+    api.add(SECRETS, secret("ours", "repository", url=URL.removesuffix(".git"), project="shop", **login))
+    api.add(SECRETS, secret("template", "repo-creds", url="https://git.example.com/acme", **login))
+    if not words:
+        assert reach(api).named(text, URL, "team", "shop").password.reveal() == "s3cret"
+        return
+    with pytest.raises(AnnotationError, match=words) as refused:
+        reach(api).named(text, URL, "team", "shop")
+    assert refused.value.hint
+    assert "bank" not in str(refused.value)
 
 
 @pytest.mark.parametrize("text", ["secret:a/b/c", "secret:", "secret:../argocd"])
@@ -129,7 +157,18 @@ def test_the_known_hosts_are_argo_cds(api: KubernetesApi) -> None:
 
 def test_a_pull_secret_as_registries_take_it(api: KubernetesApi) -> None:
     api.add(SECRETS, secret("pull", namespace="team", **{".dockerconfigjson": "{}"}))
-    assert reach(api).data("team", "pull", "team") == {".dockerconfigjson": b"{}"}
+    assert reach(api).of_registry("team", "pull") == {".dockerconfigjson": b"{}"}
+    with pytest.raises(LookupError):
+        reach(api).of_registry("team", "gone")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("cluster-prod", "cluster"), ("repo-1", "repository"), ("argocd-secret", "")]
+)
+def test_argo_cds_own_secrets_are_no_login_for_a_registry(api: KubernetesApi, name: str, kind: str) -> None:
+    api.add(SECRETS, secret(name, kind, config="user:s3cret"))
+    with pytest.raises(Malformed, match="is no login for a registry"):
+        reach(api).of_registry("argocd", name)
 
 
 def test_git_is_given_the_login_for_that_repository_only(tmp_path: Path) -> None:

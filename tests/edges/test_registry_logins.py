@@ -10,7 +10,15 @@ import pytest
 
 from task.edges.registry.config_files import password_of
 from task.edges.registry.logins import Allowed, Given, Logins
-from task.errors import RegistryAccessError, RegistryDownError, RegistryError, UsageError
+from task.errors import (
+    AnnotationError,
+    Malformed,
+    RegistryAccessError,
+    RegistryDownError,
+    RegistryError,
+    TaskError,
+    UsageError,
+)
 from task.parse.credentials import CredentialSource
 from task.parse.docker_config import RegistryLogin
 from task.secret import Secret
@@ -196,7 +204,13 @@ def test_a_password_file_that_is_not_there() -> None:
 
 SECRETS = {
     ("web", "regcred"): {".dockerconfigjson": config(**{"ghcr.io": "pull"}).encode()},
-    ("argocd", "shared"): {"creds": b"shared:with:colon\n", "bad": b"s3cret", "empty": b""},
+    ("argocd", "shared"): {
+        "creds": b"shared:with:colon\n",
+        "bad": b"s3cret",
+        "empty": b"",
+        "json": b'{"token": "s3cret"}',
+        "pem": b"-----BEGIN X-----\nProc-Type: s3cret",
+    },
     ("web", "old"): {".dockercfg": b'{"ghcr.io": {"username": "old", "password": "p", "auth": ""}}'},
     ("web", "broken"): {".dockerconfigjson": b"{"},
     ("web", "other"): {"x": b"y"},
@@ -204,6 +218,8 @@ SECRETS = {
 
 
 def secret(namespace: str, name: str) -> Mapping[str, bytes]:
+    if name == "cluster-prod":
+        raise Malformed("it is Argo CD's", "name another one")
     return SECRETS[namespace, name]
 
 
@@ -230,9 +246,13 @@ def test_secrets_that_annotations_name(text: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("text", "kind", "words"),
     [
-        ("secret:kube-system/x#y", RegistryError, "namespace kube-system"),
-        ("pullsecret:other/regcred", RegistryError, "namespace other"),
+        ("secret:kube-system/x#y", AnnotationError, "namespace kube-system"),
+        ("pullsecret:other/regcred", AnnotationError, "namespace other"),
+        ("secret:argocd/cluster-prod#config", AnnotationError, "it is Argo CD's"),
+        ("pullsecret:argocd/cluster-prod", AnnotationError, "it is Argo CD's"),
         ("secret:argocd/shared#bad", RegistryAccessError, "no user:password"),
+        ("secret:argocd/shared#json", RegistryAccessError, "no user:password"),
+        ("secret:argocd/shared#pem", RegistryAccessError, "no user:password"),
         ("secret:argocd/shared#empty", RegistryAccessError, "no user:password"),
         ("secret:argocd/shared#none", RegistryAccessError, "has no field none"),
         ("pullsecret:web/none", RegistryAccessError, "there is no secret web/none"),
@@ -244,8 +264,8 @@ def test_secrets_that_annotations_name(text: str, expected: str) -> None:
         ("x", RegistryError, "no credential source"),
     ],
 )
-def test_what_annotations_may_not_name(text: str, kind: type[RegistryError], words: str) -> None:
-    with pytest.raises(RegistryError, match=words) as refused:
+def test_what_annotations_may_not_name(text: str, kind: type[TaskError], words: str) -> None:
+    with pytest.raises(TaskError, match=words) as refused:
         of_annotation(text, {"HOME": "s3cret:x"})
     assert type(refused.value) is kind
     assert refused.value.hint
@@ -326,6 +346,8 @@ def test_registries_conf_may_name_any_variable_and_any_secret() -> None:
     assert [login.username if login else "" for login in (by_variable, by_secret)] == ["ci", "shared"]
     with pytest.raises(RegistryError, match="--allow-exec"):
         logins.of_conf(CredentialSource("ext", script="/bin/true"), 0, "ghcr.io", "a/b")
+    with pytest.raises(RegistryError, match="it is Argo CD's"):
+        logins.of_conf(place._replace(name="cluster-prod"), 0, "ghcr.io", "a/b")
 
 
 def test_nothing_of_a_login_is_printed() -> None:

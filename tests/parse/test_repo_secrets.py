@@ -3,7 +3,15 @@
 import pytest
 
 from task.errors import Malformed
-from task.parse.repo_secrets import RepoSecret, choose, named_credentials, repo_secret, secret_place
+from task.parse.repo_secrets import (
+    RepoSecret,
+    argo_cds_kind,
+    choose,
+    may_log_in,
+    named_credentials,
+    repo_secret,
+    secret_place,
+)
 
 APP = {"githubAppID": "1", "githubAppInstallationID": "22", "githubAppPrivateKey": "s3cret"}
 
@@ -143,6 +151,7 @@ def test_what_is_wrong_with_a_secret_is_told_without_its_values(data: dict[str, 
         ("ssh://git@github.com/a/b", {"sshPrivateKey": "k"}, ""),
         ("https://github.com/a/b", {"username": "u", "password": "p"}, ""),
         ("https://github.com/a/b", APP, ""),
+        ("https://github.com/a/b", {"bearerToken": "t"}, ""),
         ("git@github.com:a/b", {"username": "u", "password": "p"}, "no field sshPrivateKey"),
         ("https://github.com/a/b", {"sshPrivateKey": "k"}, "neither username and password nor"),
         ("https://github.com/a/b", {"username": "u"}, "neither username and password nor"),
@@ -155,6 +164,79 @@ def test_a_named_secret_has_to_fit_the_url(url: str, data: dict[str, str], words
         return
     with pytest.raises(Malformed, match=words):
         named_credentials("team/git", url, data)
+
+
+LABEL = "argocd.argoproj.io/secret-type"
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "kind"),
+    [
+        ("git", {}, ""),
+        ("git", {"app": "x"}, ""),
+        ("git", {LABEL: "repository"}, "repository"),
+        ("prod", {LABEL: "cluster"}, "cluster"),
+        ("prod", {LABEL: ""}, "unknown"),
+        ("argocd-secret", {"app.kubernetes.io/part-of": "argocd"}, "argocd-secret"),
+        ("argocd-notifications-secret", {}, "argocd-notifications-secret"),
+        ("argocd-initial-admin-secret", {}, "argocd-initial-admin-secret"),
+        ("argocd-redis", {}, "argocd-redis"),
+        ("argocd-image-updater-secret", {}, ""),
+    ],
+)
+def test_which_secrets_are_argo_cds_own(name: str, labels: dict[str, str], kind: str) -> None:
+    assert argo_cds_kind(name, labels) == kind
+
+
+ACME = "https://git.example.com/acme"
+NOT_ITS = "login for another repository"
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "url", "words"),
+    [
+        ("repository", {"url": f"{ACME}/gitops"}, f"{ACME}/gitops", ""),
+        ("repository", {"url": f"{ACME}/gitops"}, f"{ACME}/gitops.git", ""),
+        ("repository", {"url": f"{ACME}/gitops.git"}, f"{ACME}/gitops", ""),
+        ("repository", {"url": f"{ACME}/gitops", "project": "shop"}, f"{ACME}/gitops", ""),
+        ("repository", {"url": f"{ACME}/gitops", "type": "git"}, f"{ACME}/gitops", ""),
+        ("repository-write", {"url": f"{ACME}/gitops"}, f"{ACME}/gitops.git", ""),
+        ("repository", {"url": f"{ACME}/gitops"}, "https://evil.example/x", NOT_ITS),
+        ("repository", {"url": f"{ACME}/gitops"}, f"{ACME}/gitops-2", NOT_ITS),
+        ("repository", {"url": f"{ACME}/gitops"}, f"{ACME}/gitops/x", NOT_ITS),
+        ("repository", {"url": ""}, f"{ACME}/gitops", NOT_ITS),
+        ("repository", {}, "", NOT_ITS),
+        ("repository", {"url": f"{ACME}/gitops", "project": "bank"}, f"{ACME}/gitops", "another project than 'shop'"),
+        ("repository", {"url": f"{ACME}/gitops", "type": "helm"}, f"{ACME}/gitops", "no login for Git"),
+        ("repo-creds", {"url": ACME}, f"{ACME}/gitops.git", ""),
+        ("repo-creds", {"url": f"{ACME}/"}, f"{ACME}/gitops", ""),
+        ("repo-creds", {"url": "https://git.example.com"}, f"{ACME}/gitops", ""),
+        ("repo-creds", {"url": "git@github.com:acme"}, "git@github.com:acme/gitops.git", ""),
+        ("repo-creds", {"url": "git@github.com:acme"}, "ssh://git@github.com/acme/gitops", ""),
+        ("repo-write-creds", {"url": ACME}, f"{ACME}/gitops", ""),
+        ("repo-creds", {"url": ACME}, "https://git.example.com/acme-evil/x", NOT_ITS),
+        ("repo-creds", {"url": "https://git.example.com/ac"}, f"{ACME}/gitops", NOT_ITS),
+        ("repo-creds", {"url": "https://git.example.com"}, "https://git.example.com.evil.org/x", NOT_ITS),
+        ("repo-creds", {"url": "https://git.example.com"}, "https://git.example.com@evil.org/x", NOT_ITS),
+        ("repo-creds", {"url": "https://git.example.com"}, "https://git.example.com:8443/x", NOT_ITS),
+        ("repo-creds", {"url": ACME}, f"{ACME}/../evil/x", NOT_ITS),
+        ("repo-creds", {"url": ACME}, f"{ACME}/%2E./evil/x", NOT_ITS),
+        ("repo-creds", {"url": "https://"}, "https://evil.example/x", NOT_ITS),
+        ("repo-creds", {"url": ""}, "https://evil.example/x", NOT_ITS),
+        ("repo-creds", {"url": ACME, "project": "bank"}, f"{ACME}/gitops", "another project than 'shop'"),
+        ("cluster", {"url": f"{ACME}/gitops"}, f"{ACME}/gitops", "no login for Git"),
+        ("scm-creds", {"url": ACME}, f"{ACME}/gitops", "no login for Git"),
+        ("argocd-secret", {"url": ACME}, f"{ACME}/gitops", "no login for Git"),
+        ("unknown", {"url": ACME}, f"{ACME}/gitops", "no login for Git"),
+    ],
+)
+def test_what_an_annotation_may_name_of_argo_cds_own(kind: str, data: dict[str, str], url: str, words: str) -> None:
+    if not words:
+        may_log_in("argocd/x", kind, data, url, "shop")
+        return
+    with pytest.raises(Malformed, match=words) as caught:
+        may_log_in("argocd/x", kind, data, url, "shop")
+    assert "bank" not in f"{caught.value}{caught.value.hint}"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from task.edges.registry import programs
 from task.edges.registry.config_files import config_files
-from task.errors import Malformed, RegistryAccessError, RegistryError
+from task.errors import AnnotationError, Malformed, RegistryAccessError, RegistryError
 from task.parse.credentials import CredentialSource, parse_credential_source
 from task.parse.docker_config import (
     DockerConfig,
@@ -25,7 +25,12 @@ from task.parse.docker_config import (
 from task.record import NamedTuple
 from task.secret import Secret
 
-Secrets = Callable[[str, str], Mapping[str, bytes]]  # (namespace, name) → the data of a secret of the cluster
+# (namespace, name) → the data of a secret of the cluster. Raises `LookupError` where there is none, `Malformed` for one
+# that is no login for a registry.
+Secrets = Callable[[str, str], Mapping[str, bytes]]
+
+_ANNOTATION = "pull-secret"
+_NO_USER = frozenset(" \"'{}[]")
 
 
 class Given(NamedTuple):
@@ -60,14 +65,17 @@ class Logins:
         self._helped: dict[tuple[str, str], RegistryLogin | None] = {}  # by helper and server
 
     def of_annotation(self, text: str, namespace: str, host: str, repository: str) -> RegistryLogin | None:
-        """The login that `pull-secret` names, for the registry at `host`. Raises `RegistryError` and its kinds."""
+        """The login that `pull-secret` names, for the registry at `host`.
+
+        Raises `RegistryError` and its kinds; `AnnotationError` for a secret that the Application's owner may not name.
+        """
         try:
             source = parse_credential_source(text)
         except Malformed as problem:
             raise RegistryError(f"pull-secret: {problem.message}", hint=problem.hint) from None
         self._check(source, namespace)
         subject = _subject(source, host, repository)
-        return self._once(subject, 0, lambda: self._named(source, "pull-secret", host, repository))
+        return self._once(subject, 0, lambda: self._named(source, _ANNOTATION, host, repository))
 
     def of_conf(self, source: CredentialSource, expire: float, host: str, repository: str) -> RegistryLogin | None:
         """The login that registries.conf names; asked for again after `expire` seconds."""
@@ -91,7 +99,7 @@ class Logins:
     def _check(self, source: CredentialSource, namespace: str) -> None:
         """Whether the owner of an Application may name this."""
         if source.kind in ("secret", "pullsecret") and source.namespace not in (namespace, self._allowed.namespace):
-            raise RegistryError(
+            raise AnnotationError(
                 f"pull-secret names a secret of namespace {source.namespace}, the Application is in {namespace}",
                 hint="only secrets of the Application's own namespace and of Argo CD's are taken",
             )
@@ -127,6 +135,9 @@ class Logins:
             data = self._secret(source.namespace, source.name)
         except LookupError:
             raise RegistryAccessError(f"{where}: there is no {name}", hint="create it, or name another one") from None
+        except Malformed as refused:
+            kind = AnnotationError if where == _ANNOTATION else RegistryError
+            raise kind(f"{where}: {refused.message}", hint=refused.hint) from None
         fields = (source.field, ".dockercfg") if source.kind == "pullsecret" else (source.field,)
         raw = next((data[field] for field in fields if field in data), None)
         if raw is None:
@@ -177,8 +188,11 @@ def _subject(source: CredentialSource, host: str, repository: str) -> tuple[obje
 
 
 def _pair(text: str, where: str) -> RegistryLogin:
-    """`user:password`; the first colon divides."""
+    """`user:password`; the first colon divides.
+
+    JSON and PEM hold colons, too: what was never meant as a login is not sent to a registry as one.
+    """
     user, colon, password = text.strip().partition(":")
-    if not (user and colon and password):
+    if not (user and colon and password) or not user.isprintable() or _NO_USER & set(user):
         raise RegistryAccessError(f"{where}: holds no user:password", hint="write user:password")
     return RegistryLogin(user, Secret(password), origin=where)
