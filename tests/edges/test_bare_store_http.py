@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from git_servers import GitServer, git_server
-from support import bare_repo, git, show
+from support import bare_repo, commit, git, show
 
 from task.edges.git import Git
 from task.edges.stores.bare import BareStore
@@ -50,6 +50,27 @@ def test_read_and_land(server: GitServer, repo: Path) -> None:
     landing = land(server.url + "repo.git")
     assert landing.commit == git(repo, "rev-parse", "main")
     assert show(repo, "main", VALUES) == "tag: v2\n"
+
+
+def test_a_new_head_branch_whose_base_moved_meanwhile(server: GitServer, repo: Path) -> None:
+    """One push more asks what both sides have; where nothing moved, nobody pays for that."""
+    asked = []
+    for head, moves in (("quiet", False), ("bot", True)):
+        with BareStore(Git(os.environ), server.url + "repo.git") as store:
+            snapshot = store.snapshot("main", [Place(VALUES)])
+            if moves:
+                commit(repo, {"README.md": "moved\n"})
+            server.seen.clear()
+            wanted = Changeset(
+                Destination(snapshot.repo, "main", head),
+                snapshot.tip,
+                {VALUES: File("tag: v2\n")},
+                "x",
+                Person("T", "t"),
+            )
+            assert store.land(wanted).commit == git(repo, "rev-parse", head)
+            asked.append(sum("receive-pack" in what for what, _ in server.seen))
+    assert asked == [2, 3]
 
 
 def test_login_within_the_url(server: GitServer, repo: Path) -> None:

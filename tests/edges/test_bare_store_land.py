@@ -324,6 +324,16 @@ def test_head_branch_made_by_another_meanwhile(repo: Path, monkeypatch: pytest.M
     assert tip(repo, "bot") == tip(repo)
 
 
+def test_a_new_head_branch_whose_base_moved_meanwhile(repo: Path) -> None:
+    """Nothing that the server names is known here: git would send history that was never fetched."""
+    with open_store(repo) as store:
+        snapshot = read(store)
+        moved = commit(repo, {"apps/db/values.yaml": "tag: v9\n"})
+        landing = store.land(change(snapshot, head="bot"))
+    assert (tip(repo, "bot"), tip(repo)) == (landing.commit, moved)
+    assert tip(repo, "bot^") == snapshot.tip
+
+
 def test_head_branch_with_the_name_of_a_folder_of_branches(repo: Path) -> None:
     git(repo, "update-ref", "refs/heads/bot/x", tip(repo))
     with open_store(repo) as store, pytest.raises(RepositoryError) as caught:

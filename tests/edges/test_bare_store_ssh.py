@@ -4,12 +4,12 @@ import os
 from pathlib import Path
 
 import pytest
-from support import bare_repo, git
+from support import bare_repo, commit, git
 
 from task.edges.git import Git
 from task.edges.stores.bare import BareStore
-from task.errors import CredentialsError, RepositoryError, TaskError, UnreachableError
-from task.model import Changeset, Destination, File, Person, Place
+from task.errors import CredentialsError, Outpaced, RepositoryError, TaskError, UnreachableError
+from task.model import Changeset, Destination, File, Landing, Person, Place
 
 
 def door(folder: Path, script: str) -> Git:
@@ -62,3 +62,29 @@ def test_no_server_makes_no_branch_of_a_failure(tmp_path: Path) -> None:
         with pytest.raises(UnreachableError):
             store.land(wanted)
     assert git(repo, "for-each-ref", "refs/heads/bot") == ""
+
+
+@pytest.mark.parametrize("protocol", [2, 0])
+def test_a_new_head_branch_whose_base_moved_meanwhile(tmp_path: Path, protocol: int) -> None:
+    """A server that only speaks the old protocol cannot say what both have: decided again on the new tip."""
+    repo = bare_repo(tmp_path, {"apps/web/a": "1\n", "apps/db/b": "1\n"})
+    for allowed in ("allowFilter", "allowAnySHA1InWant"):
+        git(repo, "config", f"uploadpack.{allowed}", "true")
+    old = "" if protocol else "unset GIT_PROTOCOL; "
+    git_door = door(tmp_path, f'{old}for last; do :; done; exec sh -c "$last"')
+    with BareStore(git_door, f"git@example.com:{repo}") as store:
+
+        def land() -> Landing:
+            snapshot = store.snapshot("main", [Place("apps/web/a")])
+            if "moved" not in git(repo, "log", "--format=%s", "main"):
+                commit(repo, {"apps/db/b": "2\n"}, message="moved")
+            destination = Destination(snapshot.repo, "main", "bot")
+            wanted = Changeset(
+                destination, snapshot.tip, {"apps/web/a": File("2\n")}, "x", Person("T", "t@example.com")
+            )
+            return store.land(wanted)
+
+        if not protocol:
+            with pytest.raises(Outpaced):
+                land()
+        assert land().commit == git(repo, "rev-parse", "bot")

@@ -12,7 +12,7 @@ from task.edges.git import Git, GitFailed, GitTimeout, Ran
 from task.edges.git_names import address_of, without_login
 from task.edges.stores.bare_folder import REMOTE, BareFolder
 from task.edges.stores.objects import Objects
-from task.errors import SourceError, TaskError
+from task.errors import Outpaced, SourceError, TaskError
 from task.light import later
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ _BROKEN = (
     "corrupt", "inflate", "bad object", "does not match", "unable to read", "unresolved delta", "index-pack failed",
     "did not send all", "missing", "is not a", "unable to find", "bad tree", "could not parse",
 )  # fmt: skip
+_NEVER_FETCHED = ("fatal: bad tree object", "fatal: bad object", "fatal: unable to read")
 _PAUSES = (0.5, 2.0)  # seconds before what broke off is asked for again
 _LOOK_BACK = 100  # commits: others may have pushed on top of ours
 
@@ -166,15 +167,26 @@ class Remote:
         Raises `Outpaced`, `RepositoryError`; `UnreachableError` leaves open whether it landed.
         """
         self._folder.complete()
+        options = ["--porcelain", "--no-verify", *filter(None, [lease])]
+        argv = ("push", *options, REMOTE, f"{commit}:refs/heads/{head}")
         try:
-            options = ["--porcelain", "--no-verify", *filter(None, [lease])]
-            argv = ("push", *options, REMOTE, f"{commit}:refs/heads/{head}")
-            said = self._git.run(*argv, git_dir=self._folder.path, env=self._env)
+            try:
+                said = self._git.run(*argv, git_dir=self._folder.path, env=self._env)
+            except GitFailed as error:
+                if not (lease and _lacks_objects(error.err)):
+                    raise
+                # A new branch, and its base has moved since we fetched it: the server names no commit that we know,
+                # so git wants to send history that we never had. It can ask the server what both have (protocol v2);
+                # that is a request more, so only where it is needed.
+                negotiated = ("-c", "push.negotiate=true", *argv)
+                said = self._git.run(*negotiated, git_dir=self._folder.path, env=self._env)
             return not any(line.startswith(b"=") for line in said.splitlines())
         except GitFailed as error:
             lines = error.out.decode("utf-8", "replace").splitlines()
             if self._folder.cache is not None and "pack-objects" in error.err:
                 self._folder.cache.drop()
+            elif lease and _lacks_objects(error.err):
+                raise Outpaced(f"{self.subject(head)}: its base moved meanwhile") from error
             status = next((line for line in lines if line.startswith("!")), "")
             raise git_errors.refusal(status, error.err, self.subject(head), forced=bool(lease)) from error
 
@@ -263,6 +275,12 @@ class Remote:
         empty = "the repository may be empty: push a first commit, or name another branch"
         hint = found.hint if "HEAD" in there else empty
         return SourceError(found.message, hint=hint, subject=at)
+
+
+def _lacks_objects(said: str) -> bool:
+    """Whether our git could not make the pack: it wanted to send objects that were never fetched."""
+    ours = [line for line in said.splitlines() if not line.startswith("remote:")]
+    return any(words in line for line in ours for words in _NEVER_FETCHED)
 
 
 def _may_pass(error: GitFailed) -> bool:
