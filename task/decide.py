@@ -5,7 +5,8 @@ A lost push race is answered by deciding again on the new tip, so nothing here m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import posixpath
+from collections.abc import Iterable, Mapping, Sequence
 
 from task.edits import EDITORS
 from task.edits.texts import text_of
@@ -30,7 +31,7 @@ from task.rules.judge import objection
 from task.rules.order import commits, later
 from task.rules.remember import holding
 from task.rules.strategies import STRATEGIES
-from task.target import live, live_reading, resolve, target_of
+from task.target import SIGNS, live, live_reading, resolve, target_of
 from task.target import places as target_places
 from task.weigh import Candidate, Facts, Intent, Moment, Terms, deferred, failed, key_of, weigh
 
@@ -76,22 +77,46 @@ def places(ask: Ask) -> tuple[Place, ...]:
 
 
 def state_path(sub: Subscription) -> str:
-    """Where the Application's state lies, from the repository's root; whatever its name, in that folder."""
-    return f".image-update/{f'{sub.application.namespace}_{sub.application.name}'.replace('/', '_')}.state"
+    """Where the Application's state lies, from the repository's root; whatever its name, in that folder.
+
+    The folder of what is written stands in it: two Argo CDs that share a repository and an Application's name
+    remember apart.
+    """
+    name = f"{sub.application.namespace}_{sub.application.name}".replace("/", "_")
+    return "/".join(part for part in (".image-update", sub.home, f"{name}.state") if part)
 
 
-def state_of(snapshot: Snapshot, sub: Subscription) -> State:
-    """What is remembered of the Application. Raises `TargetError` for a file that nobody can read."""
+def states_of(snapshot: Snapshot, sub: Subscription) -> Mapping[str, State]:
+    """The Application's whole state file, by write-back file. Raises `TargetError` where nobody can read it."""
     path = state_path(sub)
     text = text_of(snapshot.files, path) if path in snapshot.files else None
     if not text:
-        return NOTHING
+        return {}
     from task.edits.state_file import read_state
 
     try:
         return read_state(text)
     except TargetError as error:
         raise error.about(path) from None
+
+
+def state_of(snapshot: Snapshot, sub: Subscription) -> State:
+    """What is remembered of the Application in the file that the subscription writes. Raises as `states_of`."""
+    states = states_of(snapshot, sub)
+    return states.get(file_of(snapshot, sub, states), NOTHING) if states else NOTHING
+
+
+def file_of(snapshot: Snapshot, sub: Subscription, states: Mapping[str, State]) -> str:
+    """Under which path a state file tells of the subscription's target: as it stands there, else as the file is called.
+
+    A kustomization is named by its file (its folder is understood, too), a folder of manifests by the folder.
+    """
+    names: tuple[str, ...] = (sub.path, *sub.fallbacks)
+    if sub.target == "kustomization":
+        names = (*(f"{sub.path}/{sign}".lstrip("/") for sign, kind in SIGNS.items() if kind == "Kustomize"), sub.path)
+    there = {posixpath.normpath(f"/{path}").lstrip("/"): path for path in states}
+    known = next((there[name] for name in names if name in there), "")
+    return known or next((name for name in names if name in snapshot.files), names[0]) or "."
 
 
 def questions(snapshot: Snapshot, asks: Iterable[Ask], terms: Terms) -> Asked:

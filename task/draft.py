@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from task.decide import state_of, state_path
+from task.decide import file_of, state_path, states_of
 from task.edits import EDITORS
 from task.errors import Exit, Malformed, TaskError
 from task.light import later
@@ -217,12 +217,15 @@ def _remember(snapshot: Snapshot, done: Sequence[Decision]) -> dict[str, File]:
     apps: dict[str, list[Decision]] = {}
     for one in done:
         if one.memory is not None or one.hold:
-            apps.setdefault(one.subscription.application.key, []).append(one)
+            apps.setdefault(state_path(one.subscription), []).append(one)
     changed: dict[str, File] = {}
-    for members in apps.values():
-        path = state_path(members[0].subscription)
-        state, old = state_of(snapshot, members[0].subscription), snapshot.files.get(path)
-        if (new := _state(state, members)) != state:
+    for path, members in apps.items():
+        states, old = states_of(snapshot, members[0].subscription), snapshot.files.get(path)
+        new = dict(states)
+        for one in members:
+            file = file_of(snapshot, one.subscription, new)
+            new[file] = _state(new.get(file, State()), one)
+        if (new := {file: state for file, state in new.items() if state != State()}) != states:
             from task.edits.state_file import write_state
 
             text = write_state(old.text if old else "", new)
@@ -230,15 +233,12 @@ def _remember(snapshot: Snapshot, done: Sequence[Decision]) -> dict[str, File]:
     return changed
 
 
-def _state(state: State, members: Sequence[Decision]) -> State:
-    """What is remembered of one Application after these decisions."""
+def _state(state: State, one: Decision) -> State:
+    """What is remembered of one Application in one file after a decision."""
     images = dict(state.images)
-    hold = state.hold
-    for one in members:
-        if one.memory is not None:
-            images[key_of(one.subscription)] = one.memory
-        if one.hold:
-            hold = one.hold[0]
+    if one.memory is not None:
+        images[key_of(one.subscription)] = one.memory
+    hold = one.hold[0] if one.hold else state.hold
     return State(hold, {key: memory for key, memory in images.items() if memory != Memory()})
 
 
@@ -277,13 +277,15 @@ def _held(before: Files, after: Files) -> Iterator[str]:
 def _lasting(text: str) -> str:
     from task.edits.state_file import read_state
 
-    state = read_state(text)
-    images = {
-        key: (one.hold and tuple(one.hold), one.deferred and (one.deferred.tag, one.deferred.digest))
-        for key, one in sorted(state.images.items())
-        if one.hold or one.deferred
-    }
-    return repr((state.hold and tuple(state.hold), images))
+    told = []
+    for file, state in sorted(read_state(text).items()):
+        images = {
+            key: (one.hold and tuple(one.hold), one.deferred and (one.deferred.tag, one.deferred.digest))
+            for key, one in sorted(state.images.items())
+            if one.hold or one.deferred
+        }
+        told += [(file, state.hold and tuple(state.hold), images)] if state.hold or images else []
+    return repr(told)
 
 
 def _told(done: Sequence[Decision]) -> Mapping[str, None]:

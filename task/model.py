@@ -308,7 +308,7 @@ class Memory(NamedTuple):
 
 
 class State(NamedTuple):
-    """One state file: what is remembered of one Application."""
+    """What is remembered of one Application in one write-back file. A state file holds one for each file."""
 
     hold: Hold | None = None  # covers all images
     images: Mapping[str, Memory] = {}  # by alias; without one, by the image's name as `image-list` spells it
@@ -332,6 +332,7 @@ class Subscription(NamedTuple):
     fallbacks: tuple[str, ...] = ()
     managed: tuple[str, ...] = ()
     pull_request: bool = False
+    home: str = ""  # the folder of the Application's first write-back file in this repository; its state lies there
     held: str = ""  # why a hold covers it: nothing is written; "" when none does
 
 

@@ -8,7 +8,7 @@ import pytest
 from runs import WEB, application, manifest, repository, target
 from support import Result, changed_paths, commit, git, image_update, show
 
-STATE = ".image-update/argocd_a.state"
+STATE = ".image-update/apps/a/argocd_a.state"
 DIGESTS = [f"sha256:{number:064x}" for number in range(1, 9)]
 DAY = "2026-11-{:02}T06:00:00Z"
 

@@ -1,5 +1,6 @@
 """A rollback stays, a hold holds, a release applies what waited: from the command line to the branch."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 from runs import WEB, application, manifest, repository, target
 from support import Result, changed_paths, commit, git, image_update, show
 
-STATE = ".image-update/argocd_a.state"
+STATE = ".image-update/apps/a/argocd_a.state"
 
 
 class Scene:
@@ -133,8 +134,9 @@ def test_a_hold_counts_as_something_that_was_written(tmp_path: Path) -> None:
 
 def test_a_hold_ends_by_itself(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
-    old = 'hold:\n  reason: freeze\n  until: "2020-01-01T00:00:00Z"\nimages:\n  web:\n    deferred:\n      tag: m9\n'
-    commit(scene.repo, {STATE: old + "      sequence: 9\n"})
+    hold, waits = {"reason": "freeze", "until": "2020-01-01T00:00:00Z"}, {"tag": "m9", "sequence": "9"}
+    state = {"files": {target("a"): {"hold": hold, "images": {"web": {"deferred": waits}}}}}
+    commit(scene.repo, {STATE: json.dumps(state)})
     assert scene.event("m8", "--sequence", "8") == ("update", "admitted")
     assert scene.value == "m9"  # what waited is the newer one
     assert "freeze" not in show(scene.repo, "main", STATE)
@@ -195,7 +197,7 @@ def test_a_dry_run_shows_the_diff_and_writes_nothing(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     tip = scene.tip
     result = scene.call("hold", "a", "--reason", "freeze", "--dry-run")
-    assert "+  reason: freeze" in result.json["commits"][0]["diff"]
+    assert "+      reason: freeze" in result.json["commits"][0]["diff"]
     assert (result.code, scene.tip) == (0, tip)
 
 

@@ -8,7 +8,7 @@ from runs import WEB, application, manifest, repository, target
 from support import commit, git, image_update, show
 
 API = "ghcr.io/acme/api"
-STATE = ".image-update/argocd_a.state"
+STATE = ".image-update/apps/a/argocd_a.state"
 
 
 class Scene:

@@ -15,7 +15,7 @@ from support import Result, bare_repo, git, image_update, show
 
 ASK = {"IMAGE_UPDATE_REGISTRY_CHECK": "auto"}
 TARGET = "apps/a/kustomization.yaml"
-STATE = ".image-update/argocd_a.state"
+STATE = ".image-update/apps/a/argocd_a.state"
 BOTH = index([image("linux/amd64"), image("linux/arm64/v8")], attested=True)
 DAY = "2026-11-{:02}T06:00:00Z"
 SECRET = "s3cret-pass-w0rd"

@@ -270,7 +270,7 @@ def test_the_job_that_scans_is_not_the_build(tmp_path: Path, server: RegistryApi
         "GITHUB_SERVER_URL": "https://github.com", "GITHUB_WORKFLOW": "scan", "GITHUB_RUN_ID": "9",
     }  # fmt: skip
     assert scene.scan(env=ci).code == 0
-    state = show(scene.repo, "main", ".image-update/argocd_a.state")
+    state = show(scene.repo, "main", ".image-update/apps/a/argocd_a.state")
     assert DAY.format(2) in state
     assert "sequence" not in state
     message = git(scene.repo, "log", "-1", "--format=%B", "main")

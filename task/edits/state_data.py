@@ -1,4 +1,7 @@
-"""State ↔ the plain data of a state file: which keys there are, what may stand below them."""
+"""States ↔ the plain data of a state file: which keys there are, what may stand below them.
+
+A key that is not known here belongs to a newer version: it is ignored, and stays when the file is written.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,20 @@ from task.moment import utc
 from task.pattern import pattern
 
 T = TypeVar("T")
+_Shape = Mapping[str, "_Shape | None"]
+ANY = ""  # in a shape: the keys are names
+FILE = ("files",)
 STATE = ("hold", "images")
 MEMORY = ("written", "replaced", "hold", "deferred")
 HOLD = ("reason", "by", "at", "until")
 WRITTEN = ("tag", "digest", "sequence", "counter", "commit", "repository", "created")
+_STRUCTURE = (*FILE, *STATE, *MEMORY)
+_HOLD: _Shape = dict.fromkeys(HOLD)
+_WRITTEN: _Shape = dict.fromkeys(WRITTEN)
+_MEMORY: _Shape = {"written": _WRITTEN, "replaced": None, "hold": _HOLD, "deferred": _WRITTEN}
+_SHAPE: _Shape = {"files": {ANY: {"hold": _HOLD, "images": {ANY: _MEMORY}}}}
+_STEMS = {word.rstrip("s") for word in _STRUCTURE}
+_MISPLACED = "known there are {}; memory stands below files: <file>: images: <alias>, a hold below its file or alias"
 _TIMES = ("at", "until", "created")
 _SEQUENCE = pattern(r"[0-9]{1,20}")
 _TAGS = ("", "!", "tag:yaml.org,2002:str")
@@ -23,21 +36,27 @@ _SURROGATES = pattern("[\ud800-\udfff]")  # bytes of an argument that were no te
 Data = Mapping[str, object]
 
 
-def state_of(tree: Tree) -> State:
-    """What a state file says. TargetError: line, what is wrong, how to mend it."""
+def states_of(tree: Tree) -> dict[str, State]:
+    """What a state file says, by write-back file. TargetError: line, what is wrong, how to mend it."""
     if len(tree.documents) > 1:
         node = tree.documents[1].root
         raise _wrong(
             tree, node, "a second YAML document", "a state file is a single one: remove `---` and what follows"
         )
     if not tree.documents or tree.documents[0].root.null:
-        return State()
+        return {}
     _refuse_references(tree)
-    fields = _fields(tree, tree.documents[0].root, "the file", STATE)
+    fields = _fields(tree, tree.documents[0].root, "the file", FILE)
+    files = _children(tree, fields["files"], "files") if "files" in fields else {}
+    return {path: state for path, node in files.items() if (state := _state(tree, node, path)) != State()}
+
+
+def _state(tree: Tree, node: Node, path: str) -> State:
+    fields = _fields(tree, node, path, STATE)
     images = _children(tree, fields["images"], "images") if "images" in fields else {}
     return State(
         _hold(tree, fields["hold"]) if "hold" in fields else None,
-        {alias: memory for alias, node in images.items() if (memory := _memory(tree, node, alias)) != Memory()},
+        {alias: memory for alias, one in images.items() if (memory := _memory(tree, one, alias)) != Memory()},
     )
 
 
@@ -107,12 +126,15 @@ def _list(tree: Tree, node: Node, name: str) -> tuple[str, ...]:
 
 
 def _fields(tree: Tree, node: Node, what: str, known: tuple[str, ...]) -> dict[str, Node]:
-    """The values of a mapping by their keys, all of which are known."""
+    """The values of a mapping by the keys that are known.
+
+    One that is nearly known, or known elsewhere, is a slip of the pen: a misspelt hold would hold nothing.
+    """
     found = _children(tree, node, what)
     for key, _ in pairs(node) if found else ():
-        if key.value not in known:
-            raise _wrong(tree, key, f"{what} has an unknown key {key.value[:50]!r}", f"known are {', '.join(known)}")
-    return found
+        if key.value not in known and key.value.lower().rstrip("s") in _STEMS | {word.rstrip("s") for word in known}:
+            raise _wrong(tree, key, f"{what[:50]} has a key {key.value!r}", _MISPLACED.format(", ".join(known)))
+    return {key: value for key, value in found.items() if key in known}
 
 
 def _children(tree: Tree, node: Node, what: str) -> dict[str, Node]:
@@ -149,11 +171,39 @@ def _wrong(tree: Tree, node: Node, what: str, mend: str) -> TargetError:
     return TargetError(f"line {tree.line(node)}: {what}", hint=mend)
 
 
-def remembered(state: State) -> State:
-    """The state as a file gives it back: times in normal form, without images of which nothing is known.
+def with_unknown(tree: Tree, data: Data) -> Data:
+    """The data, with the keys of newer versions as the file has them.
+
+    A hold or a build that is removed takes the unknown keys in it along.
+    """
+    return _kept(tree.documents[0].root, data, _SHAPE) if tree.documents else data
+
+
+def _kept(node: Node, data: Data, shape: _Shape) -> Data:
+    found = dict(data)
+    for key, value in pairs(node) if node.kind == "mapping" else ():
+        name = key.value
+        if name not in shape and ANY not in shape:
+            found[name] = value
+            continue
+        inner, there = shape.get(name, shape.get(ANY)), data.get(name)
+        if inner is None or (there is None and ANY not in inner and ANY not in shape):
+            continue
+        if below := _kept(value, there if isinstance(there, Mapping) else {}, inner):
+            found[name] = below
+    return found
+
+
+def remembered(states: Mapping[str, State]) -> dict[str, State]:
+    """The states as a file gives them back: times in normal form, without what nothing is known of.
 
     TargetError for what is no time, or no sequence that a file may hold.
     """
+    found = {stripped(path): _whole(state) for path, state in states.items()}
+    return {path: state for path, state in sorted(found.items()) if state != State()}
+
+
+def _whole(state: State) -> State:
     images = {stripped(alias): _full(memory) for alias, memory in state.images.items()}
     return State(_plain_hold(state.hold), {alias: one for alias, one in sorted(images.items()) if one != Memory()})
 
@@ -191,8 +241,12 @@ def stripped(text: str) -> str:
     return _SURROGATES.sub("\ufffd", text)
 
 
-def data_of(state: State) -> dict[str, object]:
-    """The state as nested mappings, lists and texts, in the order of the file; what is not known is left out."""
+def data_of(states: Mapping[str, State]) -> dict[str, object]:
+    """The states as nested mappings, lists and texts, in the order of the file; what is not known is left out."""
+    return _known({"files": {path: _state_data(state) for path, state in sorted(states.items())}})
+
+
+def _state_data(state: State) -> Data:
     images = {alias: _memory_data(memory) for alias, memory in sorted(state.images.items())}
     return _known({"hold": _optional(state.hold, _hold_data), "images": images})
 

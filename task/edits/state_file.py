@@ -1,4 +1,6 @@
-"""The state file of one Application, `.image-update/<namespace>_<application>.state` (contract, section 7).
+"""The state file of one Application: what is remembered, for each file that is written and each alias.
+
+`.image-update/<path>/<namespace>_<application>.state`, with the folder of the first write-back file as path.
 
 YAML that people may read, edit and revert. What is read counts by its letters: a plain `1.10` is that tag, no
 number. What is written changes the lines meant only; comments, quotes and order of the others stay.
@@ -8,63 +10,59 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from task.edits.state_data import data_of, remembered, state_of
-from task.edits.state_lines import edited, fresh
+from task.edits.state_data import data_of, remembered, states_of, with_unknown
+from task.edits.state_lines import edited, fresh, in_flow
 from task.edits.yaml_tree import Tree, parse
 from task.errors import TargetError
 from task.model import State
 
-FOLDER = ".image-update"
 LARGEST = 1_000_000  # characters
 _MEND = "correct the file, or delete it: then nothing is remembered, and no hold holds"
 _HEAD = "# What Image Update remembers of this Application: builds written, holds, what waits. People may edit this.\n"
 _CONFLICT = ("<<<<<<< ", "=======", ">>>>>>> ")
 
 
-def path_of(namespace: str, application: str) -> str:
-    """Where the state of an Application lies, from the repository's root. TargetError for what can be no name."""
-    name = f"{namespace}_{application}.state"
-    if "/" in name or not name.isprintable() or not (namespace and application) or len(name.encode()) > 255:  # noqa: PLR2004 - what file systems hold
-        raise TargetError(
-            f"{namespace[:300]!r}, {application[:300]!r} cannot name a file", hint="use names that Kubernetes accepts"
-        )
-    return f"{FOLDER}/{name}"
-
-
-def read_state(text: str) -> State:
-    """What the text says; nothing for an empty or comment-only one.
+def read_state(text: str) -> dict[str, State]:
+    """What the text says, by write-back file; nothing for an empty or comment-only one.
 
     TargetError: what is wrong, in which line, and how to mend it. Times come as RFC 3339, UTC.
     """
-    return state_of(_parsed(text))
+    return states_of(_parsed(text))
 
 
-def write_state(text: str, state: State) -> str:
-    """The text that says `state`; "" where nothing is to be remembered: then the file goes.
+def write_state(text: str, states: Mapping[str, State]) -> str:
+    """The text that says `states`; "" where nothing is to be remembered: then the file goes.
 
-    As little of `text` as possible changes, nothing where it says so already. TargetError: `text` is no state file,
-    or `state` holds what is no time.
+    As little of `text` as possible changes, nothing where it says so already; what a newer version wrote stays.
+    TargetError: `text` is no state file, or the states hold what is no time.
     """
-    state = remembered(state)
-    if state == State():
+    states = remembered(states)
+    tree = _parsed(text if text.strip("\ufeff \t\r\n") else "")
+    known = states_of(tree)
+    data = with_unknown(tree, data_of(states))
+    if not data:
         return ""
-    if not text.strip("\ufeff \t\r\n"):
-        return _shortest(parse(""), state)
-    return text if read_state(text) == state else _shortest(_parsed(text), state)
+    return text if known == states else _shortest(tree, data, states)
 
 
-def _shortest(tree: Tree, state: State) -> str:
+def _shortest(tree: Tree, data: Mapping[str, object], states: Mapping[str, State]) -> str:
     """The result of the first way to write that says what was meant: line by line, else anew below its comments."""
     ways: tuple[Callable[[Tree, Mapping[str, object]], str], ...] = (edited, fresh)
-    head = "" if tree.text else _HEAD
+    head, wanted = "" if tree.text else _HEAD, in_flow(_sorted(data))
     for way in ways:
         try:
-            text = head + way(tree, data_of(state))
-            if read_state(text) == state:
+            text = head + way(tree, data)
+            new = _parsed(text)
+            if states_of(new) == states and in_flow(_sorted(with_unknown(new, data_of(states)))) == wanted:
                 return text
         except TargetError:
             continue
     raise TargetError("what is to be remembered is too much for one file", hint="shorten the reason of the hold")
+
+
+def _sorted(data: object) -> object:
+    """The same with its keys in order, which makes no difference."""
+    return {key: _sorted(value) for key, value in sorted(data.items())} if isinstance(data, Mapping) else data
 
 
 def _parsed(text: str) -> Tree:

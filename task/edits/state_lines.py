@@ -24,16 +24,19 @@ from task.edits.yaml_layout import (
     sequence_shift,
     value_slot,
 )
-from task.edits.yaml_scalar import spell
+from task.edits.yaml_scalar import double_quoted, spell
 from task.edits.yaml_text import replace
 from task.edits.yaml_tree import Node, Tree, pairs, parse
 from task.errors import Malformed, TargetError
 from task.moment import utc
 from task.record import NamedTuple
 
-_ORDER = (*MEMORY, "images", *HOLD, *WRITTEN)  # `hold` stands before `images` as well
+_ORDER = ("files", *MEMORY, "images", *HOLD, *WRITTEN)  # `hold` stands before `images` as well
+_NAMED = 1, 3  # how deep the mappings lie whose keys are names: below `files`, below `images`
+_CORE = "tag:yaml.org,2002:"
+_TYPED = set(",[]{}#:\n")  # a plain scalar with one of these may mean something else in flow style
 _LONG_KEY = 1000  # characters; readers give up looking for the `:` of a longer one
-Wanted = Mapping[str, object]
+Wanted = Mapping[str, object]  # a Node in it is what a newer version wrote: it stays as it is
 
 
 class _Plan(NamedTuple):
@@ -105,7 +108,7 @@ def _compare_value(tree: Tree, name: str, node: Node, wanted: object, plan: _Pla
     elif node.kind == "scalar":
         plan.nothings.append((node, wanted))
     elif node.style == "{":
-        plan.splices.append(Splice(node.start, node.end, flow(cast("Data", wanted))))
+        plan.splices.append(Splice(node.start, node.end, in_flow(wanted)))
     elif isinstance(wanted, Mapping):
         _compare(tree, node, wanted, plan)
     else:
@@ -114,6 +117,8 @@ def _compare_value(tree: Tree, name: str, node: Node, wanted: object, plan: _Pla
 
 def _says(name: str, node: Node, wanted: object) -> bool:
     """Whether a value means this already, whatever its spelling."""
+    if isinstance(wanted, Node):
+        return True
     if isinstance(wanted, str):
         return node.kind == "scalar" and _word(name, "" if node.null else node.value) == wanted
     if isinstance(wanted, Mapping):
@@ -158,10 +163,11 @@ def _new_entry(tree: Tree, mapping: Node, name: str, wanted: object) -> Splice:
 
 
 def _rank(tree: Tree, mapping: Node, name: str) -> tuple[int, str]:
+    depth = len(list(tree.ancestors(mapping))) - 1
     key = tree.key_of(mapping)
-    if key is not None and key.value == "images" and tree.parent(mapping) is tree.documents[0].root:
+    if depth in _NAMED and key is not None and key.value in ("files", "images"):
         return 0, name
-    return _ORDER.index(name), ""
+    return _ORDER.index(name) if name in _ORDER else len(_ORDER), ""
 
 
 def _behind_parent(tree: Tree, mapping: Node) -> int:
@@ -225,6 +231,21 @@ def _items(tree: Tree, sequence: Node, wanted: Sequence[str]) -> Iterator[Splice
             yield Splice(start, tail, end.join(lines)) if lines else _cut(text, start, tail)
 
 
+def in_flow(data: object) -> str:
+    """The data on one line. What a newer version wrote keeps its types: what is plain stays plain."""
+    if isinstance(data, Node):
+        tag = f"{'!!' if data.tag.startswith(_CORE) else ''}{data.tag.removeprefix(_CORE)} " if data.tag else ""
+        if data.kind == "scalar":
+            plain = not data.style and not set(data.value) & _TYPED
+            return tag + (data.value if plain else double_quoted(data.value))
+        if data.kind == "sequence":
+            return f"{tag}[{', '.join(map(in_flow, data.children))}]"
+        return tag + "{" + ", ".join(f"{in_flow(key)}: {in_flow(value)}" for key, value in pairs(data)) + "}"
+    if isinstance(data, Mapping):
+        return "{" + ", ".join(f"{spell(key)}: {in_flow(value)}" for key, value in data.items()) + "}"
+    return flow(cast("Data", data))
+
+
 def _lines(data: Wanted, step: int, shift: int) -> list[str]:
     """Block lines, one key or item each."""
     lines: list[str] = []
@@ -232,6 +253,8 @@ def _lines(data: Wanted, step: int, shift: int) -> list[str]:
         name = spell(key)
         if isinstance(value, str):
             lines.append(f"{name}: {spell(value)}")
+        elif isinstance(value, Node):
+            lines.append(f"{name}: {in_flow(value)}")
         elif not isinstance(value, Mapping):
             lines += [f"{name}:", *(f"{' ' * shift}- {spell(item)}" for item in cast("list[str]", value))]
         elif len(name) > _LONG_KEY:

@@ -74,6 +74,7 @@ def _subscription(app: Application, entry: Entry, policy: Policy, key: str, path
         path=path,
         repo=source.repo,
         base=source.revision,
+        home=posixpath.dirname(path),
     )
 
 

@@ -105,6 +105,7 @@ def _subscription(
         fallbacks=where.fallbacks,
         managed=managed,
         pull_request=pull_request,
+        home=where.home,
     )
 
 

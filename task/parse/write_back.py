@@ -46,6 +46,7 @@ class Where(NamedTuple):
     method: str
     credentials: str
     fallbacks: tuple[str, ...] = ()
+    home: str = ""  # the folder of the first target that goes to the same branch: what is remembered lies there
 
 
 def write_backs(app: Application, argocd_namespace: str) -> tuple[Where, ...]:
@@ -59,10 +60,19 @@ def write_backs(app: Application, argocd_namespace: str) -> tuple[Where, ...]:
     places = [_where(app, text, argocd_namespace) for text in _texts(app)]
     if len(places) > 1:  # most name one, and to compare them takes as long as to find it
         places = list(dict.fromkeys(places))  # named twice: once
-    return tuple(
-        place._replace(base=_branch(base or place.base), head=head, method=method, credentials=credentials)
-        for place in places
-    )
+    homes: dict[tuple[str, str], str] = {}
+    found = []
+    for place in places:
+        branch = _branch(base or place.base)
+        home = homes.setdefault((normal_url(place.repo), branch), _folder(place))
+        found.append(place._replace(base=branch, head=head, method=method, credentials=credentials, home=home))
+    return tuple(found)
+
+
+def _folder(place: Where) -> str:
+    """The folder of what a target writes; "" is the root."""
+    whole = place.target in ("kustomization", "manifests") and not place.path.endswith((".yaml", ".yml", ".json"))
+    return place.path if whole else posixpath.dirname(place.path)
 
 
 def problems(app: Application, argocd_namespace: str) -> tuple[Faulty | SourceError | TargetError, ...]:

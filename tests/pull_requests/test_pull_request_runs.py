@@ -11,7 +11,7 @@ from request_scenes import API, TOKEN, Scene, verdict
 from runs import WEB, application, manifest, target
 from support import commit, show
 
-STATE = ".image-update/argocd_a.state"
+STATE = ".image-update/apps/a/argocd_a.state"
 
 
 def test_holds_and_releases_are_proposed(scene: Scene, server: GitHub) -> None:

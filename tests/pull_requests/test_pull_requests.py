@@ -11,7 +11,7 @@ from request_scenes import API, Scene, url_of, verdict
 from runs import PREFIX, WEB, application, manifest, target
 from support import commit, git
 
-STATE = ".image-update/argocd_a.state"
+STATE = ".image-update/apps/a/argocd_a.state"
 
 
 @pytest.mark.parametrize(
