@@ -14,6 +14,9 @@ def main() -> None:
 
         print(f"image-update {__version__}")
         return
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - as long as the process
     gc.disable()  # a short run leaves little to collect, and looking for it costs a tenth of the start
     from task import light
 
@@ -40,11 +43,11 @@ def main() -> None:
 
 def _leave(code: int) -> None:
     """End without clearing the memory, which costs a tenth of the run and which the system does anyway."""
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except (OSError, AttributeError):  # the interpreter has words for what could not be written
-        sys.exit(code)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:  # what could not be written has been told by the exit code
+            continue
     os._exit(code)
 
 

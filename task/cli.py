@@ -70,8 +70,6 @@ def execute(call: Call) -> int:
     except stop.Stopped:
         stopped = stop.StoppedError(NAMES.get(stop.code(), "stopped"), hint="nothing is half-done; run it again")
         return _end(stopped, call, environ, log)
-    except BrokenPipeError:
-        return int(Exit.OK)
     except Exception as error:  # a defect of ours: hosts get their results, people the traceback
         _end(TaskError(f"a defect: {type(error).__name__}", hint="report it with the traceback"), call, environ, log)
         raise
@@ -127,7 +125,7 @@ def _end(error: TaskError, call: Call, environ: Mapping[str, str], log: Log) -> 
 
 
 def _publish(error: TaskError, call: Call, environ: Mapping[str, str], code: int, log: Log) -> None:
-    from task.edges.publish import publish_failure
+    from task.edges.publish import publish
 
     problem = Problem("", error.rule, str(error), error.hint)
     report = Report(call.command, (), 0, (), (), (problem,), code)
@@ -136,7 +134,7 @@ def _publish(error: TaskError, call: Call, environ: Mapping[str, str], code: int
         last.get("output", "text"), last.get("report", ""), last.get("results-dir", ""), last.get("dotenv", "")
     )
     with stop.shield():
-        publish_failure(report, output, environ)
+        publish(report, output, environ)  # what cannot be written is not said: the run has failed already
         if path := last.get("metrics-file"):
             from task.edges.notify import Told, notify
 

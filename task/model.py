@@ -439,6 +439,7 @@ class Report(NamedTuple):
     problems: tuple[Problem, ...]
     exit: int
     timings: Timings | None = None  # None for a run that ended before it began
+    dry: bool = False  # it only says what would happen
 
 
 JSON = Mapping[str, Any]

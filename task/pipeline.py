@@ -179,4 +179,5 @@ def report(order: Order, considered: int, done: Outcome, problems: tuple[Problem
         commits=tuple(sorted(done.commits, key=lambda one: (one.repo, one.branch, one.head))),
         problems=tuple(dict.fromkeys(errors + problems + cautions(decisions))),
         exit=stop.code() or int(exit_code(decisions, problems, require_update=order.require_update)),
+        dry=order.dry,
     )

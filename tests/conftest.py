@@ -19,6 +19,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Whole runs in processes of their own, services over HTTP, and laws over many examples: `make test` has them.
 SLOW = {
+    "test_after_the_push.py",
     "test_argocd.py",
     "test_argocd_runs.py",
     "test_bare_store.py",

@@ -11,6 +11,7 @@ from task.commands.run import carry_out
 from task.door import Call, with_environment
 from task.edges.git import Git
 from task.edges.log import Log
+from task.edges.output import say
 from task.edges.publish import shown
 from task.edges.terminal import look_of
 from task.model import Report
@@ -88,7 +89,7 @@ def _diff(diff: str, environ: dict[str, str]) -> str:
 
 
 def _say(text: str) -> None:
-    sys.stdout.write(text)
+    say(text)
 
 
 def _verified(report: Report, plan: Report) -> int:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from collections.abc import Mapping, Sequence
 
 from task.commands.annotation_lines import line_of
 from task.commands.holds import held
 from task.edges.log import Log
+from task.edges.output import say
 from task.errors import Exit
 from task.find import find
 from task.lint import Finding, findings, of_flaw
@@ -27,14 +27,12 @@ def lint(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
     """Print all findings; 3 when one of them is an error."""
     found = _collect(settings, environ, log)
     if settings.output.format == "json":
-        sys.stdout.write(
-            json.dumps({"schema": SCHEMA, "findings": [_as_json(*one) for one in found]}, indent=2, ensure_ascii=False)
-            + "\n"
-        )
+        listed = {"schema": SCHEMA, "findings": [_as_json(*one) for one in found]}
+        say(json.dumps(listed, indent=2, ensure_ascii=False) + "\n")
     elif log.form == "github":
-        sys.stdout.writelines(_as_command(*one) for one in found)
+        say("".join(_as_command(*one) for one in found))
     else:
-        sys.stdout.write(_as_text(found))
+        say(_as_text(found))
     return int(Exit.CONFIGURATION) if any(one.severity == "error" for one, _, _ in found) else int(Exit.OK)
 
 

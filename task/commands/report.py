@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from task.edges.output import say
 from task.edges.terminal import look_of
 from task.errors import Malformed, UsageError
 from task.parse.report import LARGEST, report_of
@@ -54,14 +55,12 @@ def _read(path: str) -> str:
 
 
 def _write(text: str, path: str) -> None:
-    data = text.encode("utf-8", "backslashreplace")
     if path == "-":
-        sys.stdout.buffer.write(data)
-        sys.stdout.flush()
+        say(text)
         return
     try:
         with open(path, "wb") as file:
-            file.write(data)
+            file.write(text.encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise UsageError(
             f"--html: cannot write {path!r}: {error.strerror}", hint="name a place that this user may write"

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from task import stop
 from task.edges.log import Log
 from task.edges.publish import check_places, publish
-from task.errors import UsageError
 from task.model import Image, Report
 from task.options import BY_HAND
 from task.orders import order_of
@@ -17,7 +16,7 @@ from task.parse.event import event_images
 from task.pipeline import run as pipeline
 from task.settings import Settings
 from task.wiring import SECRETS, edges_of
-from task.words.outcome import public_url
+from task.words.outcome import first_of, public_url
 
 
 def run(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
@@ -30,19 +29,18 @@ def run(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
     _check_receiver(settings.output.cloudevent_url, environ)
     began = time.monotonic()
     report = carry_out(settings, environ, log)
-    on_screen = _on_screen(report, settings, log)
-    for problem in report.problems:
-        if (problem.application, problem.message) not in on_screen:
-            log.problem(problem.severity, problem.application, problem.message, problem.hint)
     with stop.shield():
-        try:
-            publish(report, settings.output, environ)
-        except UsageError:  # whoever says so counts this run as a failed one; what landed has landed
-            quiet = settings._replace(output=settings.output._replace(metrics_file=""))
-            _tell(report, quiet, time.monotonic() - began, environ, log)
-            raise
-        _tell(report, settings, time.monotonic() - began, environ, log)
-    return report.exit
+        on_screen = _on_screen(report, settings, log)
+        for problem in report.problems:
+            if (problem.application, problem.message) not in on_screen:
+                log.problem(problem.severity, problem.application, problem.message, problem.hint)
+        failed = publish(report, settings.output, environ)
+        for error in failed:
+            log.problem("error", "", error.message, error.hint)
+        # The results tell what landed, and stay; that something could not be written is told by the exit code.
+        code = stop.code() or int(first_of((report.exit, *(error.exit for error in failed))))
+        _tell(report._replace(exit=code), settings, time.monotonic() - began, environ, log)
+    return code
 
 
 def _tell(report: Report, settings: Settings, seconds: float, environ: Mapping[str, str], log: Log) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
 from task.edges.log import Log
+from task.edges.output import say
 from task.edges.rollouts import Api, Awaited, Judge, Judged
 from task.errors import Exit, UsageError
 from task.pattern import pattern
@@ -64,7 +64,7 @@ def wait(
         raise UsageError("no Application is named", hint="image-update wait NAME... --revision SHA")
     awaited = [Awaited(*key, _judge(revision, settings.repository, descends)) for key in dict.fromkeys(keys)]
     rows, error = watch(api(), awaited, settings.limit, environ, log)
-    sys.stdout.writelines(f"{line(row)}\n" for row in rows)
+    say("".join(f"{line(row)}\n" for row in rows))
     if found := error or rollout_error(rows):
         raise found
     return int(Exit.OK)

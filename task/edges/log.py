@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
+from task.edges.output import abandon
+
 if TYPE_CHECKING:
     from task.words.colour import Look
 
@@ -31,18 +33,24 @@ class Log:
         if LEVELS.index(level) < self.least:
             return
         self.before()
-        self.stream.write(self._line(level, sentence) + "\n")
-        self.stream.flush()
+        self._write(self._line(level, sentence))
 
     def problem(self, level: str, where: str, what: str, hint: str) -> None:
         """A line that says where, what, and what to do; on a terminal the last of these has a line of its own."""
         what = f"{where}: {what}" if where else what
         if hint and self.terminal and LEVELS.index(level) >= self.least:
             self(level, what)
-            self.stream.write(f"  {self._styled('do:', 'bold')} {_one_line(hint)}\n")
-            self.stream.flush()
+            self._write(f"  {self._styled('do:', 'bold')} {_one_line(hint)}")
             return
         self(level, f"{what}; {hint}" if hint else what)
+
+    def _write(self, line: str) -> None:
+        """A log that nobody takes any more stops no run: results and exit code tell what became of it."""
+        try:
+            self.stream.write(line + "\n")
+            self.stream.flush()
+        except OSError:
+            abandon(self.stream)
 
     def _styled(self, text: str, style: str) -> str:
         if not self.terminal:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import TextIO
 
 SHORTEST = 4  # hiding shorter ones would only garble the log
@@ -18,8 +19,9 @@ def mask(names: Iterable[str], environ: Mapping[str, str], stream: TextIO | None
     """Mask the values of these variables, line by line, also as they stand in URLs and headers."""
     values = dict.fromkeys(form for name in names for line in _lines(environ.get(name, "")) for form in _forms(line))
     out = stream or sys.stderr
-    out.write("".join(f"::add-mask::{_escaped(value)}\n" for value in values))
-    out.flush()
+    with suppress(OSError):  # where no log is taken, nothing needs to be hidden
+        out.write("".join(f"::add-mask::{_escaped(value)}\n" for value in values))
+        out.flush()
 
 
 def _lines(text: str) -> Iterator[str]:

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 
+from task.edges.output import unwritable, write_stdout
 from task.errors import UsageError
 from task.model import Report
 from task.settings import Output
@@ -50,15 +51,13 @@ def _unwritable(option: str, path: str, why: str | None) -> UsageError:
     return UsageError(f"{option}: cannot write {path!r}: {why}", hint="name a place that this user may write")
 
 
-def publish(report: Report, output: Output, environ: Mapping[str, str]) -> None:
-    """Write everything that can be written; then a place that could not be is a `UsageError` that names it."""
+def publish(report: Report, output: Output, environ: Mapping[str, str]) -> list[UsageError]:
+    """Write everything that can be written; an error for each place that could not be."""
     failed = [error for write in _writes(report, output, environ) if (error := _write(write))]
-    # What others named may hold what is no text: escaped, as JSON does it.
-    text = _stdout(report, output.format, environ)
-    sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
-    sys.stdout.flush()
-    if failed:
-        raise failed[0]
+    refused = write_stdout(_stdout(report, output.format, environ))
+    if refused and not (report.dry and isinstance(refused, BrokenPipeError)):  # `plan | head`: nothing is lost
+        failed.append(unwritable(refused))
+    return failed
 
 
 def _stdout(report: Report, form: str, environ: Mapping[str, str]) -> str:
@@ -84,14 +83,6 @@ def shown(report: Report, environ: Mapping[str, str]) -> str:
     from task.words.screen import screen
 
     return screen(report)
-
-
-def publish_failure(report: Report, output: Output, environ: Mapping[str, str]) -> None:
-    """As `publish`, for a run that ended early: a place that cannot be written is passed over."""
-    try:
-        publish(report, output, environ)
-    except UsageError:
-        return
 
 
 def _writes(report: Report, output: Output, environ: Mapping[str, str]) -> Iterator[Write]:

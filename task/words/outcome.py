@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from task.errors import PRECEDENCE, Exit
@@ -18,7 +18,12 @@ def exit_code(decisions: Sequence[Decision], problems: Iterable[Problem], *, req
     codes |= {one.exit or int(Exit.CONFIGURATION) for one in problems if one.severity == "error"}
     if require_update and not any(one.verdict.verdict == "update" for one in decisions):
         codes.add(int(Exit.NOTHING_UPDATED))
-    return next((code for code in PRECEDENCE if code in codes), Exit.DEFECT if codes else Exit.OK)
+    return first_of(codes)
+
+
+def first_of(codes: Collection[int]) -> Exit:
+    """The one of several exit codes that a run ends with."""
+    return next((code for code in PRECEDENCE if code in codes), Exit.DEFECT if any(codes) else Exit.OK)
 
 
 def status(report: Report) -> str:

@@ -36,7 +36,7 @@ def results(report: Report) -> Mapping[str, str]:
     updated = sorted({one.subscription.application.key for one in report.decisions if one.verdict.verdict == "update"})
     found = {
         "status": status(report),
-        "updated": "true" if any(not one.stands for one in report.commits) or _patched(report) else "false",
+        "updated": "true" if updated and not report.dry else "false",  # a hold's memory alone changes no image
         "commit": (commit.commit or "") if commit else "",
         "pull-request": (commit.pull_request or "") if commit else "",
         "repository": _cut(public_url(commit.repo)) if commit else "",
@@ -49,12 +49,6 @@ def results(report: Report) -> Mapping[str, str]:
     }
     room = LIMIT - 1 - sum(len(name) + len(value.encode()) for name, value in found.items())
     return {**found, "applications": _fitting(updated, room)}
-
-
-def _patched(report: Report) -> bool:
-    """Whether a live Application was changed, which no commit tells."""
-    updates = (one for one in report.decisions if one.verdict.verdict == "update")
-    return report.command != "plan" and any(one.kind == "live" for one in updates)
 
 
 def _cut(text: str, size: int = 300) -> str:
