@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from ssl import SSLSocket
 
-from serving import serving
+from serving import serving, with_tls
 
 
 class GitServer(ThreadingHTTPServer):
@@ -22,18 +23,30 @@ class GitServer(ThreadingHTTPServer):
         self.logins: dict[str, str] = {}  # empty: everybody may do everything
         self.readers: set[str] = set()  # logins that may only read
         self.faults: dict[str, int] = {}  # end of a path → status; 0 breaks the connection off, -1 after the work
+        self.bearer = ""  # the token that everybody needs
+        self.moved: dict[str, str] = {}  # the beginning of a path → of the URL that it is redirected to
         self.seen: list[tuple[str, str]] = []  # (method and path, user)
+        self.headers: list[tuple[str, str]] = []  # (method and path, what logs in)
+
+    def handle_error(self, *_request: object) -> None:
+        """Say nothing: clients of these tests break off."""
 
     @property
     def url(self) -> str:
         """Where it listens, with a slash at the end."""
-        return f"http://127.0.0.1:{self.server_address[1]}/"
+        scheme = "https" if isinstance(self.socket, SSLSocket) else "http"
+        return f"{scheme}://127.0.0.1:{self.server_address[1]}/"
 
 
 @contextmanager
-def git_server(folder: Path) -> Iterator[GitServer]:
-    """A server that has ended when the block ends."""
-    with serving(GitServer(folder)) as server:
+def git_server(
+    folder: Path, tls: tuple[Path, Path] | None = None, of_clients: Path | None = None
+) -> Iterator[GitServer]:
+    """A server that has ended when the block ends; `tls` is its certificate and key."""
+    made = GitServer(folder)
+    if tls:
+        with_tls(made, *tls, of_clients=of_clients)
+    with serving(made) as server:
         yield server
 
 
@@ -50,10 +63,16 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing: what happened is in `seen`."""
 
     def _serve(self, body: bytes) -> None:
-        user = self._user()
+        user, token = self._user(), self.headers.get("Authorization", "")
         self.server.seen.append((f"{self.command} {self.path}", user))
+        self.server.headers.append((f"{self.command} {self.path}", token))
+        moved = next((where for where in self.server.moved.items() if self.path.startswith(where[0])), None)
         fault = next((status for end, status in self.server.faults.items() if self.path.endswith(end)), None)
-        if self.server.logins and not user:
+        if moved:
+            self._answer(301, {"Location": moved[1] + self.path.removeprefix(moved[0])}, b"")
+        elif self.server.bearer and token != f"Bearer {self.server.bearer}":
+            self._answer(401, {"WWW-Authenticate": 'Bearer realm="git"'}, b"")
+        elif self.server.logins and not user:
             self._answer(401, {"WWW-Authenticate": 'Basic realm="git"'}, b"")
         elif user in self.server.readers and "receive-pack" in self.path:
             self._answer(403, {}, b"")

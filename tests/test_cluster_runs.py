@@ -20,11 +20,11 @@ from support import Result, bare_repo, commit, git, show
 
 from task.door import Call
 from task.edges import cluster_access
-from task.edges.access import Plan
-from task.edges.git_environment import Login
 from task.edges.log import Log
+from task.edges.repo_access import plan_of
 from task.model import Subscription
 from task.parse.application import parse_application
+from task.parse.repo_secrets import RepoCredentials
 from task.parse.subscription import subscribe
 from task.secret import Secret
 from task.settings import settings_of
@@ -380,13 +380,13 @@ def test_what_is_given_by_options_wins(tmp_path: Path, api: KubernetesApi, run: 
 def test_a_forge_takes_the_clusters_login_where_there_is_one_for_it() -> None:
     url = f"{HTTPS}acme/x"
     one = subscription_of(url)
-    plans = {"one": Plan((Login(url, "argo", Secret("t1")),)), "two": Plan((Login(url, "other", Secret("t2")),))}
+    plans = {user: plan_of(RepoCredentials(user, user, Secret("t")), url) for user in ("one", "two")}
     with ExitStack() as opened:
         doors = Doors(settings_of(Call("run", {})), {}, Log(), opened)
         assert doors.logins(url) == ()
         doors.door(url, one, lambda _sub, _url: ("one", plans["one"]))
         doors.door(url, one, lambda _sub, _url: ("one", plans["one"]))
-        assert [login.user for login in doors.logins(url)] == ["argo"]
+        assert [login.user for login in doors.logins(url)] == ["one"]
         assert doors.logins(f"{HTTPS}acme/y") == ()
         doors.door(url, one, lambda _sub, _url: ("two", plans["two"]))
         assert doors.logins(url) == ()  # nobody speaks as somebody else

@@ -31,6 +31,10 @@ class Plan(NamedTuple):
     certificates: str = ""
     config_file: str = ""  # a `.gitconfig` that came with `--basic-auth-directory`
     pairs: Callable[[str], list[tuple[str, str]]] | None = None  # (private folder) → git's settings for the server
+    variables: tuple[tuple[str, str], ...] = ()  # of git's environment
+    only: str = (
+        ""  # the one repository that all of this is for, whatever the logins fit: nothing else is reached with it
+    )
 
 
 class Access:
@@ -69,10 +73,10 @@ class Access:
         return list(found) if isinstance(found, list) else []
 
     def environment(self) -> dict[str, str]:
-        """The variables that say which certificate authorities are trusted."""
+        """The variables that say which certificate authorities are trusted, and which servers need no proxy."""
         with self._lock:
             bundle = self._bundle()
-        return {"GIT_SSL_CAINFO": bundle} if bundle else {}
+        return dict(self.plan.variables) | ({"GIT_SSL_CAINFO": bundle} if bundle else {})
 
     def ssh(self) -> tuple[str, bool]:
         """(The ssh command, whether it was asked for by options)."""

@@ -144,10 +144,10 @@ def _app(given: AccessSettings, environ: Mapping[str, str]) -> Callable[[str, st
     api = api or ("https://api.github.com" if server == _GITHUB else f"{server}/api/v3")
 
     def login(temporary: str, ca_file: str) -> Login:
-        from task.edges.github_app import App, token
+        from task.edges.github_app import App, Way, token
 
         key_text = key.reveal().replace("\\n", "\n")
-        secret = token(App(given.app_id, given.app_installation, Secret(key_text), api), temporary, ca_file)
+        secret = token(App(given.app_id, given.app_installation, Secret(key_text), api), temporary, Way(ca_file))
         return Login(server, _TOKEN_USER, secret)
 
     return login

@@ -11,12 +11,19 @@ from typing import IO, Any
 from task import stop
 from task.edges import quick_sh
 from task.edges.access import Access
-from task.edges.git_environment import clean_environment, login_environment, url_login
-from task.edges.git_names import address_of, rewritten, without_login
+from task.edges.git_environment import (
+    clean_environment,
+    config_pairs,
+    login_environment,
+    sends_header,
+    url_login,
+)
+from task.edges.git_names import address_of, origin_of, printable, rewritten, without_login
 from task.edges.git_watch import Watch, finish
 from task.edges.host_config import HostConfig
 from task.edges.ssh_sharing import SshSharing
-from task.errors import SourceError, UnreachableError, UsageError
+from task.errors import CredentialsError, SourceError, UnreachableError, UsageError
+from task.pattern import pattern
 from task.record import NamedTuple
 
 PROTOCOLS = frozenset({"https", "ssh", "http"})
@@ -24,7 +31,11 @@ SECONDS = 900.0  # no git command on this machine takes so long
 TRANSFER_SECONDS = 7200.0  # a transfer takes as long as bytes come and go; but it does end
 _ONE_AT_A_TIME = allocate_lock()  # a process that forks must not do so while another thread is in the midst of it
 _TRANSFERS = frozenset({"ls-remote", "fetch", "push"})
-
+_REFS = "/info/refs?service=git-upload-pack"  # what git asks a server for first
+_REDIRECTED = pattern(r"returned error: 30[12378]\b")
+_LOCATION = pattern(r"<= Recv header: [Ll]ocation: *(\S{1,4096})\s")
+_TRACED = {"GIT_TRACE_CURL": "1", "GIT_TRACE_CURL_NO_DATA": "1", "GIT_TRACE_REDACT": "1"}
+_HOPS = 5  # redirects of one repository
 
 _INSTALL = {"git": "install git 2.31 or newer"}
 
@@ -91,6 +102,8 @@ class Git:
         self._rewrites = tuple(rewrites)
         self.log = log
         self._warned: set[str] = set()
+        self._moved: dict[str, str] = {}  # URLs that their own server redirects, and where to
+        self._hops: dict[str, int] = {}
         self._environ = clean_environment(environ, self.protocols, configured=configured)
         self._access = access or Access(environ=environ)
         self._config = HostConfig(self.run, environ if configured else {}, self._access.plan.config_file)
@@ -123,8 +136,52 @@ class Git:
         logins, rewrites = [*url_login(target)], self._config.rewrites
         if target.protocol in {"https", "http"} or rewrites:
             logins += self._access.logins("" if rewrites else target.url, helped=self._config.helped)
-        pairs = [*self._config.pairs, *self._access.pairs()]
-        return login_environment(self._environ, pairs, logins) | self._access.environment()
+        pairs = [*self._config.pairs, *self._access.pairs(), *config_pairs(self._environ)]
+        follow = not sends_header(pairs, "" if rewrites else origin_of(target.url))
+        moved = [(target.url, self._moved[target.url])] if target.url in self._moved else []
+        found = login_environment(pairs, logins, follow=follow, moved=moved) | self._access.environment()
+        if target.protocol == "https" and not self._config.to_http:
+            # What begins as https stays https: a redirect to plain http would be read and changed on the way.
+            found["GIT_ALLOW_PROTOCOL"] = ":".join(sorted(self.protocols - {"http"}))
+        return found
+
+    def redirected(self, repo: str, error: GitFailed, remote: str, git_dir: str) -> bool:
+        """Whether the server says that the repository is elsewhere on this same server: `login` knows from now on.
+
+        Asked where git itself follows no redirect, as a header with a token would go along. Raises `CredentialsError`
+        where the repository is said to be on another server.
+        """
+        if not _REDIRECTED.search(error.err):
+            return False
+        asked, env = address_of(rewritten(repo, self._rewrites)).url, self.login(repo)
+        here = self.run("ls-remote", "--get-url", remote, git_dir=git_dir, env=env).decode().strip()
+        try:
+            self.run("ls-remote", remote, "HEAD", git_dir=git_dir, env={**env, **_TRACED})
+        except GitFailed as traced:  # what it said is shown nowhere: a header that is no Authorization stands in it
+            told = _LOCATION.findall(traced.err) if _REDIRECTED.search(traced.err) else []
+        else:
+            return True
+        if not told:
+            return False
+        from urllib.parse import urljoin
+
+        place = urljoin(f"{here}{_REFS}", told[-1])
+        shown, where, new = without_login(repo), printable(origin_of(place))[:200], place.removesuffix(_REFS)
+        self._hops[asked] = self._hops.get(asked, 0) + 1
+        if origin_of(place) == origin_of(here) and (new == place or set(new) & set("?#")):
+            return False  # a page, and no repository
+        if origin_of(place) != origin_of(here):
+            raise CredentialsError(
+                f"the server redirects to {where}, and a token that is a header (http.extraHeader, bearerToken) goes "
+                f"to its own server only",
+                hint="if the repository has moved, write its new URL as repoURL, and give a login for that server",
+                subject=shown,
+            )
+        if self._hops[asked] > _HOPS:
+            raise CredentialsError("the server redirects in circles", hint="check the URL", subject=shown)
+        self._moved[asked] = address_of(new).url
+        self.log(f"warning: {shown} is now {without_login(self._moved[asked])}: write that URL as repoURL")
+        return True
 
     def run(
         self,

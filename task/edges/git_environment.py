@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from task.edges.git_names import Address
+from task.edges.git_names import Address, origin_of
 from task.record import NamedTuple
 from task.secret import Secret
 
@@ -111,11 +111,27 @@ def _config_environment(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
     return {"GIT_CONFIG_COUNT": str(len(pairs)), **keys, **values}
 
 
-def login_environment(environ: Mapping[str, str], pairs: Pairs, logins: Sequence[Login]) -> dict[str, str]:
-    """What gives each login to its URLs only, on top of the user's settings. Nothing secret in an argument.
+def sends_header(pairs: Pairs, origin: str) -> bool:
+    """Whether `http.extraHeader` says something for a server; for some server where the origin is ""."""
+    for key, value in pairs:
+        if not key.lower().startswith("http.") or not key.lower().endswith(".extraheader") or not value.strip():
+            continue
+        scope = key[len("http.") : -len(".extraheader")] if len(key) > len("http.extraheader") else ""
+        if not scope or not origin or "*" in scope or origin_of(scope) == origin:
+            return True
+    return False
 
-    A later login stands in for an earlier one, and for what the user's settings say, wherever both would fit: also
+
+def login_environment(
+    pairs: Pairs, logins: Sequence[Login], *, follow: bool = True, moved: Sequence[tuple[str, str]] = ()
+) -> dict[str, str]:
+    """What gives each login to its URLs only, on top of the settings in `pairs`. Nothing secret in an argument.
+
+    A later login stands in for an earlier one, and for what the settings say, wherever both would fit: also
     so that no helper is given it to keep.
+
+    Not `follow`: git follows no redirect. It would send `http.extraHeader` along with every request after the first,
+    wherever the first one was redirected to. `moved`: URLs, and where these repositories are now.
     """
     variables: dict[str, str] = {}
     ours: list[tuple[str, str]] = []
@@ -124,8 +140,11 @@ def login_environment(environ: Mapping[str, str], pairs: Pairs, logins: Sequence
         variables |= {f"IMAGE_UPDATE_LOGIN_PASSWORD_{number}": login.password.reveal()}
         for prefix in _spellings(login.prefix):
             ours += _login_pairs(prefix, login, _LOGIN_HELPER.format(number))
-    given = [*pairs, *config_pairs(environ), *ours]
-    return {**_config_environment(given), **variables} if ours or pairs else {}
+    given = [*pairs, *ours, *((f"url.{new}.insteadOf", old) for old, new in moved)]
+    if not follow:
+        given = [pair for pair in given if not pair[0].lower().endswith(".followredirects")]
+        given.append(("http.followRedirects", "false"))
+    return {**_config_environment(given), **variables}
 
 
 def _login_pairs(prefix: str, login: Login, helper: str) -> Pairs:

@@ -52,6 +52,18 @@ _BROKE_OFF = _any(
 
 FAILURES = (
     Meaning(
+        _any('protocol "?http"? (?:not supported|disabled)'),
+        RepositoryError,
+        "the server redirects from https to plain http",
+        "write the repository's own https URL as repoURL, or have the server redirect to https",
+    ),
+    Meaning(
+        _any(r"returned error: 30\d", "unable to update url base from redirection"),
+        RepositoryError,
+        "the server redirects to another address, which git does not follow",
+        "write the repository's URL as it is there as repoURL",
+    ),
+    Meaning(
         _any("transport '[^']*' not allowed"),
         SourceError,
         "this Git transport is not allowed",

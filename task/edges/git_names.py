@@ -89,6 +89,15 @@ def _is_scheme(text: str) -> bool:
     return text.isascii() and text[:1].isalnum() and text.replace("+", "").replace("-", "").replace(".", "").isalnum()
 
 
+def origin_of(url: str) -> str:
+    """`scheme://host[:port]` in lower case, without login; the scheme's own port is left out."""
+    scheme, _, rest = url.lower().partition("://")
+    for end in "/?#\\":  # each ends the host, whatever stands behind it: `https://evil.example#@host/`
+        rest = rest.partition(end)[0]
+    host = rest.rpartition("@")[2]
+    return f"{scheme}://{host.removesuffix({'https': ':443', 'http': ':80'}.get(scheme, ':'))}"
+
+
 def without_login(url: str) -> str:
     """The URL as it may be shown: no user, no password (the user of an ssh URL is its address, and stays)."""
     scheme, marker, rest = url.partition("://")

@@ -10,10 +10,10 @@ import json
 import os
 import time
 from base64 import urlsafe_b64encode
-from typing import Any
 
 from task import stop
 from task.edges import private_folder, quick_sh
+from task.edges.http import Answer, Http, Limits, NoAnswerError
 from task.errors import CredentialsError, TaskError, UnreachableError, UsageError
 from task.record import NamedTuple
 from task.secret import Secret
@@ -32,12 +32,21 @@ class App(NamedTuple):
     api: str  # "https://api.github.com", or "https://HOST/api/v3"
 
 
-def token(app: App, temporary: str, ca_file: str) -> Secret:
+class Way(NamedTuple):
+    """How the API is reached."""
+
+    ca_file: str = ""
+    verify: bool = True
+    proxy: Secret = Secret("")  # "": as the environment says
+    no_proxy: str = ""
+
+
+def token(app: App, temporary: str, way: Way) -> Secret:
     """A token for everything the installation may do. Raises `CredentialsError`, `UnreachableError`, `UsageError`."""
     proof = signed(app, temporary, int(time.time()))
     for pause in _PAUSES:
         try:
-            return _ask(app, proof, ca_file)
+            return _ask(app, proof, way)
         except UnreachableError:
             if not pause:
                 raise
@@ -77,45 +86,49 @@ def _signature(text: str, key: Secret, temporary: str) -> bytes:
         private_folder.remove(folder)
 
 
-def _ask(app: App, proof: Secret, ca_file: str) -> Secret:
-    import requests
-
-    url = f"{app.api}/app/installations/{app.installation}/access_tokens"
-    headers = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
+def _ask(app: App, proof: Secret, way: Way) -> Secret:
+    http = Http(
+        app.api,
+        login=lambda: {"Authorization": f"Bearer {proof.reveal()}"},
+        ca_file=way.ca_file,
+        verify=way.verify,
+        headers={"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"},
+        proxy=_proxy(app.api, way),
+        limits=Limits(size=1024 * 1024, total=60.0),
+    )
     try:
-        answer = requests.post(
-            url, headers=headers, auth=_bearer(proof), timeout=(10, 30), allow_redirects=False, verify=ca_file or True
-        )
-    except requests.exceptions.SSLError as error:
-        raise CredentialsError(
-            f"the TLS certificate of {app.api} was not accepted", hint="give its certificate authority: --ca-file"
-        ) from error
-    except requests.RequestException as error:
+        answer = http.ask("POST", f"/app/installations/{app.installation}/access_tokens", again=False)
+    except NoAnswerError as error:
+        if error.kind == "tls":
+            raise CredentialsError(
+                f"the TLS certificate of {app.api} was not accepted", hint="give its certificate authority: --ca-file"
+            ) from error
         raise UnreachableError(f"{app.api} could not be reached", hint="run it again") from error
-    if answer.status_code == requests.codes.created:
+    finally:
+        http.close()
+    if answer.status == 201:  # noqa: PLR2004 - HTTP
         return Secret(str(answer.json()["token"]))
     raise _refused(app, answer)
 
 
-def _refused(app: App, answer: Any) -> TaskError:
-    if answer.status_code >= 500 or answer.status_code == 429:  # noqa: PLR2004 - HTTP
-        return UnreachableError(f"{app.api} answered {answer.status_code}", hint="run it again")
+def _proxy(api: str, way: Way) -> str | None:
+    """None: what the environment says; "" is none."""
+    if not way.proxy:
+        return None
+    from requests.utils import should_bypass_proxies
+
+    return "" if should_bypass_proxies(api, way.no_proxy) else way.proxy.reveal()
+
+
+def _refused(app: App, answer: Answer) -> TaskError:
+    if answer.status >= 500 or answer.status == 429:  # noqa: PLR2004 - HTTP
+        return UnreachableError(f"{app.api} answered {answer.status}", hint="run it again")
     try:
         said = str(answer.json().get("message", ""))[:200]
     except (ValueError, AttributeError):
         said = ""
     words = f" ({said})" if said.isprintable() and said else ""
     return CredentialsError(
-        f"{app.api} gives no token for installation {app.installation} of App {app.id}: {answer.status_code}{words}",
+        f"{app.api} gives no token for installation {app.installation} of App {app.id}: {answer.status}{words}",
         hint=_HINT,
     )
-
-
-def _bearer(proof: Secret) -> Any:
-    """Said as `auth`, since requests would put a login from `.netrc` in place of a mere header."""
-
-    def add(request: Any) -> Any:
-        request.headers["Authorization"] = f"Bearer {proof.reveal()}"
-        return request
-
-    return add

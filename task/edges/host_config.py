@@ -32,6 +32,11 @@ class HostConfig:
         return any(key.lower().startswith("url.") for key, _ in self._all)
 
     @property
+    def to_http(self) -> bool:
+        """Whether a URL may be rewritten to one of plain http."""
+        return any(key.lower().startswith("url.http://") for key, _ in self._all)
+
+    @property
     def helped(self) -> bool:
         """Whether it knows logins of its own."""
         return any(_is_helper(key) or key.lower().endswith(".extraheader") for key, _ in self._all)

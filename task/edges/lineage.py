@@ -90,7 +90,7 @@ class _Source:
 
     def __init__(self, git: Git, repository: str) -> None:
         url = git.url(repository)
-        self._git = git
+        self._git, self._repository = git, repository
         self._shown = without_login(repository)
         self._env = git.login(repository) | git.ssh_environment(url)
         self._folder = BareFolder(git.temporary, url, local=address_of(url).protocol == "file", stall=git.stall)
@@ -145,6 +145,9 @@ class _Source:
         try:
             self._git.ran(*argv, git_dir=self._folder.path, env=self._env)
         except GitFailed as error:
+            if self._git.redirected(self._repository, error, REMOTE, self._folder.path):
+                self._env = self._git.login(self._repository)
+                return self._fetch(depth, *what)
             if self._otherwise(error.err):
                 return self._fetch(depth, *what)
             if what == _REFS or not any(words in error.err for words in _NOT_BY_ID):

@@ -6,11 +6,12 @@ import os
 
 from task.edges.access import Plan
 from task.edges.git_environment import Login
-from task.edges.git_names import without_login
+from task.edges.git_names import origin_of, without_login
 from task.edges.ssh_access import SshFiles
 from task.edges.ssh_keys import has_passphrase, is_private_key
 from task.errors import CredentialsError
 from task.parse.repo_secrets import AppKey, RepoCredentials
+from task.secret import Secret
 
 _KEY = "image-update-key"
 _UNCHECKED = "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n"  # the secret says `insecure`
@@ -18,20 +19,23 @@ _TOKEN_USER = "x-access-token"  # noqa: S105 - a user name
 
 
 def plan_of(found: RepoCredentials, url: str) -> Plan:
-    """Login, key, known hosts and authorities, for this repository only. Raises `CredentialsError` for a bad key."""
-    prefix = _prefix(url)
+    """Login, key, known hosts and authorities, for this repository only. Raises `CredentialsError` for a bad key.
+
+    Git itself is told the server and not the repository's path: a renamed repository is redirected within its server,
+    and nothing else is reached with this plan.
+    """
     if not url.lower().startswith(("https://", "http://")):
         return Plan(ssh=_ssh(found))
-    logins = (Login(prefix, found.username or _TOKEN_USER, found.password),) if found.password and not found.app else ()
-    plan = Plan(logins=logins, certificates=found.authorities)
+    origin, proxied = origin_of(url), ("no_proxy", "NO_PROXY") if found.proxy else ()
+    plan = Plan(
+        certificates=found.authorities,
+        variables=tuple((name, found.no_proxy) for name in proxied),  # as Argo CD has it, in place of the pod's own
+        only=without_login(url).rstrip("/").removesuffix(".git"),
+    )
     if found.app is None:
-        return plan
-    app = found.app
-
-    def login(temporary: str, ca_file: str) -> Login:
-        return _app_login(app, prefix, temporary, ca_file)
-
-    return plan._replace(app=login, app_server=prefix)
+        login = Login(origin, found.username or _TOKEN_USER, found.password)
+        return plan._replace(logins=(login,)) if found.password else plan
+    return plan._replace(app=lambda *place: Login(origin, _TOKEN_USER, _app_token(found, *place)), app_server=origin)
 
 
 def settings_of(found: RepoCredentials, url: str, folder: str) -> list[tuple[str, str]]:
@@ -41,7 +45,7 @@ def settings_of(found: RepoCredentials, url: str, folder: str) -> list[tuple[str
     """
     if not url.lower().startswith(("https://", "http://")):
         return []
-    prefix, pairs = f"http.{_prefix(url)}", []
+    prefix, pairs = f"http.{origin_of(url)}", []
     if found.insecure:
         pairs.append((f"{prefix}.sslVerify", "false"))
     if found.proxy:
@@ -53,11 +57,6 @@ def settings_of(found: RepoCredentials, url: str, folder: str) -> list[tuple[str
         pairs.append((f"{prefix}.sslCert", _write(folder, f"{name}.pem", found.certificate)))
         pairs.append((f"{prefix}.sslKey", _write(folder, f"{name}.key", found.certificate_key.reveal())))
     return pairs
-
-
-def _prefix(url: str) -> str:
-    """As git compares it; with and without `.git` are one repository."""
-    return without_login(url).rstrip("/").removesuffix(".git")
 
 
 def _ssh(found: RepoCredentials) -> SshFiles:
@@ -77,10 +76,12 @@ def _ssh(found: RepoCredentials) -> SshFiles:
     return SshFiles(files, (_KEY,) if key else (), only_keys=bool(key), known_hosts=bool(known))
 
 
-def _app_login(app: AppKey, prefix: str, temporary: str, ca_file: str) -> Login:
-    from task.edges.github_app import App, token
+def _app_token(found: RepoCredentials, temporary: str, ca_file: str) -> Secret:
+    from task.edges.github_app import App, Way, token
 
-    return Login(prefix, _TOKEN_USER, token(App(app.id, app.installation, app.key, app.api), temporary, ca_file))
+    app = found.app or AppKey("", "", Secret(""), "")
+    way = Way(ca_file, verify=not found.insecure, proxy=found.proxy, no_proxy=found.no_proxy)
+    return token(App(app.id, app.installation, app.key, app.api), temporary, way)
 
 
 def _write(folder: str, name: str, text: str) -> str:

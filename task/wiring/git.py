@@ -128,6 +128,7 @@ class Doors:
 def _within(url: str, plan: Plan) -> bool:
     """Whether one of the logins is for that URL."""
     prefixes = [login.prefix for login in plan.logins] + ([plan.app_server] if plan.app else [])
+    prefixes = [plan.only] if plan.only and prefixes else prefixes
     return any(f"{_bare(url.lower())}/".startswith(f"{_bare(prefix.lower())}/") for prefix in prefixes)
 
 

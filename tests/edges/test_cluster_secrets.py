@@ -188,7 +188,7 @@ def test_git_is_given_the_login_for_that_repository_only(tmp_path: Path) -> None
             assert "password=s3cret" in said
     finally:
         door.close()
-    assert filled("https://git.example.com/other/repo.git") == ""
+    assert filled("https://other.example.com/acme/gitops.git") == ""
 
 
 @pytest.fixture(scope="module")
@@ -221,7 +221,7 @@ def test_what_is_no_key_is_told_without_it() -> None:
 def test_settings_beyond_a_login(tmp_path: Path) -> None:
     found = RepoCredentials("argocd/x", bearer=Secret("b"), certificate="PEM", certificate_key=Secret("KEY"),
                             insecure=True, proxy=Secret("http://u:p@proxy"))  # fmt: skip
-    prefix = "http.https://git.example.com/acme/gitops"
+    prefix = "http.https://git.example.com"  # with and without `.git`, and where the server says that it moved to
     pairs = dict(settings_of(found, URL, str(tmp_path)))
     assert pairs[f"{prefix}.sslVerify"] == "false"
     assert pairs[f"{prefix}.proxy"] == "http://u:p@proxy"

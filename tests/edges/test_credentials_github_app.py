@@ -10,11 +10,12 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+from http_proxy import http_proxy
 from support import needs
 
 from task.edges import github_app
 from task.edges.credentials import access_of
-from task.edges.github_app import App, signed, token
+from task.edges.github_app import App, Way, signed, token
 from task.errors import CredentialsError, TaskError, UnreachableError, UsageError
 from task.secret import Secret
 from task.settings import AccessSettings
@@ -67,6 +68,16 @@ def part(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
+@pytest.mark.parametrize(("no_proxy", "used"), [("", True), ("other.example.com", True), ("127.0.0.1", False)])
+def test_the_api_is_reached_as_argo_cds_secret_says(
+    github: GitHub, key: Path, tmp_path: Path, no_proxy: str, used: bool
+) -> None:
+    with http_proxy() as proxy:
+        way = Way(proxy=Secret(f"http://127.0.0.1:{proxy.port}"), no_proxy=no_proxy)
+        assert token(app(github, key), str(tmp_path), way).reveal() == "ghs_t0ken"
+        assert bool(proxy.seen) is used
+
+
 def test_the_proof_is_what_github_documents(tmp_path: Path, key: Path) -> None:
     head, claims, signature = (
         signed(App("12", "34", Secret(key.read_text()), ""), str(tmp_path), 1000).reveal().split(".")
@@ -86,7 +97,7 @@ def test_nothing_is_left_behind(tmp_path: Path, key: Path) -> None:
 
 
 def test_a_token_for_the_installation(tmp_path: Path, key: Path, github: GitHub) -> None:
-    assert token(app(github, key), str(tmp_path), "").reveal() == "ghs_t0ken"
+    assert token(app(github, key), str(tmp_path), Way()).reveal() == "ghs_t0ken"
     ((path, authorization),) = github.asked
     assert path == "/app/installations/34/access_tokens"
     assert authorization.startswith("Bearer ey")
@@ -94,7 +105,7 @@ def test_a_token_for_the_installation(tmp_path: Path, key: Path, github: GitHub)
 
 def test_a_netrc_does_not_stand_in(tmp_path: Path, key: Path, github: GitHub, home: Path) -> None:
     (home / ".netrc").write_text("machine 127.0.0.1 login a password b\n")
-    token(app(github, key), str(tmp_path), "")
+    token(app(github, key), str(tmp_path), Way())
     assert github.asked[0][1].startswith("Bearer ")
 
 
@@ -103,7 +114,7 @@ def test_what_is_temporary_is_tried_again(
 ) -> None:
     monkeypatch.setattr(github_app, "_PAUSES", (0.01, 0.0))
     github.answers = [(502, {}), (201, {"token": "x"})]
-    assert token(app(github, key), str(tmp_path), "").reveal() == "x"
+    assert token(app(github, key), str(tmp_path), Way()).reveal() == "x"
     assert len(github.asked) == 2
 
 
@@ -124,7 +135,7 @@ def test_refusals(
     monkeypatch.setattr(github_app, "_PAUSES", (0.0,))
     github.answers = [(status, body)]
     with pytest.raises(error) as caught:
-        token(app(github, key), str(tmp_path), "")
+        token(app(github, key), str(tmp_path), Way())
     assert told in caught.value.message
     assert "ey" not in caught.value.message.split()
 

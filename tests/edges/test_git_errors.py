@@ -11,6 +11,17 @@ SSH_TAIL = (
     "Please make sure you have the correct access rights\nand the repository exists.\n"
 )
 SAID = [
+    (
+        RepositoryError,
+        "fatal: unable to access 'https://x/y/': Protocol \"http\" not supported or disabled in libcurl\n",
+    ),
+    (RepositoryError, "fatal: unable to access 'https://x/y/': Protocol \"http\" disabled in redirect\n"),
+    (RepositoryError, "fatal: unable to access 'https://x/y/': The requested URL returned error: 301\n"),
+    (
+        RepositoryError,
+        "fatal: unable to update url base from redirection:\n  asked for: https://x/y/info/refs\n"
+        "   redirect: https://x/login\n",
+    ),
     (CredentialsError, "fatal: Authentication failed for 'https://host/x/'\n"),
     (CredentialsError, "fatal: could not read Username for 'https://host': terminal prompts disabled\n"),
     (CredentialsError, "fatal: could not read Password for 'https://u@host': terminal prompts disabled\n"),

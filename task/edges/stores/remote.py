@@ -44,9 +44,9 @@ class Remote:
 
     def __init__(self, git: Git, repo: str, cache_dir: str = "") -> None:
         self.repo = without_login(repo)
-        self._git = git
+        self._git, self._url = git, repo
         url = git.url(repo)
-        self._env = git.login(repo) | git.ssh_environment(url)
+        self._log_in()
         self._folder = BareFolder(git.temporary, url, local=address_of(url).protocol == "file", stall=git.stall)
         self._filter = _WALK
         if cache_dir:
@@ -54,6 +54,9 @@ class Remote:
         self._depth = ["--depth=1"]
         self._again = False  # whether a tip was fetched before
         self.objects = Objects(git, self._folder)
+
+    def _log_in(self) -> None:
+        self._env = self._git.login(self._url) | self._git.ssh_environment(self._git.url(self._url))
 
     def _borrow(self, cache_dir: str, url: str) -> None:
         from task.edges.stores.cache import Cache
@@ -216,10 +219,13 @@ class Remote:
         """What changes nothing there: asked for again, a few times, when the server cannot be reached or breaks off."""
         end = time.monotonic() + self._git.patience
         for pause in _PAUSES:
+            folder = self._folder.path
             try:
-                folder = self._folder.path
                 return self._git.ran(*argv, git_dir=folder, env=self._env, stdin=stdin, meanwhile=meanwhile)
             except GitFailed as error:
+                if self._git.redirected(self._url, error, REMOTE, folder):
+                    self._log_in()
+                    return self._ask(*argv, stdin=stdin, meanwhile=meanwhile)
                 if time.monotonic() + pause > end or not _may_pass(error):
                     raise
                 self._git.log(f"warning: {self.repo} cannot be reached, or broke off; asking again")

@@ -1,0 +1,169 @@
+"""Git servers that redirect: what logs in stays with its own server, and what begins as https stays https."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fakes.kubernetes_api import SECRETS, KubernetesApi, running
+from git_servers import GitServer, git_server
+from runs import application, arguments, manifest, repository, target
+from serving import certificate
+from support import Result, git, image_update, show
+from test_repository_settings import TOKEN, in_cluster, of_argo_cd
+
+from task.edges.http import Http, NoAnswerError
+
+ELSEWHERE = "a token that is a header (http.extraHeader, bearerToken) goes to its own server only"
+
+
+@pytest.fixture
+def api() -> Iterator[KubernetesApi]:
+    with running() as found:
+        yield found
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    found = repository(tmp_path, "web", name="new.git")
+    git(found, "config", "http.receivepack", "true")
+    return found
+
+
+@pytest.fixture
+def other(repo: Path) -> Iterator[GitServer]:
+    """Another server, which serves the repository to everybody and notes what it is told."""
+    with git_server(repo.parent) as server:
+        yield server
+
+
+def run(folder: Path, url: str, *more: str | Path, config: str = "", env: dict[str, str] | None = None) -> Result:
+    """A run on one repository; `config` is the user's configuration of git."""
+    (folder / ".gitconfig").write_text(config)
+    given = {"HOME": str(folder), **(env or {})}
+    return image_update(*arguments(manifest(folder, application("web", url)), *more), env=given)
+
+
+def tokens(server: GitServer) -> set[str]:
+    return {token for _, token in server.headers if token}
+
+
+def landed(repo: Path) -> bool:
+    return "newTag: 1.1.0" in show(repo, "main", target("web"))
+
+
+@pytest.mark.parametrize("end", ["old.git", "old"])
+def test_argo_cds_bearer_token_stays_with_its_server(
+    tmp_path: Path, repo: Path, other: GitServer, api: KubernetesApi, end: str
+) -> None:
+    with git_server(tmp_path) as server:
+        server.moved["/old"] = f"{other.url}new"
+        api.add(SECRETS, of_argo_cd(f"{server.url}old", bearerToken=TOKEN))
+        result = in_cluster(tmp_path, api, f"{server.url}{end}")
+    assert tokens(other) == set()
+    assert result.code == 4, result.stderr
+    assert ELSEWHERE in result.stderr
+    assert f"the server redirects to {other.url.rstrip('/')}" in result.stderr
+    assert not landed(repo)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        f"[http]\n\textraHeader = Authorization: Bearer {TOKEN}\n",
+        f'[http "SERVER"]\n\textraHeader = AUTHORIZATION: basic {TOKEN}\n',  # as actions/checkout leaves it
+        f'[http "SERVER"]\n\textraHeader = Authorization: Bearer {TOKEN}\n\tfollowRedirects = true\n',
+        f'[http "SERVER/old.git"]\n\textraHeader = PRIVATE-TOKEN: {TOKEN}\n',
+    ],
+)
+def test_a_header_of_the_users_configuration_does_so_too(
+    tmp_path: Path, repo: Path, other: GitServer, config: str
+) -> None:
+    with git_server(tmp_path) as server:
+        server.moved["/old"] = f"{other.url}new"
+        result = run(tmp_path, f"{server.url}old.git", config=config.replace("SERVER", server.url.rstrip("/")))
+    assert (result.code, other.headers) == (4, [])
+    assert ELSEWHERE in result.stderr
+    assert TOKEN not in result.stdout + result.stderr
+    assert not landed(repo)
+
+
+def test_a_header_of_a_variable_does_so_too(tmp_path: Path, repo: Path, other: GitServer) -> None:
+    pairs = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "http.extraHeader", "GIT_CONFIG_VALUE_0": f"X: {TOKEN}"}
+    with git_server(tmp_path) as server:
+        server.moved["/old"] = f"{other.url}new"
+        result = run(tmp_path, f"{server.url}old.git", env=pairs)
+    assert (result.code, other.headers, landed(repo)) == (4, [], False), result.stderr
+
+
+def test_without_a_header_another_server_is_followed_without_the_login(
+    tmp_path: Path, repo: Path, other: GitServer
+) -> None:
+    (tmp_path / "password").write_text(TOKEN)
+    with git_server(tmp_path) as server:
+        server.moved["/old"] = f"{other.url}new"
+        login = ("--git-username", "u", "--git-password-file", tmp_path / "password")
+        result = run(tmp_path, f"{server.url}old.git", *login, "--git-credentials-url", server.url)
+    assert (result.code, landed(repo), tokens(other)) == (0, True, set()), result.stderr
+
+
+@pytest.mark.parametrize("fields", [{"bearerToken": TOKEN}, {"username": "u", "password": TOKEN}])
+@pytest.mark.parametrize("kind", ["repository", "repo-creds"])
+def test_a_renamed_repository_is_found_on_its_own_server(
+    tmp_path: Path, repo: Path, api: KubernetesApi, kind: str, fields: dict[str, str]
+) -> None:
+    with git_server(tmp_path) as server:
+        server.moved = {"/older": "/old", "/old": f"{server.url}new"}
+        server.bearer = fields.get("bearerToken", "")
+        server.logins = {} if server.bearer else {"u": TOKEN}
+        api.add(SECRETS, of_argo_cd(f"{server.url}older" if kind == "repository" else server.url, kind, **fields))
+        result = in_cluster(tmp_path, api, f"{server.url}older.git")
+    assert (result.code, landed(repo)) == (0, True), result.stderr
+    if server.bearer:
+        assert "is now" in result.stderr
+    assert TOKEN not in result.stdout + result.stderr
+
+
+def test_a_header_of_the_configuration_finds_a_renamed_repository(tmp_path: Path, repo: Path) -> None:
+    with git_server(tmp_path) as server:
+        server.moved["/old"], server.bearer = "/new", TOKEN
+        config = f'[http "{server.url}"]\n\textraHeader = Authorization: Bearer {TOKEN}\n'
+        result = run(tmp_path, f"{server.url}old.git", config=config)
+    assert (result.code, landed(repo)) == (0, True), result.stderr
+
+
+@pytest.mark.parametrize(("moved", "said"), [("/old/x", "in circles"), ("/login?", "which git does not follow")])
+def test_redirects_that_lead_nowhere(tmp_path: Path, repo: Path, moved: str, said: str) -> None:
+    with git_server(repo.parent) as server:
+        server.moved["/old"] = moved
+        config = f"[http]\n\textraHeader = Authorization: Bearer {TOKEN}\n"
+        result = run(tmp_path, f"{server.url}old.git", config=config)
+    assert result.code == 4, result.stderr
+    assert said in result.stderr
+
+
+@pytest.mark.parametrize("config", ["", f"[http]\n\textraHeader = Authorization: Bearer {TOKEN}\n"])
+def test_https_is_never_left_for_plain_http(tmp_path: Path, repo: Path, other: GitServer, config: str) -> None:
+    found, key = certificate(tmp_path)
+    with git_server(tmp_path, (found, key)) as server:
+        server.moved["/old"] = f"{other.url}new"
+        result = run(tmp_path, f"{server.url}old.git", "--ca-file", found, config=config)
+    assert (result.code, other.headers, landed(repo)) == (4, [], False), result.stderr
+    assert ("redirects from https to plain http" if not config else ELSEWHERE) in result.stderr
+
+
+def test_an_application_of_https_that_is_rewritten_to_http(tmp_path: Path, repo: Path, other: GitServer) -> None:
+    config = f'[url "{other.url}"]\n\tinsteadOf = https://git.example.com/\n'
+    result = run(tmp_path, "https://git.example.com/new.git", config=config)
+    assert (result.code, landed(repo)) == (0, True), result.stderr
+
+
+def test_services_never_leave_https_for_plain_http(tmp_path: Path, other: GitServer) -> None:
+    """Registries, forges, Argo CD and Kubernetes, which one door reaches."""
+    found, key = certificate(tmp_path)
+    with git_server(tmp_path, (found, key)) as server:
+        server.moved["/old"] = f"{other.url}new"
+        door = Http(server.url, login=lambda: {"Authorization": TOKEN}, ca_file=str(found))
+        with pytest.raises(NoAnswerError, match="which is not encrypted") as refused:
+            door.ask("GET", "/old")
+        door.close()
+    assert (refused.value.kind, other.headers) == ("redirect", [])
