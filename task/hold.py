@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from difflib import get_close_matches
 
 from task.edits import EDITORS
-from task.errors import TargetError, TaskError
-from task.model import Decision, File, Hold, Image, Memory, Reading, Snapshot, State, Verdict
+from task.errors import Exit, TargetError, TaskError, UsageError
+from task.model import Decision, Fact, File, Hold, Image, Memory, Reading, Snapshot, State, Verdict
+from task.questions import subject
 from task.rules.order import version_of
 from task.rules.remember import active, holding, rolled_back, said
 from task.target import target_of
 from task.weigh import Intent, Moment, deferred, failed, weigh
 
 BACK = re.compile(r"([1-9][0-9]{0,3})-back")
-MOST_TEXTS = 2000  # of one file's history that are read for a rollback
+MOST_TEXTS = 100  # of one file's history that are read to go back so many steps
+TEXTS_FOR_A_TAG = 50  # that are read to see whether it ever stood there
 
 
 def fulfil(intent: Intent, moment: Moment, snapshot: Snapshot) -> Decision:
@@ -78,7 +81,7 @@ def _release(intent: Intent, moment: Moment) -> Decision:
 
 def _rollback(intent: Intent, moment: Moment, snapshot: Snapshot) -> Decision:
     where, now = moment.where, moment.said
-    to, passed = _destination(intent.to, moment, snapshot)
+    to, passed, caution = _destination(intent, moment, snapshot)
     wanted = where.subscription.entry.image._replace(tag=to.tag, digest=to.digest)
     memory = rolled_back(moment.memory, now, to, passed)
     same = version_of(to) == version_of(now) and now.sound
@@ -87,7 +90,7 @@ def _rollback(intent: Intent, moment: Moment, snapshot: Snapshot) -> Decision:
         if same
         else Verdict("update", "admitted", f"rolled back from {version_of(where.current) or 'nothing'}")
     )
-    decision = where._replace(candidate=wanted, verdict=verdict)
+    decision = where._replace(candidate=wanted, verdict=verdict, caution=caution)
     if intent.hold is None:
         return decision if same else decision._replace(memory=memory)
     known = moment.state.hold if intent.whole else memory.hold
@@ -98,36 +101,58 @@ def _rollback(intent: Intent, moment: Moment, snapshot: Snapshot) -> Decision:
     return _held(decision, intent, moment.memory if same else memory, intent.hold)
 
 
-def _destination(to: str, moment: Moment, snapshot: Snapshot) -> tuple[Reading, tuple[str, ...]]:
-    """What to go back to, and the versions that are passed over. Raises `TargetError` where Git knows none."""
+def _destination(intent: Intent, moment: Moment, snapshot: Snapshot) -> tuple[Reading, tuple[str, ...], str]:
+    """What to go back to, the versions that are passed over, and what could not be found out about it.
+
+    Raises `TargetError` where Git's history does not go back so far, `UsageError` for a tag that nobody knows.
+    """
+    to, name = intent.to, moment.where.subscription.entry.image.name
     back = 1 if to == "previous" else int(found[1]) if (found := BACK.fullmatch(to)) else 0
+    if not back and to in (version_of(moment.said), moment.said.tag):
+        return moment.said, (), ""
     passed: list[str] = []
-    for earlier in _values(moment, snapshot):
-        if back and len(passed) == back - 1:
-            return earlier, tuple(passed)
-        if not back and version_of(earlier) == to:
-            return earlier, tuple(passed)
+    for earlier in _values(moment, snapshot, MOST_TEXTS if back else TEXTS_FOR_A_TAG):
+        if len(passed) == back - 1 if back else to in (version_of(earlier), earlier.tag):
+            return earlier, tuple(passed), ""
         passed.append(version_of(earlier))
     if back:
         known = f"only {len(passed)} earlier values" if passed else "no earlier value"
         raise TargetError(
-            f"Git's history has {known} of {moment.where.subscription.entry.image.name}",
+            f"Git's history has {known} of {name}",
             hint="name the tag: --to TAG",
             subject=moment.said.file,
         )
-    tag, _, digest = to.partition("@")
-    found_digest = digest or (tag if tag.startswith("sha256:") else "")
-    return Reading(tag="" if tag.startswith("sha256:") else tag, digest=found_digest), ()
+    tag, _, digest = ("", "", to) if to.startswith("sha256:") else to.partition("@")
+    if intent.unknown:
+        return Reading(tag=tag, digest=digest), (), ""
+    sub = moment.where.subscription
+    wanted = sub.entry.image._replace(tag=tag, digest=digest)
+    pinned = not digest and bool(moment.said.digest or sub.policy.pin_digest)
+    facts: tuple[Fact, ...] = ("exists", "digest") if pinned else ("exists",)
+    answer = moment.facts.exists(subject(sub, wanted)._replace(facts=facts))
+    if answer is None or answer.error:
+        # A file of ours that cannot be read is a mistake all the same.
+        if answer and answer.error and (moment.terms.check == "always" or answer.error.exit == Exit.USAGE):
+            raise answer.error
+        why = answer.error.message if answer and answer.error else "the registry is not asked (--registry-check never)"
+        return Reading(tag=tag, digest=digest), (), f"Git's history does not have it, and {why}"
+    if not answer.exists:
+        near = next(iter(get_close_matches(to, passed, 1)), "")
+        raise UsageError(
+            f"the registry has no {wanted.reference}, and the last {TEXTS_FOR_A_TAG} versions of "
+            f"{moment.said.file} do not have it either",
+            hint=f"{f'did you mean {near}? ' if near else ''}--image ALIAS means one image only; "
+            "--unknown-tag goes back to it all the same",
+        )
+    return Reading(tag=tag, digest=digest or (answer.digest if pinned else "")), (), ""
 
 
-def _values(moment: Moment, snapshot: Snapshot) -> Iterator[Reading]:
+def _values(moment: Moment, snapshot: Snapshot, most: int) -> Iterator[Reading]:
     """What the target said before, newest first, each value that differs from the one after it."""
     where, path = moment.where, moment.said.file
     kind = where.kind or "helm-override"
     last = version_of(moment.said)
-    for number, text in enumerate(moment.facts.earlier(path)):
-        if number >= MOST_TEXTS:
-            return
+    for text in moment.facts.earlier(path, most):
         files = {**snapshot.files, path: File(text)}
         try:
             found = EDITORS[kind].read(files, target_of(where.subscription, kind, carry=moment.terms.carry))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from task.decide import Ask, decide, hopeless, places, questions
 from task.draft import Draft, drafts, head_of_requests, with_heads
 from task.errors import ContendedError, Outpaced, TaskError
-from task.model import Commit, Decision, Place, Snapshot, Verdict
+from task.model import Answer, Commit, Decision, Place, Question, Snapshot, Verdict
 from task.record import NamedTuple
 from task.vouch import Vouch, vouched
 from task.weigh import Facts, Terms, failed
@@ -24,6 +25,7 @@ LONGEST_PAUSE = 20.0  # seconds
 def land(site: Site, asks: Sequence[Ask]) -> Outcome:
     """Read, decide, edit, push; when the branch moved meanwhile, all of it again on the new tip."""
     order, edges = site.order, site.edges
+    site = site._replace(exists=cache(partial(_exists, order, edges)))
     end, attempt, done, pending = edges.now() + order.deadline, 0, Outcome(), list(asks)
     quickest, request = order.deadline, _request_head(site, asks)
     while pending:
@@ -43,6 +45,10 @@ def land(site: Site, asks: Sequence[Ask]) -> Outcome:
             quickest = min(quickest, edges.now() - began)  # others may have been held up, by whatever
             edges.sleep(pause(attempt, quickest, left) * edges.jitter())
     return done
+
+
+def _exists(order: Order, edges: Edges, question: Question) -> Answer | None:
+    return None if order.terms.check == "never" else edges.registry((question,)).get(question)
 
 
 def pause(attempt: int, took: float, left: float) -> float:
@@ -190,10 +196,11 @@ def _facts(site: Site, snapshot: Snapshot, asks: Sequence[Ask]) -> Facts:
     ancestry = {pair: site.edges.ancestry(*pair) for pair in asked.ancestry}
     answers = site.edges.registry(asked.registry) if asked.registry else {}
 
-    def earlier(path: str) -> Iterable[str]:
-        return (text for _commit, text in site.store.earlier(snapshot.branch, path) if text is not None)
+    def earlier(path: str, most: int) -> Iterable[str]:
+        return (text for _commit, text in site.store.earlier(snapshot.branch, path, most) if text is not None)
 
-    return Facts(ancestry, {about._replace(facts=()): answer for about, answer in answers.items()}, earlier)
+    known = {about._replace(facts=()): answer for about, answer in answers.items()}
+    return Facts(ancestry, known, earlier, site.exists)
 
 
 def _landed(site: Site, snapshot: Snapshot, change: Draft, attempt: int, heads: _Heads) -> Outcome:

@@ -100,6 +100,13 @@ OPTIONS = (
         metavar="TAG",
         commands=("rollback",),
     ),
+    Option(
+        "unknown-tag",
+        "flag",
+        "Go back to a tag even if neither Git's history nor the registry knows it.",
+        HELD,
+        commands=("rollback",),
+    ),
     Option("reason", "text", "Why; everybody who is held back reads it.", HELD, commands=("hold", "rollback")),
     Option(
         "until",

@@ -73,7 +73,7 @@ def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent 
         to = destination_of(given.to) if settings.command == "rollback" else ""
     except Malformed as error:
         raise UsageError(f"--to: {error.message}", hint=error.hint) from None
-    return Intent(settings.command, hold, not given.images, to, given.discard)
+    return Intent(settings.command, hold, not given.images, to, given.discard, given.unknown)
 
 
 def _hold(given: HoldSettings, now: str, environ: Mapping[str, str]) -> Hold:

@@ -143,6 +143,7 @@ class HoldSettings(NamedTuple):
     until: str = ""
     by: str = ""
     to: str = ""
+    unknown: bool = False  # --unknown-tag
     hold: bool = True
     discard: bool = False
 
@@ -330,6 +331,7 @@ def _held(command: str, read: _Reader) -> HoldSettings:
         until=read.text("until"),
         by=read.text("by"),
         to=read.text("to"),
+        unknown=read.flag("unknown-tag"),
         hold=read.flag("hold"),
         discard=read.flag("discard"),
     )

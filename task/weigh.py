@@ -41,6 +41,7 @@ class Intent(NamedTuple):
     whole: bool = True  # all images of the Application, also those it will have; False: single ones
     to: str = ""  # of a rollback: a tag, tag@digest, "previous" or "3-back"
     discard: bool = False  # of a release: what was deferred is dropped
+    unknown: bool = False  # of a rollback: also to a tag that nobody knows
 
 
 class Terms(NamedTuple):
@@ -59,7 +60,9 @@ class Facts(NamedTuple):
 
     ancestry: Ancestry = {}  # noqa: RUF012 - a record's default, which nobody changes
     answers: Mapping[Question, Answer] = {}
-    earlier: Callable[[str], Iterable[str]] = lambda _path: ()  # a file's earlier texts, newest first
+    # (file, how many) → its texts on the branch, newest first, that of the tip included
+    earlier: Callable[[str, int], Iterable[str]] = lambda _path, _most: ()
+    exists: Callable[[Question], Answer | None] = lambda _question: None  # asks the registry; None: it must not
 
 
 class Moment(NamedTuple):

@@ -43,8 +43,8 @@ class Store(Protocol):
     def land(self, change: Changeset) -> Landing:
         """Commit and push; raises `Outpaced` when the branch moved meanwhile."""
 
-    def earlier(self, branch: str, path: str) -> Iterable[tuple[str, str | None]]:
-        """(commit, text) of a file as it was before, newest first; None where there was none."""
+    def earlier(self, branch: str, path: str, limit: int) -> Iterable[tuple[str, str | None]]:
+        """(commit, text) of a file now and before, newest first, so many at most; None where there was none."""
 
     def predict(self, change: Changeset) -> Landing:
         """What `land` would answer, without a commit."""
@@ -159,3 +159,4 @@ class Site(NamedTuple):
     branch: str
     order: Order
     edges: Edges
+    exists: Callable[[Question], Answer | None] = lambda _question: None  # of the registry; each asked once

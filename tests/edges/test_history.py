@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from git_servers import git_server
@@ -14,6 +15,8 @@ from support import bare_repo, commit, git
 
 from task.edges.git import Git
 from task.edges.stores.bare import BareStore
+from task.edges.stores.history import History
+from task.edges.stores.remote import Remote
 from task.errors import RepositoryError, SourceError
 from task.model import Changeset, Destination, File, Person, Place
 
@@ -329,3 +332,12 @@ def test_what_is_not_there(tmp_path: Path) -> None:
         texts(repo, branch="--upload-pack=evil")
     with pytest.raises(RepositoryError):
         texts(tmp_path / "nothing.git")
+
+
+@pytest.mark.parametrize(("limits", "last"), [({"patience": 0.0}, "320"), ({"size": 7}, "200")])
+def test_a_history_has_an_end_in_time_and_size(tmp_path: Path, limits: dict[str, Any], last: str) -> None:
+    repo = long_history(tmp_path, 400, 40)
+    history = History(Remote(door(), str(repo)), "main", PATH, **limits)
+    found = [text for _, text in history]
+    history.close()
+    assert (found[0], found[-1], history.end) == ("360", last, "limit")

@@ -5,6 +5,7 @@ Commits come first, ever more of them (their trees left out), then level by leve
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from posixpath import basename
 from typing import Literal
@@ -17,7 +18,10 @@ from task.record import NamedTuple
 
 DEPTHS = (50, 200, 1000, 5000, 20_000)  # commits that are asked for, as long as more are wanted
 LIMIT = 100  # texts
+LARGEST = 64_000_000  # bytes of texts
+PATIENCE = 60.0  # seconds; a file that hardly ever changed would have all commits of a large repository looked at
 _AT_ONCE = 1000  # commits whose trees are asked for together
+_TEXTS_AT_ONCE = 5
 _MOST_TREES = 2000  # that are looked into for where a file was moved from
 _MOST_ALIKE = 20  # files of the same name that are compared with one that was moved and changed
 _ALIKE = 0.5  # as `git log --follow` has it
@@ -46,17 +50,28 @@ class History:
     It goes along first parents, so a merge is one step, and a text that was reverted to comes once for each time.
     The commit is the newest one that had the text. The text is None where there was no such file, or one that is no
     text. `path` is what the file was called at the last answer: renames are followed. `end` tells, once nothing
-    follows, whether that was the "root" of all history, the end of what a shallow "server" has, or the "limit" asked
-    for. Raises `SourceError` for what is no branch, and what `task.edges.git_errors` says of servers.
+    follows, whether that was the "root" of all history, the end of what a shallow "server" has, or a "limit": as many
+    texts as asked for, `size` bytes of them, or `patience` seconds. Raises `SourceError` for what is no branch, and
+    what `task.edges.git_errors` says of servers.
     The remote is for it alone; `close` removes what was fetched.
     """
 
-    def __init__(self, remote: Remote, branch: str, path: str, limit: int = LIMIT) -> None:
+    def __init__(  # noqa: PLR0913, PLR0917 - what is asked, and how much of it
+        self,
+        remote: Remote,
+        branch: str,
+        path: str,
+        limit: int = LIMIT,
+        patience: float = PATIENCE,
+        size: int = LARGEST,
+    ) -> None:
         self.path = path
         self.end: End = ""
         self._remote = remote
         self._branch = branch
         self._limit = limit
+        self._patience = patience
+        self._size = size  # of what may still be read
         self._at = ""  # the commit to look at next
         self._level = 0  # of DEPTHS
         self._seen = 0  # commits
@@ -77,11 +92,14 @@ class History:
         self._remote.close()
 
     def _walk(self) -> Generator[tuple[str, str | None], None, None]:
-        given = 0
+        given, end = 0, time.monotonic() + self._patience
         while not self.end:
+            if self._seen and time.monotonic() > end:
+                self.end = "limit"
+                return
             found = self._step()
             for commit, blob in found.blobs:
-                if given == self._limit:
+                if given == self._limit or (blob and blob not in found.texts):
                     self.end = "limit"
                     return
                 given += 1
@@ -106,7 +124,13 @@ class History:
         if not commits:
             return _Found([], {}, "limit" if self._seen >= DEPTHS[-1] else "server")
         changes, used, path, newer = self._changes(commits, self._entries([one.tree for one in commits]))
-        texts = self._texts([blob for _, blob in changes[: self._limit] if blob])
+        blobs = list(dict.fromkeys(blob for _, blob in changes[: self._limit] if blob))
+        self._fetch(blobs, trees=False)
+        texts: dict[str, str | None] = {}
+        for start in range(0, len(blobs), _TEXTS_AT_ONCE):
+            if self._size < 0:
+                break
+            texts |= self._texts(blobs[start : start + _TEXTS_AT_ONCE])
         last = commits[used - 1]
         self._seen += used
         self._at, self.path, self._newer = last.parent, path, newer
@@ -178,7 +202,9 @@ class History:
     def _texts(self, blobs: Sequence[str]) -> dict[str, str | None]:
         oids = sorted(set(blobs))
         self._fetch(oids, trees=False)
-        files = ((oid, file_of(found)) for oid, found in self._remote.objects.read(oids).items())
+        found = self._remote.objects.read(oids)
+        self._size -= sum(one.size for one in found.values() if one.content is not None)
+        files = ((oid, file_of(one)) for oid, one in found.items())
         return {oid: None if file.problem else file.text for oid, file in files}
 
     def _fetch(self, oids: Sequence[str], *, trees: bool) -> None:
