@@ -223,6 +223,23 @@ def test_of_several_tags_of_one_build_the_newest_admitted_is_taken(tmp_path: Pat
     assert [one["candidate"] for one in result.json["decisions"]] == ["1.2.3"]
 
 
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("apps/a/kustomization.yaml", f"resources: []\nimages:\n- name: {WEB}\n  digest: {{0}}\n"),
+        ("apps/a/.argocd-source-a.yaml", f"kustomize:\n  images:\n  - {WEB}@{{0}}\n"),
+    ],
+)
+def test_a_digest_without_a_tag_is_not_rewritten_for_the_same_digest(tmp_path: Path, path: str, text: str) -> None:
+    digest = "sha256:" + "c" * 64
+    repo = bare_repo(tmp_path, {**files("a"), path: text.format(digest)})
+    target = "kustomization" if path.endswith("kustomization.yaml") else ""
+    apps, tip = write(tmp_path, application("a", repo, write_back_target=target)), git(repo, "rev-parse", "main")
+    assert rules(run(apps, image=f"{WEB}:1.1.0@{digest}")) == {"argocd/a": "same"}
+    assert git(repo, "rev-parse", "main") == tip
+    assert rules(run(apps, image=f"{WEB}:1.1.0@sha256:{'d' * 64}")) == {"argocd/a": "admitted"}
+
+
 def test_pin_digest_writes_tag_and_digest(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     digest = "sha256:" + "c" * 64

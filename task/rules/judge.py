@@ -62,11 +62,14 @@ def judge(image: Image, policy: Policy, current: Reading, leave: Leave = Leave()
 
 
 def same(image: Image, current: Reading) -> bool:
-    """Whether the target already says so: the same tag, and the same digest if the event has one."""
+    """Whether the target already says so: the same tag, and the same digest if the event has one.
+
+    A target that names the digest alone says the image whole: it gets no tag.
+    """
     if not current.sound or _other_repository(image, current.name):
         return False
     if image.digest and current.digest:
-        return image.digest == current.digest and image.tag in ("", current.tag)
+        return image.digest == current.digest and ("" in (image.tag, current.tag) or image.tag == current.tag)
     return bool(image.tag) and image.tag == current.tag and not image.digest
 
 

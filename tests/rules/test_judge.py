@@ -60,6 +60,10 @@ def test_verdicts(tag: str, policy: Policy, current: str, verdict: str, rule: st
         (image("main", OTHER), Reading(tag="main"), "admitted"),
         (image("main", DIGEST), Reading(), "admitted"),
         (image("main", DIGEST), Reading(tag="dev", digest=DIGEST), "admitted"),
+        (image("main", DIGEST), Reading(digest=DIGEST), "same"),
+        (image("main", OTHER), Reading(digest=DIGEST), "admitted"),
+        (image("main", DIGEST), Reading("ghcr.io/other/web", digest=DIGEST), "admitted"),
+        (image("main", DIGEST), Reading(digest=DIGEST, sound=False), "admitted"),
     ],
 )
 def test_digests_tell_builds_of_one_tag_apart(new: Image, current: Reading, rule: str) -> None:
