@@ -121,6 +121,15 @@ class Keys(NamedTuple):
     manifests_name: str = ""  # manifests.image-name
 
 
+class Claim(NamedTuple):
+    """One image-list entry, and the names that it gives its image in a target; "" where it gives none."""
+
+    alias: str
+    identity: str  # of its image, in normal form
+    kustomize_name: str = ""
+    manifests_name: str = ""
+
+
 class Target(NamedTuple):
     """One place to write: a file (or, for `kustomization` and `manifests`, a folder) and the keys in it."""
 
@@ -135,6 +144,7 @@ class Target(NamedTuple):
     fallbacks: tuple[str, ...] = ()  # other spellings of `path`, used when only they exist
     carry: bool = True  # carry the spec's parameters, images and env along
     managed: tuple[str, ...] = ()  # parameters, image identities, variables that any alias of the Application writes
+    others: tuple[Claim, ...] = ()  # the Application's other image-list entries
 
 
 class File(NamedTuple):
@@ -331,6 +341,7 @@ class Subscription(NamedTuple):
     credentials: str = ""  # "" and "repocreds": found by the URL; "secret:ns/name"
     fallbacks: tuple[str, ...] = ()
     managed: tuple[str, ...] = ()
+    claims: tuple[Claim, ...] = ()  # all entries of the Application, this one included
     pull_request: bool = False
     home: str = ""  # the folder of the Application's first write-back file in this repository; its state lies there
     held: str = ""  # why a hold covers it: nothing is written; "" when none does

@@ -99,6 +99,9 @@ def target_of(sub: Subscription, kind: TargetKind, *, carry: bool = True) -> Tar
         fallbacks=sub.fallbacks,
         carry=carry,
         managed=sub.managed,
+        others=tuple(
+            one for one in sub.claims if (one.alias, one.identity) != (sub.entry.alias, sub.entry.image.identity)
+        ),
     )
 
 

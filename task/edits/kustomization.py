@@ -9,7 +9,17 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator, Mapping
 
-from task.edits.texts import alone, result, single, spelled, text_of, tree_of
+from task.edits.texts import (
+    alone,
+    belongs,
+    identity_of,
+    refuse_taken,
+    result,
+    single,
+    spelled,
+    text_of,
+    tree_of,
+)
 from task.edits.yaml_grow import add_items, add_keys, begin, drop_key
 from task.edits.yaml_layout import Data
 from task.edits.yaml_scalar import sound
@@ -17,7 +27,6 @@ from task.edits.yaml_text import replace
 from task.edits.yaml_tree import Document, Node, Tree, pairs, resolved, value, values
 from task.errors import TargetError
 from task.model import Edit, Files, Image, Place, Reading, Target
-from task.parse.image import live_image
 
 NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 _HEAD: Mapping[str, Data] = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
@@ -30,6 +39,7 @@ def places(target: Target) -> tuple[Place, ...]:
 
 def read(files: Files, target: Target) -> Reading:
     """The image's entry, that of `kustomize.image-name` first; not sound where its name does not lead to the image."""
+    refuse_taken(target)
     path, _, document = _load(files, target)
     named = identity_of(target.keys.kustomize_name)
     mine = _mine(document, target, path) if document else []
@@ -49,6 +59,7 @@ def _sound(document: Document, entry: Node) -> bool:
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
     """The file with every entry of the image at its version; a missing entry or list is added."""
+    refuse_taken(target)
     path, tree, document = _load(files, target)
     before = _versions(document, target, path)
     if before:
@@ -104,16 +115,11 @@ def _mine(document: Document, target: Target, path: str) -> list[Node]:
         for each in _entries(document, path)
         if resolved(document, each).kind == "mapping"
         and (
-            identity_of(_text(document, each, "name")) in wanted
+            (name := identity_of(_text(document, each, "name"))) in wanted
             or identity_of(_text(document, each, "newName")) == target.image.identity
         )
+        and belongs(name, target, "kustomize_name")
     ]
-
-
-def identity_of(name: str) -> str:
-    """The normal form of an image's name; the name itself where it is none."""
-    image = live_image(name) if name else None
-    return image.identity if image else name
 
 
 def _text(document: Document | None, entry: Node, field: str) -> str:

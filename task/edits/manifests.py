@@ -9,7 +9,7 @@ import posixpath
 from collections.abc import Iterator
 
 from task.edits.markers import SIGN, marked_image, marked_text, marks
-from task.edits.texts import MODES, about, alone, text_of
+from task.edits.texts import MODES, about, alone, belongs, text_of
 from task.edits.yaml_scalar import sound
 from task.edits.yaml_text import replace
 from task.edits.yaml_tree import Document, Node, Tree, pairs, parse, resolved, users, value, walk
@@ -137,12 +137,16 @@ def _hits(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
     for mark in marks(tree, target):
         marked.add(id(mark.node))
         yield Hit(mark.document, mark.node, marked_image(mark), marked_text(mark, target, image) if image else "")
+    for other in target.others:  # their marks are theirs alone
+        marked |= {id(mark.node) for mark in marks(tree, target._replace(alias=other.alias)) if other.alias}
     wanted = {target.image.identity}
     if (named := live_image(target.keys.manifests_name)) is not None:
         wanted.add(named.identity)
     for document, node in _container_images(tree):
         old = live_image(resolved(document, node).value)
-        if old and old.identity in wanted and id(node) not in marked:
+        if not old or old.identity not in wanted or id(node) in marked:
+            continue
+        if belongs(old.identity, target, "manifests_name"):
             yield Hit(document, node, old, image._replace(name=old.name).reference if image else "")
 
 

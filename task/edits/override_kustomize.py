@@ -7,7 +7,7 @@ Entries are compared by the repository's normal form, never by text up to a colo
 from __future__ import annotations
 
 from task.edits.argocd_source import Section, common_document, elements, grow, load, places
-from task.edits.texts import alone, result, spelled
+from task.edits.texts import alone, belongs, identity_of, refuse_taken, result, spelled
 from task.edits.yaml_text import replace
 from task.edits.yaml_tree import Document, Node, resolved
 from task.model import Edit, Files, Image, Reading, Target
@@ -48,14 +48,9 @@ def entry(text: str) -> Entry:
     return Entry(left, right) if equals else Entry("", text)
 
 
-def identity_of(name: str) -> str:
-    """The normal form of an image's name; the name itself where it is none."""
-    image = live_image(name)
-    return image.identity if image else name
-
-
 def read(files: Files, target: Target) -> Reading:
     """The image's entry; not sound where the name in the manifests does not lead to the image yet."""
+    refuse_taken(target)
     path, _, document = load(files, target)
     wanted = identity_of(target.keys.kustomize_name)
     mine = [one for one in _entries(document, path) if _mine(one[1], target)]
@@ -78,11 +73,13 @@ def _entries(document: Document | None, path: str) -> list[tuple[Node, Entry]]:
 def _mine(each: Entry, target: Target) -> bool:
     """Whether an entry is about the image: it leads to it, or starts from its name in the manifests."""
     name = target.keys.kustomize_name
-    return each.identity == target.image.identity or bool(name and each.key == identity_of(name))
+    about = each.identity == target.image.identity or bool(name and each.key == identity_of(name))
+    return about and belongs(each.key, target, "kustomize_name")
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
     """The file with all entries of the image at its version, and with the spec's others carried along."""
+    refuse_taken(target)
     path, tree, document = load(files, target)
     now = _entries(document, path)
     spec = _spec(files, target)

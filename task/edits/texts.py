@@ -5,9 +5,10 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 from task.edits.yaml_tree import Document, Node, Tree, parse, users
-from task.errors import TargetError, TaskError
+from task.errors import AnnotationError, TargetError, TaskError
 from task.model import Edit, File, Files, Image, Target
 from task.parse.image import live_image
 
@@ -115,6 +116,37 @@ def spelled(image: Image, target: Target, *texts: str) -> str:
         if found and found.identity == image.identity:
             return found.name
     return target.image.name if target.image.identity == image.identity else image.name
+
+
+def identity_of(name: str) -> str:
+    """The normal form of an image's name; the name itself where it is none."""
+    image = live_image(name) if name else None
+    return image.identity if image else name
+
+
+def belongs(name: str, target: Target, key: Literal["kustomize_name", "manifests_name"]) -> bool:
+    """Whether what has this name (in normal form) may be the target's: what one alias names belongs to it alone.
+
+    Of several aliases of one image those that give it a name take nothing else; one without takes the rest.
+    """
+    mine = identity_of(getattr(target.keys, key))
+    if mine and name == mine:
+        return True
+    if any(name and identity_of(getattr(other, key)) == name for other in target.others):
+        return False
+    return not (mine and any(other.identity == target.image.identity for other in target.others))
+
+
+def refuse_taken(target: Target) -> None:
+    """AnnotationError: the entry that the target would write is another alias's, by its `kustomize.image-name`."""
+    name = identity_of(target.keys.kustomize_name) or target.image.identity
+    if target.others and not belongs(name, target, "kustomize_name"):
+        owner = next(one.alias for one in target.others if identity_of(one.kustomize_name) == name)
+        own = f"{target.alias or '<alias>'}.kustomize.image-name"
+        raise AnnotationError(
+            f"the entry {name} belongs to {owner or 'another entry of image-list'}, by its kustomize.image-name",
+            hint=f"write {own}: the image as the base manifests name it",
+        )
 
 
 def tag_value(image: Image) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from functools import lru_cache
 
 from task.errors import Malformed, TaskError
-from task.model import Application, Entry, Flaw, Strategy, Subscribed, Subscription
+from task.model import Application, Claim, Entry, Flaw, Strategy, Subscribed, Subscription
 from task.parse import annotations as keys
 from task.parse.annotations import Faulty, Setting
 from task.parse.entry import EntryReading, read_entry
@@ -38,7 +38,7 @@ def subscribe(app: Application, defaults: Defaults = Defaults(), wanted: Collect
     return Subscribed(
         app,
         tuple(
-            _subscription(app, one, where, asked.managed, pull_request=_requested(app, defaults))
+            _subscription(app, one, where, asked, pull_request=_requested(app, defaults))
             for identity, one in asked.sound
             if wanted is None or identity in wanted
             for where in wheres
@@ -53,6 +53,7 @@ class _Asked(NamedTuple):
     entries: tuple[Entry, ...]
     sound: tuple[tuple[str, EntryReading], ...]  # by their images' identities
     managed: tuple[str, ...]
+    claims: tuple[Claim, ...]
     flaws: tuple[Flaw, ...]
 
 
@@ -74,8 +75,15 @@ def _asked(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _Ask
         for entry in entries
     )
     managed = tuple(dict.fromkeys(name for one in readings for name in one.managed))
+    claims = tuple(
+        Claim(one.entry.alias, one.entry.image.identity, one.keys.kustomize_name, one.keys.manifests_name)
+        for one in readings
+        if len(readings) > 1
+    )
     sound = tuple((one.entry.image.identity, one) for one in readings if not one.broken)
-    return _Asked(entries, sound, managed, (*_unreadable(listed), *(flaw for one in readings for flaw in one.flaws)))
+    return _Asked(
+        entries, sound, managed, claims, (*_unreadable(listed), *(flaw for one in readings for flaw in one.flaws))
+    )
 
 
 def _unreadable(listed: tuple[tuple[str, Entry | Malformed], ...]) -> list[Flaw]:
@@ -87,7 +95,7 @@ def _unreadable(listed: tuple[tuple[str, Entry | Malformed], ...]) -> list[Flaw]
 
 
 def _subscription(
-    app: Application, reading: EntryReading, where: Where, managed: tuple[str, ...], *, pull_request: bool
+    app: Application, reading: EntryReading, where: Where, asked: _Asked, *, pull_request: bool
 ) -> Subscription:
     return Subscription(
         application=app,
@@ -103,7 +111,8 @@ def _subscription(
         method="argocd" if where.method == "argocd" else "git",
         credentials=where.credentials,
         fallbacks=where.fallbacks,
-        managed=managed,
+        managed=asked.managed,
+        claims=asked.claims,
         pull_request=pull_request,
         home=where.home,
     )

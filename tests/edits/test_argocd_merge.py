@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import DATA
 
-from task.edits.override_kustomize import entry, identity_of
+from task.edits.override_kustomize import entry
+from task.edits.texts import identity_of
 from task.model import File, Keys, Parameter
 from task.parse.image import parse_image
 
