@@ -5,7 +5,9 @@ import os
 import shutil
 import subprocess
 import sysconfig
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -71,6 +73,21 @@ def _candidates(component: str) -> list[list[str]]:
 
 def _search_path() -> str:
     return os.pathsep.join((sysconfig.get_path("scripts"), os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
+
+
+@contextmanager
+def costs_at_most(*, seconds: float = 30, megabytes: int = 100) -> Iterator[None]:
+    """What runs in here takes no longer, and this process no more memory at any time than it had before."""
+    status = Path("/proc/self/status")
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak is that of now
+
+    def peak() -> int:
+        return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+
+    before, began = peak(), time.monotonic()
+    yield
+    took, grew = time.monotonic() - began, (peak() - before) // 1024
+    assert (took < seconds, grew < megabytes) == (True, True), f"{took:.1f} seconds, {grew} MB more"
 
 
 def clean_environment(home: Path) -> dict[str, str]:

@@ -15,7 +15,7 @@ from typing import Any
 from task.errors import Malformed
 from task.model import Application, Entry, Flaw, Keys, Policy, Source, Subscribed, Subscription
 from task.parse.helm_release_images import Container, containers, expanded, unmapped
-from task.rules.tag_filter import allow_pattern
+from task.rules.tag_filter import allow_pattern, check_length, readable
 from task.rules.version_range import parse_range
 
 GROUPS = ("helm.fluxcd.io/", "flux.weave.works/")
@@ -169,9 +169,10 @@ def filter_policy(text: str) -> Policy:
     if colon and kind in ("regex", "regexp"):
         return Policy("newest-build", allow=allow_pattern(f"regexp:{pattern}") or None)
     glob = pattern if colon and kind == "glob" else text
+    check_length(glob)
     if not glob:
         raise Malformed("the filter is empty, which no tag passes", "write glob:*, semver:<range> or regexp:<pattern>")
-    return Policy("newest-build", allow=allow_pattern(f"regexp:{glob_pattern(glob)}") if glob.strip("*") else None)
+    return Policy("newest-build", allow=readable(glob_pattern(glob)) if glob.strip("*") else None)
 
 
 def glob_pattern(glob: str) -> str:

@@ -17,7 +17,10 @@ from task.record import NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_MEMORY = 1 << 25  # RE2's own 8 MB refuses some patterns that Go takes: \pL{1000}; more would allow very slow ones
+LONGEST = 4096  # characters of one pattern: 200,000 of them took RE2 25 seconds
+# Bytes that RE2 may use for one pattern. A tag has 128 characters, and \pL{128} fits. With 32 MB, 4,096 characters took
+# four seconds and a quarter of a gigabyte.
+_MEMORY = 4 << 20
 _QUOTED = 200
 _GLOB = pattern(r"[A-Za-z0-9_.*?-]+")
 _IN_REGEXP = {".": r"\.", "*": ".*", "?": "."}
@@ -62,8 +65,23 @@ def allow_pattern(value: str) -> str | None:
         return None
     if not colon or keyword.lower() != "regexp":
         raise Malformed(f"{_quote(value)} is neither 'any' nor 'regexp:…'", _allow_hint(keyword, colon, pattern))
+    check_length(pattern)
+    return readable(pattern)
+
+
+def readable(pattern: str) -> str:
+    """The same pattern. Raises `Malformed` for what RE2 or Go's regexp refuses."""
     _compiled(pattern)
     return pattern
+
+
+def check_length(text: str) -> None:
+    """Raise `Malformed` for a pattern or glob so long that it could cost a run minutes."""
+    if len(text) > LONGEST:
+        raise Malformed(
+            f"{_quote(text)} has {len(text):,} characters, and a pattern may have {LONGEST:,}",
+            "write a shorter pattern",
+        )
 
 
 def allowed(pattern: str | None, tag: str) -> bool:
@@ -78,6 +96,7 @@ def ignore_globs(value: str) -> tuple[str, ...]:
     """
     globs = tuple(glob for part in value.split(",") if (glob := part.strip()))
     for glob in globs:
+        check_length(glob)
         _chunks(glob)
     return globs
 
@@ -114,7 +133,7 @@ def regexp_of_glob(text: str) -> str:
     return f"regexp:^{re.sub('[.*?]', lambda sign: _IN_REGEXP[sign.group()], text)}$"
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=16)  # each may hold all of its memory
 def _compiled(pattern: str) -> Any:
     import re2
 
@@ -123,11 +142,17 @@ def _compiled(pattern: str) -> Any:
     options.max_mem = _MEMORY
     try:
         compiled = re2.compile(pattern.encode(), options)
+        names = compiled.groupindex
+        if compiled.groups:  # what they hold does not matter, and a thousand of them cost each search milliseconds
+            options.never_capture = True
+            compiled = re2.compile(pattern.encode(), options)
     except re2.error as problem:
         raise _bad_pattern(pattern, _message(problem)) from problem
     except UnicodeEncodeError as problem:
         raise _bad_pattern(pattern, f"invalid UTF-8: {problem.reason}") from problem
-    if trouble := _refused_by_go(pattern, compiled.groupindex):
+    finally:
+        re2.purge()  # it would remember 128 more
+    if trouble := _refused_by_go(pattern, names):
         raise _bad_pattern(pattern, trouble)
     return compiled
 

@@ -1,5 +1,6 @@
 """Applications of a cluster: metadata of all, whole objects of those that matter."""
 
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -90,10 +91,20 @@ def test_what_an_image_updater_references_is_read_whatever_its_annotations(api: 
 @pytest.mark.parametrize(
     ("pattern", "name", "expected"),
     [("web", "web", True), ("web", "webs", False), ("w?b", "web", True), ("*", "x", True), ("[wv]eb", "web", True),
-     ("[^a]eb", "web", True), (r"w\eb", "web", True), ("w.b", "web", False), (r"[a\]]x", "]x", True)],
+     ("[^a]eb", "web", True), (r"w\eb", "web", True), ("w.b", "web", False), (r"[a\]]x", "]x", True),
+     ("*", "", True), ("a*", "ab", True), ("*b", "ab", True), ("*b", "ba", False), ("a*b*c", "axbxbc", True),
+     ("*a*ab", "aab", True), ("*ab*ab*", "aab", False), ("**", "ab", True), (r"a\*b", "a*b", True)],
 )  # fmt: skip
 def test_no_application_that_is_referenced_is_missed(pattern: str, name: str, expected: bool) -> None:
     assert bool(module._loose(pattern).fullmatch(name)) is expected
+
+
+@pytest.mark.parametrize("pattern", ["*a" * 30 + "b", "*a" * 2048, "*" * 4096, "*a" * 100_000])
+def test_no_pattern_of_an_image_updater_takes_long(pattern: str) -> None:
+    began = time.process_time()
+    for claim in module._claims(updater("one", pattern=pattern)):
+        claim.pattern.fullmatch("a" * 253)
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize("spec", [None, [], {}, {"applicationRefs": 3}, {"applicationRefs": [3, {"namePattern": 3}]}])

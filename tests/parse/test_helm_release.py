@@ -245,13 +245,19 @@ def test_a_switch_that_is_neither_on_nor_off_is_told(name: str) -> None:
         ("regexp:^v1", Policy("newest-build", allow="^v1")),
         ("regex:^v1", Policy("newest-build", allow="^v1")),
         ("regexp:", Policy("newest-build")),
+        ("." * 4096, Policy("newest-build", allow=r"(?s)\A" + r"\." * 4096 + r"\z")),
     ],
+    ids=lambda value: str(value)[:20],
 )
 def test_filters(text: str, policy: Policy) -> None:
     assert filter_policy(text) == policy
 
 
-@pytest.mark.parametrize("text", ["semver:>", "semver:^x.y", "regexp:[", "regex:(?=a)", "", "glob:"])
+@pytest.mark.parametrize(
+    "text",
+    ["semver:>", "semver:^x.y", "regexp:[", "regex:(?=a)", "", "glob:", f"glob:{'a' * 4097}", "a." * 2049],
+    ids=lambda text: text[:20],
+)
 def test_a_broken_filter_is_an_error_of_its_image(text: str) -> None:
     with pytest.raises(Malformed):
         filter_policy(text)

@@ -25,6 +25,7 @@ AT_ONCE = 8  # requests for single objects
 _SHARE = 0.25
 _HANDFUL = 50
 _WILD = re.compile(r"[*?\[\]]")
+_LONGEST = 4096  # characters of a pattern; a longer one is refused when the resource is read
 
 Item = Mapping[str, Any]
 Wanted = Callable[[Item], bool]
@@ -188,15 +189,22 @@ def _claims(updater: Item) -> Iterator[_Claim]:
     refs = spec.get("applicationRefs") if isinstance(spec, dict) else None
     for ref in refs if isinstance(refs, list) else ():
         pattern = ref.get("namePattern") if isinstance(ref, dict) else None
-        if isinstance(pattern, str) and pattern:
+        if isinstance(pattern, str) and 0 < len(pattern) <= _LONGEST:
             yield _Claim(str(_metadata(updater).get("namespace", "")), _loose(pattern))
 
 
 def _loose(glob: str) -> re.Pattern[str]:
-    """A pattern that matches whatever the glob of Go's path.Match does, and maybe more."""
+    """A pattern that matches whatever the glob of Go's path.Match does, and maybe more.
+
+    Each piece between stars is taken where it first fits, and never elsewhere: with plain `.*`, a glob of twelve stars
+    would try for hours.
+    """
     parts = re.findall(r"\[(?:\\.|[^\]\\])*\]|\\.|.", glob, re.DOTALL)
-    wild = {"*": ".*", "?": "."}
-    return re.compile("".join("." if len(one) > 1 else wild.get(one, re.escape(one)) for one in parts), re.DOTALL)
+    text = "".join("." if len(one) > 1 else {"*": "*", "?": "."}.get(one, re.escape(one)) for one in parts)
+    first, *pieces = re.split(r"\*+", text)
+    if pieces:
+        first += "".join(f"(?>.*?{piece})" for piece in pieces[:-1]) + f".*{pieces[-1]}"
+    return re.compile(first, re.DOTALL)
 
 
 def _metadata(item: Item) -> Mapping[str, Any]:
