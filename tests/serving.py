@@ -3,8 +3,9 @@
 import ssl
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from socketserver import BaseServer, TCPServer
 from typing import TypeVar
@@ -47,3 +48,52 @@ def with_tls(server: TCPServer, found: Path, key: Path, *, of_clients: Path | No
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(of_clients)
     server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+
+
+class Answers(ThreadingHTTPServer):
+    """An HTTP server that says whatever a test wants: `reply` has the path, `seen` what was asked."""
+
+    daemon_threads = True
+
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        super().__init__((host, 0), _Answering)
+        self.url = f"http://{host}:{self.server_address[1]}"
+        self.seen: list[tuple[str, str, dict[str, str], bytes]] = []
+        self.reply: Callable[[str], tuple[int, dict[str, str], bytes]] = lambda _path: (200, {}, b"{}")
+
+    def handle_error(self, *_request: object) -> None:
+        """Say nothing: clients of these tests break off."""
+
+    @property
+    def told(self) -> str:
+        """Every header that came."""
+        return str([headers for _, _, headers, _ in self.seen])
+
+
+class _Answering(BaseHTTPRequestHandler):
+    server: Answers
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def do_GET(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.server.seen.append((self.command, self.path, dict(self.headers), body))
+        status, headers, body = self.server.reply(self.path)
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(body)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def do_POST(self) -> None:
+        self.do_GET()
+
+    def do_PUT(self) -> None:
+        self.do_GET()
+
+    def log_message(self, *_message: object) -> None:
+        """Say nothing."""

@@ -10,6 +10,8 @@ import json
 import os
 import time
 from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from typing import Any
 
 from task import stop
 from task.edges import private_folder, quick_sh
@@ -18,6 +20,7 @@ from task.errors import CredentialsError, TaskError, UnreachableError, UsageErro
 from task.record import NamedTuple
 from task.secret import Secret
 
+LIMITS = Limits(connect=10.0, silence=30.0, total=60.0, size=1024 * 1024, values=100_000, tries=1)
 _PAUSES = (0.5, 2.0, 0.0)  # seconds before the next try; after the last there is none
 _SKEW, _LIFE = 60, 540  # seconds; GitHub takes ten minutes at most, and its clock may be behind
 _HINT = "check --github-app-id, --github-app-installation-id and the key; the App must be installed there"
@@ -94,7 +97,7 @@ def _ask(app: App, proof: Secret, way: Way) -> Secret:
         verify=way.verify,
         headers={"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"},
         proxy=_proxy(app.api, way),
-        limits=Limits(size=1024 * 1024, total=60.0),
+        limits=LIMITS,
     )
     try:
         answer = http.ask("POST", f"/app/installations/{app.installation}/access_tokens", again=False)
@@ -103,11 +106,14 @@ def _ask(app: App, proof: Secret, way: Way) -> Secret:
             raise CredentialsError(
                 f"the TLS certificate of {app.api} was not accepted", hint="give its certificate authority: --ca-file"
             ) from error
+        if error.kind == "large":
+            raise CredentialsError(error.message, hint="check the address of the GitHub App's API") from None
         raise UnreachableError(f"{app.api} could not be reached", hint="run it again") from error
     finally:
         http.close()
-    if answer.status == 201:  # noqa: PLR2004 - HTTP
-        return Secret(str(answer.json()["token"]))
+    said = _said(answer)
+    if answer.status == 201 and isinstance(said.get("token"), str):  # noqa: PLR2004 - HTTP
+        return Secret(said["token"])
     raise _refused(app, answer)
 
 
@@ -123,12 +129,17 @@ def _proxy(api: str, way: Way) -> str | None:
 def _refused(app: App, answer: Answer) -> TaskError:
     if answer.status >= 500 or answer.status == 429:  # noqa: PLR2004 - HTTP
         return UnreachableError(f"{app.api} answered {answer.status}", hint="run it again")
-    try:
-        said = str(answer.json().get("message", ""))[:200]
-    except (ValueError, AttributeError):
-        said = ""
-    words = f" ({said})" if said.isprintable() and said else ""
+    message = str(_said(answer).get("message", ""))[:200]
+    words = f" ({message})" if message and message.isprintable() else ""
     return CredentialsError(
         f"{app.api} gives no token for installation {app.installation} of App {app.id}: {answer.status}{words}",
         hint=_HINT,
     )
+
+
+def _said(answer: Answer) -> Mapping[str, Any]:
+    try:
+        said = answer.json()
+    except (ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}

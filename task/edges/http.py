@@ -60,6 +60,7 @@ class Limits(NamedTuple):
     silence: float = 30.0  # seconds without a byte
     total: float = 120.0  # seconds for one answer
     size: int = 64 * 1024 * 1024  # bytes of a body, decompressed
+    values: int = 0  # in a body of JSON, roughly; 0: any number. 16 MB of "[],[],…" take Python half a gigabyte
     tries: int = 3
 
 
@@ -212,7 +213,10 @@ class Http:
                 raise NoAnswerError("large", f"{origin(url)} answers with more than {self._limits.size} bytes")
             if time.monotonic() - began > self._limits.total:
                 raise self._slow(url)
-        return b"".join(parts)
+        body = b"".join(parts)
+        if self._limits.values and sum(body.count(char) for char in (b",", b"[", b"{")) > self._limits.values:
+            raise NoAnswerError("large", f"{origin(url)} answers with more than {self._limits.values:,} values")
+        return body
 
     def _slow(self, url: str) -> NoAnswerError:
         return NoAnswerError("slow", f"{origin(url)} took more than {self._limits.total:g} seconds to answer")

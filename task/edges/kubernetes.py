@@ -6,6 +6,7 @@ Lists come page by page and as metadata only, unless asked otherwise; whatever t
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,13 +14,22 @@ from task.edges.cluster_access import ClusterAccess
 from task.edges.http import Answer, Http, Limits, NoAnswerError
 from task.edges.kubernetes_errors import Act, foreign, no_answer, problem, status_of
 from task.edges.managed_fields import without_managed_fields
-from task.errors import Outpaced, SourceDownError, TaskError
+from task.errors import Outpaced, SourceDownError, SourceError, TaskError
 from task.record import NamedTuple
 from task.secret import Secret
 
 PAGE = 500  # objects, as kubectl asks for
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+NARROW = "narrow the Applications: --namespace, --selector"
 _FAILURES = 20  # how often the pages of one list may expire
+
+
+class Lists(NamedTuple):
+    """What one list may cost, all of its pages together."""
+
+    size: int = 512 * 1024 * 1024  # bytes
+    pages: int = 10_000
+    seconds: float = 600.0
 
 
 class Resource(NamedTuple):
@@ -53,9 +63,13 @@ class Kubernetes:
     """
 
     def __init__(
-        self, access: ClusterAccess, limits: Limits = Limits(), log: Callable[[str, str], None] = lambda *_: None
+        self,
+        access: ClusterAccess,
+        limits: Limits = Limits(),
+        log: Callable[[str, str], None] = lambda *_: None,
+        lists: Lists = Lists(),
     ) -> None:
-        self._access, self._limits, self._log = access, limits, log
+        self._access, self._limits, self._log, self._lists = access, limits, log, lists
 
     def close(self) -> None:
         """Nothing is left behind."""
@@ -123,14 +137,16 @@ class Kubernetes:
         self, act: Act, path: str, params: Mapping[str, str], headers: Mapping[str, str], page: int
     ) -> Iterator[Any]:
         """Page by page; after a list that begins anew some come twice."""
-        cursor = _Cursor(act, page)
+        cursor = _Cursor(act, page, self._lists)
         while cursor.more:
+            cursor.check()
             try:
                 answer = self._ask("GET", path, act, params={**params, **cursor.params}, headers=headers, whole=False)
             except NoAnswerError as error:
                 if error.kind != "large" or not cursor.smaller():
                     raise no_answer(error, act) from None
                 continue
+            cursor.took(len(answer.body))
             if cursor.expired(answer):
                 continue
             if headers["Accept"] == _METADATA:
@@ -195,14 +211,33 @@ class Kubernetes:
 class _Cursor:
     """How far a list has come."""
 
-    def __init__(self, act: Act, limit: int) -> None:
+    def __init__(self, act: Act, limit: int, lists: Lists) -> None:
         self.more = True
         self._act, self._limit, self._token, self._failures = act, limit, "", 0
+        self._lists, self._size, self._pages, self._end = lists, 0, 0, time.monotonic() + lists.seconds
+        self._seen: set[int] = set()  # hashes of tokens
 
     @property
     def params(self) -> dict[str, str]:
         """What asks for the next page."""
         return {"limit": str(self._limit), **({"continue": self._token} if self._token else {})}
+
+    def check(self) -> None:
+        """Before each page. Raises `SourceDownError` where the list takes too long."""
+        if self._pages >= self._lists.pages:
+            raise self._endless()
+        if time.monotonic() > self._end:
+            raise SourceDownError(
+                f"cannot {self._act}: the list takes more than {self._lists.seconds:g} seconds",
+                hint=f"run it again; {NARROW}",
+            )
+
+    def took(self, size: int) -> None:
+        """A page came. Raises `SourceError` where all of them together are too large."""
+        self._pages += 1
+        self._size += size
+        if self._size > self._lists.size:
+            raise SourceError(f"cannot {self._act}: the list has more than {self._lists.size:,} bytes", hint=NARROW)
 
     def smaller(self) -> bool:
         """Pages are to be smaller; whether they can be."""
@@ -215,16 +250,23 @@ class _Cursor:
             return False
         self._token = _token(status_of(answer)) if answer.status == 410 else ""  # noqa: PLR2004 - HTTP
         self._failures += 1
+        self._seen.clear()
         if self._failures > _FAILURES:
             raise SourceDownError(f"cannot {self._act}: its pages expire too fast", hint="run it again")
         return True
 
     def turn(self, body: Mapping[str, Any]) -> None:
-        """To the next page."""
-        before, self._token = self._token, _token(body)
+        """To the next page. Raises `SourceDownError` where it has been there."""
+        self._token = _token(body)
         self.more = bool(self._token)
-        if self.more and self._token == before:
-            raise SourceDownError(f"cannot {self._act}: its pages do not end", hint="run it again")
+        if hash(self._token) in self._seen:
+            raise self._endless()
+        self._seen.add(hash(self._token))
+
+    def _endless(self) -> SourceDownError:
+        return SourceDownError(
+            f"cannot {self._act}: its pages do not end", hint="run it again; if it stays so, check the server"
+        )
 
 
 def secret_data(item: Mapping[str, Any]) -> dict[str, Secret]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def registry_of(settings: Settings, opened: ExitStack, argo: Argo) -> Registry:
     """All registries of one run. Raises `UsageError` for what makes no sense; nothing is contacted yet."""
-    from task.edges.http import Limits
+    from task.edges.registry.api import LIMITS
     from task.edges.registry.client import Registry, Ways, read_registries_conf
     from task.edges.registry.logins import Allowed, Logins
 
@@ -34,7 +34,7 @@ def registry_of(settings: Settings, opened: ExitStack, argo: Argo) -> Registry:
     )
     conf = read_registries_conf(given.conf) if given.conf else ()
     authorities = _text(settings.git.access.ca_file, "--ca-file") if settings.git.access.ca_file else ""
-    hurried = Limits(connect=5.0, silence=15.0, total=60.0, size=16 * 1024 * 1024, tries=2)
+    hurried = LIMITS._replace(connect=5.0, silence=15.0, tries=2)
     limits = hurried if settings.check == "auto" and settings.command != "scan" else hurried._replace(tries=3)
     found = Registry(
         logins,

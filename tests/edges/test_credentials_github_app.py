@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from http_proxy import http_proxy
-from support import needs
+from serving import Answers, serving
+from support import costs_at_most, needs
 
 from task.edges import github_app
 from task.edges.credentials import access_of
@@ -161,3 +162,22 @@ def test_the_token_is_fetched_once_and_goes_to_its_own_server(key: Path, github:
         ("https://github.example.com", "x-access-token", "ghs_t0ken")
     ]
     assert len(github.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b" " * 5_000_000, "more than 1048576 bytes"),
+        (b'{"token": [%s1]}' % (b"1," * 200_000), "more than 100,000 values"),
+        (b"<html>", "gives no token"),
+        (b'{"token": 1}', "gives no token"),
+        (b"[1]", "gives no token"),
+    ],
+    ids=["size", "values", "a page", "no text", "a list"],
+)
+def test_an_answer_that_is_no_token(tmp_path: Path, key: Path, body: bytes, told: str) -> None:
+    with serving(Answers()) as server:
+        server.reply = lambda _path: (201, {}, body)
+        with costs_at_most(), pytest.raises(CredentialsError, match=told) as caught:
+            token(App("12", "34", Secret(key.read_text()), server.url), str(tmp_path), Way())
+    assert caught.value.hint

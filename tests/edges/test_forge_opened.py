@@ -4,11 +4,14 @@ import pytest
 from fakes.forge_server import Reply, Request, serving
 from fakes.gitea_api import Gitea as Server
 from forge_plays import HEAD
+from serving import Answers
+from serving import serving as serving_anything
+from support import costs_at_most
 
 from task.edges.forges.opened import Forges
 from task.edges.forges.tokens import Given, Tokens
-from task.errors import CredentialsError, ForgeError
-from task.parse.forge import Known
+from task.errors import CredentialsError, ForgeError, UnreachableError
+from task.parse.forge import ForgeName, Known
 
 TOKEN = {"IMAGE_UPDATE_FORGE_TOKEN": "good-token"}
 
@@ -93,3 +96,25 @@ def test_a_local_repository_is_on_no_forge() -> None:
     opened = Forges((), Tokens(Given(), {}))
     with pytest.raises(ForgeError, match="local repository"):
         opened.place("/srv/deploy.git", "/srv/mirror.git")
+
+
+@pytest.mark.parametrize(
+    ("forge", "body"),
+    [
+        ("github", b"[%s{}]" % (b"{}," * 5_000_000)),
+        ("gitlab", b"[%s{}]" % (b"[]," * 5_000_000)),
+        ("gitea", b" " * 20_000_000),
+        ("bitbucket-server", b'{"values": [%s1]}' % (b"1," * 5_000_000)),
+        ("azure", b'{"value": [%s1]}' % (b"1," * 5_000_000)),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_an_answer_that_would_fill_the_memory_is_not_read(forge: ForgeName, body: bytes) -> None:
+    with serving_anything(Answers()) as server:
+        server.reply = lambda _path: (200, {"Content-Type": "application/json"}, body)
+        path = "acme/shop/_git/deploy" if forge == "azure" else "acme/deploy"
+        opened = Forges((Known(forge, server.url),), Tokens(Given(scope=(server.url,)), TOKEN))
+        with costs_at_most(), pytest.raises(UnreachableError, match="answers with more than") as refused:
+            opened.of(f"{server.url}/{path}").find("main", HEAD)
+        opened.close()
+    assert refused.value.hint

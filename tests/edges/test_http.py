@@ -8,65 +8,16 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from serving import Answers as Server
 
 from task.edges.http import Answer, Http, Limits, NoAnswerError, origin, public
 
 QUICK = Limits(connect=2, silence=2, total=5, size=100_000, tries=1)
 SECRET = "t0ken-s3cret"
-
-
-class Server(ThreadingHTTPServer):
-    """Answers by `reply`, and keeps what it was asked."""
-
-    daemon_threads = True
-
-    def __init__(self, host: str = "127.0.0.1") -> None:
-        super().__init__((host, 0), _Handler)
-        self.url = f"http://{host}:{self.server_address[1]}"
-        self.seen: list[tuple[str, str, dict[str, str], bytes]] = []
-        self.reply: Callable[[str], tuple[int, dict[str, str], bytes]] = lambda _path: (200, {}, b"{}")
-
-    def handle_error(self, *_request: object) -> None:
-        """Say nothing: clients of these tests break off."""
-
-    @property
-    def told(self) -> str:
-        """Every header that came."""
-        return str([headers for _, _, headers, _ in self.seen])
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Server
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-
-    def do_GET(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.server.seen.append((self.command, self.path, dict(self.headers), body))
-        status, headers, body = self.server.reply(self.path)
-        self.send_response(status)
-        for name, value in {"Content-Length": str(len(body)), **headers}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def do_HEAD(self) -> None:
-        self.do_GET()
-
-    def do_POST(self) -> None:
-        self.do_GET()
-
-    def do_PUT(self) -> None:
-        self.do_GET()
-
-    def log_message(self, *_message: object) -> None:
-        """Say nothing."""
 
 
 @pytest.fixture

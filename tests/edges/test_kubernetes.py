@@ -2,17 +2,20 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes.kubernetes_api import APPLICATIONS, CONFIG_MAPS, EVENTS, SECRETS, Fault, KubernetesApi, application, running
+from serving import Answers, serving
+from support import costs_at_most
 
 from task.edges import kubernetes as client
 from task.edges.cluster_access import ClusterAccess
 from task.edges.http import Limits
 from task.edges.kubeconfig import Kubeconfig, Server, User
-from task.edges.kubernetes import Kubernetes
+from task.edges.kubernetes import Kubernetes, Lists
 from task.edges.kubernetes_errors import ForbiddenError
 from task.errors import Outpaced, SourceAccessError, SourceDownError, SourceError, TaskError, UsageError
 from task.secret import Secret
@@ -83,6 +86,40 @@ def test_pages_that_always_expire_are_given_up(api: KubernetesApi) -> None:
     api.compacted, api.own_continue = 10**9, False
     with pytest.raises(SourceDownError, match="expire"):
         list(reach(api).list(client.APPLICATIONS, page=10))
+
+
+ITEMS = [{"metadata": {"name": f"web-{number}", "annotations": {"a": "b" * 1000}}} for number in range(500)]
+
+
+@pytest.mark.parametrize(
+    ("items", "token", "lists", "error", "says"),
+    [
+        ([], lambda number: f"t{number % 3}", Lists(), SourceDownError, "pages do not end"),
+        ([], lambda number: f"t{number}", Lists(pages=50), SourceDownError, "pages do not end"),
+        (ITEMS, lambda number: f"t{number}", Lists(size=20_000_000), SourceError, "more than 20,000,000 bytes"),
+        ([], lambda number: f"t{number}", Lists(seconds=1), SourceDownError, "takes more than 1 seconds"),
+    ],
+    ids=["a token again", "pages", "size", "time"],
+)
+def test_a_list_without_end(
+    items: list[Any], token: Callable[[int], str], lists: Lists, error: type[TaskError], says: str
+) -> None:
+    with serving(Answers()) as server:
+
+        def page(_path: str) -> tuple[int, dict[str, str], bytes]:
+            if lists.seconds == 1:
+                time.sleep(0.2)
+            body = {"kind": "List", "metadata": {"continue": token(len(server.seen))}, "items": items}
+            return 200, {"Content-Type": "application/json"}, json.dumps(body).encode()
+
+        server.reply = page
+        config = Kubeconfig("test", "argocd", Server(server.url), User(token=Secret("t")))
+        kubernetes = Kubernetes(ClusterAccess(config, {}), lists=lists)
+        with costs_at_most(), pytest.raises(error, match=says) as refused:
+            for _ in kubernetes.list(client.APPLICATIONS):
+                pass
+        kubernetes.close()
+    assert refused.value.hint
 
 
 def test_a_token_that_is_not_understood_begins_the_list_anew(api: KubernetesApi) -> None:

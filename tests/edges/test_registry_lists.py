@@ -1,16 +1,20 @@
 """Tags, page by page, and what refers to an image."""
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from fakes.oci_images import TYPES, Content, digest_of, image, whole
 from fakes.registry_api import RegistryApi, registry_api
+from support import costs_at_most
 
 from task.edges.http import Limits
+from task.edges.registry.api import LIMITS
 from task.edges.registry.client import Registry, Ways
 from task.edges.registry.logins import Logins
+from task.edges.registry.repository import Lists
 from task.errors import RegistryDownError, RegistryError
 from task.parse.image import parse_image
 
@@ -25,12 +29,12 @@ def server() -> Iterator[RegistryApi]:
         yield running
 
 
-def registry() -> Registry:
-    return Registry(Logins({}), Ways(limits=Limits(tries=1)))
+def registry(lists: Lists = Lists(), limits: Limits = LIMITS) -> Registry:
+    return Registry(Logins({}), Ways(limits=limits._replace(tries=1), lists=lists))
 
 
-def tags(server: RegistryApi, repository: str = "acme/api") -> tuple[str, ...]:
-    return registry().tags(parse_image(f"{server.name}/{repository}"))
+def tags(server: RegistryApi, repository: str = "acme/api", lists: Lists = Lists()) -> tuple[str, ...]:
+    return registry(lists).tags(parse_image(f"{server.name}/{repository}"))
 
 
 def test_tags_are_listed_once_in_a_run(server: RegistryApi) -> None:
@@ -106,15 +110,66 @@ def test_a_next_page_that_is_not_the_registrys_or_never_ends(server: RegistryApi
     assert len(server.seen) == 1
 
 
-def test_pages_without_end(server: RegistryApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("task.edges.registry.repository._MOST_PAGES", 20)
+def endless(server: RegistryApi, body: bytes, wait: float = 0) -> None:
+    """Page after page, each with a link to the next."""
 
     def page(_: Any) -> Any:
-        return 200, {"Link": f'</v2/acme/api/tags/list?last={len(server.seen)}>; rel="next"'}, b'{"tags": []}'
+        time.sleep(wait)
+        return 200, {"Link": f'</v2/acme/api/tags/list?last={len(server.seen)}>; rel="next"'}, body
 
     server.faults["/tags/list"] = page
-    with pytest.raises(RegistryError, match="never end"):
+
+
+def megabyte(*, each: int) -> bytes:
+    """A page of a million bytes, whose tags are of this length."""
+    names = (f'"{number:0{each}d}"' for number in range(1_000_000 // (each + 3)))
+    return b'{"tags":[%s]}' % ",".join(names).encode()
+
+
+@pytest.mark.parametrize(
+    ("body", "wait", "lists", "says"),
+    [
+        (b'{"tags": []}', 0, Lists(pages=20), "pages that never end"),
+        (b'{"tags": []}', 0.2, Lists(seconds=1), "takes more than 1 seconds for one list"),
+        (megabyte(each=100), 0, Lists(size=16_000_000), "a list of more than 16,000,000 bytes"),
+    ],
+    ids=["pages", "time", "size"],
+)
+def test_pages_without_end(server: RegistryApi, body: bytes, wait: float, lists: Lists, says: str) -> None:
+    endless(server, body, wait)
+    with costs_at_most(), pytest.raises(RegistryError, match=says) as refused:
+        tags(server, lists=lists)
+    assert refused.value.hint
+
+
+def test_more_tags_than_anybody_has(server: RegistryApi) -> None:
+    def page(_: Any) -> Any:
+        at = len(server.seen)
+        names = ",".join(f'"{at}-{number}"' for number in range(50_000)).encode()
+        link = f'</v2/acme/api/tags/list?last={at}>; rel="next"'
+        return 200, {"Link": link}, b'{"tags":[%s]}' % names
+
+    server.faults["/tags/list"] = page
+    with costs_at_most(), pytest.raises(RegistryError, match="lists more than 300,000 tags"):
+        tags(server, lists=Lists(tags=300_000))
+
+
+def test_referrers_are_a_list_too(server: RegistryApi) -> None:
+    def page(_: Any) -> Any:
+        link = f'</v2/acme/api/referrers/{API.digest}?n={len(server.seen)}>; rel="next"'
+        return 200, {"Link": link}, b'{"manifests":[%s]}' % (b" " * 1_000_000)
+
+    server.faults[f"/referrers/{API.digest}"] = page
+    with costs_at_most(), pytest.raises(RegistryError, match="more than 9,000,000 bytes"):
+        registry(Lists(size=9_000_000)).referrers(parse_image(f"{server.name}/acme/api"), API.digest)
+
+
+@pytest.mark.parametrize("piece", [b"[],", b"{},", b"1,", b'{"":[]},'])
+def test_a_small_page_of_very_many_values_is_not_read(server: RegistryApi, piece: bytes) -> None:
+    server.faults["/tags/list"] = lambda _: (200, {}, b'{"tags":[%s[]]}' % (piece * (15_000_000 // len(piece))))
+    with costs_at_most(), pytest.raises(RegistryError, match="more than 1,000,000 values") as refused:
         tags(server)
+    assert refused.value.hint
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ from task.secret import Secret
 from task.words.proposal import described
 
 LONGEST_WAIT = 30.0  # seconds that a limit is waited out; a forge that wants more is told of as an error
+# Anybody may name a forge by an Application's repoURL. A page of a hundred requests with long texts has 10 MB at most.
+LIMITS = Limits(total=60.0, size=16 * 1024 * 1024, values=1_000_000)
 _TURNS = 3
 _RACES = 5
 
@@ -55,7 +57,7 @@ class Reach(NamedTuple):
     token: Token
     ca_file: str = ""
     log: Callable[[str], None] = lambda _line: None
-    limits: Limits = Limits()
+    limits: Limits = LIMITS
 
 
 class Steps(Protocol):

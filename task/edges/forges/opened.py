@@ -5,7 +5,7 @@ from __future__ import annotations
 from _thread import allocate_lock
 from collections.abc import Callable, Sequence
 
-from task.edges.forges import Forge, Reach
+from task.edges.forges import LIMITS, Forge, Reach
 from task.edges.forges.probe import probe
 from task.edges.forges.table import forge_of
 from task.edges.forges.tokens import Tokens
@@ -24,7 +24,7 @@ class Forges:
         tokens: Tokens,
         ca_file: str = "",
         log: Callable[[str], None] = lambda _line: None,
-        limits: Limits = Limits(),
+        limits: Limits = LIMITS,
     ) -> None:
         """`known`: `--forge` first, then `task.parse.forge.known_to`. Nothing is contacted yet."""
         self._known, self._tokens = tuple(known), tokens

@@ -14,7 +14,7 @@ from task.edges.registry.logins import Logins
 from task.edges.registry.manifest import Manifest
 from task.edges.registry.memory import Memory
 from task.edges.registry.parallel import each
-from task.edges.registry.repository import Referrer, Repository
+from task.edges.registry.repository import Lists, Referrer, Repository
 from task.errors import TaskError, UsageError
 from task.model import Answer, Image, Question
 from task.parse.docker_config import RegistryLogin
@@ -31,7 +31,8 @@ class Ways(NamedTuple):
     insecure: Collection[str] = ()  # hosts that may have any certificate, or none
     ca: str = ""  # PEM text: authorities trusted besides the machine's
     cache_dir: str = ""  # what is known of images is kept here
-    limits: Limits = LIMITS
+    limits: Limits = LIMITS  # of one answer
+    lists: Lists = Lists()  # of all pages of a list
 
 
 class _Known:
@@ -146,7 +147,7 @@ class Registry:
             key = (name, login)
             if key not in self._known:
                 memory = Memory(self._ways.cache_dir, name)
-                self._known[key] = _Known(Repository(api, place.repository, login), memory)
+                self._known[key] = _Known(Repository(api, place.repository, login, self._ways.lists), memory)
             return self._known[key]
 
     def _login(self, place: Place, secret: str, namespace: str) -> RegistryLogin | None:

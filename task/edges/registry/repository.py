@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -22,7 +23,6 @@ from task.record import NamedTuple
 
 _NEXT = pattern(r'<([^<>]*)>[^,<]*?;\s*rel\s*=\s*"?next"?(?=[\s;,]|$)')
 _PAGES = (10_000, 1000)  # tags in a page: as many as most registries give at once, and as all allow (400 else)
-_MOST_PAGES = 1000
 _REFERENCE = pattern(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _MOST_SHOWN = 100
 _NO_HEAD = (405, 501)
@@ -38,11 +38,20 @@ class Referrer(NamedTuple):
     annotations: Mapping[str, str] = {}
 
 
+class Lists(NamedTuple):
+    """What one list may cost, all of its pages together: a registry may be anybody's."""
+
+    size: int = 64 * 1024 * 1024  # bytes
+    pages: int = 1000
+    tags: int = 1_000_000
+    seconds: float = 300.0
+
+
 class Repository:
     """One repository, as one login sees it."""
 
-    def __init__(self, api: Api, name: str, login: RegistryLogin | None) -> None:
-        self.api, self.name, self.login = api, name, login
+    def __init__(self, api: Api, name: str, login: RegistryLogin | None, lists: Lists = Lists()) -> None:
+        self.api, self.name, self.login, self._lists = api, name, login, lists
 
     def head(self, reference: str) -> str | None:
         """The digest of a tag or digest; "" where the registry does not tell it so; None: there is none such."""
@@ -88,26 +97,34 @@ class Repository:
     def tags(self) -> tuple[str, ...]:
         """All tags, each once, in the registry's order. Raises `RegistryError` where there is no such repository."""
         large, allowed = (f"/tags/list?n={size}" for size in _PAGES)
-        pages = list(self._pages(large, missing=(400,))) or list(self._pages(allowed))
-        found: dict[str, None] = {}
-        for page in pages:
-            names = page.get("tags") or []
-            if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-                raise self._wrong("answers with a list of tags that is none")
-            found.update(dict.fromkeys(names))
-        return tuple(found)
+        found = self._tags(self._pages(large, missing=(400,)))
+        return tuple(self._tags(self._pages(allowed)) or () if found is None else found)
 
     def referrers(self, digest: str, artifact_type: str = "") -> tuple[Referrer, ...]:
         """What refers to the image of a digest: by the API for that or, where there is none, by the tag instead."""
         from urllib.parse import quote
 
         query = f"?artifactType={quote(artifact_type, safe='')}" if artifact_type else ""
-        pages = list(self._pages(f"/referrers/{digest}{query}", INDEXES[0], missing=_NO_API))
-        if not pages:
-            listed = self.manifest(digest.replace(":", "-"))
-            pages = [listed.data] if listed else []
-        found = [one for page in pages for one in _referrers(page)]
+        paged, found = False, list[Referrer]()
+        for page in self._pages(f"/referrers/{digest}{query}", INDEXES[0], missing=_NO_API):
+            paged = True
+            found += _referrers(page)
+        if not paged and (listed := self.manifest(digest.replace(":", "-"))):
+            found += _referrers(listed.data)
         return tuple(one for one in found if artifact_type in ("", one.artifact_type))
+
+    def _tags(self, pages: Iterator[Mapping[str, Any]]) -> dict[str, None] | None:
+        """The tags of all pages, each once; None where there is no page."""
+        found: dict[str, None] | None = None
+        for page in pages:
+            names = page.get("tags") or []
+            if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+                raise self._wrong("answers with a list of tags that is none")
+            found = {} if found is None else found
+            found.update(dict.fromkeys(names))
+            if len(found) > self._lists.tags:
+                raise self._wrong(f"lists more than {self._lists.tags:,} tags")
+        return found
 
     def _manifest(self, method: str, reference: str) -> Answer:
         if not is_digest(reference) and not _REFERENCE.fullmatch(reference):
@@ -121,9 +138,16 @@ class Repository:
         None at all where the first is answered with one of the `missing` statuses.
         """
         seen: set[str] = set()
+        size, end = 0, time.monotonic() + self._lists.seconds
         while path:
-            if path in seen or len(seen) >= _MOST_PAGES:
+            if path in seen or len(seen) >= self._lists.pages:
                 raise self._wrong("answers with pages that never end")
+            if time.monotonic() > end:
+                raise RegistryDownError(
+                    f"registry {self.api.endpoint.name} takes more than {self._lists.seconds:g} seconds for one list "
+                    f"({self.name})",
+                    hint="run it again",
+                )
             seen.add(path)
             first = len(seen) == 1
             answer = self.api.ask("GET", self.name, path, self.login, accept, missing if first else ())
@@ -134,6 +158,9 @@ class Repository:
                     f"registry {self.api.endpoint.name} has no repository {self.name}",
                     hint="check the image's name; without a login, some registries say so of private ones",
                 )
+            size += len(answer.body)
+            if size > self._lists.size:
+                raise self._wrong(f"answers with a list of more than {self._lists.size:,} bytes")
             yield self._json(answer, "list")
             path = self._next(answer)
 
