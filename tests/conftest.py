@@ -30,6 +30,7 @@ SLOW = {
     "test_bare_store_ssh.py",
     "test_builds.py",
     "test_bump.py",
+    "test_children.py",
     "test_cluster_runs.py",
     "test_commits.py",
     "test_contention.py",

@@ -13,6 +13,7 @@ from typing import Any
 
 from task import stop
 from task.edges import quick_sh
+from task.edges.child_environment import child_environment
 from task.edges.git_watch import send
 from task.edges.kubeconfig import Plugin, Server
 from task.errors import SourceAccessError, UsageError
@@ -35,7 +36,8 @@ class Credential(NamedTuple):
 
 def ask(plugin: Plugin, server: Server, environ: Mapping[str, str]) -> Credential:
     """Run the plugin. Raises `UsageError` where it is not there, `SourceAccessError` for anything it does not do."""
-    out = _run(plugin, {**environ, **dict(plugin.env), "KUBERNETES_EXEC_INFO": _info(plugin, server)})
+    theirs = child_environment(environ, (plugin.command, *plugin.args))
+    out = _run(plugin, {**theirs, **dict(plugin.env), "KUBERNETES_EXEC_INFO": _info(plugin, server)})
     import json
 
     try:

@@ -11,12 +11,15 @@ from typing import IO, Any
 from task import stop
 from task.edges import quick_sh
 from task.edges.access import Access
+from task.edges.child_environment import TOKENS, needs
 from task.edges.git_environment import (
     clean_environment,
     config_pairs,
     login_environment,
     sends_header,
+    transport,
     url_login,
+    without_web,
 )
 from task.edges.git_names import address_of, origin_of, printable, rewritten, without_login
 from task.edges.git_watch import Watch, finish
@@ -33,7 +36,7 @@ _ONE_AT_A_TIME = allocate_lock()  # a process that forks must not do so while an
 _TRANSFERS = frozenset({"ls-remote", "fetch", "push"})
 _REFS = "/info/refs?service=git-upload-pack"  # what git asks a server for first
 _REDIRECTED = pattern(r"returned error: 30[12378]\b")
-_LOCATION = pattern(r"<= Recv header: [Ll]ocation: *(\S{1,4096})\s")
+_LOCATION = pattern(r"(?i)<= Recv header: location: *(\S{1,4096})\s")
 _TRACED = {"GIT_TRACE_CURL": "1", "GIT_TRACE_CURL_NO_DATA": "1", "GIT_TRACE_REDACT": "1"}
 _HOPS = 5  # redirects of one repository
 
@@ -104,7 +107,9 @@ class Git:
         self._warned: set[str] = set()
         self._moved: dict[str, str] = {}  # URLs that their own server redirects, and where to
         self._hops: dict[str, int] = {}
-        self._environ = clean_environment(environ, self.protocols, configured=configured)
+        self._environ = clean_environment(environ, self.protocols)
+        self._pairs = transport(config_pairs(environ)) if configured else []
+        self._tokens = {name: value for name, value in environ.items() if name in TOKENS}
         self._access = access or Access(environ=environ)
         self._config = HostConfig(self.run, environ if configured else {}, self._access.plan.config_file)
         self._nameless = False  # whether ssh was told who we are
@@ -134,12 +139,16 @@ class Git:
         """
         target = address_of(rewritten(repo, self._rewrites))
         logins, rewrites = [*url_login(target)], self._config.rewrites
+        pairs = [*self._config.pairs, *self._access.pairs(), *self._pairs]
         if target.protocol in {"https", "http"} or rewrites:
             logins += self._access.logins("" if rewrites else target.url, helped=self._config.helped)
-        pairs = [*self._config.pairs, *self._access.pairs(), *config_pairs(self._environ)]
+        else:
+            pairs = without_web(pairs)
         follow = not sends_header(pairs, "" if rewrites else origin_of(target.url))
         moved = [(target.url, self._moved[target.url])] if target.url in self._moved else []
         found = login_environment(pairs, logins, follow=follow, moved=moved) | self._access.environment()
+        needed = needs(self._config.programs) if self._tokens else ()
+        found |= {name: self._tokens[name] for name in needed if name in self._tokens}
         if target.protocol == "https" and not self._config.to_http:
             # What begins as https stays https: a redirect to plain http would be read and changed on the way.
             found["GIT_ALLOW_PROTOCOL"] = ":".join(sorted(self.protocols - {"http"}))

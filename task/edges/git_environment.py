@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from task.edges.child_environment import child_environment
 from task.edges.git_names import Address, origin_of
 from task.record import NamedTuple
 from task.secret import Secret
@@ -30,11 +31,6 @@ _SETTINGS = {
     "GCM_INTERACTIVE": "never",
     "LC_ALL": "C",
 }
-# Ours, with secrets in them: git's children are told a login by other means.
-_OURS = frozenset({
-    "IMAGE_UPDATE_GIT_TOKEN", "IMAGE_UPDATE_GIT_PASSWORD", "IMAGE_UPDATE_SSH_KEY", "IMAGE_UPDATE_GITHUB_APP_KEY",
-    "IMAGE_UPDATE_SIGNING_KEY",
-})  # fmt: skip
 _NO_FILES = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
 _SYSTEM = ("/etc/gitconfig", "/usr/local/etc/gitconfig", "/opt/homebrew/etc/gitconfig")
 # A credential helper without a program of its own: a shell function, whose words are in variables.
@@ -53,19 +49,16 @@ class Login(NamedTuple):
     password: Secret = Secret("")
 
 
-def clean_environment(
-    environ: Mapping[str, str], protocols: frozenset[str], *, configured: bool = True
-) -> dict[str, str]:
+def clean_environment(environ: Mapping[str, str], protocols: frozenset[str]) -> dict[str, str]:
     """The host's environment, and ours on top. `protocols`: the only transports that git may use.
 
-    No file of the user's or system's configuration is read; of what variables say, it is kept what is about
-    servers, unless not `configured`.
+    No configuration of the user or system is in it. What that says of servers comes with each transfer
+    (`login_environment`): it may hold a token, which hooks and signing programs do not need.
     """
-    kept = {name: value for name, value in environ.items() if name in _KEPT or not name.startswith(("GIT_", "INPUT_"))}
-    clean = {name: value for name, value in kept.items() if name not in _DROPPED | _OURS and not _harmful(name, value)}
-    pairs = transport(config_pairs(environ)) if configured else []
-    ours = {**_NO_FILES, **_SETTINGS, "GIT_ALLOW_PROTOCOL": ":".join(sorted(protocols))}
-    return {**clean, **_config_environment(pairs), **ours}
+    theirs = child_environment(environ)  # git's children are told a login by other means
+    kept = {name: value for name, value in theirs.items() if name in _KEPT or not name.startswith("GIT_")}
+    clean = {name: value for name, value in kept.items() if name not in _DROPPED and not _harmful(name, value)}
+    return {**clean, **_NO_FILES, **_SETTINGS, "GIT_ALLOW_PROTOCOL": ":".join(sorted(protocols))}
 
 
 def configuration_files(environ: Mapping[str, str]) -> list[str]:
@@ -120,6 +113,11 @@ def sends_header(pairs: Pairs, origin: str) -> bool:
         if not scope or not origin or "*" in scope or origin_of(scope) == origin:
             return True
     return False
+
+
+def without_web(pairs: Pairs) -> list[tuple[str, str]]:
+    """A configuration without what only https and http need: tokens may be in it."""
+    return [pair for pair in pairs if not pair[0].lower().startswith(("http.", "credential."))]
 
 
 def login_environment(

@@ -15,6 +15,7 @@ from typing import Any
 
 from task import stop
 from task.edges import private_folder, quick_sh
+from task.edges.child_environment import child_environment
 from task.edges.http import Answer, Http, Limits, NoAnswerError
 from task.errors import CredentialsError, TaskError, UnreachableError, UsageError
 from task.record import NamedTuple
@@ -76,7 +77,9 @@ def _signature(text: str, key: Secret, temporary: str) -> bytes:
         with open(path, "w", encoding="ascii") as file:
             file.write(text)
         argv = ("dgst", "-sha256", "-sign", "/dev/stdin", "-out", into, path)
-        sh.Command("openssl")(*argv, _in=key.reveal(), _tty_in=False, _tty_out=False)
+        sh.Command("openssl")(
+            *argv, _in=key.reveal(), _tty_in=False, _tty_out=False, _env=child_environment(os.environ)
+        )
         with open(into, "rb") as signature:
             return signature.read()
     except sh.CommandNotFound:

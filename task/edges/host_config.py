@@ -42,6 +42,13 @@ class HostConfig:
         return any(_is_helper(key) or key.lower().endswith(".extraheader") for key, _ in self._all)
 
     @property
+    def programs(self) -> list[str]:
+        """The words with which programs are configured that log in: helpers, and what asks for a password."""
+        return [
+            value for key, value in self._all if _is_helper(key) or key.lower() in {"core.askpass", "core.sshcommand"}
+        ]
+
+    @property
     def ssh_command(self) -> str:
         """How ssh is to be called; "" where nothing says so."""
         commands = (value for key, value in reversed(self._all) if key.lower() == "core.sshcommand")

@@ -44,9 +44,9 @@ class Doors:
     def _open(self, access: Access | None) -> Git:
         from task.edges.git import Git
 
-        given = self._settings.git
+        given, named = self._settings.git, self._settings.registry.env  # by pull-secret: these hold registries' logins
         door = Git(
-            self._environ,
+            {name: value for name, value in self._environ.items() if name not in named},
             protocols=given.protocols,
             rewrites=given.rewrites,
             access=access,

@@ -46,6 +46,7 @@ def test_how_servers_are_reached_is_the_hosts_to_say(name: str) -> None:
 
 def test_configuration_by_variables_keeps_only_credentials_and_transport() -> None:
     given = {
+        "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_COUNT": "3",
         "GIT_CONFIG_KEY_0": "http.extraHeader",
         "GIT_CONFIG_VALUE_0": "A: b",
@@ -54,15 +55,18 @@ def test_configuration_by_variables_keeps_only_credentials_and_transport() -> No
         "GIT_CONFIG_KEY_2": "url.https://inner/.insteadOf",
         "GIT_CONFIG_VALUE_2": "https://outer/",
     }
-    clean = clean_environment(given, frozenset())
     files = {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM"}
-    kept = {name: value for name, value in clean.items() if name.startswith("GIT_CONFIG_") and name not in files}
+    clean = clean_environment(given, frozenset())
+    assert {name for name in clean if name.startswith("GIT_CONFIG_")} == files
+    kept = {name: value for name, value in Git(given).login("https://x/y").items() if name.startswith("GIT_CONFIG_")}
     assert kept == {
-        "GIT_CONFIG_COUNT": "2",
+        "GIT_CONFIG_COUNT": "3",
         "GIT_CONFIG_KEY_0": "http.extraHeader",
         "GIT_CONFIG_VALUE_0": "A: b",
         "GIT_CONFIG_KEY_1": "url.https://inner/.insteadOf",
         "GIT_CONFIG_VALUE_1": "https://outer/",
+        "GIT_CONFIG_KEY_2": "http.followRedirects",
+        "GIT_CONFIG_VALUE_2": "false",
     }
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from task import stop
 from task.edges import quick_sh
+from task.edges.child_environment import child_environment
 from task.errors import RegistryAccessError, RegistryDownError, RegistryError
 from task.parse.docker_config import RegistryLogin
 from task.pattern import pattern
@@ -67,7 +68,7 @@ def _run(
         import warnings  # another program is executed at once, which is sound beside threads
 
         warnings.filterwarnings("ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning)
-    theirs = {key: value for key, value in environ.items() if not key.startswith("IMAGE_UPDATE_")}
+    theirs = child_environment(environ, (name,) if kind == "helper" else ())
     try:
         with stop.unheard():
             running = program(

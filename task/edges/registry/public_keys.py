@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from task.edges import private_folder, quick_sh
+from task.edges.child_environment import child_environment
 from task.errors import Malformed, UsageError
 from task.parse.signature import PublicKey, Signed, public_keys
 
@@ -55,7 +56,7 @@ class PublicKeys:
                 with open(os.path.join(folder, name), "wb") as file:
                     file.write(content)
             words = [os.path.join(folder, word) if word in files else word for word in argv]
-            sh.Command("openssl")(*words, _tty_in=False, _tty_out=False)
+            sh.Command("openssl")(*words, _tty_in=False, _tty_out=False, _env=child_environment(os.environ))
         except sh.CommandNotFound:
             raise UsageError(_NOT_HERE, hint="install it: signatures are checked with it") from None
         except sh.ErrorReturnCode:
