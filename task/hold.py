@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from task.edits import EDITORS
 from task.errors import Exit, TargetError, TaskError, UsageError
 from task.model import Decision, Fact, File, Hold, Image, Memory, Reading, Snapshot, State, Verdict
+from task.parse.image import split_image_list
 from task.questions import subject
 from task.rules.order import version_of
 from task.rules.remember import active, holding, rolled_back, said
@@ -64,7 +65,7 @@ def _release(intent: Intent, moment: Moment) -> Decision:
     was, waiting = holding(moment.state, memory, now), memory.deferred
     if not (memory.hold or waiting or (intent.whole and moment.state.hold)):
         return where._replace(verdict=Verdict("unchanged", "same", "it is not held"))
-    free = memory._replace(hold=None, deferred=None)
+    free = memory._replace(hold=None, deferred=None, rollback=None)
     lifted: tuple[Hold | None, ...] = (None,) if intent.whole and moment.state.hold else ()
     told = f"released: it was {said(was)}" if was else "released"
     if waiting is None or intent.discard:
@@ -83,22 +84,32 @@ def _rollback(intent: Intent, moment: Moment, snapshot: Snapshot) -> Decision:
     where, now = moment.where, moment.said
     to, passed, caution = _destination(intent, moment, snapshot)
     wanted = where.subscription.entry.image._replace(tag=to.tag, digest=to.digest)
-    memory = rolled_back(moment.memory, now, to, passed)
+    words = intent.to if _steps(intent.to) else ""
+    memory = rolled_back(moment.memory, now, to, passed, words)
     same = version_of(to) == version_of(now) and now.sound
     verdict = (
-        Verdict("unchanged", "same", f"Git already says {version_of(to)}")
+        Verdict("unchanged", "same", f"Git already says {version_of(to)}{f', which {words} meant' if words else ''}")
         if same
         else Verdict("update", "admitted", f"rolled back from {version_of(where.current) or 'nothing'}")
     )
     decision = where._replace(candidate=wanted, verdict=verdict, caution=caution)
     if intent.hold is None:
         return decision if same else decision._replace(memory=memory)
+    hold = intent.hold
+    if not hold.reason:  # a hold of several images has one reason
+        listed = split_image_list(where.subscription.application.annotations.get("image-list", ""))
+        several = intent.whole and len(listed) > 1
+        hold = hold._replace(reason=f"rolled back to {intent.to if several else version_of(to)}")
     known = moment.state.hold if intent.whole else memory.hold
-    because = f"{verdict.because}; {said(intent.hold)}"
-    decision = decision._replace(verdict=verdict._replace(because=because))
-    if same and _equal(active(known, moment.terms.now), intent.hold):
+    decision = decision._replace(verdict=verdict._replace(because=f"{verdict.because}; {said(hold)}"))
+    if same and _equal(active(known, moment.terms.now), hold):
         return decision
-    return _held(decision, intent, moment.memory if same else memory, intent.hold)
+    return _held(decision, intent, moment.memory if same else memory, hold)
+
+
+def _steps(to: str) -> int:
+    """How many values to go back, 0 where a version is named."""
+    return 1 if to == "previous" else int(found[1]) if (found := BACK.fullmatch(to)) else 0
 
 
 def _destination(intent: Intent, moment: Moment, snapshot: Snapshot) -> tuple[Reading, tuple[str, ...], str]:
@@ -106,9 +117,11 @@ def _destination(intent: Intent, moment: Moment, snapshot: Snapshot) -> tuple[Re
 
     Raises `TargetError` where Git's history does not go back so far, `UsageError` for a tag that nobody knows.
     """
-    to, name = intent.to, moment.where.subscription.entry.image.name
-    back = 1 if to == "previous" else int(found[1]) if (found := BACK.fullmatch(to)) else 0
-    if not back and to in (version_of(moment.said), moment.said.tag):
+    to, name, back = intent.to, moment.where.subscription.entry.image.name, _steps(intent.to)
+    meant = moment.memory.rollback
+    # A job that runs again means what it meant: in the history, the value before is now the one it came from.
+    again = meant and meant.to == to and version_of(meant) == version_of(moment.said)
+    if again or (not back and to in (version_of(moment.said), moment.said.tag)):
         return moment.said, (), ""
     passed: list[str] = []
     for earlier in _values(moment, snapshot, MOST_TEXTS if back else TEXTS_FOR_A_TAG):

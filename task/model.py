@@ -308,6 +308,14 @@ class Hold(NamedTuple):
     until: str = ""  # RFC 3339, UTC; "" is until it is released
 
 
+class Meant(NamedTuple):
+    """What the last rollback was asked for in words, and the version that this meant then."""
+
+    to: str  # "previous", "3-back"
+    tag: str = ""
+    digest: str = ""
+
+
 class Memory(NamedTuple):
     """What is remembered of one image-list entry."""
 
@@ -315,6 +323,7 @@ class Memory(NamedTuple):
     replaced: tuple[str, ...] = ()  # versions (`tag`, `tag@digest`, digest) whose replay changes nothing; newest first
     hold: Hold | None = None
     deferred: Written | None = None  # the newest event while held
+    rollback: Meant | None = None
 
 
 class State(NamedTuple):

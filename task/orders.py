@@ -83,8 +83,7 @@ def _hold(given: HoldSettings, now: str, environ: Mapping[str, str]) -> Hold:
         until = until_of(given.until, now)
     except Malformed as error:
         raise UsageError(f"--until: {error.message}", hint=error.hint) from None
-    reason = words_of(given.reason) or f"rolled back to {given.to}"
-    return Hold(reason, words_of(given.by or actor_of(environ)), now, until)
+    return Hold(words_of(given.reason), words_of(given.by or actor_of(environ)), now, until)
 
 
 def _trailers(given: GitSettings, build: BuildSettings, origin: Origin) -> tuple[Trailer, ...]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from runs import WEB, application, manifest, repository, target
 from support import Result, changed_paths, commit, git, image_update, show
 
@@ -157,6 +158,53 @@ def test_what_to_go_back_to(tmp_path: Path, to: str, value: str) -> None:
         verdict, _ = scene.event(tag)
         assert verdict in ("refuse", "unchanged")
     assert scene.tip == tip
+
+
+@pytest.mark.parametrize("more", [(), ("--no-hold",), ("--image", "web"), ("--reason", "INC-42")])
+@pytest.mark.parametrize(("to", "value"), [("previous", "1.2.0"), ("2-back", "1.1.0")])
+def test_a_rollback_that_runs_twice_goes_back_once(tmp_path: Path, to: str, value: str, more: tuple[str, ...]) -> None:
+    """Git's history says that the value before is now the one that was rolled back from."""
+    scene = Scene(tmp_path, "semver")
+    for tag in ("1.1.0", "1.2.0", "1.3.0"):
+        scene.event(tag)
+    assert scene.do("rollback", "a", "--to", to, *more)["verdict"] == "update"
+    tip = scene.tip
+    again = scene.do("rollback", "a", "--to", to, *more)
+    assert (again["verdict"], scene.value, scene.tip) == ("unchanged", value, tip)
+    assert f"{value}, which {to} meant" in again["because"]
+    state = yaml.safe_load(show(scene.repo, "main", STATE))["files"][target("a")]
+    assert state["images"]["web"]["rollback"] == {"to": to, "tag": value}
+
+
+def test_after_a_release_or_an_update_previous_is_asked_anew(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "semver")
+    for tag in ("1.1.0", "1.2.0"):
+        scene.event(tag)
+    scene.do("rollback", "a", "--to", "previous")
+    scene.do("release", "a")
+    assert scene.do("rollback", "a", "--to", "previous")["verdict"] == "update"
+    assert scene.value == "1.2.0"
+    scene.do("release", "a")
+    scene.event("1.3.0")
+    assert scene.do("rollback", "a", "--to", "previous")["verdict"] == "update"
+    assert scene.value == "1.2.0"
+
+
+@pytest.mark.parametrize(
+    ("images", "more", "reason"),
+    [
+        (f"web={WEB}", (), "rolled back to 1.1.0"),
+        (f"web={WEB}, db=ghcr.io/acme/db", ("--image", "web"), "rolled back to 1.1.0"),
+        (f"web={WEB}, db=ghcr.io/acme/db", (), "rolled back to previous"),  # it may be another tag for each image
+    ],
+)
+def test_a_hold_without_a_reason_names_the_tag(tmp_path: Path, images: str, more: tuple[str, ...], reason: str) -> None:
+    scene = Scene(tmp_path, "semver", image_list=images)
+    for tag in ("1.1.0", "1.2.0"):
+        scene.event(tag)
+        scene.call("run", "--image", f"ghcr.io/acme/db:{tag}")
+    scene.do("rollback", "a", "--to", "previous", *more)
+    assert f"reason: {reason}\n" in show(scene.repo, "main", STATE)
 
 
 def test_more_steps_back_than_there_are(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from task.edits.yaml_tree import Node, Tree, pairs, walk
 from task.errors import Malformed, TargetError
-from task.model import Build, Hold, Memory, State, Written
+from task.model import Build, Hold, Meant, Memory, State, Written
 from task.moment import utc
 from task.pattern import pattern
 
@@ -19,13 +19,15 @@ _Shape = Mapping[str, "_Shape | None"]
 ANY = ""  # in a shape: the keys are names
 FILE = ("files",)
 STATE = ("hold", "images")
-MEMORY = ("written", "replaced", "hold", "deferred")
+MEMORY = ("written", "replaced", "hold", "deferred", "rollback")
 HOLD = ("reason", "by", "at", "until")
+MEANT = ("to", "tag", "digest")
 WRITTEN = ("tag", "digest", "sequence", "counter", "commit", "repository", "created")
 _STRUCTURE = (*FILE, *STATE, *MEMORY)
 _HOLD: _Shape = dict.fromkeys(HOLD)
 _WRITTEN: _Shape = dict.fromkeys(WRITTEN)
-_MEMORY: _Shape = {"written": _WRITTEN, "replaced": None, "hold": _HOLD, "deferred": _WRITTEN}
+_MEANT: _Shape = dict.fromkeys(MEANT)
+_MEMORY: _Shape = {"written": _WRITTEN, "replaced": None, "hold": _HOLD, "deferred": _WRITTEN, "rollback": _MEANT}
 _SHAPE: _Shape = {"files": {ANY: {"hold": _HOLD, "images": {ANY: _MEMORY}}}}
 _STEMS = {word.rstrip("s") for word in _STRUCTURE}
 _MISPLACED = "known there are {}; memory stands below files: <file>: images: <alias>, a hold below its file or alias"
@@ -67,6 +69,7 @@ def _memory(tree: Tree, node: Node, alias: str) -> Memory:
         replaced=_list(tree, fields["replaced"], "replaced") if "replaced" in fields else (),
         hold=_hold(tree, fields["hold"]) if "hold" in fields else None,
         deferred=_written(tree, fields["deferred"], "deferred") if "deferred" in fields else None,
+        rollback=_meant(tree, fields["rollback"]) if "rollback" in fields else None,
     )
 
 
@@ -91,6 +94,11 @@ def _written(tree: Tree, node: Node, what: str) -> Written | None:
     build = Build(int(number) if number else None, *(said.get(name, "") for name in names))
     found = Written(said.get("tag", ""), said.get("digest", ""), build)
     return found if found != Written() else None
+
+
+def _meant(tree: Tree, node: Node) -> Meant | None:
+    said = _words(tree, _fields(tree, node, "rollback", MEANT))
+    return Meant(said["to"], said.get("tag", ""), said.get("digest", "")) if said.get("to") else None
 
 
 def _words(tree: Tree, fields: Mapping[str, Node]) -> dict[str, str]:
@@ -210,7 +218,8 @@ def _whole(state: State) -> State:
 
 def _full(memory: Memory) -> Memory:
     replaced = tuple(map(stripped, memory.replaced))
-    return Memory(_plain(memory.written), replaced, _plain_hold(memory.hold), _plain(memory.deferred))
+    meant = Meant(*map(stripped, memory.rollback)) if memory.rollback and memory.rollback.to else None
+    return Memory(_plain(memory.written), replaced, _plain_hold(memory.hold), _plain(memory.deferred), meant)
 
 
 def _plain_hold(hold: Hold | None) -> Hold | None:
@@ -257,6 +266,7 @@ def _memory_data(memory: Memory) -> Data:
         list(memory.replaced),
         _optional(memory.hold, _hold_data),
         _optional(memory.deferred, _written_data),
+        _optional(memory.rollback, lambda meant: _known(meant._asdict())),
     )
     return _known(dict(zip(MEMORY, parts, strict=True)))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from task.model import Build, Memory, Policy, Reading, Written
+from task.model import Build, Meant, Memory, Policy, Reading, Written
 from task.record import NamedTuple
 from task.rules.strategies import STRATEGIES
 
@@ -102,7 +102,7 @@ def _newest(written: Written) -> str:
     return version_of(written) or "unknown"
 
 
-def version_of(what: Written | Reading) -> str:
+def version_of(what: Written | Reading | Meant) -> str:
     """`tag`, `tag@digest` or digest; "" where there is none."""
     return f"{what.tag}@{what.digest}" if what.tag and what.digest else what.tag or what.digest
 

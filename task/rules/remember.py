@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from task.model import Build, Hold, Memory, Policy, Reading, State, Written
+from task.model import Build, Hold, Meant, Memory, Policy, Reading, State, Written
 from task.rules.order import UNORDERED, instant, version_of
 from task.rules.strategies import STRATEGIES
 
@@ -21,20 +21,23 @@ def written(memory: Memory, event: Written, policy: Policy) -> Memory:
         older = STRATEGIES[policy.strategy].older
         fence = tuple(one for one in memory.replaced if older(event.tag, one.partition("@")[0]))
         newest = memory.written if memory.written and older(event.tag, memory.written.tag) else None
-        return memory._replace(
-            written=newest or (this if known and event.digest else None), replaced=fence, deferred=None
-        )
-    kept = tuple(one for one in memory.replaced if one != version_of(event))
-    return memory._replace(written=this if known else memory.written, replaced=kept, deferred=None)
+        kept = newest or (this if known and event.digest else None)
+        return memory._replace(written=kept, replaced=fence, deferred=None, rollback=None)
+    others = tuple(one for one in memory.replaced if one != version_of(event))
+    return memory._replace(written=this if known else memory.written, replaced=others, deferred=None, rollback=None)
 
 
-def rolled_back(memory: Memory, current: Reading, to: Reading, passed: tuple[str, ...]) -> Memory:
-    """After a rollback from `current` over the versions `passed`: none of them comes back by a replay."""
+def rolled_back(memory: Memory, current: Reading, to: Reading, passed: tuple[str, ...], words: str) -> Memory:
+    """After a rollback from `current` over the versions `passed`: none of them comes back by a replay.
+
+    `words` is what was asked for, "" for a tag: what it meant is remembered, so that saying it twice is saying it once.
+    """
     newest = memory.written or Written(current.tag, current.digest)
     target = version_of(to)
     replaced = dict.fromkeys((version_of(current), *passed, *memory.replaced))
     kept = tuple(one for one in replaced if one and one != target)
-    return memory._replace(written=newest, replaced=kept[:MOST])
+    meant = Meant(words, to.tag, to.digest) if words else None
+    return memory._replace(written=newest, replaced=kept[:MOST], rollback=meant)
 
 
 def active(hold: Hold | None, now: str) -> Hold | None:

@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 from task.edits.state_data import data_of
 from task.edits.state_file import read_state, write_state
 from task.errors import TargetError
-from task.model import Build, Hold, Memory, State, Written
+from task.model import Build, Hold, Meant, Memory, State, Written
 from task.schemas import load
 
 SCHEMA = load("state.v1")
@@ -179,6 +179,8 @@ def test_what_people_wrote_counts_by_its_letters() -> None:
         (other(FULL, "aaa", replaced=("1",)), ["+       aaa:", "+         replaced:", '+         - "1"']),
         (other(FULL, "zzz", replaced=("1",)), ["+       zzz:", "+         replaced:", '+         - "1"']),
         (other(FULL, "web", replaced=("1",)), ["+         replaced:", '+         - "1"']),
+        (other(FULL, "web", rollback=Meant("previous", "1.9")),
+         ["+         rollback:", "+           to: previous", '+           tag: "1.9"']),
         (FULL._replace(images={"api": API}), ["-       web:", *(f"- {line}" for line in TEXT.splitlines()[17:])]),
         (State(None, {"api": API, "web": Memory(deferred=Written("v3", build=Build(8)))}),
          ["-         hold:", "-           reason: not before Christmas", "-           by: jane",
@@ -406,7 +408,12 @@ BUILDS = st.builds(Build, st.none() | st.integers(0, 10**20 - 1), WORDS, WORDS, 
 WRITTENS = st.builds(Written, WORDS, WORDS, BUILDS).filter(lambda one: one != Written())
 HOLDS = st.builds(Hold, WORDS, WORDS, TIMES, TIMES)
 MEMORIES = st.builds(
-    Memory, st.none() | WRITTENS, st.lists(WORDS, max_size=4).map(tuple), st.none() | HOLDS, st.none() | WRITTENS
+    Memory,
+    st.none() | WRITTENS,
+    st.lists(WORDS, max_size=4).map(tuple),
+    st.none() | HOLDS,
+    st.none() | WRITTENS,
+    st.none() | st.builds(Meant, WORDS.filter(bool), WORDS, WORDS),
 ).filter(lambda one: one != Memory())
 ALIASES = st.sampled_from(["api", "web", "db"]) | WORDS
 STATES = st.builds(State, st.none() | HOLDS, st.dictionaries(ALIASES, MEMORIES, max_size=4))
@@ -464,6 +471,7 @@ BY_HAND_MEMORIES = st.builds(
     st.lists(SIMPLE, min_size=1, max_size=4).map(tuple),
     st.none() | BY_HAND_HOLDS,
     st.none() | BY_HAND_WRITTEN,
+    st.none() | st.builds(Meant, SIMPLE, SIMPLE, SIMPLE),
 )
 BY_HAND_STATES = st.builds(
     State,
