@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from task.decide import file_of, state_path, states_of
-from task.edits import EDITORS
+from task.edits import EDITORS, strays
 from task.errors import Exit, Malformed, TaskError
 from task.light import later
 from task.model import (
@@ -168,11 +168,10 @@ def _edit(
         if one.verdict.verdict != "update":
             done.append(one)
             continue
-        sub = one.subscription
+        kind = one.kind or "helm-override"
+        target = target_of(one.subscription, kind, carry=terms.carry)
         try:
-            new, edits = EDITORS[one.kind or "helm-override"].write(
-                seen, target_of(sub, one.kind or "helm-override", carry=terms.carry), one.candidate
-            )
+            new, edits = EDITORS[kind].write(seen, target, one.candidate)
         except TaskError as error:
             rest.append(failed(one, error))
             continue
@@ -182,7 +181,7 @@ def _edit(
             continue
         seen.update(new)
         changed.update(new)
-        done.append(one)
+        done.append(one._replace(strays=strays(kind, seen, target)))
     return changed, done, rest
 
 

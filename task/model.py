@@ -414,6 +414,7 @@ class Decision(NamedTuple):
     memory: Memory | None = None  # what is to be remembered of the image; None: as it was
     hold: tuple[Hold | None, ...] = ()  # the Application's own hold, if that changes: (new,) or (None,)
     caution: str = ""  # what was not checked
+    strays: tuple[tuple[str, str], ...] = ()  # of an override file: names that differ from the spec, and which says so
     labels: Mapping[str, str] = {}  # of the image, where the commit's message tells them
     carried: bool = False  # it waits on the head branch already, and is written again; no report tells of it
 

@@ -28,6 +28,13 @@ class Editor(Protocol):
         """Only the files that change, and what changed in them; nothing where nothing differs. Errors as in `read`."""
 
 
+class Override(Editor, Protocol):
+    """An editor of override files, in which people write, too."""
+
+    def strays(self, files: Files, target: Target) -> tuple[tuple[str, str], ...]:
+        """What somebody wrote in the file that differs from what would be carried along: (name, where that is from)."""
+
+
 MODULES: Mapping[TargetKind, str] = {
     "helm-override": "override_helm",
     "kustomize-override": "override_kustomize",
@@ -53,3 +60,8 @@ class _Editors(Mapping[TargetKind, Editor]):
 
 
 EDITORS: Mapping[TargetKind, Editor] = _Editors()
+
+
+def strays(kind: TargetKind, files: Files, target: Target) -> tuple[tuple[str, str], ...]:
+    """What `Override.strays` says; nothing for a target that is no override file."""
+    return cast("Override", EDITORS[kind]).strays(files, target) if kind.endswith("-override") else ()

@@ -3,24 +3,31 @@
 Argo CD (repo-server) reads it as a JSON merge patch over the source: its lists replace those
 of the spec, and an element inherits the fields it lacks from the spec's element at the same
 place. So everything needed must stand in the file, each element complete, each value a string.
+
+An element that we carried along says in a comment where it is from, and follows that. One without
+the comment is somebody's own, and stays: to overwrite it was our worst surprise.
 """
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from task.edits.texts import alone, chosen, result, single, text_of, tree_of
-from task.edits.yaml_grow import add_items, add_keys, begin
-from task.edits.yaml_layout import Data, Word
+from task.edits.yaml_check import Splice, checked
+from task.edits.yaml_grow import add_items, add_keys, begin, drop_items
+from task.edits.yaml_layout import Data, Word, content_end, line_end, only_blank
 from task.edits.yaml_scalar import sound
 from task.edits.yaml_text import replace
 from task.edits.yaml_tree import Document, Node, Tree, pairs, resolved, value
 from task.errors import TargetError
 from task.model import Edit, Files, Place, Target
+from task.pattern import pattern
 from task.record import NamedTuple
 
 COMMON = ".argocd-source.yaml"
+FROM_SPEC, FROM_COMMON = "# from the Application", f"# from {COMMON}"
+_MARK = pattern(r"[ \t]+(# from (?:the Application|\.argocd-source\.yaml))[ \t]*")
 
 
 class Section(NamedTuple):
@@ -28,6 +35,9 @@ class Section(NamedTuple):
 
     name: str  # helm
     list: str  # parameters
+
+
+PLUGIN = Section("plugin", "env")
 
 
 class Item(NamedTuple):
@@ -143,11 +153,12 @@ def items_of(document: Document | None, section: Section, path: str) -> tuple[It
     """The list's elements as items."""
     if document is None:
         return ()
-    return tuple(
-        Item(name, text_field(document, each, "value"), text_field(document, each, "forcestring").lower() == "true")
-        for each in elements(document, section, path)
-        if (name := text_field(document, each, "name"))
-    )
+    return tuple(item for each in elements(document, section, path) if (item := _item(document, each)))
+
+
+def _item(document: Document, element: Node) -> Item | None:
+    name, text, flag = (text_field(document, element, field) for field in ("name", "value", "forcestring"))
+    return Item(name, text, flag.lower() == "true") if name else None
 
 
 def unsound_names(document: Document | None, section: Section, path: str) -> set[str]:
@@ -169,54 +180,147 @@ def common_document(files: Files, target: Target) -> tuple[str, Document | None]
     return path, single(tree_of(files, path), path)
 
 
+class Mark(NamedTuple):
+    """The comment that says where an element is from, with the blanks before it: `text[start:end]`."""
+
+    text: str
+    start: int
+    end: int
+
+
+def mark_of(tree: Tree, element: Node) -> Mark | None:
+    """The element's mark, on any of its lines; None for an element without one, and in flow style."""
+    for end in _line_ends(tree, element):
+        tail = line_end(tree.text, end)
+        if found := _MARK.fullmatch(tree.text, end, tail):
+            return Mark(found[1], end, tail)
+    return None
+
+
+def _line_ends(tree: Tree, element: Node) -> Iterator[int]:
+    """Behind which of an element's values a comment may stand."""
+    parent = tree.parent(element)
+    if element.kind == "alias" or element.style == "{" or (parent is not None and parent.style == "{"):
+        return
+    for node in (each for _, each in pairs(element)) if element.kind == "mapping" else (element,):
+        if node.kind == "scalar" and node.style not in {"|", ">"}:
+            yield content_end(tree.text, node)
+
+
+def remark(tree: Tree, section: Section, path: str, wanted: Callable[[Tree, Node], str | None]) -> Tree:
+    """The file with other marks: `wanted` tells an element's; "" is none, None is as it is."""
+    document, splices = single(tree, path), []
+    for element in elements(document, section, path) if document else ():
+        want, now = wanted(tree, element), mark_of(tree, element)
+        if want is None or want == (now.text if now else ""):
+            continue
+        if now:
+            splices.append(Splice(now.start, now.end, f"  {want}" if want else ""))
+        elif (at := next(_line_ends(tree, element), None)) is not None:
+            tail = line_end(tree.text, at)
+            splices += [Splice(at, tail, f"  {want}")] if only_blank(tree.text, at, tail) else []
+    return checked(tree, splices, {}) if splices else tree
+
+
+def without(tree: Tree, section: Section, path: str, gone: Callable[[Tree, Node], bool]) -> Tree:
+    """The file without some elements of the list; one that has no lines of its own stays."""
+    document = single(tree, path)
+    nodes = elements(document, section, path) if document else ()
+    numbers = [number for number, each in enumerate(nodes) if gone(tree, each)]
+    parent = tree.parent(nodes[numbers[0]]) if numbers else None
+    return drop_items(tree, alone(tree, tree.documents[0], parent), numbers) if parent else tree
+
+
+class _Merge(NamedTuple):
+    """What the list of an override file is to say: the image's own elements, and what is carried along."""
+
+    own: Mapping[str, Item]
+    carried: Mapping[str, tuple[Item, str]]  # with the mark of where it is from
+
+    def item(self, tree: Tree, element: Node) -> Item | None:
+        """What an element is to say; None where it stays as it is."""
+        name = text_field(tree.documents[0], element, "name")
+        if name in self.own:
+            return self.own[name]
+        return self.carried[name][0] if name in self.carried and mark_of(tree, element) else None
+
+    def mark(self, tree: Tree, element: Node, before: Collection[str]) -> str | None:
+        """Which mark an element is to have; None where it stays as it is."""
+        name = text_field(tree.documents[0], element, "name")
+        if name in self.own:
+            return ""
+        follows = name in self.carried and (name not in before or mark_of(tree, element))
+        return self.carried[name][1] if follows else None
+
+    def gone(self, tree: Tree, element: Node) -> bool:
+        """Whether an element followed what is not there any more."""
+        name = text_field(tree.documents[0], element, "name")
+        return name not in self.own and name not in self.carried and mark_of(tree, element) is not None
+
+
 def merge_items(
     files: Files, target: Target, section: Section, own: Sequence[Item], spec: Sequence[Item]
 ) -> tuple[Files, tuple[Edit, ...]]:
     """The file with `own` set, and with all that the spec and the common file hold; what `write` answers.
 
-    Elements are found by name, all of one name together. What an alias of the Application manages
-    (`target.managed`) keeps the file's value; everything else follows the spec.
+    Elements are found by name, all of one name together. What is marked follows where it is from, and goes when it
+    is gone there; everything else stays as somebody wrote it.
     """
     path, tree, document = load(files, target)
     before = {item.name: item.value for item in items_of(document, section, path)}
-    wanted = _wanted(_carried(files, target, section, spec), own, set(before) & set(target.managed))
-    tree = _complete(_set_values(tree, section, wanted, path), section, wanted, path)
-    tree = grow(tree, section, [item.data() for item in wanted.values() if item.name not in before], path)
-    edits = [Edit(path, name, before.get(name, ""), item.value) for name, item in wanted.items()]
+    merge = _Merge({item.name: item for item in own}, _carried(files, target, section, spec))
+    tree = _complete(_set_values(tree, section, merge, path), section, merge, path)
+    wanted = {**{name: item for name, (item, _) in merge.carried.items()}, **merge.own}
+    tree = grow(tree, section, [item.data() for name, item in wanted.items() if name not in before], path)
+    if target.carry:
+        tree = without(tree, section, path, merge.gone)
+    tree = remark(tree, section, path, lambda now, each: merge.mark(now, each, before))
+    after = {item.name: item.value for item in items_of(single(tree, path), section, path)}
+    edits = [Edit(path, name, before.get(name, ""), after.get(name, "")) for name in {**after, **before}]
     different = tuple(edit for edit in edits if edit.old != edit.new)
     return result(files, path, tree.text, different or tuple(edits[:1]))
 
 
-def _carried(files: Files, target: Target, section: Section, spec: Sequence[Item]) -> dict[str, Item]:
+def stray_items(
+    files: Files, target: Target, section: Section, own: Collection[str], spec: Sequence[Item]
+) -> tuple[tuple[str, str], ...]:
+    """(name, mark) of what somebody wrote in the file and the spec, or the common file, says otherwise."""
+    path, tree, document = load(files, target)
+    carried = _carried(files, target, section, spec)
+    found: dict[str, str] = {}
+    for element in elements(document, section, path) if document else ():
+        item = _item(document, element) if document else None
+        theirs, mark = carried.get(item.name, (item, "")) if item else (None, "")
+        if item and theirs and mark and item.name not in {*own, *target.managed} and not mark_of(tree, element):
+            same = (item.value, item.force if theirs.force is not None else None) == (theirs.value, theirs.force)
+            found |= {} if same else {item.name: mark}
+    return tuple(found.items())
+
+
+def _carried(files: Files, target: Target, section: Section, spec: Sequence[Item]) -> dict[str, tuple[Item, str]]:
     """What must stand in the file because its list replaces the others; the common file beats the spec."""
     if not target.carry:
         return {}
     path, common = common_document(files, target)
-    return {item.name: item for item in (*spec, *items_of(common, section, path))}
+    shared = items_of(common, section, path)
+    if section == PLUGIN:
+        shared = tuple(item._replace(force=None) for item in shared)
+    return {**{item.name: (item, FROM_SPEC) for item in spec}, **{item.name: (item, FROM_COMMON) for item in shared}}
 
 
-def _wanted(carried: dict[str, Item], own: Sequence[Item], kept: set[str]) -> dict[str, Item]:
-    """All elements to set, in the spec's order, the image's own last where the spec has them not."""
-    fresh = {item.name: item for item in own}
-    plain = own[0].force is None
-    others = {name: item._replace(force=None) if plain else item for name, item in carried.items()}
-    return {**{name: item for name, item in others.items() if name in fresh or name not in kept}, **fresh}
-
-
-def _set_values(tree: Tree, section: Section, wanted: Mapping[str, Item], path: str) -> Tree:
+def _set_values(tree: Tree, section: Section, merge: _Merge, path: str) -> Tree:
     """The fields that are there already, with their wanted content."""
     document = single(tree, path)
     if document is None:
         return tree
     changes: list[tuple[Node, Word]] = []
     for element in elements(document, section, path):
-        for node, data in _changes(document, element, wanted):
+        for node, data in _changes(document, element, merge.item(tree, element)):
             changes.append((alone(tree, document, node), data))
     return replace(tree, changes) if changes else tree
 
 
-def _changes(document: Document, element: Node, wanted: Mapping[str, Item]) -> Iterator[tuple[Node, Word]]:
-    item = wanted.get(text_field(document, element, "name"))
+def _changes(document: Document, element: Node, item: Item | None) -> Iterator[tuple[Node, Word]]:
     node = field(document, element, "value")
     if node is not None:
         now = resolved(document, node)
@@ -229,18 +333,18 @@ def _changes(document: Document, element: Node, wanted: Mapping[str, Item]) -> I
         yield flag, item.force
 
 
-def _complete(tree: Tree, section: Section, wanted: Mapping[str, Item], path: str) -> Tree:
+def _complete(tree: Tree, section: Section, merge: _Merge, path: str) -> Tree:
     """Elements with the fields that they lacked, which Argo CD would take from another element of the spec."""
-    while gap := _gap(tree, section, wanted, path):
+    while gap := _gap(tree, section, merge, path):
         element, name, data = gap
         tree = add_keys(tree, alone(tree, tree.documents[0], element), {name: data})
     return tree
 
 
-def _gap(tree: Tree, section: Section, wanted: Mapping[str, Item], path: str) -> tuple[Node, str, Data] | None:
+def _gap(tree: Tree, section: Section, merge: _Merge, path: str) -> tuple[Node, str, Data] | None:
     document = single(tree, path)
     for element in elements(document, section, path) if document else ():
-        item = document and wanted.get(text_field(document, element, "name"))
+        item = merge.item(tree, element)
         for name, data in item.data().items() if document and item else ():
             if document and field(document, element, name) is None:
                 return resolved(document, element), name, data

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from task.edits.argocd_source import Item, Section, items_of, load, merge_items, places, unsound_names
+from task.edits.argocd_source import Item, Section, items_of, load, merge_items, places, stray_items, unsound_names
 from task.edits.texts import spelled, split_tag, tag_value
 from task.edits.yaml_scalar import looks_typed
 from task.errors import AnnotationError
 from task.model import Edit, Files, Image, Keys, Reading, Target
 from task.parse.image import live_image
 
-__all__ = ["places", "read", "write"]
+__all__ = ["places", "read", "strays", "write"]
 
 SECTION = Section("helm", "parameters")
 
@@ -49,7 +49,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     """The file with the image's parameters, `forcestring` always there, and what the spec holds carried along."""
     name, tag = _names(target.keys)
     path, _, document = load(files, target)
-    spec = [Item(each.name, each.value, each.force_string) for each in target.source.parameters]
+    spec = _spec(target)
     texts = [item.value for item in (*items_of(document, SECTION, path), *spec) if item.name == name]
     full = spelled(image, target, *texts)
     own = {name: full, tag: tag_value(image)}
@@ -57,3 +57,12 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         own = {tag: image._replace(name=full).reference}
     items = [Item(key, value, force=True) for key, value in own.items() if value]
     return merge_items(files, target, SECTION, items, spec)
+
+
+def strays(files: Files, target: Target) -> tuple[tuple[str, str], ...]:
+    """The parameters that somebody wrote and that differ from where they would be carried from; with that."""
+    return stray_items(files, target, SECTION, _names(target.keys), _spec(target))
+
+
+def _spec(target: Target) -> list[Item]:
+    return [Item(each.name, each.value, each.force_string) for each in target.source.parameters]

@@ -6,15 +6,29 @@ Entries are compared by the repository's normal form, never by text up to a colo
 
 from __future__ import annotations
 
-from task.edits.argocd_source import Section, common_document, elements, grow, load, places
-from task.edits.texts import alone, belongs, identity_of, refuse_taken, result, spelled
+from collections.abc import Mapping
+
+from task.edits.argocd_source import (
+    FROM_COMMON,
+    FROM_SPEC,
+    Section,
+    common_document,
+    elements,
+    grow,
+    load,
+    mark_of,
+    places,
+    remark,
+    without,
+)
+from task.edits.texts import alone, belongs, identity_of, refuse_taken, result, single, spelled
 from task.edits.yaml_text import replace
-from task.edits.yaml_tree import Document, Node, resolved
+from task.edits.yaml_tree import Document, Node, Tree, resolved
 from task.model import Edit, Files, Image, Reading, Target
 from task.parse.image import live_image
 from task.record import NamedTuple
 
-__all__ = ["places", "read", "write"]
+__all__ = ["places", "read", "strays", "write"]
 
 SECTION = Section("kustomize", "images")
 
@@ -78,19 +92,53 @@ def _mine(each: Entry, target: Target) -> bool:
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """The file with all entries of the image at its version, and with the spec's others carried along."""
+    """The file with all entries of the image at its version, and with the spec's others carried along.
+
+    An entry that is marked follows where it is from, and goes when it is gone there; every other one stays.
+    """
     refuse_taken(target)
     path, tree, document = load(files, target)
-    now = _entries(document, path)
-    spec = _spec(files, target)
-    renewed = _renewed([each for _, each in now], spec, target, image)
+    now, spec = _entries(document, path), _spec(files, target)
+    marked = [mark_of(tree, node) is not None and target.carry for node, _ in now]
+    renewed = _renewed([each for _, each in now], marked, spec, target, image)
     changes = [(node, each, fresh) for (node, each), fresh in zip(now, renewed, strict=True) if fresh != each]
     if changes and document:
         tree = replace(tree, [(alone(tree, document, node), fresh.text) for node, _, fresh in changes])
     missing = _missing(renewed, spec, target, image)
     tree = grow(tree, SECTION, [each.text for each in missing], path)
+
+    def gone(tree: Tree, node: Node) -> bool:
+        each = entry(resolved(tree.documents[0], node).value)
+        return not _mine(each, target) and each.key not in spec and mark_of(tree, node) is not None
+
+    def wanted(tree: Tree, node: Node) -> str | None:
+        each = entry(resolved(tree.documents[0], node).value)
+        if _mine(each, target):
+            return ""
+        follows = each in missing or (mark_of(tree, node) and target.carry)
+        return spec[each.key][1] if follows and each.key in spec else None
+
+    tree = remark(without(tree, SECTION, path, gone) if target.carry else tree, SECTION, path, wanted)
     edits = [Edit(path, _key(fresh), each.text, fresh.text) for _, each, fresh in changes]
-    return result(files, path, tree.text, (*edits, *(Edit(path, _key(each), "", each.text) for each in missing)))
+    edits += [Edit(path, _key(each), "", each.text) for each in missing]
+    left = [each for _, each in _entries(single(tree, path), path)]
+    edits += [Edit(path, _key(each), each.text, "") for each in renewed if each not in left]
+    said = [Edit(path, _key(each), each.text, each.text) for each in renewed if _mine(each, target)]
+    return result(files, path, tree.text, tuple(edits or said[:1]))
+
+
+def strays(files: Files, target: Target) -> tuple[tuple[str, str], ...]:
+    """(name, mark) of the entries that somebody wrote, and that the spec, or the common file, says otherwise."""
+    if not target.carry:
+        return ()
+    path, tree, document = load(files, target)
+    spec, found = _spec(files, target), dict[str, str]()
+    for node, each in _entries(document, path):
+        theirs, mark = spec.get(each.key, (each, ""))
+        managed = {each.key, each.identity, each.left, each.right} & set(target.managed)
+        if not managed and not _mine(each, target) and _says(theirs) != _says(each) and not mark_of(tree, node):
+            found[_key(each)] = mark
+    return tuple(found.items())
 
 
 def _key(each: Entry) -> str:
@@ -98,39 +146,42 @@ def _key(each: Entry) -> str:
     return f"kustomize.images[{each.left or (image.name if image else each.right)}]"
 
 
-def _spec(files: Files, target: Target) -> list[Entry]:
+Carried = Mapping[str, tuple[Entry, str]]  # by key; with the mark that says where it is from
+
+
+def _spec(files: Files, target: Target) -> Carried:
     """What the spec and the common file hold, the latter winning for one name in the manifests."""
     path, common = common_document(files, target) if target.carry else ("", None)
-    entries = [*map(entry, target.source.images), *(each for _, each in _entries(common, path))]
-    return list({each.key: each for each in entries}.values())
+    entries = [(entry(text), FROM_SPEC) for text in target.source.images]
+    entries += [(each, FROM_COMMON) for _, each in _entries(common, path)]
+    return {each.key: (each, mark) for each, mark in entries}
 
 
-def _renewed(now: list[Entry], spec: list[Entry], target: Target, image: Image) -> list[Entry]:
+def _renewed(now: list[Entry], marked: list[bool], spec: Carried, target: Target, image: Image) -> list[Entry]:
     """The entries of the file, each as it is to be."""
     name = target.keys.kustomize_name
-    current = [each if _mine(each, target) else _refreshed(each, spec, target) for each in now]
-    fresh = [_at(each, spec, target, image) if _mine(each, target) else each for each in current]
+    mine = [_mine(each, target) for each in now]
+    fresh = [
+        _at(each, spec, target, image) if ours else _refreshed(each, spec) if follows else each
+        for each, ours, follows in zip(now, mine, marked, strict=True)
+    ]
     keys = [each.key for each in fresh]
-    if name and identity_of(name) not in keys:  # another name in the manifests led to the image: ours takes its place
-        index = next((number for number, each in enumerate(current) if _mine(each, target)), None)
-        if index is not None:
-            fresh[index] = Entry(name, fresh[index].right)
+    if name and identity_of(name) not in keys and True in mine:  # another name led to the image: ours takes its place
+        fresh[mine.index(True)] = Entry(name, fresh[mine.index(True)].right)
     return fresh
 
 
-def _at(each: Entry, spec: list[Entry], target: Target, image: Image) -> Entry:
+def _at(each: Entry, spec: Carried, target: Target, image: Image) -> Entry:
     """An entry of the image at its new version, its name spelled as before."""
-    full = spelled(image, target, each.right, *(other.right for other in spec))
+    full = spelled(image, target, each.right, *(other.right for other, _ in spec.values()))
     name = target.keys.kustomize_name
     left = each.left or (name if name and each.identity != image.identity else "")
     return Entry(left, image._replace(name=full).reference)
 
 
-def _refreshed(each: Entry, spec: list[Entry], target: Target) -> Entry:
-    """An entry of another image: as the spec has it, unless another alias manages it."""
-    if not target.carry or {each.key, each.identity, each.left, each.right} & set(target.managed):
-        return each
-    there = next((other for other in spec if other.key == each.key), each)
+def _refreshed(each: Entry, spec: Carried) -> Entry:
+    """An entry of another image, as it is where it is from."""
+    there, _ = spec.get(each.key, (each, ""))
     return each if _says(there) == _says(each) else there
 
 
@@ -139,14 +190,14 @@ def _says(each: Entry) -> tuple[str, ...]:
     return (each.key, image.identity, image.tag, image.digest) if image else (each.key, each.right)
 
 
-def _missing(now: list[Entry], spec: list[Entry], target: Target, image: Image) -> list[Entry]:
+def _missing(now: list[Entry], spec: Carried, target: Target, image: Image) -> list[Entry]:
     """The entries to append: those of the spec that the file lacks, and the image's own if none is there."""
     keys = {each.key for each in now}
-    lacking = [each for each in spec if each.key not in keys and (target.carry or _mine(each, target))]
+    lacking = [each for each, _ in spec.values() if each.key not in keys and (target.carry or _mine(each, target))]
     carried = [_at(each, spec, target, image) if _mine(each, target) else each for each in lacking]
     name = target.keys.kustomize_name
     there = [*now, *carried]
     if any(each.key == identity_of(name) if name else _mine(each, target) for each in there):
         return carried
-    full = spelled(image, target, *(other.right for other in spec))
+    full = spelled(image, target, *(other.right for other, _ in spec.values()))
     return [*carried, Entry(name, image._replace(name=full).reference)]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from task.edits.argocd_source import Item, Section, items_of, load, merge_items, places, unsound_names
+from task.edits.argocd_source import PLUGIN, Item, items_of, load, merge_items, places, stray_items, unsound_names
 from task.edits.texts import spelled, split_tag, tag_value
 from task.errors import AnnotationError
 from task.model import Edit, Files, Image, Keys, Reading, Target
 from task.parse.image import live_image
 
-__all__ = ["places", "read", "write"]
+__all__ = ["places", "read", "strays", "write"]
 
-SECTION = Section("plugin", "env")
+SECTION = PLUGIN
 
 
 def read(files: Files, target: Target) -> Reading:
@@ -36,7 +36,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     """The file with the image's variables, and with the spec's carried along."""
     _refuse_unnamed(target.keys)
     path, _, document = load(files, target)
-    spec = [Item(name, value) for name, value in target.source.env]
+    spec = _spec(target)
     known = target.keys.spec or target.keys.name
     texts = [item.value for item in (*items_of(document, SECTION, path), *spec) if item.name == known]
     full = spelled(image, target, *texts)
@@ -45,3 +45,13 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         own = {target.keys.spec: image._replace(name=full).reference}
     items = [Item(key, value) for key, value in own.items() if key and value]
     return merge_items(files, target, SECTION, items, spec)
+
+
+def strays(files: Files, target: Target) -> tuple[tuple[str, str], ...]:
+    """The variables that somebody wrote and that differ from where they would be carried from; with that."""
+    keys = target.keys
+    return stray_items(files, target, SECTION, (keys.name, keys.tag, keys.spec), _spec(target))
+
+
+def _spec(target: Target) -> list[Item]:
+    return [Item(name, value) for name, value in target.source.env]

@@ -86,14 +86,14 @@ def grows(more: Mapping[str, Data] | Sequence[Data], *, last: bool = True) -> Sa
     return same
 
 
-def shrinks(index: int) -> Same:
-    """A mapping lacks the entry that stood at this place."""
+def shrinks(*numbers: int) -> Same:
+    """A collection lacks the entries that stood at these places."""
 
     def same(old: Node, new: Node) -> Iterable[tuple[Node, Node]] | None:
-        left = old.children[: 2 * index] + old.children[2 * index + 2 :]
-        return (
-            zip(left, new.children, strict=True) if len(left) == len(new.children) and new.kind == "mapping" else None
-        )
+        width = 2 if old.kind == "mapping" else 1
+        gone = set(numbers)
+        left = [each for place, each in enumerate(old.children) if place // width not in gone]
+        return zip(left, new.children, strict=True) if len(left) == len(new.children) and new.kind == old.kind else None
 
     return same
 

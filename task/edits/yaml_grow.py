@@ -163,6 +163,24 @@ def drop_key(tree: Tree, mapping: Node, key: Node) -> Tree:
     return checked(tree, [_cut(tree, mapping, index)], {id(mapping): shrinks(index)})
 
 
+def drop_items(tree: Tree, sequence: Node, numbers: Sequence[int]) -> Tree:
+    """The block sequence without some of its items, with their whole lines; one that has no lines of its own stays."""
+    text = tree.text
+    cuts: dict[int, Splice] = {}
+    for number in numbers:
+        item = sequence.children[number]
+        dash = item.start - 1
+        while text[dash] in " \t\r\n":
+            dash -= 1
+        start = line_start(text, dash)
+        if text[dash] == "-" and only_blank(text, start, dash):
+            cuts[number] = _lines_out(text, start, line_end(text, content_end(text, item)))
+    try:
+        return checked(tree, [*cuts.values()], {id(sequence): shrinks(*cuts)})
+    except TargetError:
+        return tree
+
+
 def _cut(tree: Tree, mapping: Node, index: int) -> Splice:
     text, entries = tree.text, list(pairs(mapping))
     key, gone = entries[index]
@@ -177,7 +195,11 @@ def _cut(tree: Tree, mapping: Node, index: int) -> Splice:
         if following is None:
             raise TargetError(f"line {tree.line(key)}: {key.value} is all there is", hint="remove that entry by hand")
         return Splice(key.start, following, "")
-    start, tail = line_start(text, key.start), line_end(text, end)
+    return _lines_out(text, line_start(text, key.start), line_end(text, end))
+
+
+def _lines_out(text: str, start: int, tail: int) -> Splice:
+    """Whole lines, with one line end."""
     if tail < len(text):
         return Splice(start, tail + (2 if text[tail : tail + 2] == "\r\n" else 1), "")
     return Splice(start - (2 if text[start - 2 : start] == "\r\n" else 1), tail, "")

@@ -65,9 +65,11 @@ def test_no_parameter_is_lost(
     result = by_name(merged(origin, *texts, after[OVERRIDE].text)["helm"])
     wanted = by_name(origin["helm"])
     wanted |= by_name(merged({}, *texts).get("helm", {}))
-    wanted |= {"image.name": ("acme/web", True), "image.tag": (version, True)}
+    own = {"image.name": ("acme/web", True), "image.tag": (version, True)}
+    theirs = {each["name"]: each["value"] for each in existing or () if each["name"] not in own}
+    wanted = {name: value for name, value in (wanted | own).items() if name not in theirs}
     assert {name: result.get(name) for name in wanted} == wanted
-    assert {each["name"] for each in existing or ()} <= set(result)
+    assert {name: result[name][0] for name in theirs} == theirs
 
 
 def test_an_unquoted_number_in_the_file_is_quoted_because_argo_cd_would_fail_on_it() -> None:
@@ -80,20 +82,21 @@ def test_an_unquoted_number_in_the_file_is_quoted_because_argo_cd_would_fail_on_
 
 def test_an_element_does_not_inherit_from_the_element_of_the_spec_at_its_place() -> None:
     spec = (Parameter("first", "1", force_string=True), Parameter("second", "2"))
-    files = {OVERRIDE: File("helm:\n  parameters:\n  - name: second\n    value: '1'\n")}
-    after = edit(files, target("helm-override", "acme/web", source=source(parameters=spec)), "acme/web:2")[0]
+    text = "helm:\n  parameters:\n  - name: second  # from the Application\n    value: '1'\n"
+    aim = target("helm-override", "acme/web", source=source(parameters=spec))
+    after = edit({OVERRIDE: File(text)}, aim, "acme/web:2")[0]
     origin = {"helm": {"parameters": [{"name": n, "value": v, "forceString": f} for n, v, f in spec]}}
     assert by_name(merged(origin, after[OVERRIDE].text)["helm"])["second"] == ("2", False)
 
 
-def test_what_another_alias_wrote_is_not_reset_to_the_spec() -> None:
+def test_what_others_wrote_is_not_reset_to_the_spec() -> None:
     spec = (Parameter("db.tag", "1.0"), Parameter("log", "info"))
     items = [{"name": "db.tag", "value": "v7", "forcestring": True}, {"name": "log", "value": "debug"}]
     text = yaml.safe_dump({"helm": {"parameters": items}})
     aim = target("helm-override", "acme/web", source=source(parameters=spec), managed=("db.tag", "image.tag"))
     after = edit({OVERRIDE: File(text)}, aim, "acme/web:2")[0]
     found = by_name(merged({}, after[OVERRIDE].text)["helm"])
-    assert (found["db.tag"], found["log"]) == (("v7", True), ("info", False))
+    assert (found["db.tag"], found["log"]) == (("v7", True), ("debug", False))
 
 
 def test_nothing_is_carried_along_when_that_is_off() -> None:

@@ -1,0 +1,140 @@
+"""Override files in which people write, too: what is theirs stays, what was carried follows. Whole runs."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runs import WEB, application, arguments, manifest
+from support import Result, bare_repo, commit, git, image_update, show
+
+FILE = "apps/a/.argocd-source-a.yaml"
+HELM = {"apps/a/Chart.yaml": "apiVersion: v2\nname: a\nversion: 0.1.0\n"}
+KUSTOMIZE = {"apps/a/kustomization.yaml": "resources: []\n"}
+
+
+class Scene:
+    """One Application whose spec has parameters, images or variables, in one repository."""
+
+    def __init__(self, folder: Path, files: dict[str, str]) -> None:
+        self.folder = folder
+        self.repo = bare_repo(folder, files)
+
+    def run(self, tag: str, section: dict[str, Any], *more: str, **annotations: str) -> Result:
+        one = application("a", self.repo, **{"write_back_target": "", **annotations})
+        one["spec"]["source"] |= section
+        result = image_update(*arguments(manifest(self.folder, one), *more, image=f"{WEB}:{tag}"))
+        assert result.code == 0, result.stderr
+        return result
+
+    @property
+    def text(self) -> str:
+        return show(self.repo, "main", FILE)
+
+
+def helm(**parameters: str) -> dict[str, Any]:
+    return {"helm": {"parameters": [{"name": name, "value": value} for name, value in parameters.items()]}}
+
+
+def warnings(result: Result) -> list[str]:
+    return [one["message"] for one in result.json["errors"] if one["severity"] == "warning"]
+
+
+def test_what_was_carried_follows_the_spec(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, HELM)
+    scene.run("1.1.0", helm(replicas="2", log="info"))
+    assert '  - name: replicas  # from the Application\n    value: "2"\n' in scene.text
+    done = scene.run("1.2.0", helm(replicas="3"))
+    assert '  - name: replicas  # from the Application\n    value: "3"\n' in scene.text
+    assert ("log" in scene.text, "1.2.0" in scene.text) == (False, True)
+    assert warnings(done) == []
+
+
+def test_what_a_person_wrote_stays_and_is_told(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, HELM)
+    scene.run("1.1.0", helm(replicas="2", log="info"))
+    mine = scene.text.replace(
+        'replicas  # from the Application\n    value: "2"', 'replicas  # twice the load\n    value: "4"'
+    )
+    commit(scene.repo, {FILE: mine})
+    done = scene.run("1.2.0", helm(replicas="3", log="debug"))
+    assert scene.text == mine.replace("1.1.0", "1.2.0").replace("info", "debug")
+    (told,) = warnings(done)
+    assert told == f"{FILE}: replicas differs from the Application; Argo CD uses the file"
+    assert "# from the Application" in done.json["errors"][0]["hint"]
+    assert warnings(scene.run("1.3.0", helm(replicas="4", log="debug"))) == []
+
+
+def test_the_file_of_an_older_version_or_of_image_updater_is_nobody_s_but_its_author_s(tmp_path: Path) -> None:
+    old = "helm:\n  parameters:\n" + "".join(
+        f"  - name: {name}\n    value: {value}\n    forcestring: {force}\n"
+        for name, value, force in [
+            ("image.name", WEB, "true"),
+            ("image.tag", "1.0.0", "true"),
+            ("log", "info", "false"),
+        ]
+    )
+    scene = Scene(tmp_path, {**HELM, FILE: old})
+    done = scene.run("1.1.0", helm(log="debug", replicas="2"))
+    kept = old.replace("1.0.0", "1.1.0")
+    assert scene.text == kept + '  - name: replicas  # from the Application\n    value: "2"\n    forcestring: false\n'
+    assert [FILE in told and "log differs" in told for told in warnings(done)] == [True]
+
+
+def test_plan_tells_it_too_and_five_names_are_enough(tmp_path: Path) -> None:
+    names = [f"p{number}" for number in range(8)]
+    text = "helm:\n  parameters:\n" + "".join(f"  - {{name: {name}, value: own}}\n" for name in names)
+    scene = Scene(tmp_path, {**HELM, FILE: text})
+    one = application("a", scene.repo, write_back_target="")
+    one["spec"]["source"] |= helm(**dict.fromkeys(names, "spec"))
+    given = ["plan", *arguments(manifest(tmp_path, one))[1:]]
+    (told,) = warnings(image_update(*given))
+    assert "p0, p1, p2, p3, p4 and 3 more differ from the Application" in told
+    assert warnings(image_update(*given, "--no-carry-parameters")) == []
+
+
+def test_images_of_kustomize(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, {**KUSTOMIZE, FILE: "kustomize:\n  images:\n  - acme/own:1\n"})
+    scene.run("1.1.0", {"kustomize": {"images": ["acme/own:2", "acme/db:1"]}})
+    text = f"kustomize:\n  images:\n  - acme/own:1\n  - acme/db:{{}}  # from the Application\n  - {WEB}:{{}}\n"
+    assert scene.text == text.format("1", "1.1.0")
+    done = scene.run("1.2.0", {"kustomize": {"images": ["acme/own:2", "acme/db:7"]}})
+    assert scene.text == text.format("7", "1.2.0")
+    assert warnings(done) == [f"{FILE}: kustomize.images[acme/own] differs from the Application; Argo CD uses the file"]
+
+
+def test_variables_of_a_plugin_and_the_common_file(tmp_path: Path) -> None:
+    common = "plugin:\n  env:\n  - {name: MODE, value: fast}\n"
+    scene = Scene(tmp_path, {"apps/a/README": "", "apps/a/.argocd-source.yaml": common})
+    env = {"plugin": {"env": [{"name": "LOG", "value": "info"}, {"name": "MODE", "value": "slow"}]}}
+    keys = {"web.plugin.image-tag": "TAG"}
+    scene.run("1.1.0", env, **keys)
+    assert "  - name: LOG  # from the Application\n    value: info\n" in scene.text
+    assert "  - name: MODE  # from .argocd-source.yaml\n    value: fast\n" in scene.text
+    commit(scene.repo, {"apps/a/.argocd-source.yaml": common.replace("fast", "faster")})
+    scene.run("1.2.0", env, **keys)
+    assert "  - name: MODE  # from .argocd-source.yaml\n    value: faster\n" in scene.text
+    commit(
+        scene.repo, {"apps/a/.argocd-source.yaml": None, FILE: scene.text.replace("LOG  # from the Application", "LOG")}
+    )
+    done = scene.run("1.3.0", {"plugin": {"env": [*env["plugin"]["env"][1:], {"name": "LOG", "value": "all"}]}}, **keys)
+    assert "  - name: MODE  # from the Application\n    value: slow\n" in scene.text
+    assert "  - name: LOG\n    value: info\n" in scene.text
+    assert warnings(done) == [f"{FILE}: LOG differs from the Application; Argo CD uses the file"]
+
+
+@pytest.mark.parametrize("alias", ["web", "db"])
+def test_an_image_s_own_parameter_is_not_reset_once_it_was_written(tmp_path: Path, alias: str) -> None:
+    scene = Scene(tmp_path, HELM)
+    tags = {"web.helm.image-tag": "web.tag", "db.helm.image-tag": "db.tag"}
+    both = {"image_list": f"web={WEB}, db=acme/db", **tags}
+    spec = helm(**{"web.tag": "1.0.0", "db.tag": "1.0.0"})
+    image = {"web": WEB, "db": "acme/db"}
+    scene.run("1.1.0", spec, **both)
+    assert "  - name: db.tag  # from the Application\n    value: 1.0.0\n" in scene.text
+    one = application("a", scene.repo, write_back_target="", **both)
+    one["spec"]["source"] |= spec
+    for name, tag in (("db", "7.0.0"), (alias, "8.0.0")):
+        image_update(*arguments(manifest(tmp_path, one), image=f"{image[name]}:{tag}"))
+    assert "  - name: db.tag\n    value: {}\n".format("8.0.0" if alias == "db" else "7.0.0") in scene.text
+    assert "1.0.0" not in scene.text
+    assert git(scene.repo, "rev-list", "--count", "main") == "4"
