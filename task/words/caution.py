@@ -40,11 +40,11 @@ def _strays(one: Decision) -> Iterator[Problem]:
         names = [name for name, other in one.strays if other == mark]
         told = ", ".join(name[:100] for name in names[:MOST_NAMES])
         told += f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-        source, differ = mark.removeprefix("# from "), "differ" if len(names) > 1 else "differs"
+        source = mark.removeprefix("# from ")
         yield Problem(
             one.subscription.application.key,
             "target",
-            f"{one.current.file}: {told} {differ} from {source}; Argo CD uses the file",
+            f"{one.current.file} differs from {source} in {told}; Argo CD uses the file",
             f"remove it from the file, or end its first line with the comment `{mark}`: then it follows {source}",
             "warning",
         )
