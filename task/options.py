@@ -441,15 +441,15 @@ OPTIONS = (
         metavar="SECONDS",
     ),
     Option("pull-request", "flag", "Open or update a pull request in place of pushing to the base branch.", REQUEST),
-    Option("pull-request-label", "words", "Label of the request.", REQUEST, metavar="NAME"),
+    Option("pull-request-label", "lines", "Label of the request.", REQUEST, metavar="NAME"),
     Option(
         "pull-request-reviewer",
-        "words",
+        "lines",
         "Who is asked to review it; GitHub teams as ORG/TEAM.",
         REQUEST,
         metavar="NAME",
     ),
-    Option("pull-request-assignee", "words", "Who it is assigned to.", REQUEST, metavar="NAME"),
+    Option("pull-request-assignee", "lines", "Who it is assigned to.", REQUEST, metavar="NAME"),
     Option("pull-request-draft", "flag", "Open it as a draft.", REQUEST),
     Option("auto-merge", "flag", "Let the forge merge it when its checks have passed.", REQUEST),
     Option(

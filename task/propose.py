@@ -112,12 +112,20 @@ def proposed(site: Site, change: Draft, request: Request, tip: str, commit: Call
     try:
         if request.error:
             raise request.error
-        now = request.forge.propose(_proposal(site, change, at))
+        now = request.forge.propose(_proposal(site, change, at), _found(change, request, outcome))
     except TaskError as error:
         return outcome._replace(decisions=tuple(failed(one, error) for one in change.decisions), landed=())
     if now.note:
         site.edges.log("warning", f"{now.url}: {now.note}")
     return _done(change, outcome, now, at)
+
+
+def _found(change: Draft, request: Request, outcome: Outcome) -> Proposed | None:
+    """The request as it was before the push. A branch that held exactly this was another run's: look again."""
+    if outcome.commits:
+        return request.found
+    where = change.changeset.destination
+    return request.forge.find(where.base, where.head)
 
 
 def _stands(site: Site, change: Draft, request: Request, tip: str) -> str:

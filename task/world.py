@@ -59,8 +59,11 @@ class Forge(Protocol):
     def find(self, base: str, head: str) -> Proposed | None:
         """The open request of that head branch, else the newest one that is closed or merged."""
 
-    def propose(self, proposal: Proposal) -> Proposed:
-        """Open the request, or update the open one; never a second one."""
+    def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
+        """Open the request, or update the open one; never a second one. `found` is what `find` said.
+
+        Raises `Outpaced` where it was merged since.
+        """
 
     def state(self, number: str) -> Proposed:
         """A request as it is now."""

@@ -67,9 +67,9 @@ def ground(tmp_path: Path, repos: Path) -> Ground:
     ("name", "script", "told"),
     [
         ("pre-receive", "echo 'rejected by policy: freeze until Monday' >&2; exit 1", ["freeze until Monday"]),
-        ("pre-receive", f"echo '{GITLAB}' >&2; exit 1", [GITLAB, "git-branch"]),
+        ("pre-receive", f"echo '{GITLAB}' >&2; exit 1", [GITLAB, "--pull-request"]),
         ("pre-receive", "exit 1", ["pre-receive hook declined"]),
-        ("proc-receive", "", ["GH006", "through a pull request", "protected branch hook declined", "git-branch"]),
+        ("proc-receive", "", ["GH006", "through a pull request", "protected branch hook declined", "--pull-request"]),
     ],
 )
 def test_a_push_that_is_refused(ground: Ground, web: Nginx, name: str, script: str, told: list[str]) -> None:

@@ -265,7 +265,7 @@ def refusal(status: str, stderr: str, subject: str, *, forced: bool = False) -> 
         return UnreachableError(f"the Git server is unwell: {reason}; {quoted(stderr)}", hint=_AGAIN, subject=subject)
     if not _says(reason, _RULE) and isinstance(failure(f"{reason}\n{stderr}", subject), UnreachableError):
         return failure(f"{reason}\n{stderr}", subject)
-    return _refused(reason, stderr, subject)
+    return _refused(reason, stderr, subject, forced=forced)
 
 
 def _is_race(reason: str, stderr: str, *, forced: bool) -> bool:
@@ -278,10 +278,14 @@ def _is_race(reason: str, stderr: str, *, forced: bool) -> bool:
     return _says(reason, _RACE) or ("failure" in reason and _says(stderr, _RACE))
 
 
-def _refused(reason: str, stderr: str, subject: str) -> RepositoryError:
+def _refused(reason: str, stderr: str, subject: str, *, forced: bool) -> RepositoryError:
     hint = "the server's own words say why"
     if _says(f"{reason}\n{stderr}", _PROTECTED):
-        hint = "let this user push to the branch, or have a branch proposed: annotation git-branch with base:head"
+        hint = (
+            "let this user push to the head branch, or name another one: annotation git-branch with base:head"
+            if forced
+            else "let this user push to the branch, or open a pull request instead: --pull-request"
+        )
     elif "(non-fast-forward)" in reason:
         hint = "let this user replace its own head branches (force push), or delete the branch"
     elif "exists; cannot create" in stderr:

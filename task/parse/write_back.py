@@ -28,6 +28,8 @@ MEANT: Mapping[str, str] = {
     "manifest": "manifests",
     "directory": "manifests",
 }
+_SCHEMES = {"git+ssh": "ssh", "ssh+git": "ssh"}
+_PORTS = {"ssh": ":22", "https": ":443", "http": ":80"}
 WAY_OUT_OF_CHARTS = (
     "Argo CD reads override files only from Git sources: keep the values in Git and write "
     "write-back-target: helmvalues:$<ref>/<file>, or helmvalues:/<file> with git-repository: <url>"
@@ -212,16 +214,25 @@ def _repository(app: Application, source: Source) -> tuple[str, str]:
 
 @lru_cache(maxsize=4096)
 def normal_url(url: str) -> str:
-    """Equal for the spellings of one repository that Argo CD takes as equal (its NormalizeGitURL)."""
+    """Equal for the spellings of one repository: those that Argo CD takes as equal (its NormalizeGitURL), and a few.
+
+    These few are the scheme's own port, and over ssh slashes before the path, `git+ssh:` and git's `[user@host:port]:`.
+    Two groups of one repository would write to it at the same time, and open two requests.
+    """
     text = url.strip().rstrip("/")
     text = text.removesuffix(".git")
     scheme, sep, rest = text.partition("://")
     if not sep and "@" in text and ":" in text:
         scheme, rest = "ssh", text.replace(":", "/", 1)
+        if text.startswith("[") and "]:" in text:
+            rest = text[1:].replace("]:", "/", 1)
     host, slash, path = rest.partition("/")
-    if scheme.lower() == "file" or not (sep or scheme == "ssh"):  # folders differ by their case
+    scheme = _SCHEMES.get(scheme.lower(), scheme.lower())
+    if scheme == "file" or not (sep or scheme == "ssh"):  # folders differ by their case
         return f"file://{text.removeprefix('file://')}"
-    return f"{scheme.lower()}://{host.lower()}{slash}{path.lower()}"
+    if scheme == "ssh":
+        path = path.lstrip("/")
+    return f"{scheme}://{host.lower().removesuffix(_PORTS.get(scheme, ':'))}{slash}{path.lower()}"
 
 
 def _branch(revision: str) -> str:

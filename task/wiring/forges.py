@@ -63,7 +63,13 @@ class Requests:
             self._logins,
         )
         known = (*((forge,) if forge else ()), *known_to(self._environ))
-        found = Forges(known, tokens, git.access.ca_file, lambda line: self._log("debug", line))
+        found = Forges(
+            known,
+            tokens,
+            git.access.ca_file,
+            log=lambda line: self._log("debug", line),
+            warn=lambda sentence: self._log("warning", sentence),
+        )
         self._opened.callback(found.close)
         return found
 

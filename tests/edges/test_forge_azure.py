@@ -91,7 +91,7 @@ def test_a_page_to_sign_in_on_another_host(world: World, server: Server) -> None
 def test_an_older_server_is_asked_in_its_own_version(world: World, server: Server) -> None:
     server.version = "7.0"
     wanted = world.push("1.1")
-    world.forge().propose(wanted)
+    world.propose(wanted)
     assert the_only(world) == text(wanted)
     assert [one.one("api-version") for one in server.seen][:2] == ["7.1", "7.0"]
     assert {one.one("api-version") for one in server.seen[1:]} == {"7.0"}
@@ -100,9 +100,9 @@ def test_an_older_server_is_asked_in_its_own_version(world: World, server: Serve
 def test_descriptions_are_longer_than_lists_show(world: World, server: Server) -> None:
     wanted = world.push("1.1")
     wanted = wanted._replace(body="a line\n" * 300 + f"\n{wanted.body}")
-    world.forge().propose(wanted)
+    world.propose(wanted)
     server.seen.clear()
-    world.forge().propose(wanted)
+    world.propose(wanted)
     assert server.writes == []
     found = world.forge().find("main", HEAD)
     assert found is not None
@@ -111,26 +111,26 @@ def test_descriptions_are_longer_than_lists_show(world: World, server: Server) -
 
 def test_reviewers_by_id_address_and_name(world: World, server: Server) -> None:
     wanted = world.push("1.1")._replace(reviewers=(ANN.upper(), "bob@example.com", "Ann", ANN))
-    assert world.forge().propose(wanted._replace(reviewers=(ANN, "bob@example.com"))).note == ""
+    assert world.propose(wanted._replace(reviewers=(ANN, "bob@example.com"))).note == ""
     assert server.open[0].reviewers == [ANN, BOB]
     server.seen.clear()
-    world.forge().propose(wanted)
+    world.propose(wanted)
     assert server.writes == []  # to add somebody again would take the vote away
 
 
 @pytest.mark.parametrize("reviewer", ["nobody", "a&b=c", "b", "44444444-4444-4444-8444-444444444444"])
 def test_unknown_reviewers_are_noted(reviewer: str, world: World, server: Server) -> None:
     server.people["bea@example.com"] = "55555555-5555-4555-8555-555555555555"
-    done = world.forge().propose(world.push("1.1")._replace(reviewers=(reviewer, "ann@example.com")))
+    done = world.propose(world.push("1.1")._replace(reviewers=(reviewer, "ann@example.com")))
     assert server.open[0].reviewers == [ANN]
     assert f"reviewer {reviewer}" in done.note
 
 
 def test_labels_are_added_once(world: World, server: Server) -> None:
     wanted = world.push("1.1")._replace(labels=("deploy", "web shop"))
-    world.forge().propose(wanted)
+    world.propose(wanted)
     assert server.open[0].labels == ["deploy", "web shop"]
-    world.forge().propose(world.push("1.2")._replace(labels=("Deploy", "new")))
+    world.propose(world.push("1.2")._replace(labels=("Deploy", "new")))
     assert server.open[0].labels == ["deploy", "web shop", "new"]
 
 
@@ -143,18 +143,18 @@ def test_labels_that_could_not_be_added_now_are_added_by_the_next_run(world: Wor
 
 
 def test_drafts(world: World, server: Server) -> None:
-    done = world.forge().propose(world.push("1.1")._replace(draft=True, auto_merge=True))
+    done = world.propose(world.push("1.1")._replace(draft=True, auto_merge=True))
     assert server.open[0].draft
     assert "auto-complete" in done.note  # a draft completes never
 
 
 def test_assignees_are_noted(world: World) -> None:
-    assert "assignees" in world.forge().propose(world.push("1.1")._replace(assignees=("ann",))).note
+    assert "assignees" in world.propose(world.push("1.1")._replace(assignees=("ann",))).note
 
 
 def test_conflicts_are_noted(world: World, server: Server) -> None:
     server.conflicts = True
-    assert "conflicts" in world.forge().propose(world.push("1.1")).note
+    assert "conflicts" in world.propose(world.push("1.1")).note
 
 
 @pytest.mark.parametrize(
@@ -175,8 +175,8 @@ def test_auto_complete(
 ) -> None:
     server.policies = policies
     wanted = world.push("1.1", head)._replace(auto_merge=True)
-    assert world.forge().propose(wanted).note == ""
+    assert world.propose(wanted).note == ""
     assert server.open[0].auto == options
     server.seen.clear()
-    world.forge().propose(wanted)
+    world.propose(wanted)
     assert server.writes == []

@@ -8,7 +8,7 @@ from forge_plays import HEAD, PLAYS, World
 
 from task.edges.forges import Place, Token, bitbucket_cloud
 from task.edges.forges.bitbucket_cloud import BitbucketCloud, login
-from task.errors import CredentialsError, ForgeError
+from task.errors import CredentialsError
 from task.secret import Secret
 
 
@@ -55,64 +55,64 @@ def test_a_refused_token_is_told_which_kind_needs_a_name(world: World) -> None:
 
 def test_reviewers_by_uuid_and_nickname(world: World, server: Server) -> None:
     server.author = "{somebody-else}"
-    done = world.forge().propose(world.push("1.1")._replace(reviewers=("ann", BOB, "ann")))
+    done = world.propose(world.push("1.1")._replace(reviewers=("ann", BOB, "ann")))
     assert server.open[0].reviewers == [ANN, BOB]
     assert done.note == ""
 
 
 @pytest.mark.parametrize("reviewer", ["nobody", '" OR user.nickname = "ann'])
 def test_unknown_reviewers_are_noted(reviewer: str, world: World, server: Server) -> None:
-    done = world.forge().propose(world.push("1.1")._replace(reviewers=(reviewer, "ann")))
+    done = world.propose(world.push("1.1")._replace(reviewers=(reviewer, "ann")))
     assert server.open[0].reviewers == [ANN]
     assert reviewer in done.note
 
 
 def test_reviewers_that_bitbucket_refuses_do_not_stop_the_request(world: World, server: Server) -> None:
-    done = world.forge().propose(world.push("1.1")._replace(reviewers=("bob",)))
+    done = world.propose(world.push("1.1")._replace(reviewers=("bob",)))
     assert server.open[0].reviewers == []
     assert "is the author" in done.note
 
 
 def test_reviewers_that_may_not_be_looked_up_are_noted(world: World, server: Server) -> None:
     server.can_list_members = False
-    done = world.forge().propose(world.push("1.1")._replace(reviewers=("ann",)))
+    done = world.propose(world.push("1.1")._replace(reviewers=("ann",)))
     assert len(server.open) == 1
     assert "reviewer ann" in done.note
 
 
 def test_an_update_adds_reviewers_and_takes_none_away(world: World, server: Server) -> None:
     server.author = "{somebody-else}"
-    world.forge().propose(world.push("1.1"))
+    world.propose(world.push("1.1"))
     server.open[0].reviewers = [BOB]
     wanted = world.push("1.2")._replace(reviewers=("ann",))
-    world.forge().propose(wanted)
+    world.propose(wanted)
     assert server.open[0].reviewers == [BOB, ANN]
     server.seen.clear()
-    world.forge().propose(wanted)
+    world.propose(wanted)
     assert server.writes == []
 
 
 def test_what_bitbucket_does_not_have_is_noted_each_time(world: World) -> None:
     wanted = world.push("1.1")._replace(labels=("deploy",), assignees=("ann",), auto_merge=True)
     for _turn in range(2):
-        note = world.forge().propose(wanted).note
+        note = world.propose(wanted).note
         assert [word for word in ("labels", "assignees", "merge by itself") if word not in note] == []
 
 
 def test_drafts(world: World, server: Server) -> None:
-    world.forge().propose(world.push("1.1")._replace(draft=True))
+    world.propose(world.push("1.1")._replace(draft=True))
     assert server.open[0].draft
 
 
 @pytest.mark.parametrize(("head", "deleted"), [(HEAD, True), ("staging", False)])
 def test_only_our_own_branches_are_deleted_when_merged(head: str, deleted: bool, world: World, server: Server) -> None:
-    world.forge().propose(world.push("1.1", head))
+    world.propose(world.push("1.1", head))
     (made,) = (one.body for one in server.seen if one.method == "POST")
     assert made["close_source_branch"] is deleted
 
 
 def test_the_request_is_found_behind_those_of_forks(world: World, server: Server) -> None:
-    world.forge().propose(world.push("1.1"))
+    world.propose(world.push("1.1"))
     server.page_size = 1
     for _fork in range(3):
         server.add(base="main", head=HEAD, title="fork", body="", fork=True)
@@ -123,10 +123,9 @@ def test_the_request_is_found_behind_those_of_forks(world: World, server: Server
 
 def test_a_next_page_elsewhere_is_not_asked_for(world: World, server: Server) -> None:
     with serving(Server()) as other:
-        server.fail(Reply(200, {"values": [], "next": f"{other.url}/2.0/repositories/acme/deploy/pullrequests"}))
-        forge = world.forge()
-        with pytest.raises(ForgeError, match="next page"):
-            forge.find("main", HEAD)
+        elsewhere = Reply(200, {"values": [], "next": f"{other.url}/2.0/workspaces/acme/members"})
+        server.fail(elsewhere, "GET", "/members")
+        assert "next page" in world.propose(world.push("1.1")._replace(reviewers=("ann",))).note
         assert other.seen == []
 
 
@@ -140,11 +139,11 @@ def test_a_build_left_behind_lets_the_newer_one_open_it(world: World, server: Se
     older, newer = world.push("1.1"), world.push("1.2")
 
     def open_it(_request: Request) -> None:
-        if len(server.seen) == 4:  # found none twice, and looked at the branch
+        if len(server.seen) == 3:  # found none, and looked at the branch
             server.add(base="main", head=HEAD, title=newer.title, body=newer.body)
 
     server.before = open_it
-    done = world.forge().propose(older)
+    done = world.propose(older)
     assert (done.title, done.head_commit) == (newer.title, server.branches[HEAD])
     assert "newer" in done.note
     assert server.writes == []
@@ -154,5 +153,5 @@ def test_a_build_left_behind_lets_the_newer_one_open_it(world: World, server: Se
 def test_a_build_left_behind_opens_it_when_the_newer_one_never_comes(world: World, server: Server) -> None:
     older = world.push("1.1")
     world.push("1.2")
-    world.forge().propose(older)
+    world.propose(older)
     assert server.open[0].title == older.title

@@ -4,11 +4,11 @@ import pytest
 from fakes.bitbucket_data_center_api import KEY, SLUG
 from fakes.bitbucket_data_center_api import BitbucketDataCenter as Server
 from fakes.forge_server import Request, serving
-from forge_plays import HEAD, PLAYS, World, fails, text, the_only
+from forge_plays import HEAD, PLAYS, World, text, the_only
 
 from task.edges.forges import Place, Token
 from task.edges.forges.bitbucket_data_center import BitbucketDataCenter, login
-from task.errors import ForgeError, UnreachableError
+from task.errors import Outpaced, UnreachableError
 from task.secret import Secret
 
 
@@ -45,11 +45,11 @@ def test_nobody_logs_in_without_a_token() -> None:
 def test_project_and_repository_in_other_letters(world: World, server: Server) -> None:
     other = World(server, world.place._replace(project=("ops", "Deploy")), BitbucketDataCenter)
     wanted = world.push("1.1")
-    assert world.forge().propose(wanted).number == other.forge().propose(wanted).number
+    assert world.propose(wanted).number == other.propose(wanted).number
 
 
 def test_the_request_is_found_behind_others(world: World, server: Server) -> None:
-    world.forge().propose(world.push("1.1"))
+    world.propose(world.push("1.1"))
     server.page_size = 1
     for base in ("staging", "production"):
         server.add(base=base, head=HEAD, title="other", body="")
@@ -59,24 +59,24 @@ def test_the_request_is_found_behind_others(world: World, server: Server) -> Non
 
 
 def test_unknown_reviewers_are_noted_and_the_others_asked(world: World, server: Server) -> None:
-    done = world.forge().propose(world.push("1.1")._replace(reviewers=("ann", "nobody")))
+    done = world.propose(world.push("1.1")._replace(reviewers=("ann", "nobody")))
     assert server.open[0].reviewers == ["ann"]
     assert "reviewer nobody: " in done.note
 
 
 def test_an_update_adds_reviewers_and_takes_none_away(world: World, server: Server) -> None:
-    world.forge().propose(world.push("1.1"))
+    world.propose(world.push("1.1"))
     server.open[0].reviewers = ["bob"]
     wanted = world.push("1.2")._replace(reviewers=("ann",))
-    world.forge().propose(wanted)
+    world.propose(wanted)
     assert server.open[0].reviewers == ["bob", "ann"]
     server.seen.clear()
-    world.forge().propose(wanted)
+    world.propose(wanted)
     assert server.writes == []
 
 
 def test_what_bitbucket_does_not_have_is_noted(world: World) -> None:
-    note = world.forge().propose(world.push("1.1")._replace(labels=("deploy",), assignees=("ann",))).note
+    note = world.propose(world.push("1.1")._replace(labels=("deploy",), assignees=("ann",))).note
     assert "labels" in note
     assert "assignees" in note
 
@@ -84,13 +84,13 @@ def test_what_bitbucket_does_not_have_is_noted(world: World) -> None:
 @pytest.mark.parametrize(("release", "draft", "note"), [((8, 19, 0), True, ""), ((7, 21, 4), False, "8.18")])
 def test_drafts(release: tuple[int, int, int], draft: bool, note: str, world: World, server: Server) -> None:
     server.release = release
-    done = world.forge().propose(world.push("1.1")._replace(draft=True))
+    done = world.propose(world.push("1.1")._replace(draft=True))
     assert server.open[0].draft is draft
     assert note in done.note
 
 
 def test_a_change_meanwhile_is_read_again(world: World, server: Server) -> None:
-    world.forge().propose(world.push("1.1"))
+    world.propose(world.push("1.1"))
     wanted, changes = world.push("1.2"), [1, 2]
 
     def change(request: Request) -> None:
@@ -100,33 +100,34 @@ def test_a_change_meanwhile_is_read_again(world: World, server: Server) -> None:
             server.open[0].reviewers = ["bob"]
 
     server.before = change
-    world.forge().propose(wanted)
+    world.propose(wanted)
     assert the_only(world) == text(wanted)
     assert server.open[0].reviewers == ["bob"]
 
 
 def test_changes_without_end_are_given_up(world: World, server: Server) -> None:
-    world.forge().propose(world.push("1.1"))
+    world.propose(world.push("1.1"))
 
     def change(request: Request) -> None:
         if request.method == "PUT":
             server.open[0].version += 1
 
     server.before = change
-    forge, wanted = world.forge(), world.push("1.2")
+    wanted = world.push("1.2")
     with pytest.raises(UnreachableError, match="kept changing"):
-        forge.propose(wanted)
+        world.propose(wanted)
 
 
-def test_nothing_to_merge(world: World, server: Server) -> None:
+def test_nothing_to_merge_is_decided_again(world: World, server: Server) -> None:
     wanted = world.push("1.1")
     server.branches["main"] = server.branches[HEAD]
-    assert "already up-to-date" in fails(world, ForgeError, wanted).message
+    with pytest.raises(Outpaced):
+        world.propose(wanted)
 
 
 def test_conflicts_are_noted(world: World, server: Server) -> None:
     server.conflicts = True
-    done = world.forge().propose(world.push("1.1"))
+    done = world.propose(world.push("1.1"))
     assert "conflicts" in done.note
     assert "conflicts" in world.forge().state(done.number).note
 
@@ -138,28 +139,28 @@ def merges(server: Server) -> list[str]:
 def test_auto_merge_is_asked_for_once_for_a_commit(world: World, server: Server) -> None:
     wanted = world.push("1.1")._replace(auto_merge=True)
     for _turn in range(2):
-        done = world.forge().propose(wanted)
+        done = world.propose(wanted)
         assert (done.state, done.note) == ("open", "")
     assert len(merges(server)) == 1
-    world.forge().propose(world.push("1.2")._replace(auto_merge=True))
+    world.propose(world.push("1.2")._replace(auto_merge=True))
     assert len(merges(server)) == 2
 
 
 def test_auto_merge_may_merge_at_once(world: World, server: Server) -> None:
     server.all_checks_pass = True
-    done = world.forge().propose(world.push("1.1")._replace(auto_merge=True))
+    done = world.propose(world.push("1.1")._replace(auto_merge=True))
     assert (done.state, done.merge_commit) == ("merged", server.pulls[0].merge_commit)
 
 
 def test_auto_merge_is_not_asked_of_who_would_merge_without_checks(world: World, server: Server) -> None:
     server.release = (8, 14, 9)
-    done = world.forge().propose(world.push("1.1")._replace(auto_merge=True))
+    done = world.propose(world.push("1.1")._replace(auto_merge=True))
     assert merges(server) == []
     assert "8.15" in done.note
 
 
 def test_auto_merge_that_is_not_allowed_is_noted(world: World, server: Server) -> None:
     server.auto_merge_allowed = False
-    done = world.forge().propose(world.push("1.1")._replace(auto_merge=True))
+    done = world.propose(world.push("1.1")._replace(auto_merge=True))
     assert done.state == "open"
     assert "not enabled" in done.note

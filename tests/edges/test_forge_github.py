@@ -36,18 +36,18 @@ def test_labels_people_and_draft(world: World, server: Server) -> None:
         assignees=("bob",),
         draft=True,
     )
-    done = world.forge().propose(wanted)
+    done = world.propose(wanted)
     (pull,) = server.open
     assert (pull.labels, pull.reviewers, pull.draft) == (["deploy", "automatic"], ["ann"], True)
     assert (server.asked_teams, server.assigned, done.note) == ({1: ["deployers"]}, {1: ["bob"]}, "")
     server.seen.clear()
-    world.forge().propose(wanted)
+    world.propose(wanted)
     assert server.writes == []
 
 
 def test_who_cannot_be_asked_keeps_out_nobody_else(world: World, server: Server) -> None:
     wanted = world.push("1.1")._replace(reviewers=("nobody", "ann", "image-bot"), assignees=("ghost", "ann"))
-    done = world.forge().propose(wanted)
+    done = world.propose(wanted)
     assert (server.open[0].reviewers, server.assigned) == (["ann"], {1: ["ann"]})
     assert done.state == "open"
     for said in ("nobody was not asked", "image-bot was not asked", "ghost"):
@@ -56,16 +56,16 @@ def test_who_cannot_be_asked_keeps_out_nobody_else(world: World, server: Server)
 
 def test_who_has_answered_is_not_asked_again(world: World, server: Server) -> None:
     wanted = world.push("1.1")._replace(reviewers=("ann", f"{OWNER}/deployers"))
-    world.forge().propose(wanted)
+    world.propose(wanted)
     server.open[0].reviewers, server.asked_teams, server.reviewed = [], {}, {1: ["ann"]}
     server.seen.clear()
-    world.forge().propose(wanted)
+    world.propose(wanted)
     assert server.writes == []
 
 
 def test_labels_that_are_refused_are_noted(world: World, server: Server) -> None:
     server.fail(server.refusal("forbidden"), "POST", "/labels")
-    done = world.forge().propose(world.push("1.1")._replace(labels=("deploy",)))
+    done = world.propose(world.push("1.1")._replace(labels=("deploy",)))
     assert (done.state, server.open[0].labels) == ("open", [])
     assert done.note.startswith("labels: ")
     assert "Resource not accessible" in done.note
@@ -75,23 +75,23 @@ def test_down_between_opening_and_labels_is_completed_by_a_rerun(world: World, s
     wanted = world.push("1.1")._replace(labels=("deploy",))
     server.fail(server.refusal("down"), "POST", "/labels", times=9)
     with pytest.raises(UnreachableError):
-        world.forge().propose(wanted)
+        world.propose(wanted)
     server.faults.clear()
-    assert world.forge().propose(wanted).note == ""
+    assert world.propose(wanted).note == ""
     assert (len(server.pulls), server.open[0].labels) == (1, ["deploy"])
 
 
 def test_no_drafts_there(world: World, server: Server) -> None:
     server.drafts = False
-    done = world.forge().propose(world.push("1.1")._replace(draft=True))
+    done = world.propose(world.push("1.1")._replace(draft=True))
     assert server.open[0].draft is False
     assert "draft" in done.note
 
 
 def test_a_draft_made_ready_stays_ready(world: World, server: Server) -> None:
-    world.forge().propose(world.push("1.1")._replace(draft=True))
+    world.propose(world.push("1.1")._replace(draft=True))
     server.open[0].draft = False
-    world.forge().propose(world.push("1.2")._replace(draft=True))
+    world.propose(world.push("1.2")._replace(draft=True))
     assert server.open[0].draft is False
 
 
@@ -106,18 +106,18 @@ def test_a_draft_made_ready_stays_ready(world: World, server: Server) -> None:
 def test_auto_merge(world: World, server: Server, settings: dict[str, bool], method: str) -> None:
     server.settings.update(settings)
     wanted = world.push("1.1")._replace(auto_merge=True)
-    done = world.forge().propose(wanted)
+    done = world.propose(wanted)
     assert (done.state, done.note) == ("open", "")
     auto = server.open[0].auto
     assert auto == {"kind": "enablePullRequestAutoMerge", "pullRequestId": "PR_1", "mergeMethod": method}
     server.seen.clear()
-    world.forge().propose(wanted)
+    world.propose(wanted)
     assert server.writes == []  # it is on already
 
 
 def test_auto_merge_that_is_not_allowed_is_noted(world: World, server: Server) -> None:
     server.auto_merge = "not allowed"
-    done = world.forge().propose(world.push("1.1")._replace(auto_merge=True))
+    done = world.propose(world.push("1.1")._replace(auto_merge=True))
     assert done.state == "open"
     assert "Auto merge is not allowed for this repository" in done.note
     assert "Allow auto-merge" in done.note
@@ -125,13 +125,13 @@ def test_auto_merge_that_is_not_allowed_is_noted(world: World, server: Server) -
 
 def test_auto_merge_with_nothing_to_wait_for(world: World, server: Server) -> None:
     server.auto_merge = "clean"
-    done = world.forge().propose(world.push("1.1")._replace(auto_merge=True))
+    done = world.propose(world.push("1.1")._replace(auto_merge=True))
     assert (done.state, done.merge_commit) == ("merged", server.pulls[0].merge_commit)
 
 
 def test_merge_queue(world: World, server: Server) -> None:
     server.auto_merge, server.queue = "clean", True
-    done = world.forge().propose(world.push("1.1")._replace(auto_merge=True))
+    done = world.propose(world.push("1.1")._replace(auto_merge=True))
     auto = server.open[0].auto
     assert auto == {"kind": "enqueuePullRequest", "pullRequestId": "PR_1", "expectedHeadOid": server.branches[HEAD]}
     assert (done.state, done.note) == ("open", "")
@@ -146,7 +146,7 @@ def test_a_later_push_is_never_merged_unseen(world: World, server: Server) -> No
             server.branches[HEAD] = "9" * 40
 
     server.before = push
-    done = world.forge().propose(wanted)
+    done = world.propose(wanted)
     assert (done.state, server.pulls[0].state) == ("open", "open")
     assert "Head branch was modified" in done.note
 
@@ -181,20 +181,20 @@ def test_limits_that_githubs_403_means(world: World, server: Server, reply: Repl
     wanted = world.push("1.1")
     server.fail(reply, "POST")
     if short:
-        assert world.forge().propose(wanted).state == "open"
+        assert world.propose(wanted).state == "open"
         return
     with pytest.raises(UnreachableError) as caught:
-        world.forge().propose(wanted)
+        world.propose(wanted)
     assert "limits how often" in caught.value.message
     assert "seconds" in caught.value.hint
-    assert world.forge().propose(wanted).state == "open"
+    assert world.propose(wanted).state == "open"
 
 
 def test_actions_must_be_allowed_to_open_them(world: World, server: Server) -> None:
     said = "GitHub Actions is not permitted to create or approve pull requests."
     server.fail(Reply(403, {"message": said}), "POST")
     with pytest.raises(RepositoryError) as caught:
-        world.forge().propose(world.push("1.1"))
+        world.propose(world.push("1.1"))
     assert said in caught.value.message
     assert "pull-requests: write" in caught.value.hint
 
@@ -202,14 +202,14 @@ def test_actions_must_be_allowed_to_open_them(world: World, server: Server) -> N
 def test_a_token_that_a_forge_repeats_is_blanked(world: World, server: Server) -> None:
     server.fail(Reply(422, {"message": "bad", "errors": [{"message": "token good-token\x1b[2J is bad"}]}), "POST")
     with pytest.raises(RepositoryError) as caught:
-        world.forge().propose(world.push("1.1"))
+        world.propose(world.push("1.1"))
     assert "good-token" not in str(caught.value)
     assert "\x1b" not in str(caught.value)
     assert "bad; token ***" in caught.value.message
 
 
 def test_conflicts_are_told_while_waiting(world: World, server: Server) -> None:
-    done = world.forge().propose(world.push("1.1"))
+    done = world.propose(world.push("1.1"))
     server.conflicts = True
     assert world.forge().state(done.number).note == "it conflicts with main"
 
@@ -223,10 +223,10 @@ def test_a_request_without_text_or_author(world: World, server: Server) -> None:
 
 def test_the_text_of_a_newer_build_is_put_back(world: World, server: Server) -> None:
     """An older one reads before, and writes after the newer one has described itself."""
-    world.forge().propose(world.push("1.0"))
+    world.propose(world.push("1.0"))
     older, newer = world.push("1.1"), world.push("1.2")
     server.branches[HEAD] = older.body.partition("commit: ")[2][:40]
-    world.forge().propose(older)
+    world.propose(older)
     server.open[0].title, server.open[0].body = newer.title, newer.body
 
     def push(request: object) -> None:
@@ -234,7 +234,7 @@ def test_the_text_of_a_newer_build_is_put_back(world: World, server: Server) -> 
             server.branches[HEAD] = newer.body.partition("commit: ")[2][:40]
 
     server.before = push
-    done = world.forge().propose(older)
+    done = world.propose(older)
     assert (server.open[0].title, server.open[0].body) == (newer.title, newer.body)
     assert "newer" in done.note
 
@@ -242,7 +242,18 @@ def test_the_text_of_a_newer_build_is_put_back(world: World, server: Server) -> 
 def test_another_way_to_merge_where_the_settings_are_not_shown(world: World, server: Server) -> None:
     said = "Merge method merge commits are not allowed on this repository"
     server.fail(Reply(200, {"data": None, "errors": [{"message": said}]}), "POST", "/graphql")
-    done = world.forge().propose(world.push("1.1")._replace(auto_merge=True))
+    done = world.propose(world.push("1.1")._replace(auto_merge=True))
     auto = server.open[0].auto
     assert auto is not None
     assert (auto["mergeMethod"], done.note) == ("SQUASH", "")
+
+
+@pytest.mark.parametrize("owner", [OWNER, "before"])
+def test_a_renamed_repository_is_followed(world: World, server: Server, owner: str) -> None:
+    """Its addresses are numbers then, and 307 repeats a POST; the owner's new name is part of what is asked for."""
+    server.old_names = {f"{owner}/old"}
+    old = World(server, world.place._replace(project=(owner, "old"), web=f"{server.url}/{owner}/old"), GitHub)
+    first = old.propose(old.push("1.1")._replace(labels=("deploy",), assignees=("bob",)))
+    second = old.propose(old.push("1.2"))
+    assert (first.number, second.number, len(server.pulls)) == ("1", "1", 1)
+    assert old.warned[0].startswith(f"{server.url}/{owner}/old has moved to {server.url}/{NAME}")

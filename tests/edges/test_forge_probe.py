@@ -59,6 +59,7 @@ def remote(host: Host, *parts: str, ssh: bool = False) -> Remote:
 ANSWERS = [
     ("gitea", "/api/v1/version", (200, {}, '{"version": "1.22.3"}')),
     ("gitea", "/api/v1/version", (200, {}, '{"version": "9.0.0+gitea-1.22.0"}')),
+    ("gitea", "/api/v1/version", (403, {}, '{"message": "Only signed in user is allowed to call APIs."}')),
     ("gitlab", "/api/v4/version", (401, {}, '{"message": "401 Unauthorized"}')),
     ("gitlab", "/api/v4/version", (200, {}, '{"version": "17.5.0", "revision": "abc"}')),
     ("github", "/api/v3/meta", (200, {}, '{"installed_version": "3.17.1"}')),
@@ -121,7 +122,7 @@ class Odd:
     def find(self, _base: str, _head: str) -> Proposed | None:
         raise self.error
 
-    def propose(self, _proposal: Proposal) -> Proposed:
+    def propose(self, _proposal: Proposal, _found: Proposed | None) -> Proposed:
         raise self.error
 
     def state(self, _number: str) -> Proposed:
@@ -135,8 +136,10 @@ class Odd:
 def test_answers_of_another_shape_stop_no_other_work(error: Exception) -> None:
     forge: Forge = Understood(Odd(error), "git.example.com")
     calls: list[Any] = [
-        lambda: forge.find("a", "b"), lambda: forge.state("1"), lambda: forge.propose(Proposal("r", "b", "h", "t", "b"))
-    ]  # fmt: skip
+        lambda: forge.find("a", "b"),
+        lambda: forge.state("1"),
+        lambda: forge.propose(Proposal("r", "b", "h", "t", "b"), None),
+    ]
     for call in calls:
         with pytest.raises(UnreachableError, match="not understood"):
             call()

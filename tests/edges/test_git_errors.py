@@ -240,7 +240,19 @@ def test_the_servers_own_words_reach_the_user() -> None:
     error = refusal(MAIN + "[remote rejected] (protected branch hook declined)", stderr, "x@main")
     assert isinstance(error, RepositoryError)
     assert "GH006: Protected branch update failed" in error.message
-    assert "git-branch" in error.hint
+    assert "--pull-request" in error.hint
+
+
+def test_a_protected_branch_on_a_real_gitea() -> None:
+    """Gitea 1.26, November 2026: the base; and a request's own branch, which a pattern protects."""
+    for branch, forced, word in (("main", False, "--pull-request"), ("image-update/a-0123abcd", True, "git-branch")):
+        said = f"Not allowed to push to protected branch {branch}"
+        stderr = f"remote: \nremote: error:        \nremote: error: {said}        \nremote: error:        \n"
+        status = f"!\tHEAD:refs/heads/{branch}\t[remote rejected] (pre-receive hook declined)"
+        error = refusal(status, stderr, f"x@{branch}", forced=forced)
+        assert isinstance(error, RepositoryError)
+        assert said in error.message
+        assert word in error.hint
 
 
 def test_no_login_and_no_control_character_is_shown() -> None:

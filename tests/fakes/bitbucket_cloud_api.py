@@ -63,19 +63,24 @@ class BitbucketCloud(ForgeServer):
         self.require(set(request.query) <= {"q", "sort", "pagelen", "page", "state", "fields"}, f"{request.query}")
         self.require(int(request.one("pagelen", "10")) <= 50, "Invalid pagelen")
         terms = self._terms(request.one("q"))
-        found = [pull for pull in self.pulls if all(self._holds(pull, *term) for term in terms)]
+        found = [pull for pull in self.pulls if all(any(self._holds(pull, *one) for one in each) for each in terms)]
         if request.one("sort") in ("-created_on", "-id"):
             found.reverse()
         return self._page(request, [self.shown(pull, brief=True) for pull in found])
 
-    def _terms(self, query: str) -> list[tuple[str, str, str]]:
-        parts = query.split(" AND ") if query else []
-        matches = [_TERM.fullmatch(part) for part in parts]
-        self.require(all(matches), f"not BBQL: {query}")
-        return [(one[1], one[2], re.sub(r"\\(.)", r"\1", one[3])) for one in matches if one]
+    def _terms(self, query: str) -> list[list[tuple[str, str, str]]]:
+        """Terms that all hold, each a choice of several."""
+        terms = []
+        for part in query.split(" AND ") if query else []:
+            choices = part[1:-1].split(" OR ") if part.startswith("(") and part.endswith(")") else [part]
+            matches = [_TERM.fullmatch(choice) for choice in choices]
+            self.require(all(matches), f"not BBQL: {query}")
+            terms.append([(one[1], one[2], re.sub(r"\\(.)", r"\1", one[3])) for one in matches if one])
+        return terms
 
     def _holds(self, pull: Pull, field: str, sign: str, value: str) -> bool:
         fields = {
+            "source.repository.full_name": "somebody/fork" if pull.fork else f"{WORKSPACE}/{SLUG}",
             "source.branch.name": pull.head,
             "destination.branch.name": pull.base,
             "state": STATES[pull.state],
@@ -143,7 +148,7 @@ class BitbucketCloud(ForgeServer):
     def _members(self, request: Request) -> Reply:
         if not self.can_list_members:
             return self.refusal("forbidden")
-        ((field, sign, value),) = self._terms(request.one("q"))
+        (((field, sign, value),),) = self._terms(request.one("q"))
         self.require((field, sign) in (("user.nickname", "="), ("user.account_id", "=")), f"members by {field}")
         found = [
             {"type": "workspace_membership", "user": {"uuid": uuid, "nickname": name, "display_name": name.title()}}

@@ -21,6 +21,7 @@ class Request(NamedTuple):
     query: dict[str, list[str]]
     headers: dict[str, str]  # names in lower case
     body: Any  # JSON; None where there is none
+    target: str = ""  # as it was sent: path and query
 
     def one(self, name: str, default: str = "") -> str:
         return self.query.get(name, [default])[-1]
@@ -78,6 +79,7 @@ class ForgeServer(ThreadingHTTPServer):
         self.faults: list[Fault] = []
         self.seen: list[Request] = []
         self.wrong: list[str] = []
+        self.sent = 0  # bytes of all answers
         self.before: Callable[[Request], None] = lambda _request: None  # what others do just then
 
     @property
@@ -158,7 +160,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.require("application/json" in headers.get("content-type", ""), f"{self.path}: a body, no JSON")
         query_read = parse_qs(query, keep_blank_values=True)
         body = json.loads(raw) if raw else None
-        self._send(self.server.serve(Request(self.command, unquote(path), query_read, headers, body)))
+        self._send(self.server.serve(Request(self.command, unquote(path), query_read, headers, body, self.path)))
 
     do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815 - http.server's names
 
@@ -169,6 +171,7 @@ class _Handler(BaseHTTPRequestHandler):
         html = isinstance(reply.body, str)
         text = reply.body if html else "" if reply.body is None else json.dumps(reply.body)
         content = text.encode()
+        self.server.sent += len(content)
         self.send_response(reply.status)
         self.send_header("Content-Type", "text/html; charset=utf-8" if html else "application/json; charset=utf-8")
         for name, value in reply.headers:

@@ -62,11 +62,20 @@ class GitHub(ForgeServer):
         self.auto_merge = "waiting"  # "waiting", "clean", "not allowed"
         self.queue = False  # the branch takes changes by its merge queue only
         self.conflicts = False
+        self.old_names: set[str] = set()  # names that the repository had before, with the owner's
 
     def answer(self, request: Request) -> Reply:
         if request.path == "/api/graphql":
             return self._graphql(request)
         path = request.path.removeprefix("/api/v3")
+        for name in self.old_names:
+            if path.startswith(f"/repos/{name}"):
+                there = request.target.replace(f"/repos/{name}", "/repositories/1", 1)
+                return Reply(301 if request.method == "GET" else 307, None, (("Location", f"{self.url}{there}"),))
+        if path == "/repositories/1":
+            return Reply(200, {"full_name": NAME, "html_url": f"{self.url}/{NAME}"})
+        if path.startswith("/repositories/1/"):
+            path = path.replace("/repositories/1", f"/repos/{NAME}", 1)
         found = next((one for one in _routes() if one[0] == request.method and one[2].fullmatch(path)), None)
         if found is None:
             self.wrong.append(f"{request.method} {request.path} is not documented")

@@ -4,6 +4,7 @@ Shapes and refusals: docs.gitlab.com/api/merge_requests, /api/branches, /api/use
 """
 
 from typing import Any
+from urllib.parse import quote
 
 from fakes.forge_server import ForgeServer, Pull, Reply, Request
 
@@ -34,6 +35,7 @@ class GitLab(ForgeServer):
         self.looks = 0  # how often a request is still "checking"
         self.pipeline = "running"  # "running", "none", "forbidden"
         self.conflicts = False
+        self.old_names: set[str] = set()  # paths that the project had before
 
     def answer(self, request: Request) -> Reply:
         path = request.path.removeprefix("/api/v4")
@@ -41,6 +43,15 @@ class GitLab(ForgeServer):
             self.require(set(request.query) == {"username"}, f"users by {request.query}")
             name = request.one("username").lower()
             return Reply(200, [_user(one, number) for one, number in self.people.items() if one == name])
+        for name in self.old_names:
+            if path.startswith(f"/projects/{name}"):
+                if request.method != "GET":
+                    return _error(405, "Non GET methods are not allowed for moved projects")
+                there = request.target.replace(quote(name, safe=""), str(NUMBER), 1)
+                return Reply(301, None, (("Location", f"{self.url}{there}"),))
+        if path == f"/projects/{NUMBER}":
+            return Reply(200, {"id": NUMBER, "web_url": f"{self.url}/{PROJECT}"})
+        path = path.replace(f"/projects/{NUMBER}/", f"/projects/{PROJECT}/", 1)
         ours = f"/projects/{PROJECT}/"
         if not path.startswith(ours):
             return _error(404, "404 Project Not Found")

@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fakes.forge_server import serving
-from request_scenes import KINDS, Scene, url_of, verdict
-from runs import WEB
-from support import git
+from fakes.forge_server import Request, serving
+from fakes.gitea_api import OWNER, REPO, Gitea
+from request_scenes import KINDS, TOKEN, Scene, url_of, verdict
+from runs import WEB, application, manifest
+from support import git, image_update
 
 
 @pytest.fixture(params=KINDS)
@@ -61,18 +62,89 @@ def closed(scene: Scene) -> None:
     assert scene.on_top() == 1
 
 
+def closed_and_branch_deleted(scene: Scene) -> None:
+    """What was closed stays closed, although nothing of its branch is left."""
+    scene.event(f"{WEB}:1.1.0")
+    scene.decline()
+    scene.delete()
+    assert verdict(scene.event(f"{WEB}:1.1.0")) == ("refuse", "superseded")
+    assert list(scene.server.branches) == ["main"]
+    scene.event(f"{WEB}:1.2.0")
+    (pull,) = scene.server.open
+    assert pull.number != scene.server.pulls[0].number
+
+
 def branch_deleted(scene: Scene) -> None:
-    """The branch comes back, and its request with it."""
+    """The branch comes back, and its request with it; on Gitea, that has closed the request."""
     scene.event(f"{WEB}:1.1.0")
     scene.delete()
-    assert verdict(scene.event(f"{WEB}:1.1.0")) == ("update", "admitted")
+    again = verdict(scene.event(f"{WEB}:1.1.0"))
+    if scene.kind.name == "gitea":
+        assert (again, scene.server.open) == (("refuse", "superseded"), [])
+        return
+    assert again == ("update", "admitted")
     assert "newTag: 1.1.0" in scene.text()
     assert len(scene.server.open) == 1
 
 
-@pytest.mark.parametrize("play", [story, closed, branch_deleted], ids=lambda play: play.__name__)
+def merged_between_push_and_text(scene: Scene) -> None:
+    """Together with what was just pushed: nothing is left to propose, and the branch is gone."""
+    scene.event(f"{WEB}:1.1.0")
+
+    def merge(request: Request) -> None:
+        if request.method in ("PATCH", "PUT") and scene.server.open:
+            scene.merge(delete=True)
+
+    scene.server.before = merge
+    assert verdict(scene.event(f"{WEB}:1.2.0")) == ("unchanged", "same")
+    assert [pull.state for pull in scene.server.pulls] == ["merged"]
+    assert "newTag: 1.2.0" in scene.text("main")
+
+
+PLAYS = [story, closed, closed_and_branch_deleted, branch_deleted, merged_between_push_and_text]
+
+
+@pytest.mark.parametrize("play", PLAYS, ids=lambda play: play.__name__)
 def test_play(play: Callable[[Scene], None], scene: Scene) -> None:
     play(scene)
+
+
+@pytest.mark.parametrize("scene", ["gitea"], indirect=True)
+def test_a_renamed_repository(scene: Scene) -> None:
+    """Git follows the redirect when it pushes; so do we when we propose, and say the address to write."""
+    assert isinstance(scene.server, Gitea)
+    scene.server.old_names = {"old"}
+    old, new = f"{scene.server.url}/{OWNER}/old", f"{scene.server.url}/{OWNER}/{REPO}"
+    scene.url = f"{old}.git"
+    scene.apps = manifest(scene.folder, application("a", scene.url))
+    result = scene.call("run", "--image", f"{WEB}:1.1.0")
+    assert result.code == 0, result.stderr
+    assert f"{old} has moved to {new}" in result.stderr
+    (pull,) = scene.server.open
+    assert pull.head == scene.head
+
+
+@pytest.mark.parametrize("scene", ["gitea"], indirect=True)
+@pytest.mark.parametrize("secret", ["s3cret", TOKEN])
+def test_gits_own_login_serves_for_gitea(scene: Scene, secret: str) -> None:
+    assert isinstance(scene.server, Gitea)
+    scene.server.passwords["ci"] = "s3cret"
+    prefix = ("--git-credentials-url", f"{scene.server.url}/", "--git-username", "ci")
+    scene.env = {"IMAGE_UPDATE_GIT_PASSWORD": secret}
+    assert verdict(scene.event(f"{WEB}:1.1.0", *prefix)) == ("update", "admitted")
+    assert len(scene.server.open) == 1
+
+
+@pytest.mark.parametrize("scene", ["gitea"], indirect=True)
+def test_a_gitea_that_shows_nothing_to_strangers_is_recognised(scene: Scene) -> None:
+    assert isinstance(scene.server, Gitea)
+    scene.server.sign_in_required = True
+    credentials = ("--git-credentials-url", f"{scene.server.url}/")
+    given = scene.given("run", "--image", f"{WEB}:1.1.0", *credentials)
+    at = given.index("--forge")
+    result = image_update(*given[:at], *given[at + 2 :], env=scene.env)
+    assert result.code == 0, result.stdout
+    assert len(scene.server.open) == 1
 
 
 FAULTS = [

@@ -87,6 +87,15 @@ def test_all_that_a_request_may_have(scene: Scene, server: GitHub) -> None:
     assert (pull.labels, pull.reviewers, server.assigned[1], pull.draft) == (["deploy"], ["ann"], ["bob"], True)
 
 
+def test_labels_and_people_may_have_blanks(scene: Scene, server: GitHub) -> None:
+    """On the command line one value is one; a variable holds one on each line."""
+    server.people["Ann Smith"] = ""
+    more = ("--pull-request-label", "needs review", "--pull-request-reviewer", "Ann Smith")
+    scene.call("run", "--image", f"{WEB}:1.1.0", *more, env={"IMAGE_UPDATE_PULL_REQUEST_ASSIGNEE": "ann\nAnn Smith"})
+    (pull,) = server.open
+    assert (pull.labels, pull.reviewers, server.assigned[1]) == (["needs review"], ["Ann Smith"], ["ann", "Ann Smith"])
+
+
 def test_what_a_request_tells(scene: Scene, server: GitHub) -> None:
     commit_id = "c" * 40
     source = ("--source-commit", commit_id, "--source-repository", "https://github.com/acme/web")
@@ -149,6 +158,20 @@ def test_several_applications_are_one_request(server: GitHub, tmp_path: Path) ->
     assert scene.head.startswith("image-update/a-and-2-more-")
 
 
+@pytest.mark.parametrize("other", ["ssh://git@git.example.com:22/acme/deploy", "git@git.example.com:/acme/deploy.git"])
+def test_two_spellings_of_one_repository_are_one_request(server: GitHub, tmp_path: Path, other: str) -> None:
+    scene = Scene(tmp_path, server, names=("a", "b"))
+    scene.apps = manifest(tmp_path, application("a", "git@git.example.com:acme/deploy.git"), application("b", other))
+    ssh = tmp_path / "ssh"
+    ssh.write_text(f"#!/bin/sh\nfor last; do :; done\nexec ${{last%% *}} {scene.repo}\n")
+    ssh.chmod(0o755)
+    scene.env |= {"GIT_SSH_COMMAND": str(ssh), "GIT_SSH_VARIANT": "ssh"}
+    report = scene.event(f"{WEB}:1.1.0")
+    assert [one["verdict"] for one in report["decisions"]] == ["update"] * 2
+    (pull,) = server.pulls
+    assert pull.head.startswith("image-update/a-and-1-more-")
+
+
 def test_what_is_left_of_a_closed_request_is_not_carried_along(scene: Scene, server: GitHub) -> None:
     scene.event(f"{WEB}:1.1.0")
     scene.decline()
@@ -204,17 +227,22 @@ def test_the_next_one_starts_from_the_new_base(scene: Scene, server: GitHub, del
     assert "1.1.0" not in server.open[0].body
 
 
-def test_a_merge_between_looking_and_proposing(scene: Scene, server: GitHub) -> None:
+def test_a_merge_just_before_the_push(scene: Scene, server: GitHub) -> None:
+    """What is left is decided and proposed on the new tip: what was merged would conflict with it otherwise."""
     scene.event(f"{WEB}:1.1.0")
+    first = server.branches[scene.head]
 
     def merge(request: Request) -> None:
         if request.method == "PATCH" and server.pulls[0].state == "open":
-            scene.merge()
+            git(scene.repo, "update-ref", "refs/heads/main", first)
+            server.merge("1")
 
     server.before = merge
     assert verdict(scene.event(f"{WEB}:1.2.0")) == ("update", "admitted")
     (pull,) = server.open
     assert pull.number == 2
+    assert "| `1.1.0` | `1.2.0` |" in pull.body
+    assert (scene.on_top(), git(scene.repo, "rev-parse", f"{scene.head}^")) == (1, first)
 
 
 def test_a_conflict_is_resolved_by_the_same_event(scene: Scene, server: GitHub) -> None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from task.edges.forges import AlreadyThere, Client, Reach, Token, settle
+from task.edges.forges import AlreadyThere, Client, Overtaken, Reach, Token, settle
 from task.edges.forges.content import dig, fitted, listed, numbered, ours_to_delete, overtaken, same
 from task.edges.forges.notes import Notes, tried
 from task.edges.http import Answer, origin
@@ -53,9 +53,9 @@ class Azure:
         item = self._found(base, head)
         return self._proposed(item) if item else None
 
-    def propose(self, proposal: Proposal) -> Proposed:
+    def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
         """As `Forge.propose`."""
-        return settle(self, fitted(proposal, LONGEST_BODY["azure"]))
+        return settle(self, fitted(proposal, LONGEST_BODY["azure"]), found)
 
     def state(self, number: str) -> Proposed:
         """As `Forge.state`."""
@@ -88,7 +88,7 @@ class Azure:
         item = self._read(found.number)
         now = self._proposed(item)
         if overtaken(found, now, proposal):
-            return settle(self, proposal)
+            raise Overtaken
         if now.state == "open" and not same(now, proposal):
             path, what = f"{self._base}/pullrequests/{quoted(found.number)}", f"update pull request {found.number}"
             body = {"title": proposal.title, "description": proposal.body}
@@ -98,7 +98,7 @@ class Azure:
             if answer.status >= _REFUSED and now.state == "open":
                 raise self._client.refused(answer, what)
         if now.state != "open":
-            return settle(self, proposal)  # completed or abandoned meanwhile: this content needs another
+            raise Overtaken
         return self._complete(item, proposal)
 
     def tip(self, head: str) -> str:
@@ -173,19 +173,20 @@ class Azure:
         return next(allowed, "")
 
     def _found(self, base: str, head: str) -> Any:
-        """The open request, else the newest, read whole."""
+        """The open request, else the newest, read whole: lists come newest first."""
         path, what = f"{self._base}/pullrequests", f"look for the pull request of {head}"
-        for status in ("active", "all"):
-            params = {
-                "searchCriteria.sourceRefName": f"refs/heads/{head}",
-                "searchCriteria.targetRefName": f"refs/heads/{base}",
-                "searchCriteria.status": status,
-                "$top": 100,
-            }
-            for item in listed(self._client.json("GET", path, what, params=params), "value"):
-                if isinstance(item, dict) and not item.get("forkSource"):
-                    return self._read(numbered(dig(item, "pullRequestId"), self._host))
-        return None
+        params = {
+            "searchCriteria.sourceRefName": f"refs/heads/{head}",
+            "searchCriteria.targetRefName": f"refs/heads/{base}",
+            "searchCriteria.status": "all",
+            "$top": 50,
+        }
+        found = listed(self._client.json("GET", path, what, params=params), "value")
+        ours = [one for one in found if isinstance(one, dict) and not one.get("forkSource")]
+        if not ours:
+            return None
+        newest = next((one for one in ours if dig(one, "status") == "active"), ours[0])
+        return self._read(numbered(dig(newest, "pullRequestId"), self._host))
 
     def _read(self, number: str) -> Any:
         return self._client.json("GET", f"{self._base}/pullrequests/{quoted(number)}", f"read pull request {number}")

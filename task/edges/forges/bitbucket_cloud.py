@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from task import stop
-from task.edges.forges import MOVED, Client, Reach, Token, settle
+from task.edges.forges import MOVED, Client, Overtaken, Reach, Token, settle
 from task.edges.forges.content import dig, fitted, listed, numbered, ours_to_delete, overtaken, same
 from task.edges.forges.notes import Notes, tried
 from task.edges.http import Answer, origin
-from task.errors import ForgeError, TaskError
+from task.errors import ForgeError, Outpaced, TaskError
 from task.model import Proposal, Proposed
 from task.parse.forge import quoted
 from task.record import NamedTuple
@@ -24,7 +24,7 @@ _NEEDS = "give the token write access to pull requests (scopes read:pullrequest 
 _LOGIN = "an access token stands alone; an API token wants its account's e-mail address as --forge-username"
 _BARE = "x-token-auth"  # the name that Git wants beside an access token
 _STATES: dict[str, Any] = {"OPEN": "open", "MERGED": "merged", "DECLINED": "closed", "SUPERSEDED": "closed"}
-_PAGE, _PAGES = 50, 20  # a page has 50 requests at most
+_PAGE, _PAGES = 20, 20
 _PAUSES = (0.3, 0.7, 1.0)
 _REFUSED, _GONE = 400, 404
 
@@ -42,17 +42,22 @@ class BitbucketCloud:
 
     def find(self, base: str, head: str) -> Proposed | None:
         """As `Forge.find`."""
-        here = f"source.branch.name = {_literal(head)} AND destination.branch.name = {_literal(base)}"
-        for state in ('state = "OPEN"', 'state != "OPEN"'):
-            query = {"q": f"{here} AND {state}", "sort": "-created_on", "pagelen": _PAGE}
-            for item in self._pages(f"{self._base}/pullrequests", query, f"look for the pull request of {head}"):
-                if dig(item, "source", "repository", "full_name").lower() == self._name:
-                    return self._proposed(item)
-        return None
+        terms = (  # without a state, only open ones are shown
+            f"source.repository.full_name = {_literal(self._name)}",
+            f"source.branch.name = {_literal(head)}",
+            f"destination.branch.name = {_literal(base)}",
+            f"({' OR '.join(f'state = {_literal(state)}' for state in _STATES)})",
+        )
+        query = {"q": " AND ".join(terms), "sort": "-created_on", "pagelen": _PAGE}
+        what = f"look for the pull request of {head}"
+        found = listed(self._client.json("GET", f"{self._base}/pullrequests", what, params=query), "values")
+        ours = [one for one in found if dig(one, "source", "repository", "full_name").lower() == self._name]
+        newest = next((one for one in ours if dig(one, "state") == "OPEN"), ours[0] if ours else None)
+        return self._proposed(newest) if newest else None
 
-    def propose(self, proposal: Proposal) -> Proposed:
+    def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
         """As `Forge.propose`."""
-        return settle(self, fitted(proposal, LONGEST_BODY["bitbucket"]))
+        return settle(self, fitted(proposal, LONGEST_BODY["bitbucket"]), found)
 
     def state(self, number: str) -> Proposed:
         """As `Forge.state`."""
@@ -95,7 +100,7 @@ class BitbucketCloud:
             return found._replace(note=notes.text(found.note))
         item = self._read(found.number)
         if overtaken(found, self._proposed(item), proposal):
-            return settle(self, proposal)
+            raise Overtaken
         present = [dig(one, "uuid") for one in listed(item, "reviewers")]
         wanted = list(dict.fromkeys([*present, *people]))
         if right and wanted == present:
@@ -107,7 +112,7 @@ class BitbucketCloud:
         except ForgeError:
             if self._proposed(self._read(found.number)).state == "open":
                 raise
-            return settle(self, proposal)  # merged or declined meanwhile: this content needs another
+            raise Overtaken from None  # merged or declined meanwhile
         return self._proposed(made)._replace(note=notes.text())
 
     def tip(self, head: str) -> str:
@@ -137,6 +142,8 @@ class BitbucketCloud:
         if answer.status == _REFUSED and people and _about_reviewers(answer):
             notes.add(f"no reviewers were added: Bitbucket says: {self._client.words(answer)}")
             return self._client.json(method, path, what, json=body)
+        if answer.status == _REFUSED and b"no changes to be pulled" in answer.body:
+            raise Outpaced("the base branch holds all of the head branch by now")
         if answer.status == _REFUSED:
             raise self._client.refused(answer, what)
         return self._client.parsed(answer, what)

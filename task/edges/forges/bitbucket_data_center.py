@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from task.edges.forges import AlreadyThere, Client, Reach, Token, settle
+from task.edges.forges import AlreadyThere, Client, Overtaken, Reach, Token, settle
 from task.edges.forges.content import dig, fitted, listed, numbered, overtaken, same
 from task.edges.forges.notes import Notes, tried
 from task.edges.http import Answer
-from task.errors import CredentialsError, ForgeError, RepositoryError, TaskError, UnreachableError
+from task.errors import CredentialsError, ForgeError, Outpaced, RepositoryError, TaskError, UnreachableError
 from task.model import Proposal, Proposed
 from task.parse.forge import quoted
 from task.record import NamedTuple
@@ -23,7 +23,7 @@ _NEEDS = "give the token the permission to write to the repository"
 _BARE = "x-token-auth"  # the name that Git wants beside a project's or repository's token
 _STATES: dict[str, Any] = {"OPEN": "open", "MERGED": "merged", "DECLINED": "closed"}
 _AUTO_MERGE_SINCE = (8, 15)
-_PAGE, _PAGES = 100, 20
+_PAGE, _PAGES = 50, 5  # of the requests of one head branch
 _RACES = 5
 _CONFLICT, _GONE, _UNAUTHORIZED = 409, 404, 401
 
@@ -40,16 +40,19 @@ class BitbucketDataCenter:
 
     def find(self, base: str, head: str) -> Proposed | None:
         """As `Forge.find`."""
-        for state in ("OPEN", "ALL"):
-            query = {"direction": "OUTGOING", "at": f"refs/heads/{head}", "state": state, "order": "NEWEST"}
-            for item in self._pages("/pull-requests", query, f"look for the pull request of {head}"):
-                if self._belongs(item, base, head):
-                    return self._proposed(item)
-        return None
+        query = {"direction": "OUTGOING", "at": f"refs/heads/{head}", "state": "ALL", "order": "NEWEST"}
+        newest: Proposed | None = None
+        for item in self._pages("/pull-requests", query, f"look for the pull request of {head}"):
+            if self._belongs(item, base, head):
+                found = self._proposed(item)
+                if found.state == "open":
+                    return found
+                newest = newest or found
+        return newest
 
-    def propose(self, proposal: Proposal) -> Proposed:
+    def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
         """As `Forge.propose`."""
-        return settle(self, fitted(proposal, LONGEST_BODY["bitbucket-server"]))
+        return settle(self, fitted(proposal, LONGEST_BODY["bitbucket-server"]), found)
 
     def state(self, number: str) -> Proposed:
         """As `Forge.state`."""
@@ -75,6 +78,8 @@ class BitbucketDataCenter:
         answer = self._send(write, list(dict.fromkeys(proposal.reviewers)), notes)
         if _says(answer, "DuplicatePullRequestException"):
             raise AlreadyThere
+        if _says(answer, "EmptyPullRequestException"):
+            raise Outpaced(f"{proposal.base} holds all of {proposal.head} by now")
         if answer.status == _CONFLICT:
             raise self._client.refused(answer, what)
         item = self._client.parsed(answer, what)
@@ -89,7 +94,7 @@ class BitbucketDataCenter:
             notes, item = _unable(proposal), self._read(found.number)
             now = self._proposed(item)
             if now.state != "open" or overtaken(found, now, proposal):
-                return settle(self, proposal)  # merged or declined meanwhile: this content needs another
+                raise Overtaken
             present = [dig(one, "user", "name") for one in listed(item, "reviewers")]
             known = {name.lower() for name in present}
             wanted = [*present, *dict.fromkeys(name for name in proposal.reviewers if name.lower() not in known)]

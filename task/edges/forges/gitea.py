@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from task import stop
-from task.edges.forges import AlreadyThere, Client, Reach, settle
+from task.edges.forges import AlreadyThere, Client, Reach, Token, settle
 from task.edges.forges.content import dig, fitted, ours_to_delete, same
 from task.edges.forges.notes import Notes, check, missing, rows, tried
 from task.edges.http import Answer
@@ -16,9 +18,10 @@ from task.parse.forge import quoted
 from task.words.proposal import LONGEST, described
 
 NEEDS = "give a token with write:repository and write:issue, of a user who may write to the repository"
-DRAFTS = ("WIP:", "[WIP]", "Draft:", "[Draft]")  # what makes a title a draft's, as instances have it by default
+DRAFTS = ("WIP:", "[WIP]", "Draft:", "[Draft]")  # what may make a title a draft's; by default it is the first two
 COLOR = "#5b6b7b"  # of labels that are made
-_PAGE, _OPEN_PAGES, _CLOSED_PAGES = 50, 40, 10
+_PAGE, _PAGES = 20, 25  # a request is some 12 KB in a list, as it tells of both repositories
+_LABEL_PAGE, _LABEL_PAGES = 50, 10
 _PAUSES = (0.5, 1.0, 2.0, 4.0)  # seconds, while Gitea still looks for conflicts
 _STYLES = (
     ("merge", "allow_merge_commits"), ("squash", "allow_squash_merge"), ("rebase", "allow_rebase"),
@@ -30,24 +33,36 @@ class Gitea:
     """One repository on Gitea or Forgejo."""
 
     def __init__(self, reach: Reach) -> None:
-        token = reach.token.secret
-        self._client = Client(reach, lambda: {"Authorization": f"token {token.reveal()}"}, NEEDS)
         owner, repo = reach.place.project
         self._owner, self._path = owner, f"/repos/{quoted(owner)}/{quoted(repo)}"
+        self._client = Client(reach, lambda: login(reach.token), NEEDS, repository=self._path)
 
     def find(self, base: str, head: str) -> Proposed | None:
-        """As `Forge.find`. The list cannot be asked for a branch; of closed ones, the newest 500 are looked at."""
-        for state, pages in (("open", _OPEN_PAGES), ("closed", _CLOSED_PAGES)):
-            what, params = f"look for the pull request of {head}", {"state": state}
-            for one in self._pages(f"{self._path}/pulls", what, params, pages):
-                ours = dig(one, "head", "repo_id") == dig(one, "base", "repo_id") != ""
-                if ours and (dig(one, "head", "ref"), dig(one, "base", "ref")) == (head, base):
-                    return proposed(one)
-        return None
+        """As `Forge.find`.
 
-    def propose(self, proposal: Proposal) -> Proposed:
+        Gitea can be asked for the request of a base and a head (since 1.22), and gives any of them, mostly the oldest.
+        Where none was ever made, or that one is open, this is all there is to know. Else there may be a newer one: the
+        list cannot be asked for a head, so of its newest 500 the first of ours is taken. So, too, for a base with a
+        slash: some proxies take no slash in a part of a path (Apache, without AllowEncodedSlashes).
+        """
+        what = f"look for the pull request of {head}"
+        path = f"{self._path}/pulls/{quoted(base)}/{quoted(head, '/~')}"
+        answer = self._client.ask("GET", path, what, fine=(404,))
+        one: Any = self._client.parsed(answer, what) if answer.status < 300 else None  # noqa: PLR2004 - HTTP
+        known = proposed(one) if _is_ours(one, base, head) else None
+        if (known and known.state == "open") or (known is None and "/" not in base):
+            return known
+        params = {"state": "all", "base_branch": base}  # newest first
+        for other in self._pages(f"{self._path}/pulls", what, params):
+            if known and dig(other, "number") == known.number:
+                break
+            if _is_ours(other, base, head):
+                return proposed(other)
+        return known
+
+    def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
         """As `Forge.propose`."""
-        return settle(self, fitted(proposal, LONGEST))
+        return settle(self, fitted(proposal, LONGEST), found)
 
     def state(self, number: str) -> Proposed:
         """As `Forge.state`."""
@@ -67,8 +82,9 @@ class Gitea:
         what = "open the pull request"
         answer = self._client.ask("POST", f"{self._path}/pulls", what, json=body, fine=(409,))
         if answer.status == 409:  # noqa: PLR2004 - HTTP
-            if b"already exists" in answer.body:
-                raise AlreadyThere
+            number = re.search(r"already exists .*\bissue_id: (\d+)", self._client.words(answer))
+            if number:
+                raise AlreadyThere(self.state(number[1]))
             raise self._client.refused(answer, what)
         return self._completed(self._client.parsed(answer, what), proposal, Notes())
 
@@ -95,9 +111,9 @@ class Gitea:
     def _write(self, number: str, what: str, fields: Mapping[str, Any]) -> Any:
         return self._client.json("PATCH", f"{self._path}/pulls/{number}", what, json=fields, again=True)
 
-    def _pages(self, path: str, what: str, params: dict[str, Any], most: int) -> Iterator[Any]:
-        """Instances may give shorter pages than are asked for: an empty one is the last."""
-        for page in range(1, most + 1):
+    def _pages(self, path: str, what: str, params: Mapping[str, Any]) -> Iterator[Any]:
+        """The items of some pages. An instance may give shorter ones than asked for; only an empty one is the last."""
+        for page in range(1, _PAGES + 1):
             found = rows(self._client.json("GET", path, what, params={**params, "page": page, "limit": _PAGE}))
             yield from found
             if not found:
@@ -108,9 +124,7 @@ class Gitea:
         number = str(pull["number"])
         if labels := missing(proposal.labels, (one["name"] for one in pull.get("labels") or ())):
             with tried(notes, "labels"):
-                numbers = self._labels(labels)
-                path = f"{self._path}/issues/{number}/labels"
-                self._client.ask("POST", path, "set labels", json={"labels": numbers}, again=True)
+                self._set_labels(number, labels)
         people = [one["login"] for one in pull.get("assignees") or ()]
         for name in missing(proposal.assignees, people):
             with tried(notes, f"assignee {name}"):
@@ -124,27 +138,38 @@ class Gitea:
                 done = self._auto_merged(done, proposal, notes)
         return done._replace(note=notes.text(done.note))
 
-    def _labels(self, names: list[str]) -> list[int]:
-        """Their numbers: the repository's, else the organization's; what neither has is made."""
-        known = self._known_labels(f"{self._path}/labels", ())
-        if missing(names, known):
-            known = {**self._known_labels(f"/orgs/{quoted(self._owner)}/labels", (403, 404)), **known}
-        for name in missing(names, known):
-            made = self._client.json(
-                "POST", f"{self._path}/labels", "make a label", json={"name": name, "color": COLOR}
-            )
-            known[name.lower()] = made["id"]
-        return [known[name.lower()] for name in names]
+    def _set_labels(self, number: str, names: list[str]) -> None:
+        """By name, which finds the organization's as well, without the right to read them; what is missing is made.
 
-    def _known_labels(self, path: str, fine: tuple[int, ...]) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for page in range(1, 11):
-            params = {"page": page, "limit": _PAGE}
+        Gitea passes over names that it does not know, or knows in other letters, without a word; and a label that is
+        made a second time is there twice.
+        """
+        if not (left := missing(names, self._labelled(number, names))):
+            return
+        known = self._known_labels(f"{self._path}/labels", ())
+        known |= self._known_labels(f"/orgs/{quoted(self._owner)}/labels", (403, 404))
+        for name in left:
+            if name.lower() not in known:
+                label = {"name": name, "color": COLOR}
+                self._client.ask("POST", f"{self._path}/labels", "make a label", json=label)
+        self._labelled(number, [known.get(name.lower(), name) for name in left])
+
+    def _labelled(self, number: str, names: list[str]) -> list[str]:
+        """Put these labels on a request; the names of all that it has then."""
+        path = f"{self._path}/issues/{number}/labels"
+        there = self._client.json("POST", path, "set labels", json={"labels": names}, again=True)
+        return [dig(one, "name") for one in rows(there)]
+
+    def _known_labels(self, path: str, fine: tuple[int, ...]) -> dict[str, str]:
+        """Lower case → the name as it is."""
+        found: dict[str, str] = {}
+        for page in range(1, _LABEL_PAGES + 1):
+            params = {"page": page, "limit": _LABEL_PAGE}
             answer = self._client.ask("GET", path, "read the labels", params=params, fine=fine)
-            labels = self._client.parsed(answer, "read the labels") if answer.status < 300 else []  # noqa: PLR2004
+            labels = rows(self._client.parsed(answer, "read the labels")) if answer.status < 300 else []  # noqa: PLR2004
             if not labels:
                 break
-            found |= {one["name"].lower(): one["id"] for one in labels}
+            found |= {dig(one, "name").lower(): dig(one, "name") for one in labels}
         return found
 
     def _ask_reviewers(self, pull: Mapping[str, Any], names: Iterable[str], notes: Notes) -> None:
@@ -152,7 +177,7 @@ class Gitea:
         path = f"{self._path}/pulls/{pull['number']}"
         if not (wanted := list(dict.fromkeys(names))):
             return
-        params = {"page": 1, "limit": _PAGE}
+        params = {"page": 1, "limit": 50}
         reviews = self._client.json("GET", f"{path}/reviews", "read the reviews", params=params)
         asked = [dig(one, "user", "login") for one in reviews] + [dig(one, "team", "name") for one in reviews]
         asked += [one["login"] for one in pull.get("requested_reviewers") or ()]
@@ -198,10 +223,31 @@ class Gitea:
         return answer
 
 
+def login(token: Token) -> Mapping[str, str]:
+    """The header that logs in: a token alone, or a user's name with a password or a token, as Git is given them.
+
+    Gitea takes no password as a token; beside a name it takes either.
+    """
+    secret = token.secret.reveal()
+    if not token.user:
+        return {"Authorization": f"token {secret}"}
+    return {"Authorization": f"Basic {b64encode(f'{token.user}:{secret}'.encode()).decode()}"}
+
+
+def _is_ours(pull: Any, base: str, head: str) -> bool:
+    """Of the repository itself: a fork's branch may bear any name.
+
+    While a branch is deleted `head.ref` is `refs/pull/N/head`, and only `head.label` keeps its name (Gitea 1.26).
+    """
+    ours = dig(pull, "head", "repo_id") == dig(pull, "base", "repo_id") != ""
+    return ours and head in (dig(pull, "head", "ref"), dig(pull, "head", "label")) and dig(pull, "base", "ref") == base
+
+
 def _draft_word(pull: Mapping[str, Any]) -> str:
     """The beginning of the title that makes it a draft; "" where it is none."""
     title = str(pull["title"])
-    found = next((word for word in DRAFTS if title.lower().startswith(word.lower())), "")
+    is_draft = pull.get("draft", True)  # older ones do not say
+    found = next((word for word in DRAFTS if is_draft and title.lower().startswith(word.lower())), "")
     rest = title[len(found) :]
     return title[: len(title) - len(rest.lstrip())] if found else ""
 

@@ -10,7 +10,7 @@ from task.edges.forges.content import dig, fitted, same
 from task.edges.forges.github_merge import AutoMerge
 from task.edges.forges.notes import Notes, check, missing, rows, tried
 from task.edges.http import Answer
-from task.errors import TaskError
+from task.errors import Outpaced, TaskError
 from task.model import Proposal, Proposed
 from task.parse.forge import quoted
 from task.words.proposal import LONGEST_BODY
@@ -27,24 +27,26 @@ class GitHub:
 
     def __init__(self, reach: Reach) -> None:
         token = reach.token.secret
-        self._client = Client(reach, lambda: {"Authorization": f"Bearer {token.reveal()}"}, NEEDS, HEADERS)
         self._owner, self._repo = reach.place.project
         self._path = f"/repos/{quoted(self._owner)}/{quoted(self._repo)}"
+        self._client = Client(
+            reach, lambda: {"Authorization": f"Bearer {token.reveal()}"}, NEEDS, HEADERS, repository=self._path
+        )
 
     def find(self, base: str, head: str) -> Proposed | None:
-        """As `Forge.find`."""
-        params = {
-            "head": f"{self._owner}:{head}", "base": base, "state": "all",
-            "sort": "created", "direction": "desc", "per_page": 100,
-        }  # fmt: skip
-        found = self._client.json("GET", f"{self._path}/pulls", "look for the pull request", params=params)
-        ours = [one for one in rows(found) if self._is_ours(one, base, head)]
+        """As `Forge.find`. The owner is part of what is asked for: under another name by now, it is asked again."""
+        found = self._requests(base, head)
+        owner = self._client.moved_to.rpartition("/")[0].rpartition("/")[2]
+        if not found and owner and owner.lower() != self._owner.lower():
+            self._owner = owner
+            found = self._requests(base, head)
+        ours = [one for one in found if self._is_ours(one, base, head)]
         ours.sort(key=lambda one: (one["state"] == "open", one["number"]), reverse=True)
         return proposed(ours[0]) if ours else None
 
-    def propose(self, proposal: Proposal) -> Proposed:
+    def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
         """As `Forge.propose`."""
-        return settle(self, fitted(proposal, LONGEST_BODY["github"]))
+        return settle(self, fitted(proposal, LONGEST_BODY["github"]), found)
 
     def state(self, number: str) -> Proposed:
         """As `Forge.state`."""
@@ -63,6 +65,8 @@ class GitHub:
             answer = self._open(proposal, draft=False)
         if answer.status == 422 and b"pull request already exists" in answer.body.lower():  # noqa: PLR2004 - HTTP
             raise AlreadyThere
+        if answer.status == 422 and b"no commits between" in answer.body.lower():  # noqa: PLR2004 - HTTP
+            raise Outpaced(f"{proposal.base} holds all of {proposal.head} by now")
         if answer.status != 201:  # noqa: PLR2004 - HTTP
             raise self._client.refused(answer, "open the pull request")
         return self._completed(self._client.parsed(answer, "open the pull request"), proposal, notes)
@@ -85,6 +89,14 @@ class GitHub:
             "GET", f"{self._path}/git/ref/heads/{quoted(head, '/~')}", "look at the branch", fine=(403, 404, 409)
         )
         return str(answer.json()["object"]["sha"]) if answer.status == 200 else ""  # noqa: PLR2004 - HTTP
+
+    def _requests(self, base: str, head: str) -> list[Any]:
+        """The newest of this head; each is some 25 KB in a list, as it tells of both repositories."""
+        params = {
+            "head": f"{self._owner}:{head}", "base": base, "state": "all",
+            "sort": "created", "direction": "desc", "per_page": 10,
+        }  # fmt: skip
+        return rows(self._client.json("GET", f"{self._path}/pulls", "look for the pull request", params=params))
 
     def _is_ours(self, pull: Mapping[str, Any], base: str, head: str) -> bool:
         """Of the repository itself: a fork's branch may bear any name."""

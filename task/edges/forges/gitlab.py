@@ -28,14 +28,16 @@ class GitLab:
 
     def __init__(self, reach: Reach) -> None:
         token = reach.token.secret
-        self._client = Client(reach, lambda: {"Authorization": f"Bearer {token.reveal()}"}, NEEDS)
         self._path = f"/projects/{quoted('/'.join(reach.place.project))}"
+        self._client = Client(
+            reach, lambda: {"Authorization": f"Bearer {token.reveal()}"}, NEEDS, repository=self._path
+        )
 
     def find(self, base: str, head: str) -> Proposed | None:
         """As `Forge.find`. A fork's branch may bear any name: only the project's own count."""
         params = {
             "source_branch": head, "target_branch": base, "state": "all",
-            "order_by": "created_at", "sort": "desc", "per_page": 100,
+            "order_by": "created_at", "sort": "desc", "per_page": 50,
         }  # fmt: skip
         what = f"look for the merge request of {head}"
         found = self._client.json("GET", f"{self._path}/merge_requests", what, params=params)
@@ -48,9 +50,9 @@ class GitLab:
         ours.sort(key=lambda one: (_state(one) == "open", one["iid"]), reverse=True)
         return proposed(ours[0]) if ours else None
 
-    def propose(self, proposal: Proposal) -> Proposed:
+    def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
         """As `Forge.propose`."""
-        return settle(self, fitted(proposal, LONGEST))
+        return settle(self, fitted(proposal, LONGEST), found)
 
     def state(self, number: str) -> Proposed:
         """As `Forge.state`."""

@@ -18,17 +18,19 @@ from task.parse.remote_url import remote_of
 class Forges:
     """Repository URL → its forge. Threads may share it; a host is asked once which forge it is."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - how forges are reached, all of it
         self,
         known: Sequence[Known],
         tokens: Tokens,
         ca_file: str = "",
+        *,
         log: Callable[[str], None] = lambda _line: None,
         limits: Limits = LIMITS,
+        warn: Callable[[str], None] = lambda _sentence: None,
     ) -> None:
         """`known`: `--forge` first, then `task.parse.forge.known_to`. Nothing is contacted yet."""
         self._known, self._tokens = tuple(known), tokens
-        self._ca_file, self._log, self._limits = ca_file, log, limits
+        self._ca_file, self._log, self._limits, self._warn = ca_file, log, limits, warn
         self._lock = allocate_lock()
         self._probed: dict[str, Known] = {}
         self._opened: dict[Place, Forge] = {}
@@ -55,7 +57,7 @@ class Forges:
         place = self.place(repo, reached)
         with self._lock:
             if place not in self._opened:
-                reach = Reach(place, self._tokens.of(place), self._ca_file, self._log, self._limits)
+                reach = Reach(place, self._tokens.of(place), self._ca_file, self._log, self._limits, self._warn)
                 self._opened[place] = forge_of(reach)
             return self._opened[place]
 

@@ -62,7 +62,11 @@ def _said(answer: Answer) -> Mapping[str, Any]:
 
 
 def _is_gitea(answer: Answer) -> bool:
-    return answer.status == 200 and isinstance(_said(answer).get("version"), str)  # noqa: PLR2004 - HTTP
+    """Where sign-in is required (REQUIRE_SIGNIN_VIEW), it says only that; in words that no other forge has."""
+    said = _said(answer)
+    if answer.status in (401, 403):
+        return str(said.get("message")).startswith("Only signed in user is allowed to call APIs")
+    return answer.status == 200 and isinstance(said.get("version"), str)  # noqa: PLR2004 - HTTP
 
 
 def _is_github(answer: Answer) -> bool:

@@ -74,9 +74,9 @@ class Understood:
         """As `Forge.find`."""
         return self._read(lambda: self._forge.find(base, head))
 
-    def propose(self, proposal: Proposal) -> Proposed:
+    def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
         """As `Forge.propose`."""
-        return self._read(lambda: self._forge.propose(proposal))
+        return self._read(lambda: self._forge.propose(proposal, found))
 
     def state(self, number: str) -> Proposed:
         """As `Forge.state`."""
