@@ -63,6 +63,19 @@ def test_an_override_file_changes_the_image_and_keeps_every_other_value(tmp_path
     assert without(new, "spec", "image") == without(old, "spec", "image")
 
 
+def test_an_override_file_renders_what_people_wrote_and_what_it_follows(tmp_path: Path) -> None:
+    origin = {"helm": {"parameters": [{"name": n, "value": v, "forceString": f} for n, v, f in SPEC]}}
+    mine = '  - name: replicaCount  # twice the load\n    value: "5"\n    forcestring: false\n'
+    theirs = "  - name: log.level  # from the Application\n    value: info\n    forcestring: false\n"
+    gone = "  - name: left  # from the Application\n    value: over\n    forcestring: false\n"
+    before = {OVERRIDE: File(f"helm:\n  parameters:\n{gone}{mine}{theirs}")}
+    after = edit(before, target("helm-override", "acme/web", source=source(parameters=SPEC)), "acme/web:v2")[0]
+    new = rendered(chart(tmp_path), merged(origin, after[OVERRIDE].text)["helm"]["parameters"])
+    values = json.loads(new["spec"]["values"])
+    assert (new["spec"]["image"], new["spec"]["replicas"]) == ("acme/web:v2", 5)
+    assert (values["log"], values["note"], "left" in values) == ({"level": "debug"}, "12", False)
+
+
 @pytest.mark.parametrize("tag", TAGS)
 def test_a_values_file_changes_the_image_only(tmp_path: Path, tag: str) -> None:
     folder = chart(tmp_path)
