@@ -16,6 +16,7 @@ from task import stop
 from task.door import Call, read, with_environment
 from task.edges.log import Log
 from task.errors import Exit, TaskError
+from task.files import exhausted
 from task.model import Problem, Report
 from task.settings import Output, Settings, settings_of
 
@@ -70,7 +71,10 @@ def execute(call: Call) -> int:
     except stop.Stopped:
         stopped = stop.StoppedError(NAMES.get(stop.code(), "stopped"), hint="nothing is half-done; run it again")
         return _end(stopped, call, environ, log)
-    except Exception as error:  # a defect of ours: hosts get their results, people the traceback
+    except Exception as error:
+        if spent := exhausted(error):
+            return _end(spent, call, environ, log)
+        # A defect of ours: hosts get their results, people the traceback.
         _end(TaskError(f"a defect: {type(error).__name__}", hint="report it with the traceback"), call, environ, log)
         raise
 

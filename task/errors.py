@@ -104,6 +104,10 @@ class UnreachableError(TaskError):
     rule = "repository"
 
 
+class ExhaustedError(UnreachableError):
+    """This machine has no more of something, such as open files: running again may help."""
+
+
 class RegistryError(TaskError):
     """A fact that a rule needs could not be had from the registry or the event."""
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from task.draft import Wording
 from task.errors import Malformed, UsageError
+from task.files import read_text
 from task.find import Scope
 from task.model import Hold, Image
 from task.parse.build import build_of
@@ -118,8 +119,7 @@ def _template(path: str) -> str | None:
     from task.words.commit_message import check_template
 
     try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
+        text = read_text(path)
         check_template(text)
     except OSError as error:
         raise UsageError(

@@ -3,6 +3,9 @@
 from bisect import bisect_left, bisect_right
 from functools import lru_cache
 
+from task.edges.applications.manifests import LARGEST
+from task.files import read_text
+
 MOST = 500  # lines looked at for one annotation: a List holds thousands of Applications with the same keys
 
 
@@ -26,8 +29,7 @@ def line_of(path: str, start: int, key: str, value: str) -> int:
 def _read(path: str) -> tuple[list[str], list[int]]:
     """The lines of a file, and which of them (from 0) separate documents; nothing of a file that is no text here."""
     try:
-        with open(path, encoding="utf-8") as file:
-            lines = file.read().split("\n")
+        lines = read_text(path, LARGEST).split("\n")
     except (OSError, ValueError):
         return [], []
     return lines, [number for number, line in enumerate(lines) if line.startswith("---")]

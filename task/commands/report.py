@@ -10,6 +10,7 @@ from typing import Any
 from task.edges.output import say
 from task.edges.terminal import look_of
 from task.errors import Malformed, UsageError
+from task.files import read_file
 from task.parse.report import LARGEST, report_of
 from task.settings import Settings
 from task.words.colour import Look
@@ -42,11 +43,7 @@ def _read(path: str) -> str:
     if path != "-" and os.path.isdir(path):
         path = os.path.join(path, "report.json")
     try:
-        if path == "-":
-            data = sys.stdin.buffer.read(LARGEST + 1)
-        else:
-            with open(path, "rb") as file:
-                data = file.read(LARGEST + 1)
+        data = sys.stdin.buffer.read(LARGEST + 1) if path == "-" else read_file(path, LARGEST)
     except OSError as error:
         raise UsageError(f"cannot read {path!r}: {error.strerror}", hint="name the JSON report of a run") from None
     if len(data) > LARGEST:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from task.edges import private_folder
 from task.edges.git_environment import Login
+from task.files import read_file
 from task.record import NamedTuple
 
 if TYPE_CHECKING:
@@ -118,9 +119,7 @@ class Access:
         if not os.path.exists(path):
             machines = (self._environ.get("GIT_SSL_CAINFO", ""), self._environ.get("SSL_CERT_FILE", ""), *_BUNDLES)
             with open(path, "wb") as file:
-                for found in [one for one in machines if os.path.isfile(one)][:1]:
-                    with open(found, "rb") as theirs:
-                        file.write(theirs.read())
+                file.writelines(read_file(found) for found in [one for one in machines if os.path.isfile(one)][:1])
                 file.write(f"\n{self.plan.certificates}\n".encode())
         return path
 

@@ -6,13 +6,13 @@ find out what exists, it answers 403 "permission denied" for an Application that
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from task.edges.argocd_answers import explained, unreachable
 from task.edges.http import Answer, Http, Limits, NoAnswerError, origin
 from task.errors import Malformed, SourceAccessError, SourceDownError, SourceError, UsageError
+from task.files import check_file, read_text
 from task.parse.argocd_options import Connection, connection
 
 KIND = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}
@@ -39,8 +39,11 @@ class ArgoCDApi:
         except Malformed as error:
             raise UsageError(error.message, hint=error.hint) from None
         for path in filter(None, (self._to.ca_file, self._to.certificate, self._to.key, self._to.token_file)):
-            if not os.access(path, os.R_OK):
-                raise UsageError(f"Argo CD: cannot read {path!r}", hint="name a readable file")
+            try:
+                check_file(path)
+            except (OSError, ValueError) as error:
+                why = getattr(error, "strerror", None) or "it is no path"
+                raise UsageError(f"Argo CD: cannot read {path!r}: {why}", hint="name a readable file") from None
         self.namespace = namespace
         self._http = self._door(limits, log)
         self._quick = self._door(limits._replace(silence=min(limits.silence, REFRESH_PATIENCE)), log)
@@ -70,8 +73,7 @@ class ArgoCDApi:
             token = self._to.token.reveal()
         else:
             try:
-                with open(self._to.token_file, encoding="utf-8") as file:
-                    token = file.read().strip()
+                token = read_text(self._to.token_file).strip()
             except (OSError, UnicodeDecodeError):
                 raise SourceAccessError(
                     f"the file with Argo CD's token cannot be read: {self._to.token_file!r}", hint="mount it readable"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from task.errors import Malformed, UsageError
+from task.files import read_file
 from task.parse.builders import Built, built
 
 LARGEST = 10_000_000  # bytes; buildx' metadata with full provenance has some hundred thousand
@@ -24,8 +25,7 @@ def _built(path: str) -> Built:
 
 def _text(path: str) -> str:
     try:
-        with open(path, "rb") as file:
-            data = file.read(LARGEST + 1)
+        data = read_file(path, LARGEST)
     except OSError as error:
         raise UsageError(
             f"--images-from: cannot read {path!r}: {error.strerror}",
@@ -33,8 +33,6 @@ def _text(path: str) -> str:
         ) from None
     except ValueError:  # a null byte
         raise UsageError(f"--images-from: {path!r} is no path", hint="name the file that the build wrote") from None
-    if len(data) > LARGEST:
-        raise Malformed(f"it is larger than {LARGEST} bytes: no builder writes so much about its images")
     try:
         return data.decode()
     except UnicodeDecodeError:

@@ -15,6 +15,7 @@ from task.edges import private_folder
 from task.edges.http import Http, Limits
 from task.edges.kubeconfig import Kubeconfig, Plugin, Server, User, kubeconfig
 from task.errors import SourceAccessError, UsageError
+from task.files import check_file, read_text
 from task.secret import Secret
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -83,8 +84,14 @@ class ClusterAccess:
         server, identity = self._server, self._certificate()
         ca_file = self._private("ca.pem", server.ca_data) if server.ca_data else server.ca_file
         for path in (ca_file, *(identity or ())):
-            if path and not os.access(path, os.R_OK):
-                raise UsageError(f"the kubeconfig names {path!r}, which cannot be read", hint="check it")
+            try:
+                if path:
+                    check_file(path)
+            except (OSError, ValueError) as error:
+                why = getattr(error, "strerror", None) or "it is no path"
+                raise UsageError(
+                    f"the kubeconfig names {path!r}, which cannot be read: {why}", hint="check it"
+                ) from None
         return Http(
             server.url,
             login=self.login,
@@ -102,13 +109,13 @@ class ClusterAccess:
         certificate, key = user.certificate, user.key
         if self._plugin and self._plugin.certified:
             certificate, key = self._plugin.certificate()
-        files = (
+        pair = (
             self._private("client.pem", certificate) if certificate else user.certificate_file,
             self._private("client.key", key.reveal()) if key else user.key_file,
         )
-        if any(files) and not all(files):
+        if any(pair) and not all(pair):
             raise UsageError("the kubeconfig has only one of client certificate and key", hint="add the other one")
-        return files if all(files) else None
+        return pair if all(pair) else None
 
     def _private(self, name: str, text: str) -> str:
         """A copy that only this user can read."""
@@ -123,8 +130,7 @@ class ClusterAccess:
         if not self._user.token_file:
             return ""
         try:
-            with open(self._user.token_file, encoding="utf-8") as file:
-                return file.read().strip()
+            return read_text(self._user.token_file).strip()
         except (OSError, UnicodeDecodeError) as error:
             if self._user.token:
                 return ""
@@ -204,8 +210,7 @@ def _of_pod(environ: Mapping[str, str], folder: str) -> Kubeconfig:
     host = f"[{host}]" if ":" in host and not host.startswith("[") else host
     ca_file = os.path.join(folder, "ca.crt")
     try:
-        with open(os.path.join(folder, "namespace"), encoding="utf-8") as file:
-            namespace = file.read().strip()
+        namespace = read_text(os.path.join(folder, "namespace")).strip()
     except OSError:
         namespace = ""
     server = Server(f"https://{host}:{port}", ca_file if os.path.exists(ca_file) else "")

@@ -15,6 +15,7 @@ from task.edges.git_environment import Login
 from task.edges.git_names import address_of
 from task.edges.ssh_access import SshGiven, collect
 from task.errors import SourceError, UsageError
+from task.files import check_file, read_text
 from task.secret import Secret
 from task.settings import AccessSettings
 
@@ -43,7 +44,7 @@ def access_of(given: AccessSettings, environ: Mapping[str, str]) -> Access:
         app_server=_app_server(environ),
         ssh=collect(ssh, environ.get("HOME", "")) if ssh.anything else None,
         certificates=_certificates(given.ca_file),
-        config_file=os.path.join(folder, ".gitconfig") if ".gitconfig" in files else "",
+        config_file=_file(os.path.join(folder, ".gitconfig")) if ".gitconfig" in files else "",
     )
     return Access(plan, environ)
 
@@ -194,10 +195,20 @@ def _line(path: str, option: str) -> Secret:
     return Secret(text)
 
 
+def _file(path: str) -> str:
+    """The same path: git is going to read it."""
+    try:
+        check_file(path)
+    except OSError as error:
+        raise UsageError(
+            f"--basic-auth-directory: cannot read {path!r}: {error.strerror}", hint="make it a readable file"
+        ) from None
+    return path
+
+
 def _text(path: str, option: str) -> str:
     try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
+        return read_text(path)
     except OSError as error:
         raise UsageError(f"{option}: cannot read {path!r}: {error.strerror}", hint="name a readable file") from None
     except UnicodeDecodeError:

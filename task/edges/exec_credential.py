@@ -17,6 +17,7 @@ from task.edges.child_environment import child_environment
 from task.edges.git_watch import send
 from task.edges.kubeconfig import Plugin, Server
 from task.errors import SourceAccessError, UsageError
+from task.files import read_file
 from task.record import NamedTuple
 from task.secret import Secret
 
@@ -79,8 +80,7 @@ def _base64(path: str) -> str:
     if not path:
         return ""
     try:
-        with open(path, "rb") as file:
-            return b64encode(file.read()).decode()
+        return b64encode(read_file(path)).decode()
     except OSError:
         return ""  # the connection will say so
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from _thread import allocate_lock
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import IO, Any
 
 from task import stop
@@ -26,6 +27,7 @@ from task.edges.git_watch import Watch, finish
 from task.edges.host_config import HostConfig
 from task.edges.ssh_sharing import SshSharing
 from task.errors import CredentialsError, SourceError, UnreachableError, UsageError
+from task.files import exhausted
 from task.pattern import pattern
 from task.record import NamedTuple
 
@@ -240,7 +242,7 @@ class Git:
     def talk(self, *argv: str, git_dir: str, env: Mapping[str, str] | None = None) -> Talk:
         """Start a command that reads questions and writes answers until it is closed."""
         stop.check()
-        with stop.shield():
+        with stop.shield(), _files_left():
             read_in, ask = os.pipe()
             answer, write_out = os.pipe()
             with open(read_in, "rb") as into, open(write_out, "wb") as out, open(os.devnull, "wb") as err:
@@ -285,7 +287,7 @@ class Git:
         if sys.version_info >= (3, 12):
             _allow_fork()
         into, out, err = files
-        with _ONE_AT_A_TIME, stop.unheard(), quick_sh.idle():
+        with _files_left(), _ONE_AT_A_TIME, stop.unheard(), quick_sh.idle():
             return self._command(program)(*argv, _env=environ, _in=into, _out=out, _err=err)
 
     def _command(self, name: str) -> Any:
@@ -350,6 +352,17 @@ def _head(argv: Sequence[str]) -> str:
     return ""
 
 
+@contextmanager
+def _files_left() -> Iterator[None]:
+    """Where a process is started: each takes a dozen open files for a moment."""
+    try:
+        yield
+    except OSError as error:
+        if spent := exhausted(error):
+            raise spent from error
+        raise
+
+
 def _scratch(folder: str) -> IO[bytes]:
     """A file without a name, so that nothing is left behind."""
     try:
@@ -362,6 +375,8 @@ def _scratch(folder: str) -> IO[bytes]:
         os.unlink(path)
         return file
     except OSError as error:
+        if spent := exhausted(error):
+            raise spent from error
         raise UnreachableError(f"no temporary file: {error.strerror}", hint="make room and run it again") from error
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from task import stop
 from task.edges.http_unpack import BROKEN, unpacker
+from task.files import exhausted
 from task.record import NamedTuple
 
 LONGEST_WAIT = 30.0  # seconds that a Retry-After is obeyed; a server that wants more is told of as an error
@@ -193,6 +194,8 @@ class Http:
                 found = Answer(answer.status_code, answer.headers, body, url)
         except (OSError, self._requests.packages.urllib3.exceptions.HTTPError, *BROKEN) as error:
             stop.check()
+            if spent := exhausted(error):
+                raise spent from None
             if time.monotonic() - began > limits.total:
                 raise self._slow(url) from None
             raise _no_answer(error, url, self._requests.exceptions) from None  # its text may hold the whole URL

@@ -12,6 +12,7 @@ from typing import Any
 
 from task.edges.applications.yaml_documents import plain
 from task.errors import Malformed, UsageError
+from task.files import read_text
 from task.record import NamedTuple
 from task.secret import Secret
 
@@ -100,7 +101,7 @@ def kubeconfig(environ: Mapping[str, str], path: str = "", context: str = "") ->
 def _paths(environ: Mapping[str, str], path: str) -> list[str]:
     """The files that are there."""
     if path:
-        if not os.path.isfile(path):
+        if not os.path.exists(path):
             raise UsageError(f"the kubeconfig {path!r} does not exist", hint="name a readable file")
         return [path]
     named = [one for one in environ.get("KUBECONFIG", "").split(os.pathsep) if one]
@@ -112,8 +113,7 @@ def _paths(environ: Mapping[str, str], path: str) -> list[str]:
 def _read(path: str) -> dict[str, Any]:
     """One file, with its paths made absolute."""
     try:
-        with open(path, encoding="utf-8") as file:
-            data = plain(file.read(_LONGEST))
+        data = plain(read_text(path, _LONGEST))
     except OSError as error:
         raise UsageError(f"cannot read the kubeconfig {path!r}: {error.strerror}", hint="check it") from None
     except (UnicodeDecodeError, Malformed):

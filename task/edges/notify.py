@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from task import stop
 from task.errors import UsageError
+from task.files import read_text
 from task.model import Report
 from task.record import NamedTuple
 from task.secret import Secret
@@ -85,8 +86,7 @@ def _before(path: str) -> str:
     try:
         if not os.path.isfile(path) or os.path.getsize(path) > _LARGEST:
             return ""
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
+        return read_text(path, errors="replace")
     except OSError:
         return ""
 
@@ -126,11 +126,8 @@ def _authorities(path: str) -> str:
     """The PEM text of a file, or of all files of a folder."""
     if not path:
         return ""
-    files = sorted(os.path.join(path, name) for name in os.listdir(path)) if os.path.isdir(path) else [path]
-    texts = []
-    for name in filter(os.path.isfile, files):
-        with open(name, encoding="utf-8", errors="replace") as file:
-            texts.append(file.read())
+    names = sorted(os.path.join(path, name) for name in os.listdir(path)) if os.path.isdir(path) else [path]
+    texts = [read_text(name, errors="replace") for name in filter(os.path.isfile, names)]
     return "\n".join(text for text in texts if "BEGIN CERTIFICATE" in text)
 
 

@@ -12,6 +12,7 @@ from task.edges import private_folder
 from task.edges.git import Git, GitFailed
 from task.edges.git_errors import quoted
 from task.errors import CredentialsError, UsageError
+from task.files import read_text
 from task.model import Person
 from task.record import NamedTuple
 from task.secret import Secret
@@ -44,8 +45,7 @@ def key_of(given: Secret, form: str) -> Key:
 
 def _read(path: str) -> str:
     try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
+        return read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "not text; export the key with --armor"
         raise UsageError(f"--signing-key: cannot read {path!r}: {why}", hint="name a readable file") from None

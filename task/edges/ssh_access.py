@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from task.edges.ssh_keys import has_passphrase, host_key, is_private_key, tidy_key
 from task.errors import UsageError
+from task.files import read_text
 from task.record import NamedTuple
 from task.secret import Secret
 
@@ -166,8 +167,7 @@ def _plain(folder: str, names: Iterable[str]) -> Iterable[str]:
 
 def _read(path: str, option: str) -> str:
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(_LARGEST)
+        return read_text(path, _LARGEST, errors="replace")
     except OSError as error:
         raise UsageError(f"{option}: cannot read {path!r}: {error.strerror}", hint="name a readable file") from None
 

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from task.errors import UsageError
+from task.files import read_text
 from task.settings import Settings
 from task.wiring.argo import Argo
 
@@ -80,8 +81,7 @@ def _given(settings: Settings, environ: Mapping[str, str]) -> Given | None:
 
 def _text(path: str, option: str) -> str:
     try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
+        return read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text"
         raise UsageError(f"{option}: cannot read {path!r}: {why}", hint="name a readable file") from None

@@ -14,7 +14,9 @@ from typing import Any
 from task.edges.applications import Found
 from task.edges.applications.yaml_documents import documents
 from task.errors import UsageError
+from task.files import read_file
 
+LARGEST = 512 * 1024 * 1024  # bytes of one file: ten thousand Applications, as kubectl prints them
 SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -27,7 +29,7 @@ class Manifests:
     def all(self) -> Iterable[Found]:
         """Every manifest that may concern us. Raises `UsageError` when the source itself is unusable."""
         if self.path == "-":
-            return found_in(sys.stdin.buffer.read(), "stdin")
+            return found_in(_piped(), "stdin")
         if os.path.isdir(self.path):
             return self._folder()
         if not os.path.exists(self.path):
@@ -43,8 +45,8 @@ class Manifests:
             subfolders[:] = sorted(name for name in subfolders if name != ".git")
             for name in sorted(names):
                 path = os.path.join(folder, name)
-                if name.endswith(SUFFIXES) and (os.path.isfile(path) or not os.path.exists(path)):
-                    yield from self._file(path)  # a broken link is said; a pipe or device is never opened
+                if name.endswith(SUFFIXES):
+                    yield from self._file(path)
         for error in unreadable:
             if error.filename == self.path:
                 raise UsageError(
@@ -55,16 +57,25 @@ class Manifests:
 
     def _file(self, path: str) -> Iterator[Found]:
         try:
-            with open(path, "rb") as file:
-                content = file.read()
+            content = read_file(path, LARGEST)
         except OSError as error:
             if path == self.path:
                 raise UsageError(
-                    f"--applications: cannot read {path!r}: {error.strerror}", hint="check its permissions"
+                    f"--applications: cannot read {path!r}: {error.strerror}", hint="name a readable file of manifests"
                 ) from None
-            yield Found({}, path, f"cannot read {path}: {error.strerror}", "check its permissions")
+            yield Found({}, path, f"cannot read {path}: {error.strerror}", "make it a readable file, or take it away")
             return
         yield from found_in(content, path)
+
+
+def _piped() -> bytes:
+    content = sys.stdin.buffer.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise UsageError(
+            f"--applications: what stdin holds is larger than {LARGEST:,} bytes",
+            hint="leave out what is not needed: kubectl get --selector, or several runs",
+        )
+    return content
 
 
 def found_in(content: bytes, origin: str) -> Iterator[Found]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from task.edges.forges import Token
 from task.edges.git_environment import Login
 from task.errors import CredentialsError, UsageError
+from task.files import read_text
 from task.parse.forge import PUBLIC, Known, Place
 from task.record import NamedTuple
 from task.secret import Secret
@@ -110,8 +111,7 @@ def _scope(given: Given, environ: Mapping[str, str]) -> tuple[str, ...]:
 
 def _read(path: str) -> Secret:
     try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
+        text = read_text(path)
     except OSError as error:
         raise UsageError(f"{OPTION}: cannot read {path!r}: {error.strerror}", hint="name a readable file") from None
     except UnicodeDecodeError:

@@ -16,6 +16,7 @@ from task.edges.registry.memory import Memory
 from task.edges.registry.parallel import each
 from task.edges.registry.repository import Lists, Referrer, Repository
 from task.errors import TaskError, UsageError
+from task.files import read_text
 from task.model import Answer, Image, Question
 from task.parse.docker_config import RegistryLogin
 from task.parse.registries_conf import RegistryConf, parse_registries_conf
@@ -181,8 +182,7 @@ def read_registries_conf(path: str) -> tuple[RegistryConf, ...]:
     from task.errors import Malformed
 
     try:
-        with open(path, encoding="utf-8") as file:
-            return parse_registries_conf(file.read())
+        return parse_registries_conf(read_text(path))
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise UsageError(f"--registries-conf: cannot read {path!r}: {reason}", hint="name a readable file") from None

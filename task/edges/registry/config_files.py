@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 
 from task.errors import Malformed, RegistryAccessError, UsageError
+from task.files import read_text
 from task.parse.docker_config import DockerConfig, RegistryLogin, parse_docker_config
 from task.secret import Secret
 
@@ -67,8 +68,7 @@ def _parsed(text: str, where: str) -> DockerConfig:
 
 def _text(path: str) -> str:
     try:
-        with open(path, encoding="utf-8") as file:
-            return file.read(_LARGEST)
+        return read_text(path, _LARGEST)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise RegistryAccessError(
@@ -78,8 +78,7 @@ def _text(path: str) -> str:
 
 def _password(path: str) -> str:
     try:
-        with open(path, encoding="utf-8") as file:
-            password = file.read(_LARGEST).strip()
+        password = read_text(path, _LARGEST).strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise UsageError(

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Sequence
 
 from task.errors import UsageError
+from task.files import read_text
 from task.model import Image
 from task.parse.docker_config import HUB, normal
 from task.parse.registries_conf import RegistryConf, find_registry
@@ -92,8 +93,7 @@ def _authorities(conf: RegistryConf, ca: str) -> str:
     texts = [ca, conf.ca_data]
     if conf.ca_file:
         try:
-            with open(conf.ca_file, encoding="utf-8") as file:
-                texts.append(file.read())
+            texts.append(read_text(conf.ca_file))
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "it is not text"
             raise UsageError(

@@ -7,6 +7,7 @@ import os
 from task.edges import private_folder, quick_sh
 from task.edges.child_environment import child_environment
 from task.errors import Malformed, UsageError
+from task.files import read_text
 from task.parse.signature import PublicKey, Signed, public_keys
 
 _NOT_HERE = "openssl is not installed"
@@ -19,8 +20,7 @@ class PublicKeys:
         """Raises `UsageError` for a file that holds no public keys."""
         self._temporary = temporary
         try:
-            with open(path, encoding="utf-8") as file:
-                self._keys = public_keys(file.read())
+            self._keys = public_keys(read_text(path))
         except Malformed as error:
             raise UsageError(f"--verify: {path}: {error.message}", hint=error.hint or "give cosign.pub") from None
         except (OSError, UnicodeDecodeError) as error:

@@ -1,0 +1,112 @@
+"""Files that options, variables and folders name: read with a bound, and only if they are files.
+
+A link may lead to a pipe or to /proc/kmsg, which block whoever reads them, or to /dev/zero, which never ends.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from task.errors import ExhaustedError
+
+LARGEST = 10_000_000  # bytes; certificates, keys and settings have some hundred thousand at most
+PATIENCE = 120.0  # seconds that a program behind `<(…)` may be silent
+_NO_SIZE = 1_000_000  # bytes of a file that says it is empty, as those of /proc and /sys do
+_PIECE = 1 << 20
+_OWN = ("/dev/fd/", "/proc/self/fd/", "/dev/stdin")  # what the caller holds open: the shell's `<(command)`
+_KINDS = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def read_file(path: str, most: int = LARGEST) -> bytes:
+    """The bytes of a file. Raises `OSError`, whose `strerror` says why not: no file, too large, would block.
+
+    /dev/null is an empty file, and a pipe is read where the shell has opened it for us: `<(command)`.
+    """
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    try:
+        known = os.fstat(file)
+        piped = stat.S_ISFIFO(known.st_mode) and path.startswith(_OWN)
+        if not piped:
+            _check(known, path)
+            if known.st_size > most:
+                raise _too_large(path, most)
+        most = most if piped or known.st_size else min(most, _NO_SIZE)
+        parts, left = list[bytes](), most + 1
+        while left > 0 and (part := _piece(file, min(left, _PIECE), path, waits=piped)):
+            parts.append(part)
+            left -= len(part)
+        if left <= 0:
+            raise _too_large(path, most)
+        return b"".join(parts)
+    finally:
+        os.close(file)
+
+
+def read_text(path: str, most: int = LARGEST, errors: str = "strict") -> str:
+    """The text of a file in UTF-8, lines ending as Unix ends them. Raises as `read_file`, and `UnicodeDecodeError`."""
+    return read_file(path, most).decode("utf-8", errors).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def check_file(path: str) -> None:
+    """Raise `OSError` for what cannot be read as a file: another program or library is going to open it."""
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    try:
+        _check(os.fstat(file), path)
+    finally:
+        os.close(file)
+
+
+def exhausted(error: BaseException | None) -> ExhaustedError | None:
+    """The error that a person can act on, where the cause is that no more files may be open; None for any other."""
+    for _ in range(10):
+        if error is None:
+            return None
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            break
+        error = error.__cause__ or error.__context__
+    else:
+        return None
+    if error.errno == errno.ENFILE:
+        return ExhaustedError("too many open files on this machine", hint="end what holds them open, and run it again")
+    import resource
+
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return ExhaustedError(
+        f"too many open files: this step may have {most} open at a time",
+        hint="raise the limit where the step is started: ulimit -n 1024",
+    )
+
+
+def _check(known: os.stat_result, path: str) -> None:
+    if stat.S_ISDIR(known.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    null = stat.S_ISCHR(known.st_mode) and known.st_rdev == os.makedev(1, 3)
+    if not stat.S_ISREG(known.st_mode) and not null:
+        kind = _KINDS.get(stat.S_IFMT(known.st_mode), "something else")
+        raise OSError(errno.EINVAL, f"it is {kind}, not a file", path)
+
+
+def _piece(file: int, size: int, path: str, *, waits: bool) -> bytes:
+    """The next bytes; none at the end."""
+    if waits:
+        import select
+
+        ready = select.poll()
+        ready.register(file, select.POLLIN)
+        if not ready.poll(PATIENCE * 1000):
+            raise TimeoutError(errno.ETIMEDOUT, f"nothing came for {PATIENCE:g} seconds", path)
+    try:
+        return os.read(file, size)
+    except BlockingIOError:
+        raise OSError(errno.EINVAL, "it is no plain file: whoever reads it has to wait", path) from None
+
+
+def _too_large(path: str, most: int) -> OSError:
+    return OSError(errno.EFBIG, f"it is larger than {most:,} bytes", path)

@@ -1,0 +1,191 @@
+"""Files that are named to us: pipes, devices and what has no end are refused with the reason, and nothing waits."""
+
+import errno
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from runs import application, arguments, manifest, repository
+from support import Result, command, costs_at_most, image_update
+
+from task.errors import ExhaustedError
+from task.files import check_file, exhausted, read_file, read_text
+
+
+def a_pipe(folder: Path) -> Path:
+    os.mkfifo(folder / "pipe")
+    return folder / "pipe"
+
+
+def linked(target: str) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        (folder / "link").symlink_to(target)
+        return folder / "link"
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (a_pipe, "it is a pipe, not a file"),
+        (linked("pipe"), "it is a pipe, not a file"),
+        (linked("/dev/zero"), "it is a device, not a file"),
+        (linked("/dev/tty"), "it is a device, not a file|No such device"),
+        (linked("/proc/kmsg"), "whoever reads it has to wait|Operation not permitted|Permission denied"),
+        (linked("/proc/kallsyms"), "it is larger than 1,000,000 bytes|No such file|denied"),
+        (linked("."), "Is a directory"),
+        (linked("nowhere"), "No such file"),
+        (linked("large"), "it is larger than 10,000,000 bytes"),
+    ],
+)
+def test_what_is_no_file_is_refused_at_once(make: Callable[[Path], Path], says: str, tmp_path: Path) -> None:
+    if make is not a_pipe:
+        a_pipe(tmp_path)
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(1 << 40)
+    path = str(make(tmp_path))
+    with costs_at_most(seconds=10), pytest.raises(OSError, match=says):
+        read_file(path)
+
+
+def test_a_file_is_read_up_to_its_last_byte(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"a\r\nb\rc\xc3\xa9")
+    assert read_file(str(path), 9) == b"a\r\nb\rc\xc3\xa9"
+    assert read_text(str(path)) == "a\nb\ncé"
+    assert read_file("/dev/null") == b""
+    assert read_text("/proc/self/comm")
+    check_file(str(path))
+
+
+def test_what_the_shell_has_opened_is_read() -> None:
+    """`<(command)` names a pipe: it is the caller's own, and has an end."""
+    script = "import sys; from task.files import read_file; print(len(read_file(sys.argv[1])))"
+    slow = "sleep 0.3; head -c 300000 /dev/zero"
+    done = subprocess.run(
+        ["bash", "-c", f"'{sys.executable}' -c '{script}' <({slow})"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "300000\n"
+
+
+def test_a_program_that_writes_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("task.files.PATIENCE", 0.1)
+    out, into = os.pipe()
+    with pytest.raises(OSError, match="nothing came for"):
+        read_file(f"/dev/fd/{out}")
+    os.close(out)
+    os.close(into)
+
+
+# An option → what else the command line needs.
+OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "--images-from": (),
+    "--applications": (),
+    "--commit-message-template": (),
+    "--signing-key": (),
+    "--git-password-file": ("--git-username", "me", "--git-credentials-url", "https://git.example.com"),
+    "--github-app-key-file": ("--github-app-id", "1", "--github-app-installation-id", "2"),
+    "--ssh-key-file": (),
+    "--ssh-known-hosts-file": (),
+    "--ca-file": (),
+    "--verify": (),
+    "--kubeconfig": ("--applications", "cluster"),
+    "--argocd-auth-token-file": ("--applications", "argocd", "--argocd-server", "argocd.example.com"),
+    "--argocd-ca-file": ("--applications", "argocd", "--argocd-server", "argocd.example.com"),
+    "--registries-conf": ("--registry-check", "always"),
+    "--registry-password-file": ("--registry-username", "me", "--registry-check", "always"),
+    "--forge-token-file": ("--pull-request", "--forge", "gitea=https://git.example.com"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", OPTIONS)
+def test_an_option_that_names_a_pipe_is_an_error(option: str, tmp_path: Path) -> None:
+    apps = manifest(tmp_path, application("web", repository(tmp_path, "web")))
+    more = OPTIONS[option]
+    given = () if "--applications" in (option, *more) else ("--applications", apps)
+    image = ("--image", "ghcr.io/acme/web:1.1.0") if option != "--images-from" else ()
+    done = image_update("run", *image, *given, *more, option, a_pipe(tmp_path), "--allow-protocol", "file", timeout=30)
+    assert "Traceback" not in done.stderr
+    assert "is a pipe, not a file" in done.stderr + done.stdout
+    assert done.code == 2
+    assert done.stderr.count("is a pipe, not a file") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command_line", ["run --image ghcr.io/acme/web:1.1.0 --allow-protocol file", "lint"])
+def test_a_manifest_that_is_no_file_is_a_warning(command_line: str, tmp_path: Path) -> None:
+    folder = tmp_path / "apps"
+    folder.mkdir()
+    manifest(folder, application("web", repository(tmp_path, "web")))
+    os.mkfifo(folder / "a.yaml")
+    (folder / "b.yaml").symlink_to("/proc/kmsg")
+    (folder / "c.yml").symlink_to("/dev/zero")
+    (folder / "d.json").symlink_to("a.yaml")
+    with costs_at_most():
+        done = image_update(*command_line.split(), "--applications", folder, "--output", "json", timeout=60)
+    if command_line == "lint":
+        said = " ".join(one["message"] for one in done.json["findings"])
+        assert all(f"cannot read {folder / name}: " in said for name in ("a.yaml", "b.yaml", "c.yml", "d.json"))
+        return
+    assert done.json["counts"]["updated"] == 1
+    assert [one["severity"] for one in done.json["errors"]] == ["warning"] * 4
+    for name, kind in {"a.yaml": "a pipe", "c.yml": "a device", "d.json": "a pipe"}.items():
+        assert f"cannot read {folder / name}: it is {kind}, not a file" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (OSError(errno.EMFILE, "x"), r"this step may have \d+ open at a time"),
+        (OSError(errno.ENFILE, "x"), "on this machine"),
+        (OSError(errno.EACCES, "x"), ""),
+        (ValueError("x"), ""),
+    ],
+)
+def test_what_is_said_where_no_more_files_can_be_opened(error: Exception, says: str) -> None:
+    try:
+        try:
+            raise error
+        except type(error) as cause:
+            raise KeyError from cause
+    except KeyError as outer:
+        found = exhausted(outer)
+    if says:
+        assert isinstance(found, ExhaustedError)
+        assert found.hint
+        with pytest.raises(ExhaustedError, match=says):
+            raise found
+    else:
+        assert found is None
+
+
+def with_files(most: int, *args: str) -> Result:
+    done = subprocess.run(
+        [command(), *args],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (most, most)),
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("most", [6, 8, 10, 12, 14, 16, 20, 24])
+def test_few_open_files_are_an_error_that_says_what_to_do(most: int, tmp_path: Path) -> None:
+    repos = [repository(tmp_path, "web", name=f"{number}.git") for number in range(4)]
+    apps = [application("web", repo) for repo in repos]
+    for number, one in enumerate(apps):
+        one["metadata"]["name"] = f"web-{number}"
+    done = with_files(most, *arguments(manifest(tmp_path, *apps)))
+    assert "Traceback" not in done.stderr
+    if most > 14 and done.code == 0:  # it depends on how many are open from the start
+        assert done.json["counts"]["updated"] == 4
+        return
+    assert f"too many open files: this step may have {most} open at a time" in done.stderr
+    assert "ulimit -n" in done.stderr
+    assert done.code == 75
