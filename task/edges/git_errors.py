@@ -158,6 +158,12 @@ FAILURES = (
         "make room and run it again",
     ),
     Meaning(
+        _any("too many open files"),
+        UnreachableError,
+        "too many files are open",
+        "raise the limit of the step (ulimit -n 1024), or of the Git server where the words are its own; run it again",
+    ),
+    Meaning(
         _any("dubious ownership"),
         RepositoryError,
         "git does not trust this local repository: it belongs to another user",

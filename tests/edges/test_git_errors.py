@@ -106,6 +106,7 @@ SAID = [
     (UnreachableError, "fetch-pack: unexpected disconnect while reading sideband packet\nfatal: early EOF\n"),
     (UnreachableError, "fatal: the remote end hung up unexpectedly\n"),
     (UnreachableError, "fatal: write error: No space left on device\nfatal: index-pack failed\n"),
+    (UnreachableError, "error: cannot create async process: Too many open files\nfatal: could not read from remote\n"),
     (UnreachableError, "remote: Internal Server Error\nfatal: the remote end hung up unexpectedly\n"),
     (UnreachableError, "\ntimed out after 900 seconds"),
 ]
