@@ -27,6 +27,7 @@ class GitServer(ThreadingHTTPServer):
         self.moved: dict[str, str] = {}  # the beginning of a path → of the URL that it is redirected to
         self.seen: list[tuple[str, str]] = []  # (method and path, user)
         self.headers: list[tuple[str, str]] = []  # (method and path, what logs in)
+        self.told: list[str] = []  # all headers of each request, a login as its letters
 
     def handle_error(self, *_request: object) -> None:
         """Say nothing: clients of these tests break off."""
@@ -66,6 +67,8 @@ class _Handler(BaseHTTPRequestHandler):
         user, token = self._user(), self.headers.get("Authorization", "")
         self.server.seen.append((f"{self.command} {self.path}", user))
         self.server.headers.append((f"{self.command} {self.path}", token))
+        basic = base64.b64decode(token[6:]).decode() if token.startswith("Basic ") else ""
+        self.server.told.append(f"{self.headers}{basic}")
         moved = next((where for where in self.server.moved.items() if self.path.startswith(where[0])), None)
         fault = next((status for end, status in self.server.faults.items() if self.path.endswith(end)), None)
         if moved:

@@ -33,6 +33,7 @@ class Plan(NamedTuple):
     config_file: str = ""  # a `.gitconfig` that came with `--basic-auth-directory`
     pairs: Callable[[str], list[tuple[str, str]]] | None = None  # (private folder) → git's settings for the server
     variables: tuple[tuple[str, str], ...] = ()  # of git's environment
+    alone: bool = False  # no other login goes along: others say how the server is reached, and do not check it
     only: str = (
         ""  # the one repository that all of this is for, whatever the logins fit: nothing else is reached with it
     )
@@ -77,7 +78,9 @@ class Access:
         """The variables that say which certificate authorities are trusted, and which servers need no proxy."""
         with self._lock:
             bundle = self._bundle()
-        return dict(self.plan.variables) | ({"GIT_SSL_CAINFO": bundle} if bundle else {})
+            # curl sends what ~/.netrc holds for the host.
+            alone = {"HOME": self._private(), "GIT_ASKPASS": ""} if self.plan.alone else {}
+        return dict(self.plan.variables) | alone | ({"GIT_SSL_CAINFO": bundle} if bundle else {})
 
     def ssh(self) -> tuple[str, bool]:
         """(The ssh command, whether it was asked for by options)."""

@@ -89,7 +89,7 @@ class ClusterSecrets:
         except Malformed as error:
             raise CredentialsError(error.message, hint=error.hint) from None
         with self._lock:
-            return self._with_server(found, url)
+            return self._with_server(found._replace(owners=not kind), url)
 
     def of_registry(self, namespace: str, name: str) -> Mapping[str, bytes]:
         """What a secret holds that is named as a registry's login, decoded. Who may name it is for the caller to say.

@@ -20,6 +20,7 @@ from task.edges.git_environment import (
     sends_header,
     transport,
     url_login,
+    without_logins,
     without_web,
 )
 from task.edges.git_names import address_of, origin_of, printable, rewritten, without_login
@@ -141,7 +142,9 @@ class Git:
         """
         target = address_of(rewritten(repo, self._rewrites))
         logins, rewrites = [*url_login(target)], self._config.rewrites
-        pairs = [*self._config.pairs, *self._access.pairs(), *self._pairs]
+        ours, theirs, alone = self._access.pairs(), self._config.pairs, self._access.plan.alone
+        pairs = [*(without_logins(theirs) if alone else theirs), *ours]
+        pairs += without_logins(self._pairs) if alone else self._pairs
         if target.protocol in {"https", "http"} or rewrites:
             logins += self._access.logins("" if rewrites else target.url, helped=self._config.helped)
         else:
@@ -149,7 +152,7 @@ class Git:
         follow = not sends_header(pairs, "" if rewrites else origin_of(target.url))
         moved = [(target.url, self._moved[target.url])] if target.url in self._moved else []
         found = login_environment(pairs, logins, follow=follow, moved=moved) | self._access.environment()
-        needed = needs(self._config.programs) if self._tokens else ()
+        needed = needs(self._config.programs) if self._tokens and not alone else ()
         found |= {name: self._tokens[name] for name in needed if name in self._tokens}
         if target.protocol == "https" and not self._config.to_http:
             # What begins as https stays https: a redirect to plain http would be read and changed on the way.

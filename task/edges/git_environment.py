@@ -38,6 +38,7 @@ _LOGIN_HELPER = (
     '!f() {{ test "$1" = get && printf "username=%s\\npassword=%s\\n"'
     ' "$IMAGE_UPDATE_LOGIN_USER_{0}" "$IMAGE_UPDATE_LOGIN_PASSWORD_{0}"; }}; f'
 )
+_LOGS_IN = frozenset({"extraheader", "cookiefile", "emptyauth"})
 Pairs = Sequence[tuple[str, str]]  # settings of git: key and value
 
 
@@ -113,6 +114,16 @@ def sends_header(pairs: Pairs, origin: str) -> bool:
         if not scope or not origin or "*" in scope or origin_of(scope) == origin:
             return True
     return False
+
+
+def without_logins(pairs: Pairs) -> list[tuple[str, str]]:
+    """A configuration without what logs in: credentials, headers and cookies. A client's certificate is no secret."""
+    return [
+        (key, value)
+        for key, value in pairs
+        if not key.lower().startswith(("credential.", "core.askpass"))
+        and not (key.lower().startswith("http.") and key.lower().rpartition(".")[2] in _LOGS_IN)
+    ]
 
 
 def without_web(pairs: Pairs) -> list[tuple[str, str]]:

@@ -31,6 +31,8 @@ def plan_of(found: RepoCredentials, url: str) -> Plan:
         certificates=found.authorities,
         variables=tuple((name, found.no_proxy) for name in proxied),  # as Argo CD has it, in place of the pod's own
         only=without_login(url).rstrip("/").removesuffix(".git"),
+        # Who names the proxy and has nothing checked, reads along: their own login may go there, the platform's not.
+        alone=found.owners and found.insecure,
     )
     if found.app is None:
         login = Login(origin, found.username or _TOKEN_USER, found.password)

@@ -54,6 +54,7 @@ class RepoCredentials(NamedTuple):
     no_proxy: str = ""
     known_hosts: str = ""  # what Argo CD's ConfigMaps say of the server
     authorities: str = ""
+    owners: bool = False  # a secret of the Application's owner, and not one that the platform team made for Argo CD
 
     @property
     def anything(self) -> bool:
