@@ -45,6 +45,7 @@ SLOW = {
     "test_forge_github.py",
     "test_forge_gitlab.py",
     "test_git_cache.py",
+    "test_git_owner.py",
     "test_git_sh.py",
     "test_go_template.py",
     "test_history.py",
@@ -88,6 +89,7 @@ SLOW = {
     "test_turn.py",
     "test_usage_in_runs.py",
     "test_wait_runs.py",
+    "test_working_folder.py",
 }
 
 

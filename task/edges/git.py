@@ -6,13 +6,14 @@ import os
 import sys
 from _thread import allocate_lock
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import IO, Any
 
 from task import stop
 from task.edges import quick_sh
 from task.edges.access import Access
 from task.edges.child_environment import TOKENS, needs
+from task.edges.git_bounds import Bounds, Clock
 from task.edges.git_environment import (
     clean_environment,
     config_pairs,
@@ -24,7 +25,7 @@ from task.edges.git_environment import (
     without_web,
 )
 from task.edges.git_names import address_of, origin_of, printable, rewritten, without_login
-from task.edges.git_watch import Watch, finish
+from task.edges.git_watch import Output, Watch, finish, send
 from task.edges.host_config import HostConfig
 from task.edges.ssh_sharing import SshSharing
 from task.errors import CredentialsError, SourceError, UnreachableError, UsageError
@@ -34,7 +35,6 @@ from task.record import NamedTuple
 
 PROTOCOLS = frozenset({"https", "ssh", "http"})
 SECONDS = 900.0  # no git command on this machine takes so long
-TRANSFER_SECONDS = 7200.0  # a transfer takes as long as bytes come and go; but it does end
 _ONE_AT_A_TIME = allocate_lock()  # a process that forks must not do so while another thread is in the midst of it
 _TRANSFERS = frozenset({"ls-remote", "fetch", "push"})
 _REFS = "/info/refs?service=git-upload-pack"  # what git asks a server for first
@@ -42,6 +42,9 @@ _REDIRECTED = pattern(r"returned error: 30[12378]\b")
 _LOCATION = pattern(r"(?i)<= Recv header: location: *(\S{1,4096})\s")
 _TRACED = {"GIT_TRACE_CURL": "1", "GIT_TRACE_CURL_NO_DATA": "1", "GIT_TRACE_REDACT": "1"}
 _HOPS = 5  # redirects of one repository
+_TAIL = 64_000  # bytes of stderr that are kept: what went wrong comes last
+_LAST = 3  # lines of it that are told of a command that was ended
+_WARNINGS, _LONGEST = 100, 1000  # that are logged in a run; letters of one of them
 
 _INSTALL = {"git": "install git 2.31 or newer"}
 
@@ -57,8 +60,8 @@ class GitFailed(Exception):
         self.err = err
 
 
-class GitTimeout(GitFailed):
-    """A git command was ended because it took too long."""
+class GitEnded(GitFailed):
+    """A git command was ended because it took too long, or because it sent or needed too much."""
 
 
 class Ran(NamedTuple):
@@ -75,9 +78,14 @@ class Talk(NamedTuple):
     answer: IO[bytes]
     running: Any  # sh.RunningCommand
 
+    def end(self) -> None:
+        """End it, without waiting for it. A signal handler may call this."""
+        send(self.running, "SIGTERM")
+
     def close(self) -> None:
         """Close its input, and wait until it has ended."""
-        self.ask.close()
+        with suppress(BrokenPipeError):
+            self.ask.close()
         self.answer.close()
         finish(self.running)
         _exit_code(self.running)
@@ -97,12 +105,15 @@ class Git:
         configured: bool = True,
         stall: float = 60,
         patience: float = 20,
+        bounds: Bounds = Bounds(),
         prepare: Callable[[], object] = lambda: None,
     ) -> None:
         self.protocols = PROTOCOLS | protocols
         self.calls: list[str] = []  # the git commands that were started, for whoever counts them
         self.temporary = environ.get("TMPDIR") or "/tmp"  # noqa: S108 - names in it are random, folders private
         self.stall = stall  # seconds without a byte after which a transfer is ended
+        self.bounds = bounds  # what a server may cost us
+        self._limit = bounds.limits()
         self.patience = patience  # seconds within which a server that broke off is asked again
         self._prepare = [prepare]  # done once, while a server is waited for by somebody with nothing else to do
         self._rewrites = tuple(rewrites)
@@ -159,7 +170,7 @@ class Git:
             found["GIT_ALLOW_PROTOCOL"] = ":".join(sorted(self.protocols - {"http"}))
         return found
 
-    def redirected(self, repo: str, error: GitFailed, remote: str, git_dir: str) -> bool:
+    def redirected(self, repo: str, error: GitFailed, remote: str, git_dir: str, clock: Clock) -> bool:
         """Whether the server says that the repository is elsewhere on this same server: `login` knows from now on.
 
         Asked where git itself follows no redirect, as a header with a token would go along. Raises `CredentialsError`
@@ -170,7 +181,7 @@ class Git:
         asked, env = address_of(rewritten(repo, self._rewrites)).url, self.login(repo)
         here = self.run("ls-remote", "--get-url", remote, git_dir=git_dir, env=env).decode().strip()
         try:
-            self.run("ls-remote", remote, "HEAD", git_dir=git_dir, env={**env, **_TRACED})
+            self.ran("ls-remote", remote, "HEAD", git_dir=git_dir, env={**env, **_TRACED}, clock=clock)
         except GitFailed as traced:  # what it said is shown nowhere: a header that is no Authorization stands in it
             told = _LOCATION.findall(traced.err) if _REDIRECTED.search(traced.err) else []
         else:
@@ -205,7 +216,7 @@ class Git:
         env: Mapping[str, str] | None = None,
         timeout: float = SECONDS,
     ) -> bytes:
-        """Run one command to its end and return its output. Raises `GitFailed`, and `GitTimeout` when it was ended."""
+        """Run one command to its end and return its output. Raises `GitFailed`, and `GitEnded` when it was ended."""
         return self.ran(*argv, git_dir=git_dir, stdin=stdin, env=env, timeout=timeout).out
 
     def ran(  # noqa: PLR0913 - how one command is run, all of it
@@ -215,29 +226,37 @@ class Git:
         stdin: bytes | str = b"",
         env: Mapping[str, str] | None = None,
         timeout: float = SECONDS,
+        clock: Clock | None = None,
         program: str = "git",
         meanwhile: Callable[[], object] | None = None,
     ) -> Ran:
         """As `run`, with what the command said on stderr.
 
-        `program`: another one, in the same environment. `meanwhile`: what the caller has to do until a server answers.
+        `clock`: the time that there is, for this and other commands. `program`: another one, in the same environment.
+        `meanwhile`: what the caller has to do until a server answers.
         """
         stop.check()
-        folder = git_dir or self.temporary
-        with stop.shield(), _scratch(folder) as into, _scratch(folder) as out, _scratch(folder) as err:
+        transfer = _head(argv) in _TRANSFERS
+        with stop.shield(), _scratch(git_dir or self.temporary) as into, ExitStack() as opened:
+            out, err = _output(opened), _output(opened, _TAIL)
             into.write(stdin.encode() if isinstance(stdin, str) else stdin)
             into.seek(0)
-            running = self._start(argv, git_dir, env, (into, out, err), program)
-            code, ended = self._wait(argv, running, timeout, meanwhile)
-            out.seek(0)
-            err.seek(0)
-            output, words = out.read(), err.read().decode("utf-8", "replace")
+            late = clock.why if clock else f"timed out after {timeout:.0f} seconds"
+            timeout = clock.left() if clock else timeout
+            running = self._start(argv, git_dir, env, (into, out.sink, err.sink), program)
+            out.sink.close()
+            err.sink.close()
+            limits = (timeout, late, self.stall if transfer else 0)
+            watch = Watch(running, limits, (out, err), self.bounds, git_dir if transfer else "")
+            code = self._wait(running, watch, meanwhile or (self._get_ready if transfer else None))
+            output, words = out.text(), err.text().decode("utf-8", "replace")
+        ended = watch.why or (self.bounds.passed(words) if code and program == "git" else "")
         if ended:
             self._sharing.end()
-            raise GitTimeout(_head(argv), code, output, f"{words}\n{ended}")
+            last = "\n".join(words.splitlines()[-_LAST:])
+            raise GitEnded(_head(argv), code, output, f"{last}\n{ended}")
         if code:
             stop.check()
-        if code:
             raise GitFailed(_head(argv), code, output, words)
         self._warn(words)
         return Ran(output, words)
@@ -305,29 +324,30 @@ class Git:
             # terminal, and so that all its children end with it.
             self._programs[name] = program.bake(
                 _bg=1, _bg_exc=False, _return_cmd=True, _tty_out=False, _truncate_exc=False, _close_fds=False,
-                _decode_errors="replace", _encoding="utf-8", _new_session=True, _preexec_fn=stop.hear,
+                _decode_errors="replace", _encoding="utf-8", _new_session=True,
+                _preexec_fn=self._begin if name == "git" else stop.hear,
             )  # fmt: skip
         return self._programs[name]
 
-    def _wait(
-        self, argv: Sequence[str], running: Any, timeout: float, meanwhile: Callable[[], object] | None
-    ) -> tuple[int, str]:
-        """(exit code, why it was ended before its time). Whatever ends the wait ends the process as well."""
-        transfer = _head(argv) in _TRANSFERS
-        watch = Watch(running, TRANSFER_SECONDS if transfer else timeout, self.stall if transfer else 0)
+    @staticmethod
+    def _wait(running: Any, watch: Watch, meanwhile: Callable[[], object] | None) -> int:
+        """The exit code. Whatever ends the wait ends the process as well."""
         try:
             with stop.ending(watch.end):
                 if meanwhile:
                     meanwhile()
-                elif transfer:
-                    self._get_ready()
                 watch.wait()
         except BaseException:
             finish(running)
             raise
         finally:
             code = _exit_code(running)
-        return code, watch.why
+        return code
+
+    def _begin(self) -> None:
+        """What a new process of git does before it becomes git."""
+        stop.hear()
+        self._limit()
 
     def _get_ready(self) -> None:
         """Do what can be done before it is needed, unless it was."""
@@ -339,9 +359,9 @@ class Git:
 
     def _warn(self, words: str) -> None:
         for line in words.splitlines():
-            if line.startswith("warning:") and line not in self._warned:
+            if line.startswith("warning:") and line not in self._warned and len(self._warned) < _WARNINGS:
                 self._warned.add(line)
-                self.log(f"git: {line}")
+                self.log(f"git: {line[:_LONGEST]}")
 
 
 def _head(argv: Sequence[str]) -> str:
@@ -381,6 +401,13 @@ def _scratch(folder: str) -> IO[bytes]:
         if spent := exhausted(error):
             raise spent from error
         raise UnreachableError(f"no temporary file: {error.strerror}", hint="make room and run it again") from error
+
+
+def _output(opened: ExitStack, most: int = 0) -> Output:
+    with _files_left():
+        output = Output(most)
+    opened.callback(output.close)
+    return output
 
 
 def _exit_code(running: Any) -> int:

@@ -1,32 +1,82 @@
-"""Watches a git command: a transfer that has stalled is ended, however long a healthy one takes."""
+"""Watches a git command and reads what it prints: one that stalls, sends too much or takes too long is ended."""
 
 from __future__ import annotations
 
 import os
 import select
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
+
+from task.edges.git_bounds import Bounds
 
 _PATIENCE = 0.8  # seconds from SIGTERM to SIGKILL
 _LOOKS = 8  # in the time after which a transfer counts as stalled
 _SLICE = 0.2  # seconds; a signal that another thread was told of is obeyed within this time
+_NAP = 0.02  # seconds, where the system has no handles of processes
+_PIECE = 1 << 16  # bytes, as many as a pipe holds
+
+
+class Output:
+    """One stream of a command, read as it comes; `most`: how many bytes at its end are kept (0: all)."""
+
+    def __init__(self, most: int = 0) -> None:
+        self.source, sink = os.pipe()
+        os.set_blocking(self.source, False)
+        self.sink = open(sink, "wb", buffering=0)  # noqa: SIM115 - `close` closes it
+        self.count = 0  # bytes that came
+        self._most = most
+        self._kept = bytearray()
+
+    def take(self, *, keep: bool = True) -> bool:
+        """Read what is there; false when nothing more will come."""
+        try:
+            piece = os.read(self.source, _PIECE)
+        except BlockingIOError:
+            return True
+        self.count += len(piece)
+        if keep:
+            self._kept += piece
+            if 0 < 2 * self._most < len(self._kept):
+                del self._kept[: -self._most]
+        return bool(piece)
+
+    def text(self) -> bytes:
+        """What was kept; where that is the end only, whole lines of it: half a URL might show half a login."""
+        kept = bytes(self._kept[-self._most :])
+        return kept if len(kept) == self.count else kept.partition(b"\n")[2] or kept
+
+    def close(self) -> None:
+        """Both ends."""
+        self.sink.close()
+        os.close(self.source)
 
 
 class Watch:
-    """Ends a command that takes longer than `timeout`, or that has moved no byte for `stall` seconds (0: any time).
+    """Ends a command after `limits`: so many seconds, why it is ended then; so many without a byte (0: any time).
 
+    `outputs` are read meanwhile; they, and the packs in the folder `git_dir`, keep within `bounds`.
     Needs no thread: whoever waits for the command watches it.
     """
 
-    def __init__(self, running: Any, timeout: float, stall: float) -> None:
+    def __init__(
+        self,
+        running: Any,
+        limits: tuple[float, str, float],
+        outputs: Sequence[Output] = (),
+        bounds: Bounds = Bounds(),
+        git_dir: str = "",
+    ) -> None:
         self.why = ""  # it was ended for
         self._running = running
-        self._timeout = timeout
-        self._stall = stall
+        self._timeout, self._late, self._stall = limits
+        self._outputs = outputs
+        self._bounds = bounds
+        self._git_dir = git_dir
         self._told = 0.0  # when it was told to end
         self._moved: int | None = None
-        self._moved_at = self._looked = self._began = time.monotonic()
+        self._moved_at = self._looked = self._weighed = self._began = time.monotonic()
 
     def end(self) -> None:
         """End it now. A signal handler may call this."""
@@ -34,11 +84,36 @@ class Watch:
         send(self._running, "SIGTERM")
 
     def wait(self) -> None:
-        """Return when it has ended, by itself or because it had to."""
-        if self._ended_by(min(_SLICE, self._timeout)):
-            return
-        while not self._ended_by(_SLICE):
-            self._look(time.monotonic())
+        """Return when it has ended, by itself or because it had to. Its exit code is left for `running.wait()`."""
+        handle = _handle(self._running.pid)
+        poll, slice_ = select.poll(), min(_SLICE if handle is not None else 0.001, self._timeout)
+        if handle is not None:
+            poll.register(handle, select.POLLIN)
+        for output in self._outputs:
+            poll.register(output.source, select.POLLIN)
+        try:
+            while True:
+                ready = {number for number, _ in poll.poll(slice_ * 1000)}
+                for output in self._outputs:
+                    if output.source in ready and not output.take(keep=not self.why):
+                        poll.unregister(output.source)
+                if handle in ready or (handle is None and not self._running.is_alive()):
+                    break
+                self._look(time.monotonic())
+                slice_ = _SLICE if handle is not None else min(2 * slice_, _NAP)
+        finally:
+            if handle is not None:
+                os.close(handle)
+        self._rest()
+
+    def _rest(self) -> None:
+        """What the command has left behind. Children of it may still have the pipe, so its end is not waited for."""
+        for output in self._outputs:
+            before = -1
+            while before < output.count <= self._bounds.messages:
+                before = output.count
+                output.take(keep=not self.why)
+        self.why = self.why or self._too_much(time.monotonic())
 
     def _look(self, now: float) -> None:
         if self._told:
@@ -46,46 +121,54 @@ class Watch:
                 send(self._running, "SIGKILL")
             return
         if self._stall and now - self._looked >= self._stall / _LOOKS:
-            self._count(now)
+            before, self._moved, self._looked = self._moved, bytes_moved(self._running.pid), now
+            if self._moved is None or self._moved != before:
+                self._moved_at = now
         if now - self._began >= self._timeout:
-            self.why = f"timed out after {self._timeout:.0f} seconds"
+            self.why = self._late
         elif now - self._moved_at >= self._stall > 0:
             self.why = f"stalled: no byte came or went for {self._stall:g} seconds"
+        else:
+            self.why = self._too_much(now)
         if self.why:
             self.end()
 
-    def _count(self, now: float) -> None:
-        before, self._moved, self._looked = self._moved, bytes_moved(self._running.pid), now
-        if self._moved is None or self._moved != before:
-            self._moved_at = now
+    def _too_much(self, now: float) -> str:
+        """What of its bounds the command has passed; at work it is weighed once a second."""
+        if sum(output.count for output in self._outputs) > self._bounds.messages:
+            return self._bounds.too_many_messages
+        if self._git_dir and now - self._weighed >= 1:
+            self._weighed = now
+            packs = weight(self._git_dir)
+            if packs > self._bounds.pack:
+                return self._bounds.too_much_pack
+            # Before the pack begins git collects all refs, and prints none. What one process writes another one reads.
+            if not packs and (bytes_moved(self._running.pid) or 0) > 2 * self._bounds.messages:
+                return self._bounds.too_many_messages
+        return ""
 
-    def _ended_by(self, seconds: float) -> bool:
-        """Whether it has ended, or does within these seconds. It is left for `running.wait()` to take its exit code."""
-        try:
-            handle = os.pidfd_open(self._running.pid)
-        except (AttributeError, OSError):
-            return self._ended_slowly(seconds)
-        try:
-            poll = select.poll()
-            poll.register(handle, select.POLLIN)
-            return bool(poll.poll(seconds * 1000))
-        finally:
-            os.close(handle)
 
-    def _ended_slowly(self, seconds: float) -> bool:
-        """The same, where the system has no handles of processes."""
-        end, nap = time.monotonic() + seconds, 0.001
-        while self._running.is_alive():
-            if time.monotonic() >= end:
-                return False
-            time.sleep(nap)
-            nap = min(2 * nap, 0.02)
-        return True
+def _handle(pid: int) -> int | None:
+    """What to poll for the end of a process; None where the system has no such thing."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
+
+
+def weight(git_dir: str) -> int:
+    """Bytes of the packs in a repository, also of one that is just coming."""
+    total = 0
+    with suppress(OSError):
+        for entry in os.scandir(f"{git_dir}/objects/pack"):
+            with suppress(OSError):
+                total += entry.stat().st_size
+    return total
 
 
 def finish(running: Any) -> None:
     """Bring about the end of a command that is no longer of use; by force, after a moment."""
-    watch = Watch(running, _PATIENCE, 0)
+    watch = Watch(running, (_PATIENCE, "", 0))
     watch.end()
     watch.wait()
 

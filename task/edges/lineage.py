@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from _thread import allocate_lock
 from collections.abc import Mapping
 from typing import Literal
 
 from task.edges import git_errors
-from task.edges.git import Git, GitFailed
+from task.edges.git import Git, GitEnded, GitFailed
+from task.edges.git_bounds import Clock
 from task.edges.git_names import address_of, printable, without_login
 from task.edges.stores.bare_folder import REMOTE, BareFolder
-from task.errors import TaskError
+from task.errors import TaskError, UnreachableError
 from task.pattern import pattern
 from task.record import NamedTuple
 
@@ -92,6 +94,7 @@ class _Source:
         url = git.url(repository)
         self._git, self._repository = git, repository
         self._shown = without_login(repository)
+        self._clock = Clock(git.bounds.seconds, self._shown)
         self._env = git.login(repository) | git.ssh_environment(url)
         self._folder = BareFolder(git.temporary, url, local=address_of(url).protocol == "file", stall=git.stall)
         self._shallow = True  # whether the server can send a part of a history
@@ -143,9 +146,11 @@ class _Source:
         options += [f"--filter={_FILTERS[self._filter]}"] if _FILTERS[self._filter] else []
         argv = ("-c", "fetch.negotiationAlgorithm=noop", "fetch", "--quiet", "--no-tags", *options, REMOTE, *what)
         try:
-            self._git.ran(*argv, git_dir=self._folder.path, env=self._env)
+            self._git.ran(*argv, git_dir=self._folder.path, env=self._env, clock=self._clock)
+        except GitEnded:
+            raise
         except GitFailed as error:
-            if self._git.redirected(self._repository, error, REMOTE, self._folder.path):
+            if self._git.redirected(self._repository, error, REMOTE, self._folder.path, self._clock):
                 self._env = self._git.login(self._repository)
                 return self._fetch(depth, *what)
             if self._otherwise(error.err):
@@ -169,12 +174,15 @@ class _Source:
 
     def _local(self, *argv: str) -> str:
         self._folder.complete()
-        return self._git.run(*argv, git_dir=self._folder.path).decode()
+        return self._git.ran(*argv, git_dir=self._folder.path, clock=self._clock).out.decode()
 
     def _ends(self) -> frozenset[str]:
         """The commits whose parents the server did not send."""
+        path = f"{self._folder.path}/shallow"
         try:
-            with open(f"{self._folder.path}/shallow", encoding="ascii") as file:
+            if os.path.getsize(path) > self._git.bounds.messages:
+                raise UnreachableError(f"the Git server sends too much: {self._git.bounds.too_many_messages}")
+            with open(path, encoding="ascii") as file:
                 return frozenset(file.read().split())
         except FileNotFoundError:
             return frozenset()

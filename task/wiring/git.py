@@ -43,8 +43,10 @@ class Doors:
 
     def _open(self, access: Access | None) -> Git:
         from task.edges.git import Git
+        from task.edges.git_bounds import SPARE, Bounds
 
-        given, named = self._settings.git, self._settings.registry.env  # by pull-secret: these hold registries' logins
+        given, verify = self._settings.git, self._settings.verify
+        named = self._settings.registry.env  # by pull-secret: these hold registries' logins
         door = Git(
             {name: value for name, value in self._environ.items() if name not in named},
             protocols=given.protocols,
@@ -53,6 +55,7 @@ class Doors:
             configured=given.access.configured,
             stall=given.stall,
             patience=min(20.0, given.deadline),
+            bounds=Bounds(seconds=given.deadline + (verify.timeout if verify.wanted else 0) + SPARE),
             prepare=libyaml_parser,  # what Git sends will be read with it
             log=lambda sentence: _of_git(sentence, self._log),
         )

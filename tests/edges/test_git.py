@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support import bare_repo, git
 
-from task.edges.git import Git, GitFailed, GitTimeout
+from task.edges.git import Git, GitEnded, GitFailed
 from task.edges.git_environment import clean_environment
 from task.errors import SourceError, UsageError
 
@@ -94,7 +94,7 @@ def test_arguments_are_no_shell_words(tmp_path: Path) -> None:
 
 def test_a_command_that_takes_too_long_is_ended() -> None:
     start = time.monotonic()
-    with pytest.raises(GitTimeout) as caught:
+    with pytest.raises(GitEnded) as caught:
         door().run("-c", "alias.nap=!sleep 30", "nap", timeout=0.3)
     assert time.monotonic() - start < 5
     assert "timed out" in caught.value.err

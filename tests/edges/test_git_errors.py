@@ -1,6 +1,8 @@
 # ruff: noqa: E501, ISC004 - what servers say stays on its lines
 """What servers say, and whose error it is."""
 
+import time
+
 import pytest
 
 from task.edges.git_errors import FAILURES, _says, broke_off, failure, quoted, refusal
@@ -109,7 +111,15 @@ SAID = [
     (UnreachableError, "error: cannot create async process: Too many open files\nfatal: could not read from remote\n"),
     (UnreachableError, "remote: Internal Server Error\nfatal: the remote end hung up unexpectedly\n"),
     (UnreachableError, "\ntimed out after 900 seconds"),
+    (UnreachableError, "remote: Repository not found.\nit sent more than 64 MB of refs and messages"),
+    (UnreachableError, "fatal: Out of memory, realloc failed\ngit would need more than 1 GiB of memory for it"),
+    (UnreachableError, "remote: please wait\none repository may take 720 seconds in all"),
 ]
+# Beginnings of patterns: Python's own would look for the rest from each of them to the end of the line.
+ENDLESS = (
+    "load key ", "repository ", "unable to write ", "permission to x", "no x", "proxy url '", "transport '", "://",
+    "permission denied (", "certificate ", "remote: ", "is at 1f", "'", " ",
+)  # fmt: skip
 MAIN = "!\tabc:refs/heads/main\t"
 RACES = [
     ("[rejected] (fetch first)", ""),
@@ -262,6 +272,24 @@ def test_no_login_and_no_control_character_is_shown() -> None:
     )
     assert "secret" not in str(error)
     assert str(error).isprintable()
+
+
+@pytest.mark.parametrize("length", [60_000, 1_200_000])
+@pytest.mark.parametrize("words", ENDLESS)
+def test_a_long_line_costs_no_time(words: str, length: int) -> None:
+    """A line of 60 KB took 19 seconds, and one of 1.2 MB hours, in which no signal was heard."""
+    line = words * (length // len(words))
+    began = time.monotonic()
+    failure(line, "x")
+    failure(f"{line}\nfatal: early EOF\n", "x")
+    broke_off(line)
+    refusal(f"{MAIN}[remote rejected] ({line})", f"remote: {line}\n", "x")
+    assert time.monotonic() - began < 5
+
+
+def test_the_end_of_a_flood_says_what_went_wrong() -> None:
+    flood = "remote: Repository not found.\n" * 100_000
+    assert isinstance(failure(f"{flood}{'x' * 70_000}\nfatal: early EOF\n", "x"), UnreachableError)
 
 
 def test_long_words_are_cut() -> None:

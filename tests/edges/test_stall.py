@@ -13,7 +13,7 @@ import pytest
 from runs import application, arguments, hook, manifest, repository, start
 from support import git
 
-from task.edges.git import Git, GitTimeout
+from task.edges.git import Git, GitEnded
 from task.edges.git_watch import bytes_moved
 from task.edges.stores.bare import BareStore
 from task.errors import UnreachableError
@@ -110,7 +110,7 @@ def test_a_hook_of_the_server_that_takes_its_time(tmp_path: Path) -> None:
 
 
 def test_a_local_command_has_a_time_of_its_own() -> None:
-    with pytest.raises(GitTimeout, match="git"):
+    with pytest.raises(GitEnded, match="git"):
         Git(os.environ, stall=1).run("-c", "alias.nap=!sleep 30", "nap", timeout=0.3)
 
 
@@ -118,13 +118,13 @@ def test_a_local_command_has_a_time_of_its_own() -> None:
 def test_where_processes_have_no_handles(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     monkeypatch.delattr(os, "pidfd_open", raising=False)
     assert Git(os.environ).run("-c", f"alias.nap=!{script}; echo done", "nap") == b"done\n"
-    with pytest.raises(GitTimeout, match="git"):
+    with pytest.raises(GitEnded, match="git"):
         Git(os.environ).run("-c", "alias.nap=!sleep 30", "nap", timeout=0.3)
 
 
 def test_who_does_not_listen_is_ended_by_force() -> None:
     began = time.monotonic()
-    with pytest.raises(GitTimeout):
+    with pytest.raises(GitEnded):
         Git(os.environ).run("-c", "alias.nap=!trap '' TERM; sleep 30 & wait; wait; sleep 30", "nap", timeout=0.3)
     assert time.monotonic() - began < 10
 

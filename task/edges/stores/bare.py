@@ -40,9 +40,10 @@ class BareStore:
         self, git: Git, repo: str, signer: Signer | None = None, cache_dir: str = "", *, in_turn: float = 0
     ) -> None:
         """`in_turn`: seconds to wait for other runs on this machine; for who is going to write what was read."""
-        self._another = partial(Remote, git, repo, cache_dir)  # what a history needs is of no use to anything else
+        self._remote = Remote(git, repo, cache_dir)
+        # What a history needs is of no use to anything else.
+        self._another = partial(Remote, git, repo, cache_dir, self._remote.clock)
         self._histories: list[History] = []
-        self._remote = self._another()
         self._signer = signer
         self._turn = Turn(in_turn) if in_turn else None
         self._roots: dict[str, str] = {}  # commit → its tree

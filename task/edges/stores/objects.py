@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from task import stop
 from task.edges.git import Git, Talk
 from task.edges.stores.bare_folder import BareFolder
 from task.errors import UnreachableError
@@ -11,7 +12,6 @@ from task.record import NamedTuple
 
 LARGEST = 10_000_000  # bytes; more is no file that a person writes
 _AT_ONCE = 500  # questions that fit into a pipe, so that neither side waits for the other
-_CHUNK = 1_000_000
 
 
 class Object(NamedTuple):
@@ -44,7 +44,9 @@ class Objects:
     def absent(self, oids: Sequence[str]) -> list[str]:
         """Those of these that are not there."""
         found = (
-            one for start in range(0, len(oids), _AT_ONCE) for one in self._some(oids[start : start + _AT_ONCE], 0)
+            one
+            for start in range(0, len(oids), _AT_ONCE)
+            for one in self._some(oids[start : start + _AT_ONCE], content=False)
         )
         return [oid for oid, one in found if one.kind == "missing"]
 
@@ -54,29 +56,41 @@ class Objects:
             self._talk.close()
             self._talk = None
 
-    def _some(self, oids: Sequence[str], largest: int = LARGEST) -> Iterator[tuple[str, Object]]:
-        if self._talk is None:
-            self._folder.complete()  # or it would fetch what is missing by itself
-            self._talk = self._git.talk("cat-file", "--batch", git_dir=self._folder.path)
-        self._talk.ask.write("".join(f"{oid}\n" for oid in oids).encode())
-        self._talk.ask.flush()
-        for oid in oids:
-            yield oid, self._one(self._talk, oid, largest)
+    def _some(self, oids: Sequence[str], *, content: bool = True) -> Iterator[tuple[str, Object]]:
+        asked = False
+        for number, oid in enumerate(oids):
+            if self._talk is None:
+                self._folder.complete()  # or it would fetch what is missing by itself
+                self._talk, asked = self._git.talk("cat-file", "--batch", git_dir=self._folder.path), False
+            try:
+                with stop.ending(self._talk.end):
+                    if not asked:
+                        self._talk.ask.write("".join(f"{one}\n" for one in oids[number:]).encode())
+                        self._talk.ask.flush()
+                        asked = True
+                    found = self._one(self._talk, oid, content=content)
+            except (MissingObjectError, OSError) as error:
+                self.close()
+                stop.check()
+                if isinstance(error, MissingObjectError):
+                    raise
+                raise MissingObjectError(f"object {oid} cannot be read", hint="run it again") from error
+            if found.size > LARGEST:  # a blob of a few kilobytes may stand for terabytes: nobody waits for its end
+                self.close()
+            yield oid, found
 
-    def _one(self, talk: Talk, oid: str, largest: int) -> Object:
+    @staticmethod
+    def _one(talk: Talk, oid: str, *, content: bool) -> Object:
         head = talk.answer.readline().split()
-        if head[1:] == [b"missing"] and not largest:
+        if head[1:] == [b"missing"] and not content:
             return Object("missing", 0, None)
         if len(head) != 3:  # noqa: PLR2004 - "<id> <type> <size>", or "<id> missing"
             raise MissingObjectError(f"the Git server did not send object {oid}", hint="run it again")
         kind, size = head[1].decode(), int(head[2])
-        content = talk.answer.read(size) if size <= largest else self._passed_over(talk, size)
-        if content is not None and len(content) < size:
+        if size > LARGEST:
+            return Object(kind, size, None)
+        found = talk.answer.read(size)
+        if len(found) < size:
             raise MissingObjectError(f"object {oid} is broken", hint="run it again")
         talk.answer.read(1)  # a line end
-        return Object(kind, size, content)
-
-    @staticmethod
-    def _passed_over(talk: Talk, size: int) -> None:
-        while size > 0:
-            size -= len(talk.answer.read(min(size, _CHUNK))) or size
+        return Object(kind, size, found if content else None)

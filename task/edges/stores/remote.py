@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from functools import partial
+from io import BytesIO
 from typing import TYPE_CHECKING
 
 from task import stop
-from task.edges.git import Git, GitFailed, GitTimeout, Ran
+from task.edges.git import Git, GitEnded, GitFailed, Ran
+from task.edges.git_bounds import Clock
 from task.edges.git_names import address_of, without_login
 from task.edges.stores.bare_folder import REMOTE, BareFolder
 from task.edges.stores.objects import Objects
@@ -42,8 +45,9 @@ class StartAgain(Exception):
 class Remote:
     """One repository on a server, and the throw-away bare repository that what was fetched is kept in."""
 
-    def __init__(self, git: Git, repo: str, cache_dir: str = "") -> None:
+    def __init__(self, git: Git, repo: str, cache_dir: str = "", clock: Clock | None = None) -> None:
         self.repo = without_login(repo)
+        self.clock = clock or Clock(git.bounds.seconds, self.repo)
         self._git, self._url = git, repo
         url = git.url(repo)
         self._log_in()
@@ -94,8 +98,9 @@ class Remote:
             out = self._ask("ls-remote", *(["--symref"] if symbolic else []), REMOTE, *names).out
         except GitFailed as error:
             raise git_errors.failure(error.err, self.repo) from error
-        lines = out.decode("utf-8", "replace").splitlines()
-        return [(word, name) for word, _, name in (line.partition("\t") for line in lines)]
+        # A pattern of ls-remote fits the end of a name, and a server may have a million such branches: one at a time.
+        lines = (line.decode("utf-8", "replace").rstrip("\n").partition("\t") for line in BytesIO(out))
+        return [(word, name) for word, _, name in lines if name in names]
 
     def fetch_tip(self, branch: str, meanwhile: Callable[[], object] | None = None) -> str:
         """The branch's tip, its root tree present. Raises `SourceError` where there is no such branch.
@@ -108,9 +113,7 @@ class Remote:
             filtered = _AGAIN if self._again else ""
             said = self._fetch(*self._depth, ref, filtered=filtered, meanwhile=meanwhile)
         except GitFailed as error:
-            if any(words in error.err for words in _BROKEN):
-                self.without_cache()
-            if not self._coarser(error.err):
+            if not self._coarser(error):
                 raise self._no_tip(error, branch) from error
             return self.fetch_tip(branch)
         if _NO_FILTER in said:
@@ -137,9 +140,7 @@ class Remote:
         try:
             said = self._fetch(*depths, f"+refs/heads/{branch}:refs/image-update/history", filtered="tree:0")
         except GitFailed as error:
-            if any(words in error.err for words in _BROKEN):
-                self.without_cache()
-            if not self._coarser(error.err):
+            if not self._coarser(error):
                 raise self._no_tip(error, branch) from error
             return self.fetch_commits(depth, branch)
         if _NO_FILTER in said:
@@ -172,17 +173,17 @@ class Remote:
         self._folder.complete()
         options = ["--porcelain", "--no-verify", *filter(None, [lease])]
         argv = ("push", *options, REMOTE, f"{commit}:refs/heads/{head}")
+        push = partial(self._git.ran, git_dir=self._folder.path, env=self._env, clock=self.clock)
         try:
             try:
-                said = self._git.run(*argv, git_dir=self._folder.path, env=self._env)
+                said = push(*argv).out
             except GitFailed as error:
                 if not (lease and _lacks_objects(error.err)):
                     raise
                 # A new branch, and its base has moved since we fetched it: the server names no commit that we know,
                 # so git wants to send history that we never had. It can ask the server what both have (protocol v2);
                 # that is a request more, so only where it is needed.
-                negotiated = ("-c", "push.negotiate=true", *argv)
-                said = self._git.run(*negotiated, git_dir=self._folder.path, env=self._env)
+                said = push("-c", "push.negotiate=true", *argv).out
             return not any(line.startswith(b"=") for line in said.splitlines())
         except GitFailed as error:
             lines = error.out.decode("utf-8", "replace").splitlines()
@@ -213,24 +214,25 @@ class Remote:
     def local(self, *argv: str, stdin: bytes = b"") -> bytes:
         """A command on what was fetched; it does not contact the server. Raises `GitFailed`."""
         self._folder.complete()
-        return self._git.run(*argv, git_dir=self._folder.path, stdin=stdin)
+        return self._git.ran(*argv, git_dir=self._folder.path, stdin=stdin, clock=self.clock).out
 
     def _ask(self, *argv: str, stdin: str = "", meanwhile: Callable[[], object] | None = None) -> Ran:
         """What changes nothing there: asked for again, a few times, when the server cannot be reached or breaks off."""
         end = time.monotonic() + self._git.patience
+        ask = partial(self._git.ran, *argv, git_dir=self._folder.path, env=self._env, stdin=stdin, clock=self.clock)
         for pause in _PAUSES:
             folder = self._folder.path
             try:
-                return self._git.ran(*argv, git_dir=folder, env=self._env, stdin=stdin, meanwhile=meanwhile)
+                return ask(meanwhile=meanwhile)
             except GitFailed as error:
-                if self._git.redirected(self._url, error, REMOTE, folder):
+                if self._git.redirected(self._url, error, REMOTE, folder, self.clock):
                     self._log_in()
                     return self._ask(*argv, stdin=stdin, meanwhile=meanwhile)
                 if time.monotonic() + pause > end or not _may_pass(error):
                     raise
                 self._git.log(f"warning: {self.repo} cannot be reached, or broke off; asking again")
             stop.sleep(pause)
-        return self._git.ran(*argv, git_dir=self._folder.path, env=self._env, stdin=stdin)
+        return ask()
 
     def _fetch(
         self, *what: str, filtered: str = "", stdin: str = "", meanwhile: Callable[[], object] | None = None
@@ -253,8 +255,16 @@ class Remote:
         with open(os.path.join(self._folder.path, "FETCH_HEAD"), encoding="utf-8") as file:
             return file.readline().partition("\t")[0]
 
-    def _coarser(self, said: str) -> bool:
-        """Whether there is a coarser request that this server may take; from now on it is the one made."""
+    def _coarser(self, error: GitFailed) -> bool:
+        """Whether there is a coarser request that this server may take; from now on it is the one made.
+
+        Raises `StartAgain` where it may be what earlier runs have left that is broken.
+        """
+        said = error.err
+        if isinstance(error, GitEnded):
+            return False
+        if any(words in said for words in _BROKEN):
+            self.without_cache()
         if _OTHER_FORMAT in said and self._folder.object_format == "sha1":
             self.objects.close()
             self._folder.restart("sha256")
@@ -290,5 +300,5 @@ def _lacks_objects(said: str) -> bool:
 
 
 def _may_pass(error: GitFailed) -> bool:
-    """A server that stalled has been waited for already."""
-    return not isinstance(error, GitTimeout) and git_errors.broke_off(error.err)
+    """A server that stalled has been waited for already; one that sent too much will send it again."""
+    return not isinstance(error, GitEnded) and git_errors.broke_off(error.err)

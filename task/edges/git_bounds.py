@@ -1,0 +1,90 @@
+"""What a Git server may cost a run, in bytes and in time. Without this a hostile one could send for hours."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from task.errors import UnreachableError
+from task.record import NamedTuple
+
+SPARE = 600.0  # seconds for one repository, beside those that its branches may be contended for
+_AGAIN = "run it again; a longer --deadline gives the repository more time"
+
+
+class Bounds(NamedTuple):
+    """Far above what any repository needs for an update; tests lower them."""
+
+    messages: int = 64_000_000  # bytes of refs and messages that one command prints
+    pack: int = 2 << 30  # bytes of packs of one repository
+    memory: int = 1 << 30  # bytes in each process of git: refs and error pages are collected there before we see them
+    seconds: float = 120.0 + SPARE  # for everything about one repository
+
+    def limits(self) -> Callable[[], None]:
+        """What a new process of git calls before it starts: from then on the kernel holds these bounds.
+
+        A stricter limit that we were started with (`ulimit -f`) stays.
+        """
+        wanted = ((resource.RLIMIT_FSIZE, self.pack), (resource.RLIMIT_DATA, self.memory))
+        lower = []
+        for which, most in wanted:
+            soft, hard = resource.getrlimit(which)
+            if soft == resource.RLIM_INFINITY or soft > most:
+                lower.append((which, (most, hard)))
+
+        def limit() -> None:
+            for which, pair in lower:
+                with suppress(OSError, ValueError):  # a system that knows no such limit
+                    resource.setrlimit(which, pair)
+
+        return limit
+
+    def passed(self, said: str) -> str:
+        """Which bound git met, by its own words (not the server's, which stand behind `remote:`), or ""."""
+        ours = [line for line in said.splitlines() if not line.startswith("remote:")]
+        if any("Out of memory" in line for line in ours):
+            return f"git would need more than {_amount(self.memory)} of memory for it"
+        soft, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+        if any("File too large" in line for line in ours) and (soft == resource.RLIM_INFINITY or soft > self.pack):
+            return self.too_much_pack
+        return ""
+
+    @property
+    def too_much_pack(self) -> str:
+        """Why a transfer was ended."""
+        return f"it sent more than {_amount(self.pack)} of packs"
+
+    @property
+    def too_many_messages(self) -> str:
+        """Why a command was ended."""
+        return f"it sent more than {_amount(self.messages)} of refs and messages"
+
+
+class Clock:
+    """The time that one repository has, from its first command on, whatever the server does meanwhile."""
+
+    def __init__(self, seconds: float, subject: str) -> None:
+        self.seconds = seconds
+        self._subject = subject
+        self._end = 0.0
+
+    def left(self) -> float:
+        """Seconds. Raises `UnreachableError` when there are none left."""
+        now = time.monotonic()
+        self._end = self._end or now + self.seconds
+        if now >= self._end:
+            raise UnreachableError(f"the Git server takes too long ({self.why})", hint=_AGAIN, subject=self._subject)
+        return self._end - now
+
+    @property
+    def why(self) -> str:
+        """Why a command was ended."""
+        return f"one repository may take {self.seconds:.0f} seconds in all"
+
+
+def _amount(count: int) -> str:
+    if count % (1 << 30) == 0:
+        return f"{count >> 30} GiB"
+    return f"{count / 1_000_000:g} MB"

@@ -1,0 +1,196 @@
+"""A Git server over HTTP that means harm: it speaks the smart protocol, version 2, and never comes to an end."""
+
+import os
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import repeat
+
+from serving import serving
+
+END = b"0000"
+TIP = "1" * 40
+LARGEST = 65_515  # bytes of a packet, without its length and band
+ABILITIES = (b"version 2\n", b"agent=evil/1\n", b"ls-refs\n", b"fetch=shallow filter\n", b"object-format=sha1\n")
+
+
+def packet(text: bytes) -> bytes:
+    """One line of the protocol."""
+    return b"%04x" % (len(text) + 4) + text
+
+
+def banded(band: int, text: bytes) -> bytes:
+    """A piece of the pack (1), of a message (2), or of a last message (3)."""
+    return packet(bytes([band]) + text)
+
+
+def said(text: bytes) -> bytes:
+    """A message of any length, in as many packets as it takes."""
+    return b"".join(banded(2, text[at : at + LARGEST]) for at in range(0, len(text), LARGEST))
+
+
+# What the server answers when a tip is asked for: (path, body) → the pieces; None is the answer of an honest server.
+Answer = Callable[[str, bytes], Iterable[bytes] | None]
+
+
+def fetching(*answer: Iterable[bytes]) -> Answer:
+    """An honest list of refs; then these pieces, in place of a pack."""
+
+    def answered(_path: str, body: bytes) -> Iterable[bytes] | None:
+        if b"command=fetch" not in body:
+            return None
+        return (piece for pieces in ([packet(b"packfile\n")], *answer) for piece in pieces)
+
+    return answered
+
+
+def messages(lines: int = 500) -> Answer:
+    """Messages without end, so many at once."""
+    return fetching(repeat(banded(2, b"x" * 100 + b"\n") * lines))
+
+
+def slowly(answer: Answer, seconds: float) -> Answer:
+    """The same with so much time after each piece."""
+
+    def answered(path: str, body: bytes) -> Iterable[bytes] | None:
+        pieces = answer(path, body)
+        return None if pieces is None else _paused(pieces, seconds)
+
+    return answered
+
+
+def one_line(text: bytes) -> Answer:
+    """One message of any length, and the end."""
+    return fetching([said(text + b"\n"), banded(3, b"that was it\n"), END])
+
+
+def an_endless_line() -> Answer:
+    """A message that never comes to its end."""
+    return fetching(repeat(said(b"x" * LARGEST)))
+
+
+def refs() -> Answer:
+    """Branches without end."""
+
+    def answered(_path: str, body: bytes) -> Iterable[bytes] | None:
+        return _branches() if b"command=ls-refs" in body else None
+
+    return answered
+
+
+def page(status: int = 500) -> Answer:
+    """An error page without end."""
+
+    def answered(path: str, _body: bytes) -> Iterable[bytes] | None:
+        return _page(status) if "info/refs" in path else None
+
+    return answered
+
+
+def pack() -> Answer:
+    """A pack without end: blobs of a megabyte that nothing makes smaller."""
+    return fetching(_pack())
+
+
+def tree(size: int) -> Answer:
+    """A small pack that holds one tree of so many bytes."""
+    deflate = zlib.compressobj(9)
+    piece = b"\0" * 1_000_000
+    squeezed = b"".join(deflate.compress(piece) for _ in range(size // len(piece))) + deflate.flush()
+    whole = b"PACK" + (2).to_bytes(4) + (1).to_bytes(4) + _head(2, size) + squeezed
+    return fetching([b"".join(banded(1, whole[at : at + LARGEST]) for at in range(0, len(whole), LARGEST))])
+
+
+def _paused(pieces: Iterable[bytes], seconds: float) -> Iterator[bytes]:
+    for piece in pieces:
+        yield piece
+        time.sleep(seconds)
+
+
+def _branches() -> Iterator[bytes]:
+    yield packet(f"{TIP} HEAD symref-target:refs/heads/main\n".encode())
+    yield from repeat(b"".join(packet(f"{TIP} refs/heads/main/{number}\n".encode()) for number in range(2000)))
+
+
+def _page(status: int) -> Iterator[bytes]:
+    yield b"HTTP/1.0 %d Evil\r\nContent-Type: text/plain\r\n\r\n" % status
+    yield from repeat((b"x" * 100 + b"\n") * 1000)
+
+
+def _pack() -> Iterator[bytes]:
+    yield banded(1, b"PACK" + (2).to_bytes(4) + (1_000_000).to_bytes(4))
+    size = 1_000_000
+    content = zlib.compress(os.urandom(size), 0)
+    blob = _head(3, size) + content
+    yield from repeat(b"".join(banded(1, blob[at : at + LARGEST]) for at in range(0, len(blob), LARGEST)))
+
+
+def _head(kind: int, size: int) -> bytes:
+    """The beginning of an object in a pack."""
+    head, size = [(kind << 4) | (size & 15)], size >> 4
+    while size:
+        head[-1] |= 0x80
+        head.append(size & 0x7F)
+        size >>= 7
+    return bytes(head)
+
+
+class EvilServer(ThreadingHTTPServer):
+    """Answers as `answer` says, until the other side has had enough."""
+
+    daemon_threads = True
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answer = answer
+        self.sent = 0  # bytes
+        self.asked: list[str] = []
+
+    @property
+    def url(self) -> str:
+        """A repository on it."""
+        return f"http://127.0.0.1:{self.server_address[1]}/evil.git"
+
+
+@contextmanager
+def evil_server(answer: Answer) -> Iterator[EvilServer]:
+    """A server that has ended when the block ends."""
+    with serving(EvilServer(answer)) as server:
+        yield server
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: EvilServer
+
+    def do_GET(self) -> None:
+        self._answer(b"")
+
+    def do_POST(self) -> None:
+        self._answer(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+
+    def log_message(self, *_message: object) -> None:
+        """Say nothing."""
+
+    def _answer(self, body: bytes) -> None:
+        self.server.asked.append(self.path)
+        pieces = self.server.answer(self.path, body)
+        kind = "advertisement" if "info/refs" in self.path else "result"
+        head = b"HTTP/1.0 200 OK\r\nContent-Type: application/x-git-upload-pack-%b\r\n\r\n" % kind.encode()
+        with suppress(OSError):
+            for piece in _honest(self.path) if pieces is None else pieces:
+                whole = piece if piece.startswith(b"HTTP/") else head + piece
+                head = b""
+                self.wfile.write(whole)
+                self.server.sent += len(whole)
+
+
+def _honest(path: str) -> list[bytes]:
+    if "info/refs" in path:
+        return [packet(b"# service=git-upload-pack\n"), END, *map(packet, ABILITIES), END]
+    return [
+        packet(f"{TIP} HEAD symref-target:refs/heads/main\n".encode()),
+        packet(f"{TIP} refs/heads/main\n".encode()),
+        END,
+    ]

@@ -1,0 +1,55 @@
+"""How much memory a process takes at its worst, and everything that it starts."""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+class Peak:
+    """Megabytes, as far as looking fifty times a second can tell."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.own = 0.0
+        self.together = 0.0
+
+    def look(self) -> None:
+        """Look once."""
+        parents = {int(name): _parent(name) for name in os.listdir("/proc") if name.isdigit()}
+        family = {self.pid}
+        while more := {pid for pid, parent in parents.items() if parent in family} - family:
+            family |= more
+        sizes = {pid: _resident(pid) for pid in family}
+        self.own, self.together = max(self.own, sizes[self.pid]), max(self.together, sum(sizes.values()))
+
+
+@contextmanager
+def peak(pid: int) -> Iterator[Peak]:
+    """Looks at a process as long as the block takes."""
+    found, over = Peak(pid), threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.02):
+            found.look()
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield found
+    finally:
+        over.set()
+        thread.join()
+
+
+def _parent(pid: str) -> int:
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0
+
+
+def _resident(pid: int) -> float:
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    return 0.0

@@ -1,0 +1,135 @@
+"""Git servers that mean harm, against real git: a run stays small, ends in time with the reason, and on a signal."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from evil_git import (
+    Answer,
+    an_endless_line,
+    evil_server,
+    messages,
+    one_line,
+    pack,
+    page,
+    refs,
+    slowly,
+    tree,
+)
+from peak import peak
+from runs import application, arguments, manifest, wait_until
+
+pytestmark = pytest.mark.slow
+LONGEST, LARGEST = 30, 100  # seconds, megabytes: far from what is measured, about 5 and 45
+
+# The command with lower bounds. Git may need 250 MB in each of its processes.
+LOWERED = """
+import sys
+from functools import partial
+from task.edges import git_bounds
+git_bounds.Bounds = partial(git_bounds.Bounds, messages=5_000_000, pack=20_000_000, memory=250_000_000)
+git_bounds.SPARE = float(sys.argv.pop(1))
+from task.__main__ import main
+sys.exit(main())
+"""
+MESSAGES = "it sent more than 5 MB of refs and messages"
+MEMORY = "git would need more than 250 MB of memory for it"
+LINE = b"load key repository unable to write "
+
+
+@contextmanager
+def evil_run(folder: Path, url: str, spare: float = 600, deadline: int = 1) -> "Iterator[subprocess.Popen[bytes]]":
+    """A run on that server's repository; nothing of it is left when the block ends."""
+    (folder / "tmp").mkdir()
+    apps = manifest(folder, application("web", url))
+    args = arguments(apps, "--results-dir", folder / "results", "--deadline", str(deadline))
+    env = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
+    running = subprocess.Popen(
+        [sys.executable, "-c", LOWERED, str(spare), *args],
+        env={**env, "TMPDIR": str(folder / "tmp")},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    with running:
+        try:
+            yield running
+        finally:
+            running.kill()
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        pytest.param(messages(), {MESSAGES}, id="messages"),
+        pytest.param(an_endless_line(), {MESSAGES, MEMORY}, id="a line without end"),
+        pytest.param(refs(), {MESSAGES, MEMORY}, id="refs"),
+        pytest.param(page(), {MEMORY}, id="error page"),
+        pytest.param(page(404), {MEMORY}, id="page not found"),
+        pytest.param(pack(), {"it sent more than 20 MB of packs"}, id="pack"),
+        pytest.param(tree(2_000_000_000), {MEMORY}, id="two megabytes that stand for a tree of two gigabytes"),
+    ],
+)
+def test_a_server_that_sends_without_end(tmp_path: Path, answer: Answer, why: set[str]) -> None:
+    with evil_server(answer) as server, evil_run(tmp_path, server.url) as running, peak(running.pid) as most:
+        out, err = running.communicate(timeout=LONGEST)
+    (error,) = json.loads(out)["errors"]
+    assert (running.returncode, error["rule"]) == (75, "repository"), err
+    assert error["message"].startswith("the Git server sends more than a run takes")
+    assert any(one in error["message"] for one in why)
+    assert "uploadpack.allowFilter" in error["hint"]
+    assert most.own < LARGEST
+    assert most.together < 6 * LARGEST
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_a_server_that_trickles(tmp_path: Path) -> None:
+    """It never stalls: a packet comes again and again."""
+    with evil_server(slowly(messages(1), 0.3)) as server, evil_run(tmp_path, server.url, spare=2) as running:
+        out, err = running.communicate(timeout=LONGEST)
+    (error,) = json.loads(out)["errors"]
+    assert running.returncode == 75, err
+    assert error["message"].startswith("the Git server takes too long")
+    assert "one repository may take 3 seconds in all" in error["message"]
+    assert "--deadline" in error["hint"]
+
+
+@pytest.mark.parametrize("length", [60_000, 1_200_000])
+def test_one_long_line(tmp_path: Path, length: int) -> None:
+    answer = one_line(LINE * (length // len(LINE)))
+    with evil_server(answer) as server, evil_run(tmp_path, server.url) as running, peak(running.pid) as most:
+        out, err = running.communicate(timeout=LONGEST)
+    assert running.returncode == 75, err
+    assert "the Git server could not be reached, or broke off" in json.loads(out)["errors"][0]["message"]
+    assert len(out) < 20_000
+    assert most.own < LARGEST
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(slowly(messages(), 0.05), id="messages"),
+        pytest.param(slowly(refs(), 0.1), id="refs"),
+        pytest.param(slowly(page(), 0.1), id="error page"),
+        pytest.param(slowly(pack(), 0.2), id="pack"),
+        pytest.param(slowly(messages(1), 0.3), id="trickle"),
+        pytest.param(one_line(LINE * 30_000), id="one line"),
+    ],
+)
+def test_sigterm_meanwhile(tmp_path: Path, answer: Answer) -> None:
+    with evil_server(answer) as server, evil_run(tmp_path, server.url, deadline=60) as running:
+        wait_until(lambda: server.sent > 500)
+        time.sleep(1)
+        running.send_signal(signal.SIGTERM)
+        began = time.monotonic()
+        _, err = running.communicate(timeout=LONGEST)
+    assert (running.returncode, time.monotonic() - began < 2.5) == (143, True), err
+    assert (tmp_path / "results" / "status").read_text() == "failed"
+    assert list((tmp_path / "tmp").iterdir()) == []
