@@ -25,10 +25,11 @@ from task.edges.git_environment import (
     without_web,
 )
 from task.edges.git_names import address_of, origin_of, printable, rewritten, without_login
+from task.edges.git_owner import Local, folder_of, is_safe, owned_by_another
 from task.edges.git_watch import Output, Watch, finish, send
 from task.edges.host_config import HostConfig
 from task.edges.ssh_sharing import SshSharing
-from task.errors import CredentialsError, SourceError, UnreachableError, UsageError
+from task.errors import CredentialsError, RepositoryError, SourceError, UnreachableError, UsageError
 from task.files import exhausted
 from task.pattern import pattern
 from task.record import NamedTuple
@@ -145,6 +146,22 @@ class Git:
         if target.protocol == "file" and not target.url.startswith("file://"):
             return os.path.abspath(target.url)
         return target.url
+
+    def local(self, url: str) -> Local:
+        """Whether that URL is of this machine: "ours", or "safe" where the user's configuration says so, or "".
+
+        Raises `RepositoryError` for what belongs to another user: git would run its hooks.
+        """
+        if address_of(url).protocol != "file":
+            return ""
+        other = owned_by_another(folder_of(url), self._environ)
+        if not other:
+            return "ours"
+        if is_safe(other, self._config.safe, self._environ.get("HOME", "")):
+            return "safe"
+        message = "git does not trust this local repository: it belongs to another user"
+        hint = f"run as its owner, or trust it: git config --global --add safe.directory {printable(other)}"
+        raise RepositoryError(message, hint=hint, subject=url)
 
     def login(self, repo: str) -> dict[str, str]:
         """The environment that gives each login to its server only, and says what the user's configuration says.

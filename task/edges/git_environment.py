@@ -19,7 +19,9 @@ _KEPT = frozenset({
     "GIT_SSL_NO_VERIFY", "GIT_SSL_VERSION", "GIT_SSL_CIPHER_LIST",
 })  # fmt: skip
 _DROPPED = frozenset({"LANGUAGE", "SSH_ASKPASS", "DISPLAY"})
-_CONFIG_KEPT = ("credential.", "http.", "url.", "ssh.", "core.sshcommand", "core.askpass", "core.gitproxy")
+_CONFIG_KEPT = (
+    "credential.", "http.", "url.", "ssh.", "core.sshcommand", "core.askpass", "core.gitproxy", "safe.directory",
+)  # fmt: skip
 _SETTINGS = {
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_NO_LAZY_FETCH": "1",  # git >= 2.44: an object that is missing is an error, no fetch of its own

@@ -49,6 +49,11 @@ class HostConfig:
         ]
 
     @property
+    def safe(self) -> list[str]:
+        """The local repositories that are trusted although they belong to another user, in git's own words."""
+        return [value for key, value in self._all if key.lower() == "safe.directory"]
+
+    @property
     def ssh_command(self) -> str:
         """How ssh is to be called; "" where nothing says so."""
         commands = (value for key, value in reversed(self._all) if key.lower() == "core.sshcommand")

@@ -10,7 +10,7 @@ from typing import Literal
 from task.edges import git_errors
 from task.edges.git import Git, GitEnded, GitFailed
 from task.edges.git_bounds import Clock
-from task.edges.git_names import address_of, printable, without_login
+from task.edges.git_names import printable, without_login
 from task.edges.stores.bare_folder import REMOTE, BareFolder
 from task.errors import TaskError, UnreachableError
 from task.pattern import pattern
@@ -96,7 +96,7 @@ class _Source:
         self._shown = without_login(repository)
         self._clock = Clock(git.bounds.seconds, self._shown)
         self._env = git.login(repository) | git.ssh_environment(url)
-        self._folder = BareFolder(git.temporary, url, local=address_of(url).protocol == "file", stall=git.stall)
+        self._folder = BareFolder(git.temporary, url, local=git.local(url), stall=git.stall)
         self._shallow = True  # whether the server can send a part of a history
         self._by_id = True  # whether it gives commits that no branch or tag names
         self._filter = 0  # of _FILTERS

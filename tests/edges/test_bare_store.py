@@ -382,13 +382,3 @@ def test_a_closed_store_can_be_used_again(repo: Path) -> None:
     for _ in range(2):
         assert store.snapshot("main", [Place("top.yaml")]).files == {"top.yaml": File("top: 1\n")}
         store.close()
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a repository to another user")
-def test_a_repository_of_another_user(tmp_path: Path) -> None:
-    repo = bare_repo(tmp_path, {"a": "b"})
-    for folder, _, files in os.walk(repo):
-        for name in [folder, *(os.path.join(folder, file) for file in files)]:
-            os.chown(name, 12345, 12345)
-    with BareStore(door(), str(repo)) as store:
-        assert store.snapshot("main", [Place("a")]).files == {"a": File("b")}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from task import stop
 from task.edges import private_folder
+from task.edges.git_owner import Local
 from task.errors import UnreachableError
 
 if TYPE_CHECKING:
@@ -69,15 +70,19 @@ _CONFIG = """\
 """
 _PARTIAL = f"\tpartialClone = {REMOTE}\n"
 _PROMISOR = "\tpromisor = true\n\tpartialCloneFilter = tree:0\n"
-# A local repository is served by our own git: it may filter, and belong to another user.
-_SERVED = '"git -c uploadpack.allowFilter=true -c uploadpack.allowAnySHA1InWant=true -c safe.directory=* upload-pack"'
-_LOCAL = f'\tuploadpack = {_SERVED}\n\treceivepack = "git -c safe.directory=* receive-pack"\n'
+# A local repository is served by our own git: it may filter. Its configuration is its own, and not ours, so that a
+# `safe.directory` of the user has to be said once more.
+_LOCAL = """\
+	uploadpack = "git -c uploadpack.allowFilter=true -c uploadpack.allowAnySHA1InWant=true{safe} upload-pack"
+	receivepack = "git{safe} receive-pack"
+"""
+_SAFE = " -c safe.directory=*"
 
 
 class BareFolder:
     """A bare repository in a folder of its own, readable by this user only; `close` removes it."""
 
-    def __init__(self, parent: str, url: str, *, local: bool, stall: float, cache: Cache | None = None) -> None:
+    def __init__(self, parent: str, url: str, *, local: Local, stall: float, cache: Cache | None = None) -> None:
         self.path = ""
         self._parent = parent
         self._url = url
@@ -130,9 +135,10 @@ class BareFolder:
         self._configure("", "")
 
     def _configure(self, partial: str, promisor: str) -> None:
+        local = _LOCAL.format(safe=_SAFE if self._local == "safe" else "") if self._local else ""
         text = _CONFIG.format(
             partial=partial, promisor=promisor, remote=REMOTE, url=_quoted(self._url), format=self.object_format,
-            local=_LOCAL if self._local else "", stall=max(round(self._stall), 1),
+            local=local, stall=max(round(self._stall), 1),
         ) + "\n" * (len(_PARTIAL + _PROMISOR) - len(partial + promisor))  # fmt: skip
         if text != self._written:
             # In place, always of the same length: a file that is emptied first costs milliseconds on ext4.

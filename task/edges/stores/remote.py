@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from task import stop
 from task.edges.git import Git, GitEnded, GitFailed, Ran
 from task.edges.git_bounds import Clock
-from task.edges.git_names import address_of, without_login
+from task.edges.git_names import without_login
 from task.edges.stores.bare_folder import REMOTE, BareFolder
 from task.edges.stores.objects import Objects
 from task.errors import Outpaced, SourceError, TaskError
@@ -51,7 +51,7 @@ class Remote:
         self._git, self._url = git, repo
         url = git.url(repo)
         self._log_in()
-        self._folder = BareFolder(git.temporary, url, local=address_of(url).protocol == "file", stall=git.stall)
+        self._folder = BareFolder(git.temporary, url, local=git.local(url), stall=git.stall)
         self._filter = _WALK
         if cache_dir:
             self._borrow(cache_dir, url)

@@ -1,0 +1,55 @@
+"""Whether git trusts a repository on this machine: it runs the hooks that lie there, so not one of another user.
+
+Git checks this itself since 2.39.4, but not in every command and version; what it would say is said here for all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Literal
+from urllib.parse import unquote
+
+_GITFILE = "gitdir: "
+Local = Literal["", "ours", "safe"]  # no repository of this machine; one of ours; another user's that is trusted
+
+
+def folder_of(url: str) -> str:
+    """The folder that a local path or file:// URL means to git."""
+    if not url.startswith("file://"):
+        return url
+    path = unquote(url[len("file://") :])
+    return path if path.startswith("/") else f"//{path}"
+
+
+def owned_by_another(path: str, environ: Mapping[str, str]) -> str:
+    """The folder of the repository where it belongs to another user; "" where it is ours, or is no repository."""
+    us = {os.geteuid()}
+    if us == {0} and environ.get("SUDO_UID", "").isdigit():  # as git does: root by sudo is still that user
+        us.add(int(environ["SUDO_UID"]))
+    for place in (f"{path}/.git", path, f"{path}.git/.git", f"{path}.git"):
+        parts = [place]
+        with suppress(OSError, ValueError):
+            if os.path.isfile(place):  # a submodule, or a linked work tree
+                with open(place, encoding="utf-8") as file:
+                    where = file.read(4096).removeprefix(_GITFILE).rstrip("\n")
+                parts.append(os.path.join(os.path.dirname(place), where))
+            if os.path.exists(f"{parts[-1]}/HEAD") or len(parts) > 1:
+                others = [part for part in parts if os.stat(part).st_uid not in us]
+                return os.path.realpath(parts[-1]) if others else ""
+    return ""
+
+
+def is_safe(folder: str, said: Sequence[str], home: str) -> bool:
+    """Whether `safe.directory`, as often as it was said, covers that folder, or the work tree that it belongs to."""
+    safe = False
+    for value in said:
+        known = os.path.join(home, value[2:]) if value.startswith("~/") else value
+        if not value:  # an empty one takes back those before it
+            safe = False
+        elif known == "*" or known.rstrip("/") in (folder, folder.removesuffix("/.git")):
+            safe = True
+        else:
+            safe = safe or (known.endswith("/*") and folder.startswith(known[:-1]))
+    return safe
