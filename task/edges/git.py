@@ -322,7 +322,8 @@ class Git:
         program: str = "git",
     ) -> Any:
         self.calls.append(_head(argv))
-        environ = {**self._environ, **(env or {}), **({"GIT_DIR": git_dir} if git_dir else {})}
+        # Always said: a folder with a broken `.git/config`, or one that somebody planted, is where a step often starts.
+        environ = {**self._environ, **(env or {}), "GIT_DIR": git_dir or os.devnull}
         if sys.version_info >= (3, 12):
             _allow_fork()
         into, out, err = files

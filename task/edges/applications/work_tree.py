@@ -6,7 +6,12 @@ import os
 from functools import lru_cache
 
 from task.edges.git import Git, GitFailed
+from task.edges.git_errors import quoted
+from task.edges.git_names import printable
 from task.record import NamedTuple
+
+_SECONDS = 30.0  # an `include` of a configuration may name a pipe that nobody writes to
+_NO_COMMIT = ("ambiguous argument 'HEAD'", "unknown revision")
 
 
 class Located(NamedTuple):
@@ -40,12 +45,18 @@ def _top(folder: str) -> str:
 
 @lru_cache(maxsize=256)
 def _origin(top: str, git: Git) -> tuple[str, str] | None:
-    """URL and branch. Only configuration is read, so a work tree of another user, usual in containers, is no risk."""
-    ours = ("-c", "safe.directory=*", "-C", top)
+    """URL and branch; None without, which is a warning where the configuration cannot be read.
+
+    Only configuration is read, so a work tree of another user, usual in containers, is no risk.
+    """
+    told = f"{top}/.git"
     try:
-        url = git.run(*ours, "config", "--get", "remote.origin.url").decode().strip()
-        branch = git.run(*ours, "rev-parse", "--abbrev-ref", "HEAD").decode().strip()
-    except GitFailed:
+        url = git.run("config", "--get", "remote.origin.url", git_dir=told, timeout=_SECONDS).decode().strip()
+        branch = git.run("rev-parse", "--abbrev-ref", "HEAD", git_dir=told, timeout=_SECONDS).decode().strip()
+    except GitFailed as error:
+        if error.err.strip() and not any(words in error.err for words in _NO_COMMIT):
+            why = f"which repository {printable(top)} belongs to cannot be read: {quoted(error.err)}"
+            git.log(f"warning: {why}; repair it, or check the repository out again")
         return None
     if url.startswith(("./", "../")):
         url = os.path.normpath(os.path.join(top, url))
