@@ -71,12 +71,13 @@ def execute(call: Call) -> int:
     except stop.Stopped:
         stopped = stop.StoppedError(NAMES.get(stop.code(), "stopped"), hint="nothing is half-done; run it again")
         return _end(stopped, call, environ, log)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - people get the traceback, hosts their results
         if spent := exhausted(error):
             return _end(spent, call, environ, log)
-        # A defect of ours: hosts get their results, people the traceback.
-        _end(TaskError(f"a defect: {type(error).__name__}", hint="report it with the traceback"), call, environ, log)
-        raise
+        defect = TaskError(f"a defect: {type(error).__name__}", hint="report it with the traceback")
+        code = _end(defect, call, environ, log)
+        log.traceback(error)
+        return code
 
 
 def _stdout_look() -> Look:

@@ -32,6 +32,7 @@ SLOW = {
     "test_bump.py",
     "test_children.py",
     "test_cluster_runs.py",
+    "test_commands_of_others.py",
     "test_commits.py",
     "test_contention.py",
     "test_contract_issues.py",

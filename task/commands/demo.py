@@ -17,6 +17,7 @@ from task.edges.terminal import look_of
 from task.model import Report
 from task.settings import Settings, settings_of
 from task.words.colour import painted_diff
+from task.words.printable import printable_lines
 
 TAG = "1.5.0"
 IMAGES = (f"ghcr.io/acme/web:{TAG}", f"localhost:5000/acme/worker:{TAG}")
@@ -85,7 +86,7 @@ def _play(folder: str) -> int:
 
 def _diff(diff: str, environ: dict[str, str]) -> str:
     look = look_of(sys.stdout, environ)
-    return "\n".join(painted_diff(diff, look)) + "\n" if look else diff
+    return "\n".join(painted_diff(diff, look)) + "\n" if look else printable_lines(diff)
 
 
 def _say(text: str) -> None:

@@ -18,6 +18,7 @@ from task.model import Application, Flaw, Problem
 from task.orders import scope_of
 from task.settings import Settings
 from task.wiring import edges_of
+from task.words.printable import exact_json, printable
 
 SCHEMA = "image-update/lint/v1"
 NO_FILES = ("stdin", "cluster", "argocd")  # lines of stdin are good for people, but no file has them
@@ -28,9 +29,9 @@ def lint(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
     found = _collect(settings, environ, log)
     if settings.output.format == "json":
         listed = {"schema": SCHEMA, "findings": [_as_json(*one) for one in found]}
-        say(json.dumps(listed, indent=2, ensure_ascii=False) + "\n")
+        say(exact_json(json.dumps(listed, indent=2, ensure_ascii=False)) + "\n")
     elif log.form == "github":
-        say("".join(_as_command(*one) for one in found))
+        say("".join(_as_command(*one) for one in found), commands=True)
     else:
         say(_as_text(found))
     return int(Exit.CONFIGURATION) if any(one.severity == "error" for one, _, _ in found) else int(Exit.OK)
@@ -114,7 +115,8 @@ def _as_text(found: Sequence[Placed]) -> str:
         if one.application and where:
             lines.append(f"        at: {where}")
     errors = sum(one.severity == "error" for one, _, _ in found)
-    return "\n".join([*lines, f"{errors} errors, {len(found) - errors} warnings and remarks"]) + "\n"
+    lines.append(f"{errors} errors, {len(found) - errors} warnings and remarks")
+    return "\n".join(map(printable, lines)) + "\n"
 
 
 def _as_command(one: Finding, path: str, line: int) -> str:
@@ -127,5 +129,5 @@ def _as_command(one: Finding, path: str, line: int) -> str:
 
 
 def _escaped(text: str, *, prop: bool = False) -> str:
-    text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    text = printable(text).replace("%", "%25")
     return text.replace(":", "%3A").replace(",", "%2C") if prop else text

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
 from task.edges.output import abandon
+from task.words.printable import exact_json, printable, printable_lines
 
 if TYPE_CHECKING:
     from task.words.colour import Look
@@ -40,9 +41,16 @@ class Log:
         what = f"{where}: {what}" if where else what
         if hint and self.terminal and LEVELS.index(level) >= self.least:
             self(level, what)
-            self._write(f"  {self._styled('do:', 'bold')} {_one_line(hint)}")
+            self._write(f"  {self._styled('do:', 'bold')} {printable(hint)}")
             return
         self(level, f"{what}; {hint}" if hint else what)
+
+    def traceback(self, error: Exception) -> None:
+        """Where a defect of ours came up. Its message may quote others."""
+        import traceback
+
+        self.before()
+        self._write(printable_lines("".join(traceback.format_exception(error)).rstrip("\n")))
 
     def _write(self, line: str) -> None:
         """A log that nobody takes any more stops no run: results and exit code tell what became of it."""
@@ -65,20 +73,8 @@ class Log:
             import time
 
             now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-            return json.dumps({"time": now, "level": level, "msg": sentence}, ensure_ascii=False)
+            return exact_json(json.dumps({"time": now, "level": level, "msg": sentence}, ensure_ascii=False))
+        sentence = printable(sentence)
         if self.form == "github":
-            # A sentence of a server must not become a workflow command of its own.
-            escaped = sentence.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-            return GITHUB[level] + (escaped if GITHUB[level] else _harmless(sentence))
-        if level == "info":
-            return _one_line(sentence)
-        return f"{self._styled(f'{level}:', STYLES[level])} {_one_line(sentence)}"
-
-
-def _one_line(sentence: str) -> str:
-    return "".join(char if char.isprintable() else " " for char in sentence)
-
-
-def _harmless(sentence: str) -> str:
-    line = _one_line(sentence)
-    return f" {line}" if line.lstrip().startswith(("::", "##[")) else line
+            return GITHUB[level] + (sentence.replace("%", "%25") if GITHUB[level] else sentence)
+        return sentence if level == "info" else f"{self._styled(f'{level}:', STYLES[level])} {sentence}"

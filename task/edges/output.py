@@ -8,12 +8,13 @@ from contextlib import suppress
 from typing import TextIO
 
 from task.errors import UsageError
+from task.words.printable import harmless
 
 
-def write_stdout(text: str) -> OSError | None:
-    """Write all of it; why it could not be written, else None."""
+def write_stdout(text: str, *, commands: bool = False) -> OSError | None:
+    """Write all of it; why it could not be written, else None. `commands`: these are ours, for a CI system to obey."""
     # What others named may hold what is no text: escaped, as JSON does it.
-    data = text.encode("utf-8", "backslashreplace")
+    data = (text if commands else harmless(text)).encode("utf-8", "backslashreplace")
     try:
         sys.stdout.buffer.write(data)
         sys.stdout.flush()
@@ -23,9 +24,9 @@ def write_stdout(text: str) -> OSError | None:
     return None
 
 
-def say(text: str) -> None:
+def say(text: str, *, commands: bool = False) -> None:
     """Write to stdout what only informs. Raises `UsageError`; a reader that has gone (`| head`) has what it wanted."""
-    error = write_stdout(text)
+    error = write_stdout(text, commands=commands)
     if error and not isinstance(error, BrokenPipeError):
         raise unwritable(error)
 

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TextIO
 
-from task.words.colour import Look, paint, visible
+from task.words.colour import Look, paint
 from task.words.columns import wrap
+from task.words.printable import printable
 
 _PATIENCE, _BEAT = 1.0, 0.2  # seconds: before anything is shown, and between two pictures
 _TURN, _ASCII_TURN = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "|/-\\"
@@ -65,7 +66,7 @@ class Progress:
         more = f", and {len(late) - 1} more" if len(late) > 1 else ""
         end = f" {int(seconds)} s{more}"
         room = self._width() - len(end) - 4  # the last column stays empty: some terminals wrap
-        text = visible(what)
+        text = printable(what)
         first = wrap(text, max(room, 10))[0]
         cut = first if first == text else f"{first}..."
         return f"{paint(turns[self._turn % len(turns)], 'cyan', self._look)} {cut}{paint(end, 'dim', self._look)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from task.record import NamedTuple
+from task.words.printable import printable
 
 # Colours of the terminal's own palette: whoever chose a light or a dark one can read them.
 CODES = {
@@ -57,14 +58,14 @@ def paint(text: str, style: str, look: Look) -> str:
 
 
 def painted_diff(diff: str, look: Look) -> list[str]:
-    """The lines of a unified diff as a person reads them; what a terminal would obey is shown, not sent."""
+    """The lines of a unified diff as a person reads them; what a terminal or a runner would obey is shown, not sent."""
     lines, header = [], True
     for line in diff.removesuffix("\n").split("\n"):
         if line.startswith("diff --git "):
             header = True
         elif line.startswith("@@"):
             header = False
-        lines.append(paint(visible(line), _style(line, header=header), look))
+        lines.append(paint(printable(line), _style(line, header=header), look))
     return lines
 
 
@@ -72,15 +73,3 @@ def _style(line: str, *, header: bool) -> str:
     if header:
         return "bold"
     return {"+": "green", "-": "red", "@": "cyan", "\\": "dim"}.get(line[:1], "")
-
-
-def visible(text: str) -> str:
-    """Every character that is none of print made visible: ^[ for an escape, <U+202E> for one that turns text around."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() or char == "\t" else _shown(char) for char in text)
-
-
-def _shown(char: str) -> str:
-    number = ord(char)
-    return f"^{chr(number ^ 64)}" if number < 32 or number == 127 else f"<U+{number:04X}>"  # noqa: PLR2004 - ASCII's

@@ -7,6 +7,7 @@ from typing import Any
 
 from task.errors import PRECEDENCE, Exit
 from task.model import Commit, Decision, Image, Problem, Report, Timings
+from task.words.printable import exact_json
 
 SCHEMA = "image-update/report/v1"
 BY_HAND = ("hold", "release", "rollback")  # what they write may be a hold alone
@@ -77,7 +78,7 @@ def json_text(report: Report) -> str:
     """The report as one JSON text with a final newline."""
     import json
 
-    return json.dumps(as_json(report), indent=2, ensure_ascii=False) + "\n"
+    return exact_json(json.dumps(as_json(report), indent=2, ensure_ascii=False)) + "\n"
 
 
 def constraint(one: Decision) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from task.record import NamedTuple
 from task.words.columns import columns
-from task.words.screen import clean
+from task.words.printable import printable
 
 # How each state looks: a mark, a colour of the terminal's own, and whether it is an end.
 LOOKS = {
@@ -37,8 +37,8 @@ class Row(NamedTuple):
 
 def line(row: Row) -> str:
     """One change, for a log."""
-    hint = f"; {clean(row.hint)}" if row.hint and row.ended else ""
-    return f"{clean(row.application)}: {row.state} after {_time(row.seconds)}: {clean(row.because)}{hint}"
+    hint = f"; {printable(row.hint)}" if row.hint and row.ended else ""
+    return f"{printable(row.application)}: {row.state} after {_time(row.seconds)}: {printable(row.because)}{hint}"
 
 
 def picture(rows: Sequence[Row], seconds: float, limit: float, *, size: tuple[int, int], colour: bool) -> list[str]:
@@ -66,17 +66,17 @@ def summary(rows: Sequence[Row]) -> str:
     """What became of all, in one sentence."""
     bad = [row for row in rows if row.state != "synced-and-healthy"]
     if not bad:
-        names = clean(rows[0].application) if len(rows) == 1 else f"{len(rows)} Applications"
+        names = printable(rows[0].application) if len(rows) == 1 else f"{len(rows)} Applications"
         return f"{names}: synced and healthy"
     if len(rows) == 1:
-        return f"{clean(bad[0].application)}: {_why(bad[0])}"
-    each = "; ".join(f"{clean(row.application)}: {_why(row)}" for row in bad)
+        return f"{printable(bad[0].application)}: {_why(bad[0])}"
+    each = "; ".join(f"{printable(row.application)}: {_why(row)}" for row in bad)
     return f"{len(bad)} of {len(rows)} Applications are not rolled out: {each}"
 
 
 def _why(row: Row) -> str:
     late = f"not synced and healthy after {_time(row.seconds)}: " if row.state == "timed-out" else ""
-    return late + clean(row.because)
+    return late + printable(row.because)
 
 
 def _weight(row: Row) -> int:
@@ -93,9 +93,11 @@ def _bar(rows: Sequence[Row], seconds: float, limit: float, width: int) -> str:
 
 def _row(row: Row, widest: int, width: int, colour: bool) -> str:  # noqa: FBT001 - as `picture` has it
     mark, code, _ = LOOKS[row.state]
-    name = _cut(clean(row.application), widest)
+    name = _cut(printable(row.application), widest)
     name += " " * (widest - columns(name))
-    text = _cut(f"{name}  {clean(row.because)}", width - 4).rstrip()  # the last column stays empty: some terminals wrap
+    text = _cut(
+        f"{name}  {printable(row.because)}", width - 4
+    ).rstrip()  # the last column stays empty: some terminals wrap
     return f"\x1b[{code}m{mark}\x1b[0m {text}" if colour and code else f"{mark} {text}"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Any
 
-from task.words.colour import visible
+from task.words.printable import visible, web_page
 from task.words.report_style import STYLE
 
 JSON = Mapping[str, Any]
@@ -160,14 +160,17 @@ def _mark(word: str) -> str:
 
 def _linked(url: str) -> str:
     shown = _text(url)
-    if url.startswith(("https://", "http://")) and url.isprintable():
+    if web_page(url):
         return f'<a href="{shown}" rel="noopener noreferrer nofollow">{shown}</a>'
     return shown
 
 
 def _text(value: object) -> str:
-    """A text of others as HTML: no markup, nothing that hides or turns what stands beside it."""
+    """A text of others as HTML: no markup, nothing that hides or turns what stands beside it.
+
+    Nor a command of a runner, where the page is printed: `#` is written as a reference.
+    """
     found = visible(str(value))
-    for char, name in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&#39;")):
+    for char, name in (("&", "&amp;"), ("#", "&#35;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&#39;")):
         found = found.replace(char, name)
     return found

@@ -7,12 +7,18 @@ is hit after the push. No name may look to Tekton Chains as if this step had bui
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 
 from task.model import Report
+from task.pattern import pattern
 from task.words.outcome import current, public_url, status
+from task.words.printable import exact_json, visible, web_page
 
 LIMIT = 2048
+LARGEST_SUMMARY, MOST_COMMITS = 500_000, 20  # bytes of rows; GitHub takes a summary of 1 MiB, or none of it
+LONGEST_CELL = 1000  # characters
+_MARKDOWN = pattern(r"(www)\.|[\\`*_~|<>\[\]&$]|:(?! |$)", re.IGNORECASE)
 DOTENV_PREFIX = "IMAGE_UPDATE_RESULT_"
 NAMES = (
     "status",
@@ -30,19 +36,30 @@ NAMES = (
 
 
 def results(report: Report) -> Mapping[str, str]:
-    """Every result, always; "" where there is nothing to say."""
-    commit = min(report.commits, key=lambda one: one.stands, default=None)  # the first that was written
+    """Every result, always; "" where there is nothing to say.
+
+    Also where others named something at greater length than anybody honest does: what is cut is the name of something
+    else, and the report has it whole.
+    """
+    updates = [one.subscription for one in report.decisions if one.verdict.verdict == "update"]
+    written = {(one.repo, one.application.key) for one in updates}
+    # The first that was written, and with an image rather than with a hold's memory alone.
+    commit = min(
+        report.commits,
+        key=lambda one: (one.stands, not any((one.repo, app) in written for app in one.applications)),
+        default=None,
+    )
     image = report.images[0] if report.images else None
-    updated = sorted({one.subscription.application.key for one in report.decisions if one.verdict.verdict == "update"})
+    updated = sorted({one.application.key for one in updates})
     found = {
         "status": status(report),
         "updated": "true" if updated and not report.dry else "false",  # a hold's memory alone changes no image
-        "commit": (commit.commit or "") if commit else "",
-        "pull-request": (commit.pull_request or "") if commit else "",
-        "repository": _cut(public_url(commit.repo)) if commit else "",
-        "branch": _cut(commit.head) if commit else "",
-        "tag": image.tag if image else "",
-        "digest": image.digest if image else "",
+        "commit": _within(64, commit.commit) if commit else "",
+        "pull-request": web_page(commit.pull_request, 400) if commit else "",
+        "repository": _within(250, public_url(commit.repo)) if commit else "",
+        "branch": _within(250, commit.head) if commit else "",
+        "tag": _within(128, image.tag) if image else "",
+        "digest": _within(135, image.digest) if image else "",
         "applications": "",
         "applications-count": str(len(updated)),
         "image_ARTIFACT_INPUTS": _inputs(report),
@@ -51,16 +68,20 @@ def results(report: Report) -> Mapping[str, str]:
     return {**found, "applications": _fitting(updated, room)}
 
 
-def _cut(text: str, size: int = 300) -> str:
-    return text.encode()[:size].decode(errors="ignore")
+def _within(size: int, text: str | None) -> str:
+    """The text on one line; "" where it takes more bytes than that."""
+    line = " ".join((text or "").encode(errors="replace").decode().splitlines())
+    return line if len(line.encode()) <= size else ""
 
 
 def _inputs(report: Report) -> str:
-    """Chains reads it as a material of this run; an image without a digest is none."""
+    """Chains reads it as a material of this run; an image without a digest is none. Tekton wants both members."""
     image = report.images[0] if report.images else None
-    if image is None:
-        return json.dumps({"uri": "", "digest": ""})
-    return json.dumps({"uri": _cut(image.name + (f":{image.tag}" if image.tag else ""), 400), "digest": image.digest})
+    uri = image.name + (f":{image.tag}" if image.tag else "") if image else ""
+    digest = image.digest if image else ""
+    short = {name: text if len(json.dumps(text)) <= most + 2 else "" for name, text, most in
+             (("uri", uri, 400), ("digest", digest, 135))}  # fmt: skip
+    return json.dumps(short)
 
 
 def _fitting(names: Sequence[str], room: int) -> str:
@@ -77,7 +98,8 @@ def _fitting(names: Sequence[str], room: int) -> str:
 
 def repositories(report: Report) -> str:
     """The repositories that are written, for one run each with `--only-repository`: a JSON list on one line."""
-    return json.dumps(sorted({public_url(commit.repo) for commit in report.commits}), ensure_ascii=False) + "\n"
+    found = sorted({public_url(commit.repo) for commit in report.commits})
+    return exact_json(json.dumps(found, ensure_ascii=False)) + "\n"
 
 
 def dotenv(found: Mapping[str, str]) -> str:
@@ -102,7 +124,8 @@ def _one_line(value: str) -> str:
 def github_summary(report: Report) -> str:
     """A Markdown table for $GITHUB_STEP_SUMMARY."""
     rows = ["| Application | Image | Was | Now | Decision |", "|---|---|---|---|---|"]
-    for one in report.decisions[:500]:
+    left = LARGEST_SUMMARY
+    for number, one in enumerate(report.decisions):
         cells = (
             one.subscription.application.key,
             one.subscription.entry.image.name,
@@ -110,25 +133,27 @@ def github_summary(report: Report) -> str:
             one.candidate.version,
             f"{one.verdict.verdict} ({one.verdict.rule}): {one.verdict.because}",
         )
-        rows.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
+        row = "| " + " | ".join(_cell(cell) for cell in cells) + " |"
+        left -= len(row.encode(errors="replace")) + 1
+        if left < 0:
+            rows.append(f"\nand {len(report.decisions) - number} more decisions: see the report")
+            break
+        rows.append(row)
     commits = [
-        f"\nCommit `{one.commit}` on `{_cell(one.head)}` of {_cell(public_url(one.repo))}"
-        for one in report.commits
+        f"\nCommit <code>{_cell(one.commit)}</code> on <code>{_cell(one.head)}</code> of {_cell(public_url(one.repo))}"
+        for one in report.commits[:MOST_COMMITS]
         if one.commit and not one.stands
     ]
-    requests = dict.fromkeys(f"\nPull request: <{url}>" for one in report.commits if (url := _page(one.pull_request)))
+    pages = (web_page(one.pull_request) for one in report.commits[:MOST_COMMITS])
+    requests = dict.fromkeys(f"\nPull request: <{url}>" for url in pages if url)
     return "\n".join([f"### Image Update: {status(report)}", "", *rows, *commits, *requests]) + "\n"
 
 
-def _page(url: str | None) -> str:
-    """The address of a request, as Markdown takes it: a forge's own word is not trusted to be one."""
-    known = url is not None and url.startswith(("https://", "http://"))
-    return "".join(char for char in url or "" if char.isprintable() and char not in " <>\"'`\\") if known else ""
-
-
 def _cell(text: str) -> str:
-    """Text of others, made harmless inside a Markdown table."""
-    cleaned = "".join(char if char.isprintable() else " " for char in text)
-    for char in "\\`|<>[]*_":
-        cleaned = cleaned.replace(char, f"\\{char}" if char not in "<>" else {"<": "&lt;", ">": "&gt;"}[char])
-    return cleaned
+    """Text of others on one line of Markdown or in a cell of a table: as it is, and nothing else than text.
+
+    Written as character references, which are text wherever they stand; a backslash would not be, in code. Addresses
+    and `www.` would become links by themselves.
+    """
+    shown = visible(text if len(text) <= LONGEST_CELL else f"{text[:LONGEST_CELL]}…")
+    return _MARKDOWN.sub(lambda found: f"{found[1] or ''}&#{ord(found[0][-1])};", shown)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from task.model import Decision, Report
 from task.words.outcome import counts, current, public_url, status
+from task.words.printable import printable
 
 MARKS = {"update": "+", "unchanged": "=", "refuse": "-", "defer": "~", "error": "!"}
 
@@ -22,17 +23,17 @@ def screen(report: Report) -> str:
     for commit in report.commits:
         name = f"commit {commit.commit[:12]}" if commit.commit else "would commit"
         if not commit.stands:
-            lines.append(f"{name} on {clean(commit.head)} of {clean(public_url(commit.repo))}: {_some(commit.files)}")
+            lines.append(f"{name} on {commit.head} of {public_url(commit.repo)}: {_some(commit.files)}")
         if commit.pull_request:
-            lines.append(f"pull request {clean(commit.pull_request)}")
+            lines.append(f"pull request {commit.pull_request}")
         if commit.diff:
-            lines.append(commit.diff.rstrip("\n"))
+            lines += commit.diff.rstrip("\n").split("\n")
     failed = any(problem.severity == "error" for problem in report.problems)
     if not report.decisions and not failed and report.images:
         names = ", ".join(image.reference for image in report.images)
         lines.append(f"no Application takes {names} ({report.considered} looked at)")
     lines.append(_summary(report))
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(printable, lines)) + "\n"  # nearly all of it was named by others
 
 
 def _decision(one: Decision) -> list[str]:
@@ -41,19 +42,19 @@ def _decision(one: Decision) -> list[str]:
     now = one.candidate.version
     arrow = f"{was} -> {now}" if one.verdict.verdict == "update" else f"{was}, offered {now}" if now else was
     mark = MARKS[one.verdict.verdict]
-    lines = [f"  {mark} {one.verdict.verdict:9} {alias}{clean(one.subscription.entry.image.name)}  {clean(arrow)}"]
-    lines.append(f"      {one.verdict.rule}: {clean(one.verdict.because)}")
+    lines = [f"  {mark} {one.verdict.verdict:9} {alias}{one.subscription.entry.image.name}  {arrow}"]
+    lines.append(f"      {one.verdict.rule}: {one.verdict.because}")
     if one.hint and one.verdict.verdict == "error":
-        lines.append(f"      do: {clean(one.hint)}")
+        lines.append(f"      do: {one.hint}")
     if one.current.file and one.verdict.verdict in ("update", "unchanged"):
-        lines.append(f"      file: {clean(one.current.file)}")
+        lines.append(f"      file: {one.current.file}")
     return lines
 
 
 def _some(names: Iterable[str], most: int = 5) -> str:
     names = list(names)
     more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(map(clean, names[:most])) + more
+    return ", ".join(names[:most]) + more
 
 
 def _summary(report: Report) -> str:
@@ -64,8 +65,3 @@ def _summary(report: Report) -> str:
     )
     nothing = "nothing was done" if status(report) == "failed" else "nothing to do"
     return f"{status(report)}: {', '.join(parts) or nothing}"
-
-
-def clean(text: str) -> str:
-    """Text of others, without characters that a terminal or log would obey."""
-    return "".join(char if char.isprintable() else "?" for char in text)

@@ -7,8 +7,9 @@ from itertools import groupby
 from typing import Any
 
 from task.record import NamedTuple
-from task.words.colour import Look, paint, painted_diff, visible
+from task.words.colour import Look, paint, painted_diff
 from task.words.columns import columns, pad, wrap
+from task.words.printable import printable
 
 JSON = Mapping[str, Any]
 # How each verdict looks: a symbol, the same in ASCII, a style.
@@ -45,8 +46,8 @@ def table(report: JSON, look: Look) -> str:
 
 
 def _title(report: JSON, look: Look) -> list[str]:
-    images = ", ".join(visible(one["reference"]) for one in report["images"])
-    return [paint(line, "bold", look) for line in wrap(f"{visible(report['command'])} {images}", look.width)]
+    images = ", ".join(printable(one["reference"]) for one in report["images"])
+    return [paint(line, "bold", look) for line in wrap(f"{printable(report['command'])} {images}", look.width)]
 
 
 def _decisions(report: JSON, look: Look) -> list[str]:
@@ -60,21 +61,22 @@ def _decisions(report: JSON, look: Look) -> list[str]:
     sizes = _sizes([row for _, rows in groups for row in rows], look.width)
     lines = []
     for app, rows in groups:
-        lines += ["", *(paint(line, "bold blue", look) for line in wrap(visible(app), look.width))]
+        lines += ["", *(paint(line, "bold blue", look) for line in wrap(printable(app), look.width))]
         lines += [line for row in rows for line in _shown(row, sizes, look)]
     return lines
 
 
 def _row(one: JSON, hints: Mapping[tuple[str, str], str], look: Look) -> _Row:
     alias = f"{one['alias']}=" if one["alias"] else ""
-    was, now = visible(one["current"] or "(none)"), visible(one["candidate"] or "(none)")
+    was, now = printable(one["current"] or "(none)"), printable(one["candidate"] or "(none)")
     arrow = "→" if look.symbols else "->"
     change = {"update": f"{was} {arrow} {now}", "unchanged": was}.get(one["verdict"], f"{was}, not {now}")
     hint = hints.get((one["application"], one["because"])) if one["verdict"] == "error" else None
     file = one["file"] if one["verdict"] in ("update", "unchanged") else None
-    more = (f"do: {visible(hint)}" if hint else "", visible(file) if file else "")
-    image = visible(alias + one["image"])
-    return _Row(one["verdict"], image, change, one["rule"], visible(one["because"]), tuple(filter(None, more)))
+    more = (f"do: {printable(hint)}" if hint else "", printable(file) if file else "")
+    image = printable(alias + one["image"])
+    texts = (one["verdict"], image, change, printable(one["rule"]), printable(one["because"]))
+    return _Row(*texts, tuple(filter(None, more)))
 
 
 def _sizes(rows: Iterable[_Row], width: int) -> tuple[int, int, int]:
@@ -138,8 +140,8 @@ def _below(text: str, style: str, look: Look) -> list[str]:
 
 
 def _commit(one: JSON, look: Look) -> list[str]:
-    name = f"commit {visible(one['commit'][:12])}" if one["commit"] else "would commit"
-    place = f"on {visible(one['head'])} of {visible(one['repository'])}"
+    name = f"commit {printable(one['commit'][:12])}" if one["commit"] else "would commit"
+    place = f"on {printable(one['head'])} of {printable(one['repository'])}"
     first, *rest = wrap(f"{name} {place}", look.width)
     if first.startswith(name):
         first = paint(name, "bold magenta", look) + first[len(name) :]
@@ -147,10 +149,10 @@ def _commit(one: JSON, look: Look) -> list[str]:
     if one["attempts"] > 1:
         lines += _below(f"others were faster {one['attempts'] - 1} times", "dim", look)
     if one["pull_request"]:
-        lines += _below(visible(one["pull_request"]), "cyan", look)
+        lines += _below(printable(one["pull_request"]), "cyan", look)
     if one.get("diff"):
         return [*lines, *painted_diff(one["diff"], look)]
-    return [*lines, *(line for file in one["files"] for line in _below(visible(file), "", look))]
+    return [*lines, *(line for file in one["files"] for line in _below(printable(file), "", look))]
 
 
 def _summary(report: JSON, look: Look) -> str:

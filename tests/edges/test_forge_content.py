@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from task.edges.forges.content import dig, fitted, listed, numbered, ours_to_delete, overtaken, same
+from task.edges.forges.content import dig, fitted, honest, listed, numbered, ours_to_delete, overtaken, same
 from task.errors import UnreachableError
 from task.model import Proposal, Proposed
 
@@ -12,6 +12,32 @@ WANTED = Proposal("https://git.example.com/acme/deploy", "main", "image-update/w
 
 def test_what_fits_stays_as_it_is() -> None:
     assert fitted(WANTED, 100) == WANTED
+
+
+PAGE = "https://git.example.com/acme/deploy"
+
+
+@pytest.mark.parametrize(
+    ("url", "kept"),
+    [
+        (f"{PAGE}/pulls/1", True),
+        ("", False),
+        ("javascript:alert(1)", False),
+        (f"{PAGE}/{'x' * 20_000}", False),
+        (f"{PAGE}/\n::add-mask::x", False),
+    ],
+)
+def test_a_page_that_can_be_none_is_the_repositorys(url: str, kept: bool) -> None:
+    assert honest(Proposed(url, "1", "open"), PAGE).url == (url if kept else PAGE)
+
+
+@pytest.mark.parametrize(
+    ("commit", "kept"), [("a" * 40, True), ("0123456789ab", True), ("f" * 64, True), ("", True), ("a" * 20_000, False),
+                         ("main", False), ("a" * 40 + "\n", False)]
+)  # fmt: skip
+def test_a_merge_commit_is_an_id(commit: str, kept: bool) -> None:
+    found = Proposed("", "1", "merged", merge_commit=commit)
+    assert honest(found, PAGE).merge_commit == (commit if kept else "")
 
 
 def test_marks_are_kept_whole() -> None:

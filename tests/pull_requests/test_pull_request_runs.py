@@ -3,11 +3,13 @@
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
-from fakes.forge_server import serving
-from fakes.github_api import GitHub
+from fakes.forge_server import Pull, serving
+from fakes.github_api import NAME, GitHub
 from request_scenes import API, TOKEN, Scene, verdict
+from runner_rules import dangers
 from runs import WEB, application, manifest, target
 from support import commit, show
 
@@ -106,6 +108,35 @@ def test_auto_merge_waits_for_checks(scene: Scene, server: GitHub) -> None:
     scene.event(f"{WEB}:1.1.0", "--auto-merge")
     (pull,) = server.open
     assert pull.auto is not None
+
+
+class Boasting(GitHub):
+    """Names the pages of its requests as no honest forge does."""
+
+    page = ""
+
+    def shown(self, pull: Pull) -> dict[str, Any]:
+        """With that page."""
+        return super().shown(pull) | {"html_url": self.page}
+
+
+@pytest.mark.parametrize("page", [f"https://git.example/{'x' * 20_000}", "##[add-mask]x", "https://x/\n::add-mask::x"])
+def test_a_forge_that_boasts_fills_no_result(tmp_path: Path, page: str) -> None:
+    with serving(Boasting()) as server:
+        server.page = page
+        scene, results = Scene(tmp_path, server), tmp_path / "results"
+        summary = tmp_path / "summary"
+        given = ("run", "--image", f"{WEB}:1.1.0", "--results-dir", str(results))
+        done = scene.call(*given, env={"GITHUB_STEP_SUMMARY": str(summary)})
+        assert (done.code, done.json["status"]) == (0, "updated"), done.stderr
+        assert done.json["commits"][0]["pull_request"] == f"{server.url}/{NAME}"  # the repository's page stands for it
+        found = {path.name: path.read_text() for path in results.iterdir()}
+        assert (found["updated"], len(found["commit"])) == ("true", 40)
+        assert sum(len(name) + len(text.encode()) for name, text in found.items()) < 2048
+        assert len(summary.read_text()) < 2048
+        again = scene.call(*given)  # what a decision says of the request, too
+        assert len(again.stdout) < 4096
+        assert dangers(done.stdout + done.stderr + again.stdout + summary.read_text()) == []
 
 
 @pytest.mark.parametrize("strategy", ["semver", "newest-build"])

@@ -15,7 +15,7 @@ LINES = [
     (OK, "argocd/api: synced-and-healthy after 42 s: synced and healthy"),
     (WAITS, "argocd/web: waiting after 3 s: Argo CD has not compared yet"),
     (GOES, "argocd/worker: progressing after 1:01 min: synced, progressing: Deployment worker: 1 of 3 updated"),
-    (BAD, "argocd/job: failed after 1:01:40: the sync failed: Job migrate: ?[31mno?; see the Application in Argo CD"),
+    (BAD, "argocd/job: failed after 1:01:40: the sync failed: Job migrate: ^[[31mno^J; see the Application in Argo CD"),
 ]
 
 

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from task.options import COMMANDS, OPTIONS, options_of
-from task.words.colour import Look, coloured, forced, painted_diff, visible, width_of
+from task.words.colour import Look, coloured, forced, painted_diff, width_of
 from task.words.columns import columns, pad, wrap
 from task.words.help_page import PANELS, command_help, root_help
+from task.words.printable import visible
 from task.words.table import table
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")

@@ -6,7 +6,11 @@ from typing import Any
 
 from task.errors import UnreachableError
 from task.model import Proposal, Proposed
+from task.pattern import pattern
+from task.words.printable import web_page
 from task.words.proposal import BRANCHES, LONGEST_TITLE, described, marked
+
+_COMMIT = pattern("[0-9A-Fa-f]{7,64}")  # Bitbucket tells twelve digits
 
 
 def fitted(proposal: Proposal, longest: int) -> Proposal:
@@ -52,6 +56,12 @@ def numbered(number: str, host: str) -> str:
     if number:
         return number
     raise UnreachableError(f"{host} answers with something that is no pull request", hint="run it again")
+
+
+def honest(found: Proposed, page: str) -> Proposed:
+    """The request, without what can be no address and no commit; `page` is the repository's, where its own is none."""
+    merged = found.merge_commit if _COMMIT.fullmatch(found.merge_commit) else ""
+    return found._replace(url=web_page(found.url) or page, merge_commit=merged)
 
 
 def ours_to_delete(head: str) -> bool:

@@ -6,11 +6,13 @@ from _thread import allocate_lock
 from collections.abc import Callable, Sequence
 
 from task.edges.forges import LIMITS, Forge, Reach
+from task.edges.forges.content import honest
 from task.edges.forges.probe import probe
 from task.edges.forges.table import forge_of
 from task.edges.forges.tokens import Tokens
 from task.edges.http import Limits
 from task.errors import ForgeError, Malformed
+from task.model import Proposal, Proposed
 from task.parse.forge import Known, Place, place_of
 from task.parse.remote_url import remote_of
 
@@ -58,7 +60,7 @@ class Forges:
         with self._lock:
             if place not in self._opened:
                 reach = Reach(place, self._tokens.of(place), self._ca_file, self._log, self._limits, self._warn)
-                self._opened[place] = forge_of(reach)
+                self._opened[place] = _Checked(forge_of(reach), place.web)
             return self._opened[place]
 
     def close(self) -> None:
@@ -78,6 +80,30 @@ class Forges:
         if place is None:
             raise ForgeError(f"no repository of {remote.host} is meant", hint="write https://host/owner/repository")
         return place
+
+
+class _Checked:
+    """A forge whose answers are taken for what they can be: they go into results, logs and pages."""
+
+    def __init__(self, forge: Forge, page: str) -> None:
+        self._forge, self._page = forge, page
+
+    def find(self, base: str, head: str) -> Proposed | None:
+        """As the forge."""
+        found = self._forge.find(base, head)
+        return honest(found, self._page) if found else None
+
+    def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
+        """As the forge."""
+        return honest(self._forge.propose(proposal, found), self._page)
+
+    def state(self, number: str) -> Proposed:
+        """As the forge."""
+        return honest(self._forge.state(number), self._page)
+
+    def close(self) -> None:
+        """As the forge."""
+        self._forge.close()
 
 
 def _on_a_host(url: str) -> bool:

@@ -1,0 +1,78 @@
+"""What others named, made fit to be printed: no terminal, log or CI system obeys it, and a person can still read it.
+
+GitHub's runner reads commands from what a step prints. A line counts that begins with `::` behind any white space, and
+one that holds `##[` anywhere (its older form; Azure Pipelines reads `##vso[` likewise). It compares as .NET does by
+default, which overlooks letters without a shape of their own.
+"""
+
+from __future__ import annotations
+
+from task.pattern import pattern
+
+_BRACKET = pattern(r"(##\w*)\[")
+_OVERLOOKED = pattern("[\u034f\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+_JSON_HASH = pattern("#(?=[#\\w\u034f\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]*\\[)")
+
+
+def printable(text: str) -> str:
+    """A text of others on one line: what is not plainly visible is escaped, and no runner takes it for a command."""
+    return harmless(visible(text))
+
+
+def printable_lines(text: str) -> str:
+    """The same for a text of several lines, such as a diff: each stays a line."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def visible(text: str) -> str:
+    """Every character that has no shape of its own made visible: ^[ for an escape, <U+202E> for one that turns text."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char == "\t" else _shown(char) for char in text)
+
+
+def harmless(text: str) -> str:
+    """The text, with a backslash in every line that a runner would obey: before a leading `::`, and within `##[`."""
+    if text.isascii() and "::" not in text and "##" not in text:
+        return text
+    return "\n".join(map(_disobeyed, text.split("\n")))
+
+
+def exact_json(text: str) -> str:
+    """JSON text that says the same to every reader, without a line that a terminal or a runner would obey."""
+    if "#" in text:
+        text = _JSON_HASH.sub("\\\\u0023", text)
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return "\n".join(line if line.isprintable() else "".join(map(_json, line)) for line in text.split("\n"))
+
+
+def web_page(url: str | None, longest: int = 2000) -> str:
+    """The address of a page as a server gave it; "" for what can be none."""
+    known = url is not None and url.startswith(("https://", "http://")) and len(url.encode(errors="replace")) <= longest
+    return url if url and known and url.isprintable() and not set(url) & set(" <>\"'`\\") else ""
+
+
+def _disobeyed(line: str) -> str:
+    if not line.isascii() and _obeyed(_OVERLOOKED.sub("", line)):
+        line = _OVERLOOKED.sub(lambda found: _shown(found[0]), line)
+    start = line.lstrip()
+    if start.startswith("::"):
+        line = f"{line[: len(line) - len(start)]}\\{start}"
+    return _BRACKET.sub(r"\1\\[", line)
+
+
+def _obeyed(line: str) -> bool:
+    return line.lstrip().startswith("::") or bool(_BRACKET.search(line))
+
+
+def _shown(char: str) -> str:
+    number = ord(char)
+    return f"^{chr(number ^ 64)}" if number < 32 or number == 127 else f"<U+{number:04X}>"  # noqa: PLR2004 - ASCII's
+
+
+def _json(char: str) -> str:
+    if char.isprintable():
+        return char
+    units = char.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
