@@ -18,6 +18,7 @@ from task.edges.log import Log
 from task.errors import Exit, TaskError
 from task.files import exhausted
 from task.model import Problem, Report
+from task.overlooked import strange_variables
 from task.settings import Output, Settings, settings_of
 
 if TYPE_CHECKING:
@@ -62,7 +63,10 @@ def execute(call: Call) -> int:
         form = _log_format(settings.output.log_format, environ)
         log = Log(settings.output.log_level, form, terminal=_terminal(environ))
     except TaskError as error:
-        return _end(error, call, environ, Log(terminal=_terminal(environ)))
+        log = Log(terminal=_terminal(environ))
+        _tell_strange(environ, log)
+        return _end(error, call, environ, log)
+    _tell_strange(environ, log)
     try:
         stop.hear()
         return _command(settings, environ, log)
@@ -78,6 +82,12 @@ def execute(call: Call) -> int:
         code = _end(defect, call, environ, log)
         log.traceback(error)
         return code
+
+
+def _tell_strange(environ: Mapping[str, str], log: Log) -> None:
+    """Said first: a variable that nobody reads may be why the rest goes wrong."""
+    for one in strange_variables(environ):
+        log.problem(one.severity, "", one.message, one.hint)
 
 
 def _stdout_look() -> Look:
@@ -133,7 +143,7 @@ def _publish(error: TaskError, call: Call, environ: Mapping[str, str], code: int
     from task.edges.publish import publish
 
     problem = Problem("", error.rule, str(error), error.hint)
-    report = Report(call.command, (), 0, (), (), (problem,), code)
+    report = Report(call.command, (), 0, (), (), (problem, *strange_variables(environ)), code)
     last = {name: texts[-1] for name, texts in call.values.items() if texts}
     output = Output(
         last.get("output", "text"), last.get("report", ""), last.get("results-dir", ""), last.get("dotenv", "")

@@ -60,6 +60,7 @@ class Found(NamedTuple):
     releases: tuple[Subscribed, ...]
     problems: tuple[Problem, ...]
     sets: int = 0  # ApplicationSets, which are passed over
+    outside: tuple[Application, ...] = ()  # with annotations, but narrowed away
 
 
 def find(manifests: Iterable[Manifest], scope: Scope, locate: Locate) -> Found:
@@ -81,11 +82,13 @@ def find(manifests: Iterable[Manifest], scope: Scope, locate: Locate) -> Found:
             releases.setdefault(release.application.key, release)
         sets += kind == "ApplicationSet"
     apps, more = _configured(tuple(applications.values()), updaters, scope)
+    annotated = [(app, considered(app, scope.narrow)) for app in apps if app.annotations]
     return Found(
-        tuple(app for app in apps if app.annotations and considered(app, scope.narrow)),
+        tuple(app for app, within in annotated if within),
         tuple(one for one in releases.values() if considered(one.application, scope.narrow)),
         (*problems, *more),
         sets,
+        tuple(app for app, within in annotated if not within),
     )
 
 
@@ -147,14 +150,6 @@ def within_narrowing(narrow: Narrow) -> Callable[[Mapping[str, Any]], bool]:
         return considered(Application(namespace, name, {}, (), labels=labels), known)
 
     return within
-
-
-def not_found(names: Iterable[str], found: Found) -> tuple[Problem, ...]:
-    """An error for each name (or glob) that no Application has: a person meant one."""
-    apps = (*found.applications, *(one.application for one in found.releases))
-    missing = [name for name in names if not any(considered(app, Narrow((name,))) for app in apps)]
-    hint = "name Applications that --applications holds and that carry Image Updater's annotations"
-    return tuple(Problem("", "source", f"no Application is called {name!r}", hint) for name in missing)
 
 
 def _configured(

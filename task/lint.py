@@ -64,7 +64,10 @@ def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding
     """Everything about the annotations of one Application, errors first."""
     subscribed = subscribe(app, defaults)
     listed = dict(_misplaced(app.annotations.get("image-list", "")))
-    found = [of_flaw(app, flaw) for flaw in subscribed.flaws if flaw.severity != "info" and flaw.text not in listed]
+    flaws = (
+        flaw for flaw in subscribed.flaws if flaw.severity != "info" and not flaw.misspelt
+    )  # `_key` tells of those
+    found = [of_flaw(app, flaw) for flaw in flaws if flaw.text not in listed]
     found += [_finding(app, "image-list", "error", *said) for said in listed.values()]
     if app.annotations and not split_image_list(app.annotations.get("image-list", "")):
         message = "there are annotations but no image-list: nothing is ever updated"

@@ -109,6 +109,8 @@ def _judge_flaw(app: Application, flaw: Flaw, built: dict[str, list[Image]]) -> 
         return None, None
     if flaw.severity == "warning":
         return None, problem
+    if flaw.misspelt and flaw.entry and flaw.entry.image.identity not in built:
+        return None, None  # `overlooked` tells of it, of many Applications in one line
     if flaw.entry is None:
         names = (image.repository.rpartition("/")[2] for images in built.values() for image in images)
         return None, problem._replace(severity="error") if any(name in flaw.text for name in names) else problem
@@ -117,7 +119,10 @@ def _judge_flaw(app: Application, flaw: Flaw, built: dict[str, list[Image]]) -> 
         return None, problem
     entry = Subscription(app, flaw.entry, Policy(), Keys(), Source(""), target="", path="", repo="")
     verdict = Verdict("error", flaw.rule, flaw.message)
-    return Decision(entry, images[0], verdict, hint=flaw.hint, exit=int(Exit.CONFIGURATION)), None
+    return (
+        Decision(entry, images[0], verdict, hint=flaw.hint, exit=int(Exit.CONFIGURATION), strategy=flaw.strategy),
+        None,
+    )
 
 
 def _first_of_each(decisions: Sequence[Decision]) -> tuple[Decision, ...]:

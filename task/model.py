@@ -380,6 +380,8 @@ class Flaw(NamedTuple):
     hint: str = ""
     rule: str = "annotation"
     severity: Literal["error", "warning", "info"] = "error"
+    misspelt: bool = False  # it is about the key itself, a near miss of one that exists
+    strategy: Strategy | None = None  # of the entry, as far as it can be read
 
 
 class Subscribed(NamedTuple):
@@ -417,6 +419,7 @@ class Decision(NamedTuple):
     strays: tuple[tuple[str, str], ...] = ()  # of an override file: names that differ from the spec, and which says so
     labels: Mapping[str, str] = {}  # of the image, where the commit's message tells them
     carried: bool = False  # it waits on the head branch already, and is written again; no report tells of it
+    strategy: Strategy | None = None  # of an entry that cannot be used, whose subscription says nothing
 
 
 class Commit(NamedTuple):

@@ -12,6 +12,13 @@ from typing import Literal
 from task.record import NamedTuple
 
 ENV_PREFIX = "IMAGE_UPDATE_"
+# What has a variable and no option: secrets are never arguments.
+SECRETS = (
+    "IMAGE_UPDATE_GIT_TOKEN", "IMAGE_UPDATE_GIT_PASSWORD", "IMAGE_UPDATE_SSH_KEY", "IMAGE_UPDATE_GITHUB_APP_KEY",
+    "IMAGE_UPDATE_ARGOCD_AUTH_TOKEN", "IMAGE_UPDATE_FORGE_TOKEN", "IMAGE_UPDATE_REGISTRY_PASSWORD",
+    "IMAGE_UPDATE_CLOUDEVENT_TOKEN",
+)  # fmt: skip
+RESULTS_PREFIX = "IMAGE_UPDATE_RESULT_"  # what the dotenv file of one job gives to the next
 Takes = Literal["text", "words", "lines", "flag", "number", "choice"]
 
 
@@ -179,6 +186,7 @@ OPTIONS = (
     Option("allow-downgrade", "flag", "Accept a version older than the present one.", RULES, commands=TAKING),
     Option("require-live", "flag", "Only where status.summary.images holds the image.", RULES, commands=TAKING),
     Option("require-update", "flag", "Exit 5 when nothing was updated.", RULES, commands=TAKING),
+    Option("require-match", "flag", "Exit 5 when an --image is tracked by no Application.", RULES, commands=TAKING),
     Option("pin-digest", "flag", "Write tag@sha256:….", RULES, commands=LINT),
     Option("carry-parameters", "flag", "Carry the spec's parameters along in an override file.", RULES, default="true"),
     Option("atomic", "flag", "One failing Application stops its whole commit.", COMMIT),

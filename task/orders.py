@@ -45,6 +45,7 @@ def order_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str
         deadline=git.deadline,
         atomic=settings.atomic,
         require_update=settings.require_update,
+        require_match=settings.require_match,
         only=git.only,
         dry=settings.dry,
         intent=_intent(settings, now, environ),

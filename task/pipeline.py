@@ -12,10 +12,12 @@ from task import stop
 from task.decide import Ask, hopeless
 from task.errors import TaskError
 from task.find import find as find_all
-from task.find import not_found, subscribed
+from task.find import subscribed
 from task.land import failures, land
 from task.match import Matched, every, match, meant
 from task.model import Decision, Image, Problem, Report, Subscribed, Subscription, Timings
+from task.overlooked import Seen, nobody_called, nobody_tracks, unread_keys, untracked
+from task.parse.narrow import considered
 from task.parse.write_back import normal_url
 from task.words.caution import cautions
 from task.words.outcome import exit_code, public_url
@@ -27,8 +29,8 @@ AT_ONCE = 8  # repositories; more would only wait for each other
 def run(order: Order, edges: Edges) -> Report:
     """The main job. `plan` is the same with predictions in place of pushes."""
     began = edges.now()
-    asking, problems = find(order, edges)
-    matched = matching(asking, order, edges)
+    seen, problems = find(order, edges)
+    matched = matching(seen.asking, order, edges)
     found = edges.now()
     done = Outcome(matched.decisions)
     if order.atomic:
@@ -43,18 +45,32 @@ def run(order: Order, edges: Edges) -> Report:
         landed = edges.now()
         problems += tuple(edges.follow(done.landed)) + matched.problems
         timings = Timings(order.terms.now, found - began, landed - found, edges.now() - landed)
-        return report(order, len(asking) + edges.passed_over(), done, problems)._replace(timings=timings)
+        return report(order, seen, done, problems)._replace(timings=timings)
 
 
-def find(order: Order, edges: Edges) -> tuple[tuple[Subscribed, ...], tuple[Problem, ...]]:
-    """The Applications in question, each with what its annotations ask for."""
+def find(order: Order, edges: Edges) -> tuple[Seen, tuple[Problem, ...]]:
+    """The Applications in question, each with what its annotations ask for, and what is wrong or has no effect."""
+    narrow = order.scope.narrow
     found = find_all(edges.applications(), order.scope, edges.locate)
+    known = narrow._replace(projects=())  # metadata does not tell an Application's project
+    passed = [(app, considered(app, known)) for app in edges.passed_over()]
+    seen = Seen(
+        subscribed(found, order.scope, order.images),
+        found.applications,
+        tuple(app for app, within in passed if within),
+        (*found.outside, *(app for app, within in passed if not within)),
+    )
     if found.sets:
         edges.log("info", f"{found.sets} ApplicationSets are passed over: the Applications they generate count")
-    if not found.applications and not found.releases and not edges.passed_over():
+    if not (seen.everybody or narrow.names or order.images):
         edges.log("warning", "no Application with Image Updater's annotations was found (--applications, narrowing)")
-    unknown = not_found(order.scope.narrow.names, found) if order.intent else ()
-    return subscribed(found, order.scope, order.images), found.problems + unknown
+    problems = found.problems + nobody_called(narrow.names, seen, strict=order.intent is not None)
+    if order.intent:
+        return seen, problems
+    whole = not (narrow.projects and seen.passed)
+    judged = seen if whole else seen._replace(passed=())
+    problems += nobody_tracks(judged, untracked(judged, order.images), whole=whole)
+    return seen, problems + unread_keys(judged, order.images)
 
 
 def matching(asking: Sequence[Subscribed], order: Order, edges: Edges) -> Matched:
@@ -158,7 +174,7 @@ def written_images(decisions: Iterable[Decision]) -> tuple[Image, ...]:
     return tuple(dict.fromkeys(one.candidate for one in decisions if one.verdict.verdict == "update"))
 
 
-def report(order: Order, considered: int, done: Outcome, problems: tuple[Problem, ...]) -> Report:
+def report(order: Order, seen: Seen, done: Outcome, problems: tuple[Problem, ...]) -> Report:
     """Everything in one value, in a fixed order: by Application, then alias."""
     decisions = tuple(
         sorted(
@@ -166,6 +182,7 @@ def report(order: Order, considered: int, done: Outcome, problems: tuple[Problem
             key=lambda one: (one.subscription.application.key, one.subscription.entry.alias, one.subscription.path),
         )
     )
+    unmatched = order.require_match and bool(untracked(seen, order.images))
     errors = tuple(
         Problem(one.subscription.application.key, one.verdict.rule, one.verdict.because, one.hint)
         for one in decisions
@@ -174,10 +191,11 @@ def report(order: Order, considered: int, done: Outcome, problems: tuple[Problem
     return Report(
         command=order.command,
         images=order.images or written_images(decisions),
-        considered=considered,
+        considered=seen.considered,
         decisions=decisions,
         commits=tuple(sorted(done.commits, key=lambda one: (one.repo, one.branch, one.head))),
         problems=tuple(dict.fromkeys(errors + problems + cautions(decisions))),
-        exit=stop.code() or int(exit_code(decisions, problems, require_update=order.require_update)),
+        exit=stop.code()
+        or int(exit_code(decisions, problems, require_update=order.require_update, unmatched=unmatched)),
         dry=order.dry,
     )

@@ -175,6 +175,7 @@ class Settings(NamedTuple):
     allow_downgrade: bool = False
     require_live: bool = False
     require_update: bool = False
+    require_match: bool = False
     pin_digest: bool = False
     carry: bool = True
     atomic: bool = False
@@ -214,6 +215,7 @@ def settings_of(call: Call) -> Settings:
         allow_downgrade=read.flag("allow-downgrade"),
         require_live=read.flag("require-live"),
         require_update=read.flag("require-update"),
+        require_match=_require_match(call.command, read),
         pin_digest=read.flag("pin-digest") or verify.wanted,
         carry=read.flag("carry-parameters"),
         atomic=read.flag("atomic"),
@@ -247,6 +249,13 @@ def _shown(command: str, read: _Reader) -> ShownSettings:
         variable = read.options["report-file"].variable
         raise UsageError("report: FILE is missing", hint=f"name the JSON report of a run (or set {variable})")
     return ShownSettings(read.text("report-file"), read.text("html"))
+
+
+def _require_match(command: str, read: _Reader) -> bool:
+    wanted = read.flag("require-match")
+    if wanted and command == "scan":
+        raise UsageError("--require-match: scan is given no image", hint="leave it out; run and plan take it")
+    return wanted
 
 
 def _check(command: str, read: _Reader) -> str:

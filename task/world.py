@@ -109,7 +109,8 @@ class Edges(NamedTuple):
     compare: Callable[[str, str, str], tuple[str, str]] = lambda _repo, _base, _head: ("", "")  # its kind, and a page
     live: Callable[[], Live] | None = None  # with Applications from the cluster or Argo CD
     follow: Callable[[Sequence[Landed]], Sequence[Problem]] = lambda _landed: ()  # Argo CD is told, and waited for
-    passed_over: Callable[[], int] = lambda: 0  # annotated Applications that `applications` found to be of no concern
+    # the metadata of annotated Applications that `applications` left out: they concern no image, or are narrowed away
+    passed_over: Callable[[], Sequence[Application]] = lambda: ()
     # whom a repository knows us as, for an Application; equal texts may share a commit
     login: Callable[[Subscription], str] = lambda _subscription: ""
     close: Callable[[], None] = lambda: None  # leaves nothing behind that was opened for the run
@@ -136,6 +137,7 @@ class Order(NamedTuple):
     deadline: float = 120.0  # seconds
     atomic: bool = False
     require_update: bool = False
+    require_match: bool = False  # exit 5 where an image is tracked by nobody
     only: tuple[str, ...] = ()
     dry: bool = False  # predict in place of pushing
     intent: Intent | None = None  # of `hold`, `release` and `rollback`

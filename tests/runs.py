@@ -48,7 +48,7 @@ def manifest(folder: Path, *apps: dict[str, Any], name: str = "applications.json
     return path
 
 
-def arguments(apps: Path, *more: str | Path, image: str = f"{WEB}:1.1.0") -> list[str]:
+def arguments(apps: Path | str, *more: str | Path, image: str = f"{WEB}:1.1.0") -> list[str]:
     """The arguments of a run on repositories of this machine."""
     given = ("run", "--image", image, "--applications", apps, "--allow-protocol", "file", "--output", "json", *more)
     return [str(one) for one in given]

@@ -51,6 +51,20 @@ def test_a_run_with_argo_cd(tmp_path: Path, server: ArgoCDServer) -> None:
     assert TOKEN not in result.stdout + result.stderr
 
 
+def test_mistakes_in_what_is_passed_over(tmp_path: Path, server: ArgoCDServer) -> None:
+    repo = repository(tmp_path, "web")
+    for one in (app("web", repo), app("other", repo, image_list="x=acme/other", allow_tag="any")):
+        server.add(versioned(one))
+    result = with_argocd(server)
+    assert [one["application"] for one in result.json["errors"]] == [None]
+    assert "one other Application has annotations that are not read: argocd/other (allow-tag)" in result.stderr
+    assert "/other" not in {one.path[-6:] for one in server.seen}
+    assert "did you mean acme/other?" in with_argocd(server, image="ghcr.io/acme/other:1").stderr
+    unknown = with_argocd(server, "--application", "wbe")
+    assert unknown.code == 3
+    assert "did you mean web?" in unknown.stderr
+
+
 def test_a_second_run_refreshes_nothing(tmp_path: Path, server: ArgoCDServer) -> None:
     server.add(versioned(app("web", repository(tmp_path, "web"))))
     assert with_argocd(server, "--applications", "argocd").json["status"] == "updated"

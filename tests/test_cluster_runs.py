@@ -179,11 +179,39 @@ def test_narrowing(tmp_path: Path, api: KubernetesApi, run: Any, options: tuple[
     assert result.json["counts"]["applications"] == 1
 
 
-def test_what_no_application_takes_is_no_warning(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
-    api.add(APPLICATIONS, app("web", repository(tmp_path, "web")))
-    result = run(image="ghcr.io/acme/unknown:1.0.0")
-    assert (result.code, result.json["counts"]["applications"]) == (0, 1)
-    assert "no Application with" not in result.stderr
+def test_what_no_application_takes_is_a_warning(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+    """Only metadata is read of those that do not take it, and that is enough to name the nearest."""
+    repo = repository(tmp_path, "web")
+    api.add(APPLICATIONS, app("web", repo), app("far", repo, namespace="team", image_list="x=quay.io/acme/far"))
+    result = run(image="ghcr.io/acme/wbe:1.0.0")
+    assert (result.code, result.json["counts"]["applications"]) == (0, 2)
+    assert "no Application tracks ghcr.io/acme/wbe; did you mean ghcr.io/acme/web?" in result.stderr
+    assert not [one for one in api.requests() if one.startswith("get applications")]
+    assert run("--require-match", image="ghcr.io/acme/far:1.0.0").code == 5
+
+
+def test_mistakes_in_what_is_passed_over(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+    repo = repository(tmp_path, "web")
+    others = [app(f"o{n}", repo, image_list="x=acme/other", x__alow_tags="any", project="shop") for n in range(6)]
+    listless = app("listless", repo, image_list="", image_lst=f"web={WEB}")
+    api.add(APPLICATIONS, app("web", repo, colour="blue"), listless, *others)
+    result = run()
+    assert result.code == 0
+    assert [one["application"] for one in result.json["errors"]] == ["argocd/web", "argocd/listless", None]
+    assert "6 other Applications have annotations that are not read: argocd/o0 (x.alow-tags), " in result.stderr
+    # whose project these are, metadata does not tell
+    narrowed = run("--project", "default", image=f"{WEB}:1.2.0")
+    assert [one["application"] for one in narrowed.json["errors"]] == ["argocd/web"]
+
+
+def test_a_name_that_no_application_of_the_cluster_has(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+    repo = repository(tmp_path, "web")
+    api.add(APPLICATIONS, app("web", repo), app("api", repo, image_list="x=acme/other"))
+    known = run("--application", "api")  # it is there, and does not take the image
+    assert (known.code, [one["rule"] for one in known.json["errors"]]) == (0, ["untracked"])
+    unknown = run("--application", "wbe")
+    assert unknown.code == 3
+    assert "no Application is called 'wbe'; did you mean web?" in unknown.stderr
 
 
 def test_an_image_updater_configures_what_it_references(tmp_path: Path, api: KubernetesApi, run: Any) -> None:

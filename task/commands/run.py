@@ -12,6 +12,7 @@ from task.edges.publish import check_places, publish
 from task.model import Image, Report
 from task.options import BY_HAND
 from task.orders import order_of
+from task.overlooked import strange_variables
 from task.parse.event import event_images
 from task.pipeline import run as pipeline
 from task.settings import Settings
@@ -34,6 +35,7 @@ def run(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
         for problem in report.problems:
             if (problem.application, problem.message) not in on_screen:
                 log.problem(problem.severity, problem.application, problem.message, problem.hint)
+        report = report._replace(problems=(*report.problems, *strange_variables(environ)))  # the log has them already
         failed = publish(report, settings.output, environ)
         for error in failed:
             log.problem("error", "", error.message, error.hint)

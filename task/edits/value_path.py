@@ -46,7 +46,7 @@ def _segment(text: str) -> Segment:
     match = _INDICES.fullmatch(text)
     if match is None:
         return Segment(text, (), text)
-    inner = [part.strip() for part in match[2][1:-1].split("][")]
+    inner = match[2][1:-1].split("][")
     if all(re.fullmatch(r"[0-9]{1,9}", part) for part in inner):
         return Segment(match[1], tuple(map(int, inner)), text)
     return Segment(match[1], (), text, f"the index in {text} is no number from 0 on")

@@ -170,14 +170,14 @@ def platforms(setting: Setting) -> tuple[str, ...]:
 
 def write_back_method(value: str) -> tuple[str, str]:
     """`write-back-method` → (`git` | `argocd`, credentials). Credentials: "" or `secret:<namespace>/<name>`."""
-    method, _, credentials = value.partition(":")
+    method, colon, credentials = value.partition(":")
     method, credentials = method.strip(), credentials.strip()
-    if method not in ("", "git", "argocd") or (method != "git" and credentials):
+    if method not in ("", "git", "argocd") or (method != "git" and colon) or (colon and not credentials):
         raise Faulty(
             "write-back-method",
             value,
             f"unknown write-back method {value!r}",
-            "write git, git:secret:<namespace>/<name> or argocd",
+            "write git, git:repocreds, git:secret:<namespace>/<name> or argocd",
         )
     if credentials in ("", "repocreds"):
         return method or "git", ""

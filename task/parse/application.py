@@ -63,6 +63,15 @@ def parse_application(
     )
 
 
+def annotated(item: Mapping[str, Any], prefix: str, origin: str = "") -> Application | None:
+    """An Application as far as its metadata tells; None without annotations under the prefix, or without a name."""
+    try:
+        app = parse_application({"metadata": item.get("metadata")}, prefix, origin)
+    except Malformed:
+        return None
+    return app if app.annotations else None
+
+
 def _annotations(metadata: Mapping[str, Any], prefix: str) -> dict[str, str]:
     found = _mapping(metadata, "annotations").items()
     return {short: value.strip() for key, value in found if (short := _short(key, prefix)) and isinstance(value, str)}

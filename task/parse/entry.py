@@ -15,6 +15,7 @@ from task.model import Entry, Flaw, Keys, Policy, Strategy
 from task.parse import advice
 from task.parse import annotations as annotation
 from task.parse.annotations import Faulty, Setting
+from task.pattern import pattern
 from task.record import NamedTuple
 from task.rules.version_range import parse_range
 
@@ -24,6 +25,7 @@ else:
     tag_filter = later("task.rules.tag_filter")
 
 T = TypeVar("T")
+BLANK_INDEX = pattern(r"\[[0-9]*\s[0-9\s]*\]")
 
 
 class EntryReading(NamedTuple):
@@ -35,6 +37,7 @@ class EntryReading(NamedTuple):
     flaws: tuple[Flaw, ...]
     broken: bool  # whether an error (not only a warning) was found
     managed: tuple[str, ...]  # the names in an override file that belong to this entry
+    strategy: Strategy | None = None  # None: there is none of the name that the annotation says
 
 
 @lru_cache(maxsize=65536)
@@ -56,6 +59,7 @@ class _Reader:
     def read(self, default: Strategy, pin: bool) -> EntryReading:  # noqa: FBT001 - the default of a setting
         nothing: tuple[Strategy, str] = ("semver", "")
         strategy, extra = self._try(lambda: self._strategy(default), nothing)
+        known = None if any(flaw.severity == "error" for flaw in self.flaws) else strategy
         policy = Policy(
             strategy=strategy,
             constraints=self._try(lambda: self._constraints(strategy, extra), ()),
@@ -66,9 +70,10 @@ class _Reader:
             pull_secret=self._get("pull-secret").value,
         )
         self._force_update()
+        self._indices()
         names = self._keys()
         broken = any(flaw.severity == "error" for flaw in self.flaws)
-        return EntryReading(self.entry, policy, names, tuple(self.flaws), broken, _managed(self.entry, names))
+        return EntryReading(self.entry, policy, names, tuple(self.flaws), broken, _managed(self.entry, names), known)
 
     def _get(self, key: str) -> Setting:
         return self.settings.get(key, NONE)
@@ -99,6 +104,15 @@ class _Reader:
         except Faulty as error:
             error.hint = advice.on_strategy(self.entry, error.key, error.value) or error.hint
             raise
+
+    def _indices(self) -> None:
+        """AIU refuses an index with blanks, Helm too; here it would be a key of that name that no file has."""
+        for key in ("helm.image-name", "helm.image-tag", "helm.image-spec"):
+            setting = self._get(key)
+            if BLANK_INDEX.search(setting.value):
+                fixed = BLANK_INDEX.sub(lambda match: "".join(match[0].split()), setting.value)
+                message = f"{setting.value!r} has a blank inside an index"
+                self.flaws.append(flaw_of(self.entry, Faulty(setting.key, setting.value, message, f"write {fixed}")))
 
     def _constraints(self, strategy: Strategy, extra: str) -> tuple[str, ...]:
         found = tuple(dict.fromkeys(filter(None, (self.entry.constraint, extra))))

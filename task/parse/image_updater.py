@@ -12,6 +12,7 @@ from typing import Any
 from task.errors import Malformed
 from task.model import Application, Problem
 from task.parse.image_updater_settings import Said, annotations, mapping, mappings, strings, text
+from task.parse.known_keys import nearest
 from task.record import NamedTuple
 from task.rules.tag_filter import glob_match, ignore_globs
 
@@ -82,9 +83,10 @@ def configure(
 ) -> tuple[tuple[Application, ...], tuple[Problem, ...]]:
     """The Applications, those that a resource references with its settings in place of AIU's own annotations.
 
-    With `useAnnotations` the Application's annotations stand. An Application that no resource references is
-    left as it is. `namespace` is taken for a resource that names none. Problems are warnings: of a
-    malformed resource what cannot be read is left out, and with it the images that it is about.
+    With `useAnnotations` the Application's annotations stand; where it has no `image-list`, the next reference is
+    asked, as AIU does. An Application that no resource references is left as it is. `namespace` is taken for a
+    resource that names none. Problems are warnings: of a malformed resource what cannot be read is left out, and with
+    it the images that it is about.
     """
     if not updaters:
         return tuple(apps), ()
@@ -93,23 +95,29 @@ def configure(
     done = []
     for app in apps:
         found = claims.of(app)
-        if not found:
-            done.append(app)
-            continue
-        claim = found[0]
-        problems += _disputed(app, found)
-        if claim.order not in said:
-            said[claim.order] = annotations(claim.spec, claim.ref)
-            problems += [_warning(f"{claim.place}: {words}") for words in said[claim.order].warnings]
-        done.append(_configured(app, said[claim.order]))
+        while found:
+            claim = found[0]
+            if claim.order not in said:
+                said[claim.order] = annotations(claim.spec, claim.ref)
+                problems += [_warning(f"{claim.place}: {words}") for words in said[claim.order].warnings]
+            if said[claim.order].annotations is not None or app.annotations.get("image-list"):
+                break
+            found = found[1:]
+        problems += _disputed(app, found) if found else ()
+        done.append(_configured(app, said[found[0].order]) if found else app)
     return tuple(done), tuple(problems)
 
 
 def _configured(app: Application, said: Said) -> Application:
     if said.annotations is None:
         return app
-    ours = {key: value for key, value in app.annotations.items() if key.endswith(OURS)}
+    ours = {key: value for key, value in app.annotations.items() if _of_ours(key)}
     return app._replace(annotations={**ours, **said.annotations})
+
+
+def _of_ours(key: str) -> bool:
+    """Whether it is such a key, or was meant to be one: a misspelt one must not vanish without a word."""
+    return key.endswith(OURS) or any(nearest(one, OURS) for one in (key, key.partition(".")[2]))
 
 
 def _disputed(app: Application, found: Sequence[Claim]) -> Iterator[Problem]:

@@ -31,6 +31,11 @@ def considered(app: Application, narrow: Narrow) -> bool:
     )
 
 
+def is_glob(text: str) -> bool:
+    """Whether a name may fit several Applications."""
+    return any(char in text for char in "*?[")
+
+
 @lru_cache(maxsize=256)
 def _glob(glob: str) -> re.Pattern[str]:
     from fnmatch import translate

@@ -6,15 +6,16 @@ An entry with a problem gets no Subscription: a broken rule never lets a tag thr
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 
 from task.errors import Malformed, TaskError
 from task.model import Application, Claim, Entry, Flaw, Strategy, Subscribed, Subscription
 from task.parse import annotations as keys
-from task.parse.annotations import Faulty, Setting
+from task.parse.annotations import Faulty, Index, Setting
 from task.parse.entry import EntryReading, read_entry
 from task.parse.image import parse_image_list, split_image_list
+from task.parse.known_keys import doubts
 from task.parse.write_back import Where, problems, write_backs
 from task.record import NamedTuple
 
@@ -43,7 +44,7 @@ def subscribe(app: Application, defaults: Defaults = Defaults(), wanted: Collect
             if wanted is None or identity in wanted
             for where in wheres
         ),
-        (*asked.flaws, *general),
+        tuple(flaw._replace(strategy=asked.strategies.get(flaw.text)) for flaw in (*asked.flaws, *general)),
     )
 
 
@@ -55,6 +56,7 @@ class _Asked(NamedTuple):
     managed: tuple[str, ...]
     claims: tuple[Claim, ...]
     flaws: tuple[Flaw, ...]
+    strategies: Mapping[str, Strategy | None]  # by the entries' texts
 
 
 @lru_cache(maxsize=4096)  # the Applications of one generator carry the same annotations
@@ -80,10 +82,27 @@ def _asked(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _Ask
         for one in readings
         if len(readings) > 1
     )
-    sound = tuple((one.entry.image.identity, one) for one in readings if not one.broken)
-    return _Asked(
-        entries, sound, managed, claims, (*_unreadable(listed), *(flaw for one in readings for flaw in one.flaws))
+    misspelt = _misspelt(found, entries, aliases, index)
+    stopped = {flaw.text for flaw in misspelt}
+    sound = tuple(
+        (one.entry.image.identity, one) for one in readings if not one.broken and one.entry.text not in stopped
     )
+    flaws = (*_unreadable(listed), *misspelt, *(flaw for one in readings for flaw in one.flaws))
+    return _Asked(entries, sound, managed, claims, flaws, {one.entry.text: one.strategy for one in readings})
+
+
+def _misspelt(found: Mapping[str, str], entries: Sequence[Entry], aliases: frozenset[str], index: Index) -> list[Flaw]:
+    """A misspelt rule or place stops every entry that it would govern: nobody knows which tag it should refuse."""
+    flaws = []
+    for key, one in doubts(found):
+        if not one.governs or not found[key]:
+            continue
+        for entry in entries:
+            names = keys.prefixes(entry, aliases)
+            own = any(name in index.get(one.meant, ()) for name in names)  # hides the form for the whole Application
+            if one.name in names or (not one.name and not own):
+                flaws.append(Flaw(entry.text, entry, key, found[key], one.message, one.hint, misspelt=True))
+    return flaws
 
 
 def _unreadable(listed: tuple[tuple[str, Entry | Malformed], ...]) -> list[Flaw]:

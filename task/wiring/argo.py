@@ -10,7 +10,8 @@ from task.edges.log import Log
 from task.errors import Malformed, TaskError, UsageError
 from task.find import Manifest, Scope, concerns, within_narrowing
 from task.light import once
-from task.model import Image, Subscription
+from task.model import Application, Image, Subscription
+from task.parse.application import annotated
 from task.secret import Secret
 from task.settings import ArgoSettings, Settings
 from task.world import Live
@@ -63,9 +64,9 @@ class Argo:
         self._read.append(found)
         return found.all()
 
-    def passed_over(self) -> int:
-        """How many Applications with annotations were looked at that concern none of the images."""
-        return sum(found.passed_over for found in self._read)
+    def passed_over(self) -> Sequence[Application]:
+        """The metadata of the Applications with annotations that were looked at and not read whole."""
+        return [app for found in self._read for app in found.passed_over]
 
     def _of_cluster(self, scope: Scope, wanted: Wanted) -> Cluster:
         from task.edges.applications.cluster import Cluster
@@ -82,11 +83,11 @@ class Argo:
     def _of_argocd(self, scope: Scope, wanted: Wanted) -> ArgoCD:
         from task.edges.applications.argocd import ArgoCD
 
-        narrow, within, lists = scope.narrow, within_narrowing(scope.narrow), concerns((), f"{scope.prefix}image-list")
+        narrow, within = scope.narrow, within_narrowing(scope.narrow)
         return ArgoCD(
             self.server(),
             lambda item: wanted(item) and within(item),
-            counts=lambda item: lists(item) and within(item),
+            passed=lambda item: annotated(item, scope.prefix, "argocd"),
             projects=narrow.projects,
             selector=narrow.selector,
             namespaces=narrow.namespaces,

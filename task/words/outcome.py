@@ -13,11 +13,13 @@ SCHEMA = "image-update/report/v1"
 BY_HAND = ("hold", "release", "rollback")  # what they write may be a hold alone
 
 
-def exit_code(decisions: Sequence[Decision], problems: Iterable[Problem], *, require_update: bool) -> Exit:
+def exit_code(
+    decisions: Sequence[Decision], problems: Iterable[Problem], *, require_update: bool = False, unmatched: bool = False
+) -> Exit:
     """The first of the exit codes that occurred, in the order of `PRECEDENCE`. No error ends as a success."""
     codes = {one.exit or int(Exit.CONFIGURATION) for one in decisions if one.verdict.verdict == "error"}
     codes |= {one.exit or int(Exit.CONFIGURATION) for one in problems if one.severity == "error"}
-    if require_update and not any(one.verdict.verdict == "update" for one in decisions):
+    if unmatched or (require_update and not any(one.verdict.verdict == "update" for one in decisions)):
         codes.add(int(Exit.NOTHING_UPDATED))
     return first_of(codes)
 
@@ -109,7 +111,7 @@ def _decision(one: Decision) -> dict[str, Any]:
         "application": sub.application.key,
         "alias": sub.entry.alias or None,
         "image": sub.entry.image.name,
-        "strategy": sub.policy.strategy if readable else None,
+        "strategy": sub.policy.strategy if readable else one.strategy,
         "constraint": constraint(one),
         "current": current(one),
         "candidate": one.candidate.version or None,

@@ -18,6 +18,7 @@ from task.words.printable import exact_json, visible, web_page
 LIMIT = 2048
 LARGEST_SUMMARY, MOST_COMMITS = 500_000, 20  # bytes of rows; GitHub takes a summary of 1 MiB, or none of it
 LONGEST_CELL = 1000  # characters
+NOTES = 20  # problems that a summary lists
 _MARKDOWN = pattern(r"(www)\.|[\\`*_~|<>\[\]&$]|:(?! |$)", re.IGNORECASE)
 DOTENV_PREFIX = "IMAGE_UPDATE_RESULT_"
 NAMES = (
@@ -146,7 +147,21 @@ def github_summary(report: Report) -> str:
     ]
     pages = (web_page(one.pull_request) for one in report.commits[:MOST_COMMITS])
     requests = dict.fromkeys(f"\nPull request: <{url}>" for url in pages if url)
-    return "\n".join([f"### Image Update: {status(report)}", "", *rows, *commits, *requests]) + "\n"
+    return "\n".join([f"### Image Update: {status(report)}", "", *rows, *commits, *requests, *_notes(report)]) + "\n"
+
+
+def _notes(report: Report) -> list[str]:
+    """What the table does not show: errors without a decision, and warnings (an image that nobody tracks)."""
+    shown = {(one.subscription.application.key, one.verdict.because) for one in report.decisions}
+    rest = [one for one in report.problems if (one.application, one.message) not in shown]
+    notes = []
+    for one in rest[:NOTES]:
+        where = f"{one.application}: " if one.application else ""
+        notes.append(
+            f"- {one.severity}: {_cell(f'{where}{one.message}')}" + (f"; {_cell(one.hint)}" if one.hint else "")
+        )
+    more = [f"- and {len(rest) - NOTES} more, in the log"] if len(rest) > NOTES else []
+    return ["", *notes, *more] if notes else []
 
 
 def _cell(text: str) -> str:

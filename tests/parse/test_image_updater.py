@@ -234,6 +234,33 @@ def test_use_annotations_leaves_the_application_as_it_is() -> None:
     assert said(updater(whole, commonUpdateSettings={"allowTags": "regexp:^x"}), annotations=own) == own
 
 
+BY_ANNOTATIONS = ref("web", useAnnotations=True)
+OTHERS = ref("w*", {"alias": "b", "imageName": "b"})
+
+
+@pytest.mark.parametrize(
+    ("updaters", "own", "expected"),
+    [
+        ([updater(BY_ANNOTATIONS, OTHERS)], {"image-list": "x=nginx"}, "x=nginx"),
+        ([updater(BY_ANNOTATIONS, OTHERS)], {}, "b=b"),
+        ([updater(BY_ANNOTATIONS, OTHERS)], {"x.allow-tags": "any", "image-list": ""}, "b=b"),
+        ([updater(BY_ANNOTATIONS, name="a"), updater(OTHERS, name="b")], {}, "b=b"),
+        ([updater(BY_ANNOTATIONS, ref("w*", useAnnotations=True))], {"git-branch": "dev"}, None),
+        ([updater(OTHERS, ref("*", useAnnotations=True))], {}, "b=b"),  # the more specific one is asked first
+    ],
+)
+def test_without_annotations_to_use_the_next_reference_is_asked(
+    updaters: list[Any], own: dict[str, str], expected: str | None
+) -> None:
+    assert said(*updaters, annotations=own).get("image-list") == expected
+
+
+def test_a_misspelt_annotation_of_ours_does_not_vanish() -> None:
+    own = {"pullrequest": "true", "web.pin-digets": "true", "web.allow-tag": "any"}
+    found = said(updater(ref("web")), annotations=own)
+    assert found == {"image-list": "web=ghcr.io/acme/web", "pullrequest": "true", "web.pin-digets": "true"}
+
+
 def test_an_application_that_no_resource_references_keeps_its_annotations() -> None:
     own = {"image-list": "x=nginx"}
     assert said(updater(ref("api")), annotations=own) == own

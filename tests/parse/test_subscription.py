@@ -82,6 +82,17 @@ def test_strategy_and_constraints(annotations: dict[str, str], strategy: str, co
         ({"web.pin-digest": "perhaps"}, "web.pin-digest"),
         ({"write-back-method": "Git"}, "write-back-method"),
         ({"write-back-method": "git:nonsense"}, "write-back-method"),
+        ({"write-back-method": "git:"}, "write-back-method"),
+        ({"write-back-method": "git : "}, "write-back-method"),
+        ({"write-back-method": "argocd:"}, "write-back-method"),
+        ({"web.helm.image-tag": "images[ 0 ].tag"}, "web.helm.image-tag"),
+        ({"helm.image-tag": "images[0][1 ].tag"}, "helm.image-tag"),
+        ({"web.helm.image-spec": "images[0 1]"}, "web.helm.image-spec"),
+        ({"web.helm.image-name": "images[ ].name"}, "web.helm.image-name"),
+        ({"web.allow-tag": "regexp:^1"}, "web.allow-tag"),
+        ({"ignore_tags": "latest"}, "ignore_tags"),
+        ({"write-back-metod": "argocd"}, "write-back-metod"),
+        ({"gitbranch": "dev"}, "gitbranch"),
         ({"write-back-method": "git:error:argocd/creds"}, "write-back-method"),
         ({"write-back-method": "git:secret:"}, "write-back-method"),
         ({"write-back-method": "git:secret:/creds"}, "write-back-method"),
@@ -105,6 +116,41 @@ def test_a_broken_annotation_is_an_error_and_nothing_is_subscribed(annotations: 
     assert subscribed.subscriptions == ()
     assert errors(subscribed) == [key]
     assert all(flaw.hint for flaw in subscribed.flaws)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "left"),
+    [
+        ({}, ["web", "api", ""]),
+        ({"web.allow-tag": "any"}, ["api", ""]),
+        ({"allow-tag": "any"}, []),
+        ({"allow-tag": "any", "web.allow-tags": "any"}, ["web"]),  # its own rule hides the one for all
+        ({"allow-tags": "any", "web.allow-tag": "any"}, ["api", ""]),
+        ({"cron.plattforms": "linux/amd64"}, ["web", "api"]),  # an entry without alias, under its last part
+        ({"write-back-traget": "kustomization"}, []),
+        ({"pull-requests": "true"}, []),
+        # no rule is missing, or nobody knows of one
+        ({"image-lists": "x=acme/x"}, ["web", "api", ""]),
+        ({"web.allow-tag": ""}, ["web", "api", ""]),
+        ({"old.allow-tag": "any"}, ["web", "api", ""]),
+        ({"web.credentials": "x"}, ["web", "api", ""]),
+        ({"web.colour": "blue"}, ["web", "api", ""]),
+    ],
+)
+def test_a_misspelt_rule_stops_the_entries_that_it_would_govern(annotations: dict[str, str], left: list[str]) -> None:
+    listed = "web=acme/web, api=acme/api, acme/cron"
+    subscribed = subscribe(app({"image-list": listed, **annotations}))
+    assert [one.entry.alias for one in subscribed.subscriptions] == left
+    stopped = {flaw.entry.alias for flaw in subscribed.flaws if flaw.misspelt and flaw.entry}
+    assert stopped == {"web", "api", ""} - set(left)
+
+
+def test_a_flaw_knows_the_strategy_as_far_as_it_can_be_read() -> None:
+    assert [one.strategy for one in only({"web.update-strategy": "digest"}).flaws] == ["digest"]
+    assert [one.strategy for one in only({"update-strategy": "latest", "write-back-method": "x"}).flaws] == [
+        "newest-build", "newest-build"
+    ]  # fmt: skip
+    assert [one.strategy for one in only({"web.update-strategy": "newest"}).flaws] == [None]
 
 
 def test_all_problems_of_an_entry_come_together() -> None:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from task import stop
 from task.edges.applications import Found
 from task.errors import SourceDownError, SourceError
+from task.model import Application
 
 AT_ONCE = 8  # requests
 ORIGIN = "argocd"
@@ -33,7 +34,7 @@ class Api(Protocol):
 class ArgoCD:
     """`--applications argocd`. `wanted` says by its metadata whether an Application is of interest.
 
-    `counts` says whether one that is not counts as looked at.
+    `passed` makes of the metadata of one that is not what is known of it; None for what nobody asks about.
     """
 
     def __init__(  # noqa: PLR0913 - by name
@@ -41,7 +42,7 @@ class ArgoCD:
         api: Api,
         wanted: Wants,
         *,
-        counts: Wants = lambda _item: True,
+        passed: Callable[[Mapping[str, Any]], Application | None] = lambda _item: None,
         projects: Sequence[str] = (),
         selector: str = "",
         namespaces: Sequence[str] = (),
@@ -50,8 +51,8 @@ class ArgoCD:
         self._api, self._wanted, self._selector = api, wanted, selector
         self._projects = projects if not any(map(_glob, projects)) else ()
         self._namespaces = namespaces if namespaces and not any(map(_glob, namespaces)) else ("",)
-        self._counts = counts
-        self.passed_over = 0  # Applications that count, but that `wanted` does not want
+        self._passed = passed
+        self.passed_over: list[Application] = []  # what `passed` made of them
 
     def all(self) -> Iterable[Found]:
         """The Applications of interest, whole. One that cannot be read is a problem; a server that is down raises."""
@@ -68,7 +69,8 @@ class ArgoCD:
     def _keys(self, namespace: str) -> list[tuple[str, str]]:
         listed = self._api.list_applications(projects=self._projects, selector=self._selector, namespace=namespace)
         chosen = [item for item in listed if self._wanted(item)]
-        self.passed_over += sum(self._counts(item) for item in listed) - sum(self._counts(item) for item in chosen)
+        keys = {key for item in chosen if (key := _key(item))}
+        self.passed_over += [app for item in listed if _key(item) not in keys and (app := self._passed(item))]
         return [key for item in chosen if (key := _key(item))]
 
     def _found(self, key: tuple[str, str]) -> Found:

@@ -15,6 +15,7 @@ from task.edges.applications import Found
 from task.edges.kubernetes import APPLICATIONS, UPDATERS, Kubernetes
 from task.edges.kubernetes_errors import AbsentError, ForbiddenError
 from task.model import Application
+from task.parse.application import annotated
 from task.parse.narrow import Narrow, considered
 from task.record import NamedTuple
 
@@ -59,7 +60,7 @@ class Cluster:
         self._narrowed = self._narrow != Narrow()
         self._home, self._wanted, self._log = argocd_namespace, wanted, log
         self.listed = 0  # Applications that were looked at
-        self.passed_over = 0  # of these, those that list images, but that `wanted` does not want
+        self.passed_over: list[Application] = []  # of these, those with annotations that are not read whole
 
     def all(self) -> Iterable[Found]:
         """The ImageUpdaters and the Applications, as manifests give them. Raises what `Kubernetes` raises."""
@@ -134,8 +135,9 @@ class Cluster:
             annotations = metadata.get("annotations") or {}
             if not any(key.startswith(self._prefix) for key in annotations):
                 return False
-            if not self._wanted(item):
-                self.passed_over += bool(annotations.get(f"{self._prefix}image-list")) and self._considered(metadata)
+            if not (self._wanted(item) and self._considered(metadata)):
+                app = annotated(item, self._prefix, ORIGIN)
+                self.passed_over += [app] if app else []
                 return False
         return self._considered(metadata)
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from task.edges.applications import Found
 from task.edges.applications.manifests import found_in
-from task.errors import SourceError
+from task.errors import SourceError, UsageError
 from task.model import Place, Snapshot
 
 
@@ -29,14 +29,18 @@ class GitManifests:
 
     def __init__(self, store: Store, path: str) -> None:
         self.store = store
-        self.path, _, query = path.partition("?")
+        self.path, _, self.query = path.partition("?")
         self.path = self.path.strip("/")
-        self.ref = next((part[4:] for part in query.split("&") if part.startswith("ref=")), "")
 
     def all(self) -> Iterable[Found]:
-        """Every manifest that may concern us. Raises the store's errors, `SourceError` for a missing path."""
+        """Every manifest that may concern us. Raises the store's errors, `SourceError` for a missing path.
+
+        And `UsageError` for a query that says anything but `ref`: the Applications of another branch than the one that
+        was meant would be read, and nobody would see it.
+        """
         try:
-            branch = self.ref if self.ref not in ("", "HEAD") else self.store.default_branch()
+            ref = _ref(self.query)
+            branch = ref if ref not in ("", "HEAD") else self.store.default_branch()
             yield from self._files(branch)
         finally:
             self.store.close()
@@ -56,3 +60,16 @@ class GitManifests:
                 yield Found({}, where, f"cannot read {where}: {file.problem}", "write manifests as UTF-8 text")
             for found in found_in(file.text.encode(), where):
                 yield found._replace(place=(snapshot.repo, branch, path))
+
+
+def _ref(query: str) -> str:
+    """The value of `ref=`, "" without one."""
+    refs = []
+    for part in filter(None, query.split("&")):
+        key, _, value = part.partition("=")
+        if key != "ref":
+            raise UsageError(f"--applications: unknown key {key!r} in ?{query}", hint="write REPO//PATH?ref=REF")
+        refs.append(value)
+    if len(set(refs)) > 1:
+        raise UsageError(f"--applications: several refs in ?{query}", hint="write REPO//PATH?ref=REF")
+    return refs[0] if refs else ""

@@ -1,0 +1,158 @@
+"""Nothing is green that did nothing by mistake: typing errors in annotations, images, names, variables and URLs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runs import WEB, application, arguments, manifest, repository, target
+from support import Result, bare_repo, git, image_update, show
+
+P = "argocd-image-updater.argoproj.io/"
+
+
+def run(apps: Path | str, *more: str | Path, env: dict[str, str] | None = None, image: str = f"{WEB}:1.1.0") -> Result:
+    return image_update(*arguments(apps, *more, image=image), env=env)
+
+
+def annotated(name: str, repo: Path, **annotations: str) -> dict[str, Any]:
+    """An Application with keys as they are written, `__` standing for a dot."""
+    made = application(name, repo)
+    made["metadata"]["annotations"] |= {P + key.replace("__", "."): value for key, value in annotations.items()}
+    return made
+
+
+def messages(result: Result, severity: str = "warning") -> list[str]:
+    return [one["message"] for one in result.json["errors"] if one["severity"] == severity]
+
+
+def test_a_misspelt_rule_lets_no_tag_through(tmp_path: Path) -> None:
+    repo = repository(tmp_path, "strict", "loose")
+    strict = annotated("strict", repo, **{"web.allow_tag": "regexp:^2[.]"})
+    result = run(manifest(tmp_path, strict, application("loose", repo)))
+    assert {one["application"]: (one["verdict"], one["rule"]) for one in result.json["decisions"]} == {
+        "argocd/strict": ("error", "annotation"),
+        "argocd/loose": ("update", "admitted"),
+    }
+    assert result.code == 3
+    assert "did you mean web.allow-tags?" in result.stderr
+    assert "newTag: 1.0.0" in show(repo, "main", target("strict"))
+    assert "newTag: 1.1.0" in show(repo, "main", target("loose"))
+    assert len(result.json["errors"]) == 1  # told once
+
+
+def test_annotations_that_nobody_reads_are_warnings(tmp_path: Path) -> None:
+    repo = repository(tmp_path, "web")
+    takes = annotated("web", repo, colour="blue", **{"git-credentials": "secret:a/b", "old.allow-tags": "any"})
+    listless = annotated("listless", repo, **{"image-list": "", "image-lst": f"web={WEB}"})
+    others = [annotated(f"o{n}", repo, **{"image-list": "api=acme/api", "allow-tag": "any"}) for n in range(7)]
+    apps = manifest(tmp_path, takes, listless, *others)
+    for command in ("plan", "run"):
+        args = arguments(apps)
+        result = image_update(command, *args[1:])
+        assert (result.code, result.json["status"]) == (0, "updated")
+        found = messages(result)
+        assert len(found) == 5
+        assert "unknown annotation 'colour'" in found[0]
+        assert "almost image-list" in found[3]
+        assert found[4] == (
+            "7 other Applications have annotations that are not read: argocd/o0 (allow-tag), argocd/o1 (allow-tag), "
+            "argocd/o2 (allow-tag), argocd/o3 (allow-tag), argocd/o4 (allow-tag) and 2 more"
+        )
+        assert all(message in result.stderr for message in found)
+
+
+def test_an_image_that_nobody_tracks_is_said_wherever_the_host_looks(tmp_path: Path) -> None:
+    apps = manifest(tmp_path, application("web", repository(tmp_path, "web")))
+    summary = tmp_path / "summary.md"
+    env = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(summary)}
+    result = run(apps, image="ghcr.io/acme/wbe:1.1.0", env=env)
+    assert (result.code, result.json["status"], result.json["decisions"]) == (0, "unchanged", [])
+    told = "no Application tracks ghcr.io/acme/wbe; did you mean ghcr.io/acme/web?"
+    assert f"::warning::{told}" in result.stderr
+    assert f"- warning: {told}" in summary.read_text()
+    assert messages(result) == ["no Application tracks ghcr.io/acme/wbe"]
+    # one of two is enough for a warning
+    both = run(apps, image="ghcr.io/acme/web:1.1.0 ghcr.io/acme/nothing-like-it:2")
+    assert (both.code, both.json["status"]) == (0, "updated")
+    assert messages(both) == ["no Application tracks ghcr.io/acme/nothing-like-it"]
+    assert "one other image is tracked" in both.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "image", "code"),
+    [
+        ("run", f"{WEB}:1.1.0", 0),
+        ("run", f"{WEB}:1.1.0,acme/typo:1", 5),
+        ("plan", f"{WEB}:1.1.0,acme/typo:1", 5),
+        ("plan", "acme/typo:1", 5),
+    ],
+)
+def test_require_match(tmp_path: Path, command: str, image: str, code: int) -> None:
+    repo = repository(tmp_path, "web")
+    args = arguments(manifest(tmp_path, application("web", repo)), image=image)
+    result = image_update(command, *args[1:], env={"IMAGE_UPDATE_REQUIRE_MATCH": "true"})
+    assert result.code == code
+    landed = command == "run"  # what is tracked lands all the same
+    assert git(repo, "rev-list", "--count", "main") == ("2" if landed else "1")
+    assert result.json["status"] == ("updated" if WEB in image else "unchanged")
+
+
+def test_a_scan_has_no_image_to_match(tmp_path: Path) -> None:
+    apps = manifest(tmp_path, application("web", repository(tmp_path, "web")))
+    result = image_update(
+        "scan", "--applications", apps, "--require-match", env={"IMAGE_UPDATE_REGISTRY_CHECK": "auto"}
+    )
+    assert result.code == 2
+    assert "--require-match" in result.stderr
+
+
+def test_a_name_that_no_application_has(tmp_path: Path) -> None:
+    repo = repository(tmp_path, "web", "api")
+    apps = manifest(tmp_path, application("web", repo), application("api", repo))
+    result = run(apps, "--application", "wbe", "--application", "api")
+    assert (result.code, result.json["status"]) == (3, "failed")
+    assert "no Application is called 'wbe'; did you mean web?" in result.stderr
+    assert [one["rule"] for one in result.json["errors"]] == ["source"]
+    assert "newTag: 1.1.0" in show(repo, "main", target("api"))  # the other name is good
+    glob = run(apps, "--application", "x-*")
+    assert (glob.code, glob.json["status"]) == (0, "unchanged")
+    assert messages(glob)[0] == "no Application's name fits 'x-*'"
+
+
+def test_a_misspelt_variable(tmp_path: Path) -> None:
+    repo = repository(tmp_path, "web")
+    apps = manifest(tmp_path, application("web", repo))
+    given = {
+        "IMAGE_UPDATE_PULLREQUEST": "s3cret",
+        "IMAGE_UPDATE_RESULT_TAG": "1",
+        "IMAGE_UPDATE_SERVICE_HOST": "10.0.0.1",
+    }
+    result = run(apps, env=given)
+    assert result.code == 0
+    told = "the variable IMAGE_UPDATE_PULLREQUEST is not read; did you mean IMAGE_UPDATE_PULL_REQUEST?"
+    assert result.stderr.count(told) == 1
+    assert messages(result) == ["the variable IMAGE_UPDATE_PULLREQUEST is not read"]
+    assert "s3cret" not in result.stderr + result.stdout
+    # it may be why there is an error
+    report = tmp_path / "report.json"
+    early = image_update("run", "--applications", apps, "--report", report, env={"IMAGE_UPDATE_IMGAE": f"{WEB}:1.1.0"})
+    assert early.code == 2
+    assert "did you mean IMAGE_UPDATE_IMAGE?" in early.stderr
+    severities = [one["severity"] for one in json.loads(report.read_text())["errors"]]
+    assert severities == ["error", "warning"]
+
+
+@pytest.mark.parametrize("query", ["branch=dev", "ref=main&path=x", "REF=main", "ref=main&ref=dev"])
+def test_an_unknown_key_in_the_place_of_the_manifests(tmp_path: Path, query: str) -> None:
+    repo = bare_repo(tmp_path, {"apps/web.yaml": "kind: ConfigMap\n"})
+    result = run(f"{repo}//apps?{query}")
+    assert result.code == 2
+    assert "write REPO//PATH?ref=REF" in result.stderr
+
+
+def test_a_digest_entry_without_a_tag_reports_its_strategy(tmp_path: Path) -> None:
+    repo = repository(tmp_path, "web")
+    result = run(manifest(tmp_path, application("web", repo, update_strategy="digest")))
+    (decision,) = result.json["decisions"]
+    assert (decision["rule"], decision["strategy"]) == ("annotation", "digest")

@@ -1,0 +1,205 @@
+"""Mistakes that would go unnoticed: annotations without effect, untracked images, unknown names and variables."""
+
+import pytest
+
+from task.model import Application, Image, Source
+from task.options import SECRETS
+from task.overlooked import Seen, nobody_called, nobody_tracks, strange_variables, unread_keys, untracked
+from task.parse.image import parse_image
+from task.parse.subscription import subscribe
+from task.wiring import SECRETS as MASKED
+
+WEB = parse_image("ghcr.io/acme/web:1.1.0")
+SOURCE = Source("https://git.example/x.git", "apps/web", "main", kind="Helm", section="Helm")
+
+
+def app(name: str, namespace: str = "argocd", /, **annotations: str) -> Application:
+    given = {"image_list": "web=ghcr.io/acme/web", **annotations}
+    keys = {key.replace("__", ".").replace("_", "-"): value for key, value in given.items() if value}
+    return Application(namespace, name, keys, (SOURCE,))
+
+
+def seen(*apps: Application, passed: tuple[Application, ...] = (), outside: tuple[Application, ...] = ()) -> Seen:
+    """As a source of manifests gives them: all are read; or as a cluster does, some by their metadata alone."""
+    asking = [subscribe(one) for one in apps if one.annotations.get("image-list")]
+    return Seen(asking, apps, passed, outside)
+
+
+OTHER = {"image_list": "api=ghcr.io/acme/api"}
+
+
+@pytest.mark.parametrize(
+    ("apps", "told"),
+    [
+        ([app("a", colour="blue")], [("argocd/a", "unknown annotation 'colour'")]),
+        ([app("a", old__allow_tags="any")], [("argocd/a", "no entry of image-list has the alias 'old'")]),
+        ([app("a", git_credentials="x")], [("argocd/a", "another version, a fork or a guide")]),
+        ([app("a", web__git_branch="dev")], [("argocd/a", "git-branch has no per-image form")]),
+        ([app("a", image_lst="web=acme/web")], [("argocd/a", "almost image-list")]),
+        # an error of the run, whose decision tells of it
+        ([app("a", web__allow_tag="any")], []),
+        # of an image that is not this event's, in an Application that takes it
+        ([app("a", image_list="web=ghcr.io/acme/web, api=acme/api", api__allow_tag="any")],
+         [("argocd/a", "almost api.allow-tags")]),
+        # without an image-list, or nearly with one
+        ([app("a", image_list="", image_lst="web=ghcr.io/acme/web")], [("argocd/a", "almost image-list")]),
+        ([app("a", image_list="", web__allow_tags="any")], [("argocd/a", "has the alias 'web'")]),
+        ([app("a", image_list="", write_back_method="git")], []),
+        # Applications that the event is not about, in one line
+        ([app("a", **OTHER, colour="blue")], [("", "one other Application has annotations")]),
+        ([app("a", **OTHER, allow_tag="any")], [("", "argocd/a (allow-tag)")]),
+        ([app(f"a{n}", **OTHER, colour="blue") for n in range(5)], [("", "argocd/a3 (colour), argocd/a4 (colour)")]),
+        ([app(f"a{n}", **OTHER, colour="blue") for n in range(9)],
+         [("", "9 other Applications have annotations that are not read: argocd/a0 (colour), ")]),
+        ([app(f"a{n}", **OTHER) for n in range(9)], []),
+    ],
+)  # fmt: skip
+def test_annotations_that_are_not_read(apps: list[Application], told: list[tuple[str, str]]) -> None:
+    problems = unread_keys(seen(*apps), [WEB])
+    assert [one.application for one in problems] == [name for name, _ in told]
+    for one, (_, words) in zip(problems, told, strict=True):
+        assert words in one.message
+        assert one.severity == "warning"
+        assert one.hint
+
+
+def test_of_others_the_first_five_are_named_and_the_rest_is_counted() -> None:
+    read = [app(f"a{number}", **OTHER, colour="blue") for number in range(4)]
+    passed = tuple(app(f"b{number}", **OTHER, colour="blue") for number in range(300))
+    (problem,) = unread_keys(seen(*read, passed=passed), [WEB])
+    assert problem.message.endswith("argocd/a3 (colour), argocd/b0 (colour) and 299 more")
+    assert "image-update lint" in problem.hint
+
+
+def test_a_scan_is_about_all_of_them() -> None:
+    problems = unread_keys(seen(app("a", **OTHER, colour="blue"), app("b", colour="blue", web__allow_tag="any")), ())
+    assert [(one.application, one.key) for one in problems] == [("argocd/a", "colour"), ("argocd/b", "colour")]
+
+
+def image(text: str) -> Image:
+    return parse_image(f"{text}:1.0.0")
+
+
+TRACKED = app("a", image_list="web=ghcr.io/acme/web:~1, api=acme/api, ghcr.io/acme/cron, db=registry:5000/team/db")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("ghcr.io/acme/wbe", "did you mean ghcr.io/acme/web?"),
+        ("ghcr.io/amce/web", "did you mean ghcr.io/acme/web?"),
+        ("ghcr.io/acme/we", "did you mean ghcr.io/acme/web?"),
+        ("quay.io/acme/web", "did you mean ghcr.io/acme/web?"),
+        ("acme/web", "did you mean ghcr.io/acme/web?"),
+        ("ghcr.io/acme/shop/cron", "did you mean ghcr.io/acme/cron?"),
+        ("localhost:5000/team/db", "did you mean registry:5000/team/db?"),
+        ("docker.io/acme/apis", "did you mean acme/api?"),
+        ("ghcr.io/acme/webserver", "4 other images are tracked"),
+        ("nginx", "4 other images are tracked"),
+    ],
+)
+@pytest.mark.parametrize("read", [True, False], ids=["read", "passed over"])
+def test_an_image_that_nobody_tracks(given: str, words: str, read: bool) -> None:
+    found = seen(TRACKED) if read else seen(passed=(TRACKED,))
+    left = untracked(found, [image(given)])
+    assert left == (image(given),)
+    (problem,) = nobody_tracks(found, left, whole=True)
+    assert problem.message == f"no Application tracks {given}"
+    assert problem.hint.startswith(words)
+    assert (problem.rule, problem.severity) == ("untracked", "warning")
+
+
+def test_several_that_are_near_are_all_named() -> None:
+    found = seen(app("a", image_list="a=ghcr.io/x/web, b=ghcr.io/y/web"))
+    (problem,) = nobody_tracks(found, [image("quay.io/web")], whole=True)
+    assert "ghcr.io/x/web, ghcr.io/y/web" in problem.hint
+
+
+def test_images_are_not_counted_where_not_everybody_was_seen() -> None:
+    (problem,) = nobody_tracks(seen(TRACKED), [image("nginx")], whole=False)
+    assert "other image" not in problem.hint
+    (nothing,) = nobody_tracks(seen(), [image("nginx")], whole=True)
+    assert "--applications" in nothing.hint
+
+
+@pytest.mark.parametrize(
+    ("annotations", "given", "tracked"),
+    [
+        ({}, "ghcr.io/acme/web", True),
+        ({"image_list": "docker.io/library/nginx"}, "nginx", True),
+        ({"web__allow_tags": "["}, "ghcr.io/acme/web", True),  # broken is not untracked
+        ({"web__allow_tag": "any"}, "ghcr.io/acme/web", True),
+        ({"image_list": "ghcr.io/acme/web:>=1.0"}, "ghcr.io/acme/web", True),  # cannot be read, and may be it
+        ({"image_list": "ghcr.io/acme/web:>=1.0"}, "ghcr.io/acme/api", False),
+        ({}, "ghcr.io/acme/api", False),
+    ],
+)
+def test_what_counts_as_tracked(annotations: dict[str, str], given: str, tracked: bool) -> None:
+    assert untracked(seen(app("a", **annotations)), [image(given)]) == (() if tracked else (image(given),))
+
+
+HERE = (app("web"), app("shop", "team"))
+
+
+@pytest.mark.parametrize(
+    ("name", "severity", "words"),
+    [
+        ("web", "", ""),
+        ("w*", "", ""),
+        ("team/shop", "", ""),
+        ("wbe", "error", "did you mean web?"),
+        ("shpo", "error", "did you mean shop?"),
+        ("argocd/wep", "error", "did you mean argocd/web?"),
+        ("argocd/shop", "error", "did you mean team/shop?"),
+        ("nothing-like-it", "error", "name Applications that --applications holds"),
+        ("far", "error", "outside of what --namespace, --project and --selector leave"),
+        ("fra", "error", "did you mean far?"),
+        ("x*", "warning", "name Applications that --applications holds"),
+    ],
+)
+def test_names_that_nobody_has(name: str, severity: str, words: str) -> None:
+    for found in (seen(*HERE, outside=(app("far"),)), seen(passed=HERE, outside=(app("far"),))):
+        problems = nobody_called((name,), found)
+        assert [one.severity for one in problems] == ([severity] if severity else [])
+        assert all(words in one.hint and repr(name) in one.message for one in problems)
+        assert [one.severity for one in nobody_called((name,), found, strict=True)] == (["error"] if severity else [])
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("IMAGE_UPDATE_PULLREQUEST", "IMAGE_UPDATE_PULL_REQUEST"),
+        ("IMAGE_UPDATE_REQUEST_PULL", "IMAGE_UPDATE_PULL_REQUEST"),
+        ("IMAGE_UPDATE_GIT_TOKN", "IMAGE_UPDATE_GIT_TOKEN"),
+        ("IMAGE_UPDATE_Wait", "IMAGE_UPDATE_WAIT"),
+        ("IMAGE_UPDATE_COLOUR_OF_THE_SKY", ""),
+        ("IMAGE_UPDATE_", ""),
+    ],
+)
+def test_a_variable_that_nobody_reads(name: str, near: str) -> None:
+    (problem,) = strange_variables({name: "s3cret", "PATH": "/bin"})
+    assert problem.message == f"the variable {name} is not read"
+    assert (problem.severity, f"did you mean {near}?" == problem.hint) == ("warning", bool(near))
+    assert "s3cret" not in str(problem)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "IMAGE_UPDATE_IMAGE", "IMAGE_UPDATE_HTML", "IMAGE_UPDATE_REQUIRE_MATCH", *SECRETS,
+        "IMAGE_UPDATE_RESULT_STATUS", "IMAGE_UPDATE_RESULT_", "IMAGE_UPDATE_SERVICE_HOST", "IMAGE_UPDATE_SERVICE_PORT",
+        "IMAGE_UPDATE_SERVICE_PORT_HTTP_WEB", "IMAGE_UPDATE_PORT", "IMAGE_UPDATE_PORT_80_TCP",
+        "IMAGE_UPDATE_PORT_53_UDP_ADDR", "IMAGE_UPDATE_PORT_9_SCTP_PORT", "IMAGE_UPDATE_DOCS_SERVICE_HOST",
+        "IMAGE_UPDATER_X",
+    ],
+)  # fmt: skip
+def test_a_variable_that_somebody_reads_or_kubernetes_makes(name: str) -> None:
+    assert strange_variables({name: "x"}) == ()
+
+
+def test_an_empty_variable_counts_as_unset() -> None:
+    assert strange_variables({"IMAGE_UPDATE_NONSENSE": " "}) == ()
+
+
+def test_every_secret_that_is_masked_is_known() -> None:
+    assert {name for name in MASKED if name.startswith("IMAGE_UPDATE_")} == set(SECRETS)
