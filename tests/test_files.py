@@ -2,7 +2,6 @@
 
 import errno
 import os
-import resource
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -167,8 +166,7 @@ def test_what_is_said_where_no_more_files_can_be_opened(error: Exception, says: 
 
 def with_files(most: int, *args: str) -> Result:
     done = subprocess.run(
-        [command(), *args],
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (most, most)),
+        ["sh", "-c", f'ulimit -n {most} && exec "$@"', "sh", command(), *args],
         capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     return Result(done.returncode, done.stdout, done.stderr)

@@ -2,6 +2,8 @@
 
 import base64
 import json
+import os
+import subprocess
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,9 +14,9 @@ import yaml
 from clusters import app, kubeconfig, live_app, rules, run
 from fakes.kubernetes_api import APPLICATIONS, SECRETS, running
 from fakes.oci_images import image, index
-from fakes.registry_api import RegistryApi, registry_api
+from fakes.registry_api import RegistryApi, Reply, Seen, registry_api
 from runs import application, manifest
-from support import DATA, Result, bare_repo, commit, git, image_update, show
+from support import DATA, Result, bare_repo, command, commit, git, image_update, show
 
 from task.decide import decide, hopeless
 from task.draft import Wording, drafts
@@ -424,3 +426,31 @@ def test_whole_updates_of_image_updater(case: dict[str, Any]) -> None:
     changed = {path: yaml.safe_load(file.text) for draft in made for path, file in draft.changeset.files.items()}
     wanted = {path: file["parsed"] for path, file in expected.get("files_changed", {}).items()}
     assert changed == wanted, (found, settled)
+
+
+def test_a_registry_that_never_ends_costs_its_own_application_only(tmp_path: Path, server: RegistryApi) -> None:
+    scene = Scene(tmp_path, server)
+    scene.add("evil", repository="evil/web", allow_tags=f"regexp:^{'v' * 4000}")
+    scene.add("good")
+    server.put("acme/web", "1.1.0", image())
+    server.tags["evil/web"] = {}
+
+    def page(_: Seen) -> Reply:
+        at = len(server.seen)
+        names = ",".join(f'"{at:030d}-{number:06d}"' for number in range(40_000)).encode()
+        return 200, {"Link": f'</v2/evil/web/tags/list?last={at}>; rel="next"'}, b'{"tags":[%s]}' % names
+
+    server.faults["/evil/web/tags/list"] = page
+    apps = manifest(tmp_path, *scene.apps)
+    done = subprocess.run(
+        ["sh", "-c", 'ulimit -d 500000 && exec "$@"', "sh", command(), "scan", "--applications", apps,
+         "--allow-protocol", "file", "--output", "json"],
+        env={**os.environ, **ASK},
+        capture_output=True, text=True, check=False, timeout=110,
+    )  # fmt: skip
+    found = {one["application"]: one for one in json.loads(done.stdout)["decisions"]}
+    assert found["argocd/good"]["verdict"] == "update"
+    assert (found["argocd/evil"]["verdict"], found["argocd/evil"]["rule"]) == ("error", "registry")
+    assert "lists more than 1,000,000 tags" in found["argocd/evil"]["because"]
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 3
