@@ -20,6 +20,7 @@ _PAUSES = (0.5, 2.0)  # seconds before the second and the third try
 _BUSY = (429, 500, 502, 503, 504)
 _REDIRECTS = (301, 302, 303, 307, 308)
 _HOPS = 5
+_SLOW = 10.0  # seconds; an answer that takes longer counts as slow
 _SAFE = ("GET", "HEAD", "PUT", "DELETE")
 
 Login = Callable[[], Mapping[str, str]]  # the headers that log in; asked before each request, since tokens expire
@@ -63,6 +64,7 @@ class Limits(NamedTuple):
     size: int = 64 * 1024 * 1024  # bytes of a body, decompressed
     values: int = 0  # in a body of JSON, roughly; 0: any number. 16 MB of "[],[],…" take Python half a gigabyte
     tries: int = 3
+    slow: float = 0.0  # seconds that answers of more than ten each may take together; 0: any number
 
 
 class Http:
@@ -98,6 +100,7 @@ class Http:
         self._session.headers.update({"User-Agent": "image-update", "Accept-Encoding": "gzip", **(headers or {})})
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # nobody else may log us in
         self._watch = Watch()
+        self._lost = 0.0  # seconds that slow answers have taken
         named: dict[str, Any] = {"server_hostname": server_name, "assert_hostname": server_name} if server_name else {}
         if more_ca and verify:
             named["ssl_context"] = _trusting(more_ca)
@@ -170,6 +173,10 @@ class Http:
             headers = {name: value for name, value in headers.items() if name.lower() not in _PRIVATE}
         limits, began = self._limits, time.monotonic()
         stop.check()
+        if limits.slow and self._lost > limits.slow:
+            raise NoAnswerError(
+                "slow", f"{origin(url)} has been slow for {self._lost:.0f} seconds, and is asked no more"
+            )
         try:
             with (
                 self._watch.limit(limits.total) as ended,
@@ -199,6 +206,9 @@ class Http:
             if time.monotonic() - began > limits.total:
                 raise self._slow(url) from None
             raise _no_answer(error, url, self._requests.exceptions) from None  # its text may hold the whole URL
+        finally:
+            took = time.monotonic() - began
+            self._lost += took if took > _SLOW else 0.0
         self._log(f"{method} {public(url)}: {found.status}, {len(body)} bytes, {time.monotonic() - began:.2f} s")
         return found
 

@@ -384,3 +384,20 @@ def test_the_beginning_of_a_body_is_printable() -> None:
     answer = Answer(500, {}, b"<b>\x1b[31mred\x00\r\n::error::\xff" + b"x" * 10_000, "")
     assert answer.text(40).isprintable()
     assert len(answer.text()) == 300
+
+
+def test_a_server_whose_answers_all_come_late_is_asked_no_more(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("task.edges.http._SLOW", 0.1)
+
+    def reply(_path: str) -> tuple[int, dict[str, str], bytes]:
+        time.sleep(0.2)
+        return 200, {}, b"{}"
+
+    server.reply = reply
+    http = Http(server.url, limits=QUICK._replace(slow=0.5))
+    with pytest.raises(NoAnswerError, match="has been slow for 1 seconds, and is asked no more") as caught:
+        [http.ask("GET", "/") for _ in range(10)]
+    assert caught.value.kind == "slow"
+    assert len(server.seen) == 3
+    patient = Http(server.url, limits=QUICK)
+    assert [patient.ask("GET", "/").status for _ in range(4)] == [200] * 4

@@ -22,7 +22,7 @@ from task.words.proposal import described
 
 LONGEST_WAIT = 30.0  # seconds that a limit is waited out; a forge that wants more is told of as an error
 # Anybody may name a forge by an Application's repoURL. A page of a hundred requests with long texts has 10 MB at most.
-LIMITS = Limits(total=60.0, size=16 * 1024 * 1024, values=1_000_000)
+LIMITS = Limits(total=60.0, size=16 * 1024 * 1024, values=1_000_000, slow=600.0)
 _TURNS = 3
 _RACES = 5
 _MOVED = (301, 307, 308)

@@ -19,7 +19,7 @@ from task.secret import Secret
 
 AT_ONCE = 8  # requests to one registry at the same time
 DOWN = 30.0  # seconds that a registry which cannot be reached is left alone: a thousand questions end at once
-LIMITS = Limits(total=60.0, size=16 * 1024 * 1024, values=1_000_000)
+LIMITS = Limits(total=60.0, size=16 * 1024 * 1024, values=1_000_000, slow=1800.0)
 Headers = dict[str, str]
 
 
