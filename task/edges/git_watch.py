@@ -74,6 +74,7 @@ class Watch:
         self._outputs = outputs
         self._bounds = bounds
         self._git_dir = git_dir
+        self._before = weight(git_dir) if git_dir else 0
         self._told = 0.0  # when it was told to end
         self._moved: int | None = None
         self._moved_at = self._looked = self._weighed = self._began = time.monotonic()
@@ -143,7 +144,7 @@ class Watch:
             if packs > self._bounds.pack:
                 return self._bounds.too_much_pack
             # Before the pack begins git collects all refs, and prints none. What one process writes another one reads.
-            if not packs and (bytes_moved(self._running.pid) or 0) > 2 * self._bounds.messages:
+            if packs == self._before and (bytes_moved(self._running.pid) or 0) > 2 * self._bounds.messages:
                 return self._bounds.too_many_messages
         return ""
 

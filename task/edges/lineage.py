@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from _thread import allocate_lock
 from collections.abc import Mapping
+from io import StringIO
 from typing import Literal
 
 from task.edges import git_errors
@@ -189,8 +190,8 @@ class _Source:
 
 
 def _graph_of(listed: str, ends: frozenset[str]) -> _Graph:
-    lines = [line.split() for line in listed.splitlines()]
-    parents = {commit: tuple(rest) for commit, *rest in lines}
+    # One line at a time: a server may have sent a million commits.
+    parents = {commit: tuple(rest) for commit, *rest in (line.split() for line in StringIO(listed))}
     return _Graph(parents, ends & parents.keys())
 
 

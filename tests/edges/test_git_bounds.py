@@ -14,7 +14,7 @@ from task.edges.git import Git, GitEnded
 from task.edges.git_bounds import Bounds, Clock
 from task.edges.git_watch import Output, finish, weight
 from task.edges.stores.bare import BareStore
-from task.errors import UnreachableError
+from task.errors import SourceError, UnreachableError
 from task.model import File, Place
 
 FILE = frozenset({"file"})
@@ -147,3 +147,13 @@ def test_a_reader_that_died_is_no_traceback(tmp_path: Path) -> None:
         with pytest.raises(UnreachableError, match=r"cannot be read|did not send"):
             store._remote.objects.read([git(repo, "rev-parse", "main")])
         assert store.snapshot("main", [Place("a")]).files == {"a": File("1\n")}
+
+
+def test_files_have_a_bound_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them may be read; a pack of a few megabytes holds thousands."""
+    monkeypatch.setattr("task.edges.stores.objects.TOGETHER", 5_000_000)
+    repo = bare_repo(tmp_path, {f"apps/{n}.yaml": f"# {n}\n" + " " * 1_000_000 for n in range(6)})
+    with BareStore(Git(os.environ, protocols=FILE), str(repo)) as store:
+        with pytest.raises(SourceError, match="more than 5 MB together"):
+            store.snapshot("main", [Place("apps", "folder")])
+        assert len(store.snapshot("main", [Place("apps/1.yaml")]).files) == 1

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from support import commit, git, show
 
 from task.edges.git import Git
 from task.edges.stores.bare import BareStore
+from task.edges.stores.cache import Cache
 from task.model import Changeset, Destination, File, Landing, Person, Place
 
 FILE = frozenset({"file"})
@@ -161,3 +163,20 @@ def test_the_folder_may_vanish_meanwhile(repo: Path, tmp_path: Path) -> None:
         wanted = Changeset(destination, snapshot.tip, {target("a"): File("2\n")}, "x", Person("T", "t@example.com"))
         store.land(wanted)
     assert show(repo, "main", target("a")) == "2\n"
+
+
+def test_a_pack_that_is_larger_than_memory_is_kept(tmp_path: Path) -> None:
+    packs = tmp_path / "objects" / "pack"
+    packs.mkdir(parents=True)
+    for name in ("pack-1.pack", "pack-1.idx"):
+        with (packs / name).open("wb") as file:
+            file.truncate(50_000_000)
+    cache = Cache(str(tmp_path / "cache"), "https://git.example/x.git")
+    assert cache.open("sha1") == ""
+    tracemalloc.start()
+    try:
+        cache.keep(str(tmp_path / "objects"), "")
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (os.path.getsize(f"{cache.objects}/pack/pack-1.pack"), most < 10_000_000) == (50_000_000, True)

@@ -8,11 +8,14 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from io import BytesIO
+from typing import IO
 
 from task.edges import private_folder
 
 _MOST = 100  # packs; every one of them is looked into
 _IN_USE = 3600.0  # seconds for which a run may still need a pack
+_PIECE = 1 << 20  # bytes
 _KINDS = (".rev", ".promisor", ".pack", ".idx")  # git sees a pack once its .idx is there
 
 
@@ -55,7 +58,7 @@ class Cache:
                 if name.endswith(".idx"):
                     self._take(f"{objects}/pack/{name[:-4]}")
             if whole:
-                self._place(f"{self.objects}/whole", whole.encode())
+                self._place(f"{self.objects}/whole", BytesIO(whole.encode()))
             self._tidy()
 
     def drop(self) -> None:
@@ -71,15 +74,16 @@ class Cache:
             return
         for kind in _KINDS:
             with suppress(FileNotFoundError), open(pack + kind, "rb") as file:
-                self._place(to + kind, file.read())
+                self._place(to + kind, file)
 
     @staticmethod
-    def _place(path: str, content: bytes) -> None:
-        """The file appears whole, or not at all."""
+    def _place(path: str, content: IO[bytes]) -> None:
+        """The file appears whole, or not at all. A pack may be larger than the memory of a step."""
         aside = f"{path}.{os.urandom(4).hex()}.tmp"
         try:
             with open(aside, "wb") as file:
-                file.write(content)
+                while piece := content.read(_PIECE):
+                    file.write(piece)
             os.rename(aside, path)
         except OSError:
             with suppress(OSError):

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from task import stop
 from task.edges.git import Git, Talk
 from task.edges.stores.bare_folder import BareFolder
-from task.errors import UnreachableError
+from task.errors import SourceError, UnreachableError
 from task.record import NamedTuple
 
 LARGEST = 10_000_000  # bytes; more is no file that a person writes
+TOGETHER = 512_000_000  # bytes that are read at once, as of a cluster
 _AT_ONCE = 500  # questions that fit into a pipe, so that neither side waits for the other
 
 
@@ -35,10 +36,20 @@ class Objects:
         self._talk: Talk | None = None
 
     def read(self, oids: Sequence[str]) -> Mapping[str, Object]:
-        """All of these. Raises `MissingObjectError` for one that is not there: the server sent less than was asked."""
+        """All of these. Raises `MissingObjectError` for one that is not there: the server sent less than was asked.
+
+        Raises `SourceError` where they are more than `TOGETHER`: a small pack may hold thousands of large files.
+        """
         found: dict[str, Object] = {}
+        size = 0
         for start in range(0, len(oids), _AT_ONCE):
-            found.update(self._some(oids[start : start + _AT_ONCE]))
+            for oid, one in self._some(oids[start : start + _AT_ONCE]):
+                found[oid] = one
+                size += len(one.content or b"")
+                if size > TOGETHER:
+                    self.close()
+                    message = f"the files and folders to be read have more than {TOGETHER // 1_000_000} MB together"
+                    raise SourceError(message, hint="name a smaller folder, or leave large files out of it")
         return found
 
     def absent(self, oids: Sequence[str]) -> list[str]:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from task.edges.git_names import printable
+from task.errors import SourceError
 from task.model import Place
 from task.record import NamedTuple
 
 FOLDER, SYMLINK, SUBMODULE = "040000", "120000", "160000"
+# Ten trees, each of which names the next one ten times, stand for ten billion files.
+MOST = 500_000
+LONGEST = 4096  # letters of a path: no checkout holds a longer one, so Argo CD does not read it either
 _MANIFESTS = (".yaml", ".yml", ".json")
 
 Tree = Mapping[str, "Entry"]
@@ -86,8 +91,8 @@ def _take(trees: Mapping[str, Tree], place: Place, path: str, entry: Entry, seen
         seen.texts.add(path)
 
 
-def _list(trees: Mapping[str, Tree], folder: str, oid: str, deep: bool, seen: Seen) -> None:  # noqa: FBT001
-    open_folders = [(folder, oid)]
+def _list(trees: Mapping[str, Tree], start: str, oid: str, deep: bool, seen: Seen) -> None:  # noqa: FBT001
+    open_folders, looked = [(start, oid)], 0
     while open_folders:
         folder, oid = open_folders.pop()
         tree = trees.get(oid)
@@ -95,6 +100,12 @@ def _list(trees: Mapping[str, Tree], folder: str, oid: str, deep: bool, seen: Se
             seen.missing.add(oid)
             continue
         for path, entry in _joined(folder, tree):
+            looked += 1
+            if looked > MOST:
+                message = f"{printable(start) or 'the repository'} holds more than {MOST} files and folders"
+                raise SourceError(message, hint="name a smaller folder")
+            if len(path) > LONGEST:
+                continue
             if entry.is_file and path.endswith(_MANIFESTS):
                 seen.entries[path] = entry
                 seen.texts.add(path)
