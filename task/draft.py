@@ -24,6 +24,7 @@ from task.model import (
 )
 from task.parse.write_back import normal_url
 from task.record import NamedTuple
+from task.rules.remember import said
 from task.target import target_of
 from task.weigh import Terms, failed, key_of
 from task.words.change import Change
@@ -56,6 +57,9 @@ class Draft(NamedTuple):
     warning: str = ""
     apps: tuple[AppChanges, ...] = ()  # all that the commit changes, what waited on the head branch included
     held: tuple[str, ...] = ()  # what it holds, releases or defers, as texts that tell it from anything else
+    back: tuple[AppChanges, ...] = ()  # the changes that go back to an older version, as a person asked for
+    command: str = "run"  # what is carried out: "rollback" and "hold" also where these waited on the head branch
+    told: tuple[str, ...] = ()  # a sentence for each image, where a person's word is carried out; reasons among them
 
 
 def drafts(
@@ -154,6 +158,7 @@ def change_of(decision: Decision) -> Change:
         old_digest=current.digest,
         new_digest=new.digest,
         labels=decision.labels,
+        build=decision.build,
     )
 
 
@@ -244,24 +249,61 @@ def _state(state: State, one: Decision) -> State:
 def _draft(
     snapshot: Snapshot, head: tuple[str, str | None], files: Files, done: Sequence[Decision], wording: Wording
 ) -> Draft:
-    """`head` is the branch to write and the commit that it is at."""
+    """`head` is the branch to write and the commit that it is at.
+
+    A person's word that waits on the head branch already is told again: whoever writes the commit now, it is what
+    a reader has to know of it first.
+    """
+    named, back = _named_apps(done), _named_apps([one for one in done if one.rolled_back])
+    reasons = _new_holds(snapshot.files, files, done)
+    command, plain = wording.command, wording.command in ("run", "scan")
+    if back or (reasons and plain):
+        command = "rollback" if back else "hold"
+    told = tuple(_told(done, reasons))
+    if command == wording.command and plain and all(one.changes for one in named):
+        message, told = commit_message(wording.template, named, wording.trailers), ()
+    else:
+        from task.words.hold_message import hold_message, subject
+
+        meant = {(one.namespace, one.name) for one in back} | {app for app, _, _ in reasons}
+        about = [one for one in named if (one.namespace, one.name) in meant] or named
+        message = hold_message(subject(command, about), wording.template, named, told, wording.trailers)
+    destination = Destination(snapshot.repo, snapshot.branch, head[0])
+    changeset = Changeset(destination, snapshot.tip, files, message.text, wording.author, head[1])
+    news = tuple(one for one in done if not one.carried)
+    changed = tuple(one for one in named if one.changes)
+    held = tuple(_held(snapshot.files, files))
+    return Draft(changeset, news, message.warning, changed, held, tuple(back), command, told)
+
+
+def _named_apps(done: Sequence[Decision]) -> list[AppChanges]:
+    """What changes for each Application; nothing of one whose memory alone changes."""
     apps: dict[tuple[str, str], list[Change]] = {}
     for one in done:
         app = one.subscription.application
         told = apps.setdefault((app.namespace, app.name), [])
         told += [change_of(one)] if one.verdict.verdict == "update" else []
-    named = [AppChanges(ns, name, tuple(changed)) for (ns, name), changed in apps.items()]
-    if wording.command in ("run", "scan") and all(one.changes for one in named):
-        message = commit_message(wording.template, named, wording.trailers)
-    else:
-        from task.words.hold_message import hold_message
+    return [AppChanges(ns, name, tuple(changes)) for (ns, name), changes in apps.items()]
 
-        message = hold_message(wording.command, wording.template, named, tuple(_told(done)), wording.trailers)
-    destination = Destination(snapshot.repo, snapshot.branch, head[0])
-    changeset = Changeset(destination, snapshot.tip, files, message.text, wording.author, head[1])
-    news = tuple(one for one in done if not one.carried)
-    changed = tuple(one for one in named if one.changes)
-    return Draft(changeset, news, message.warning, changed, tuple(_held(snapshot.files, files)))
+
+def _new_holds(before: Files, after: Files, done: Sequence[Decision]) -> list[tuple[tuple[str, str], str, str]]:
+    """(Application, what is held, the reason) of each hold that the base does not have."""
+    apps = {state_path(one.subscription): one.subscription.application for one in done}
+    found: list[tuple[tuple[str, str], str, str]] = []
+    for path, app in apps.items():
+        if path not in after:
+            continue
+        from task.edits.state_file import read_state
+
+        old, new = read_state(before.get(path, GONE).text), read_state(after[path].text)
+        for file, state in sorted(new.items()):
+            known = old.get(file, State())
+            holds = [(app.name, state.hold, known.hold)]
+            holds += [
+                (key, one.hold, known.images.get(key, Memory()).hold) for key, one in sorted(state.images.items())
+            ]
+            found += [((app.namespace, app.name), what, said(now)) for what, now, then in holds if now and now != then]
+    return found
 
 
 def _held(before: Files, after: Files) -> Iterator[str]:
@@ -287,6 +329,8 @@ def _lasting(text: str) -> str:
     return repr(told)
 
 
-def _told(done: Sequence[Decision]) -> Mapping[str, None]:
-    """One sentence for each image: what became of it, and why."""
-    return dict.fromkeys(f"{key_of(one.subscription)}: {one.verdict.because}" for one in done)
+def _told(done: Sequence[Decision], reasons: Sequence[tuple[object, str, str]]) -> Mapping[str, None]:
+    """One sentence for each image: what became of it, and why; and each reason of a hold that none of them gives."""
+    lines = dict.fromkeys(f"{key_of(one.subscription)}: {one.verdict.because}" for one in done)
+    missing = (f"{what}: {why}" for _app, what, why in reasons if not any(why in line for line in lines))
+    return {**lines, **dict.fromkeys(missing)}

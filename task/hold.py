@@ -92,7 +92,7 @@ def _rollback(intent: Intent, moment: Moment, snapshot: Snapshot) -> Decision:
         if same
         else Verdict("update", "admitted", f"rolled back from {version_of(where.current) or 'nothing'}")
     )
-    decision = where._replace(candidate=wanted, verdict=verdict, caution=caution)
+    decision = where._replace(candidate=wanted, verdict=verdict, caution=caution, rolled_back=not same)
     if intent.hold is None:
         return decision if same else decision._replace(memory=memory)
     hold = intent.hold

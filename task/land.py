@@ -76,7 +76,7 @@ def _attempt(site: Site, asks: Sequence[Ask], number: int, request: str) -> tupl
     began = site.edges.now()
     decisions = vouched(decisions, vouch_of(order, site.edges))
     waited = site.edges.now() - began
-    decisions = decisions if order.intent else _undeclined(heads, decisions)
+    decisions = decisions if order.intent else _undeclined(site, heads, decisions)
     made, settled = drafts(snapshot, decisions, order.terms, order.wording, heads.pending)
     if order.atomic and any(one.verdict.verdict == "error" for one in settled):
         from task.atomic import stopped
@@ -103,7 +103,6 @@ class _Heads(NamedTuple):
     """The head branches that are to be written."""
 
     pending: Mapping[str, Snapshot] = {}  # those that exist; the base's files where their request is over
-    left: Mapping[str, Snapshot] = {}  # what really is on those
     requests: Mapping[str, Request] = {}
 
 
@@ -120,9 +119,10 @@ def _heads(site: Site, base: Snapshot, asks: Sequence[Ask], decisions: list[Deci
             wanted.setdefault(one.head, []).extend(places(ask))
     found = ((head, site.store.ahead(head, tuple(dict.fromkeys(of_head)))) for head, of_head in wanted.items())
     pending = {head: snapshot for head, snapshot in found if snapshot is not None}
-    left = {head: there for head, there in pending.items() if _is_over(requests.get(head), there.tip)}
-    pending |= {head: base._replace(branch=there.branch, tip=there.tip) for head, there in left.items()}
-    return _Heads(pending, left, requests), decisions
+    for head, there in pending.items():
+        if _is_over(requests.get(head), there.tip):
+            pending[head] = base._replace(branch=there.branch, tip=there.tip)
+    return _Heads(pending, requests), decisions
 
 
 def _is_over(request: Request | None, tip: str) -> bool:
@@ -142,7 +142,7 @@ def _ahead(
     from task.pending import carried
 
     terms = site.order.terms
-    for name, head in {**heads.pending, **heads.left}.items():
+    for name, head in heads.pending.items():
         facts = _more(facts, _facts(site, head, [ask for ask, one in asked if one.head == name]))
     done = [(ask, _once_more(site, base, heads, (ask, one), facts)) for ask, one in asked]
     waiting = [
@@ -166,24 +166,16 @@ def _once_more(site: Site, base: Snapshot, heads: _Heads, asked: tuple[Ask, Deci
         return one
     from task.propose import declined
 
-    left = heads.left.get(one.head)
-
-    def late() -> Decision | None:
-        return again(base, left, ask, terms, facts)._replace(head=one.head) if left else None
-
-    return declined(heads.requests[one.head], one, late)
+    return declined(site, heads.requests[one.head], one)
 
 
-def _undeclined(heads: _Heads, decisions: Sequence[Decision]) -> list[Decision]:
+def _undeclined(site: Site, heads: _Heads, decisions: Sequence[Decision]) -> list[Decision]:
     """The same once more, now that the digests are known which signatures have told."""
     if not heads.requests:
         return list(decisions)
     from task.propose import declined
 
-    return [
-        declined(heads.requests[one.head], one, lambda: None) if one.head in heads.requests else one
-        for one in decisions
-    ]
+    return [declined(site, heads.requests[one.head], one) if one.head in heads.requests else one for one in decisions]
 
 
 def _more(facts: Facts, others: Facts) -> Facts:

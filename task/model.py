@@ -420,6 +420,7 @@ class Decision(NamedTuple):
     labels: Mapping[str, str] = {}  # of the image, where the commit's message tells them
     carried: bool = False  # it waits on the head branch already, and is written again; no report tells of it
     strategy: Strategy | None = None  # of an entry that cannot be used, whose subscription says nothing
+    rolled_back: bool = False  # a person wants the older version
 
 
 class Commit(NamedTuple):

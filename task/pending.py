@@ -12,6 +12,7 @@ from task.decide import Ask, decide_one, reading, state_of, state_path
 from task.errors import TaskError
 from task.model import Build, Decision, File, Memory, Reading, Snapshot, Subscription, Verdict
 from task.rules.order import version_of
+from task.rules.remember import holding, said
 from task.rules.strategies import STRATEGIES
 from task.weigh import Facts, Terms, key_of
 
@@ -38,16 +39,28 @@ def waiting(base: Snapshot, head: Snapshot, sub: Subscription, terms: Terms) -> 
         return None
     image = sub.entry.image._replace(tag=theirs.tag, digest=theirs.digest)
     found = decide_one(_forgetful(base), Ask(sub, (image,)), terms._replace(build=Build(), require_live=False))
-    if found.verdict.verdict == "refuse" and version_of(ours) in _rolled_back_from(head, sub):
-        return found._replace(candidate=image, verdict=Verdict("update", "admitted", f"rolled back on {head.branch}"))
+    why = _rolled_back((ours, theirs), head, sub, terms) if found.verdict.verdict in ("refuse", "update") else ""
+    if why:
+        return found._replace(candidate=image, verdict=Verdict("update", "admitted", why), rolled_back=True)
     return found if found.verdict.verdict == "update" else None
 
 
-def _rolled_back_from(head: Snapshot, sub: Subscription) -> tuple[str, ...]:
+def _rolled_back(values: tuple[Reading, Reading], head: Snapshot, sub: Subscription, terms: Terms) -> str:
+    """What a rollback that waits on a head branch said: from which version, and why it is held; "" where none waits.
+
+    `values` are those of the base and of the head branch.
+    """
+    ours, theirs = values
     try:
-        return state_of(head, sub).images.get(key_of(sub), Memory()).replaced
+        state = state_of(head, sub)
     except TaskError:
-        return ()
+        return ""
+    memory = state.images.get(key_of(sub), Memory())
+    by_an_event = memory.written is not None and version_of(memory.written) == version_of(theirs)
+    if by_an_event or version_of(ours) not in memory.replaced:
+        return ""
+    hold = holding(state, memory, terms.now)
+    return f"rolled back from {version_of(ours)}{f'; {said(hold)}' if hold else ''}"
 
 
 def _forgetful(base: Snapshot) -> Snapshot:

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from task.draft import Draft, change_of, changes
+from task.draft import Draft, changes
 from task.errors import SourceError, TaskError
-from task.model import Commit, Decision, Proposal, Proposed, Verdict
+from task.model import Build, Commit, Decision, Proposal, Proposed, Verdict, Written
 from task.record import NamedTuple
+from task.rules.order import UNORDERED, commits, later, version_of
 from task.weigh import failed
+from task.words.change import Change
 from task.words.commit_message import AppChanges
 from task.words.proposal import (
     Content,
     Links,
     body,
+    builds,
     described,
+    headline,
     marker,
     message_parts,
-    row_mark,
-    row_marks,
+    proposes,
+    refuses,
     standing,
     title,
 )
+from task.words.proposed_builds import Builds, build_key
 from task.world import Forge, Landed, Outcome, Site
 
 NOWHERE = "0" * 40  # where a branch is that does not exist
@@ -75,26 +80,32 @@ def is_over(request: Request | None, tip: str) -> bool:
     return found is not None and found.state != "open" and described(found.body) in ("", tip)
 
 
-def declined(request: Request, decision: Decision, late: Callable[[], Decision | None]) -> Decision:
+def declined(site: Site, request: Request, decision: Decision) -> Decision:
     """The decision; a refusal where a person has closed the request that proposed this very image, or a newer one.
 
-    `late` decides as if what the closed request proposed were still waiting; None where that is gone.
+    What was closed is told by the request's own text: its branch may be gone.
     """
     found = request.found
-    if found is None or found.state != "closed" or decision.verdict.verdict != "update" or decision.carried:
+    if found is None or decision.verdict.verdict != "update" or decision.carried:
         return decision
-    waiting = late()
-    if waiting and waiting.verdict.rule == "superseded":
-        because = f"{found.url} was closed: {waiting.verdict.because}"
-        return waiting._replace(verdict=waiting.verdict._replace(because=because))
-    app = decision.subscription.application
-    if row_mark(AppChanges(app.namespace, app.name, (change_of(decision),))) not in row_marks(found.body):
+    sub, candidate = decision.subscription, decision.candidate
+    key = build_key(sub.application.key, sub.entry.alias, sub.entry.image.identity)
+    if (known := refuses(found).get(key)) is None:
         return decision
-    return _refused(decision, found)
+    event = Written(candidate.tag, candidate.digest, decision.build)
+    if version_of(event) == version_of(known):
+        return _refused(decision, found)
+    by_build = sub.policy.strategy in UNORDERED or event.tag == known.tag
+    pair = commits(event.build, known.build) if by_build else None
+    why = later(event, known, sub.policy, {pair: site.edges.ancestry(*pair)} if pair else {})
+    if not why:
+        return decision
+    because = f"{found.url}: {version_of(known)} was closed by a person: {why}"
+    return decision._replace(verdict=Verdict("refuse", "superseded", because), memory=None, hold=())
 
 
 def _refused(decision: Decision, found: Proposed) -> Decision:
-    because = f"{found.url} proposed exactly this and was closed: a newer build opens another one"
+    because = f"{found.url}: exactly this was closed by a person: a newer build opens another request"
     return decision._replace(verdict=Verdict("refuse", "superseded", because), memory=None, hold=())
 
 
@@ -112,7 +123,8 @@ def proposed(site: Site, change: Draft, request: Request, tip: str, commit: Call
     try:
         if request.error:
             raise request.error
-        now = request.forge.propose(_proposal(site, change, at), _found(change, request, outcome))
+        found = _found(change, request, outcome)
+        now = request.forge.propose(_proposal(site, change, at, found), found)
     except TaskError as error:
         return outcome._replace(decisions=tuple(failed(one, error) for one in change.decisions), landed=())
     if now.note:
@@ -184,21 +196,37 @@ def _commit(change: Draft, commit: str, request: Proposed) -> Commit:
     return Commit(where.repo, where.base, where.head, commit or None, "", (), apps, pull_request=request.url)
 
 
-def _proposal(site: Site, change: Draft, commit: str) -> Proposal:
+def _proposal(site: Site, change: Draft, commit: str, found: Proposed | None) -> Proposal:
     where, wanted = change.changeset.destination, site.order.requests
     kind, compare = site.edges.compare(where.repo, where.base, where.head)
-    _subject, text = message_parts(change.changeset.message)
+    subject, text = message_parts(change.changeset.message)
     links = Links(wanted.source, wanted.run, compare)
-    own_words = text if site.order.wording.template is not None or change.held else ""
+    apps = _with_builds(change.apps, proposes(found.body) if found else {})
+    proposed_now = builds(apps)
+    refused = {key: one for key, one in (refuses(found) if found else {}).items() if key not in proposed_now}
+    own = site.order.wording.template is not None and bool(change.apps)  # the author's words, and not ours
+    words = [text] if own else []
+    words += ["\n".join(change.told)] if change.told and (change.held or change.back) else []
     return Proposal(
         where.repo,
         where.base,
         where.head,
-        title(change.changeset.message),
-        body(Content(change.apps, own_words, links, commit, change.held), kind),
+        title(subject) if own else headline(change.command, subject, change.apps, change.back),
+        body(Content(apps, "\n\n".join(words), links, commit, change.held, refused), kind),
         wanted.labels,
         wanted.reviewers,
         wanted.assignees,
         wanted.draft,
         wanted.auto_merge,
     )
+
+
+def _with_builds(apps: Sequence[AppChanges], known: Builds) -> tuple[AppChanges, ...]:
+    """The same; of what waited already, the request's text tells which builds these are."""
+    return tuple(app._replace(changes=tuple(_with_build(app, one, known) for one in app.changes)) for app in apps)
+
+
+def _with_build(app: AppChanges, change: Change, known: Builds) -> Change:
+    there = known.get(build_key(f"{app.namespace}/{app.name}", change.alias, change.image.identity))
+    same = there is not None and (there.tag, there.digest) == (change.new_tag, change.new_digest)
+    return change._replace(build=there.build) if there and same and change.build == Build() else change

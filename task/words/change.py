@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from task.model import Image
+from task.model import Build, Image
 from task.record import NamedTuple
 
 DOCKER_HUB = ("docker.io", "index.docker.io")
@@ -20,6 +20,7 @@ class Change(NamedTuple):
     old_digest: str = ""
     new_digest: str = ""
     labels: Mapping[str, str] = {}  # of the new image, where a template tells them
+    build: Build = Build()  # of the new image, as far as it is known
 
     @property
     def old(self) -> str:

@@ -10,8 +10,15 @@ from task.words.trailers import Trailer, one_line, trailer_lines
 VERBS = {"hold": "hold", "release": "release", "rollback": "roll back"}
 
 
+def subject(command: str, apps: Sequence[AppChanges]) -> str:
+    """What is done with these Applications, in one line."""
+    verb = VERBS.get(command, "remember for")
+    line = f"{verb} {', '.join(one_line(one.name) for one in apps)}"
+    return line if len(line) <= SUBJECT or len(apps) == 1 else f"{verb} {len(apps)} Applications"
+
+
 def hold_message(
-    command: str,
+    subject: str,
     template: str | None,
     apps: Sequence[AppChanges],
     told: Sequence[str],
@@ -21,10 +28,6 @@ def hold_message(
     changing = [one for one in apps if one.changes]
     if template is not None and changing:
         return commit_message(template, changing, trailers)
-    names = ", ".join(one_line(one.name) for one in apps)
-    subject = f"{VERBS.get(command, 'remember for')} {names}"
-    if len(subject) > SUBJECT and len(apps) > 1:
-        subject = f"{VERBS.get(command, 'remember for')} {len(apps)} Applications"
     body = [one_line(line) for line in told[:MOST_LINES]]
     of_images = commit_message(None, changing, trailers).text if changing else ""
     own = _trailers_of(of_images) or trailer_lines(

@@ -10,11 +10,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from task.model import Proposed
+from task.model import Proposed, Written
 from task.pattern import pattern
 from task.record import NamedTuple
 from task.words.change import Change
 from task.words.commit_message import AppChanges, distinct
+from task.words.proposed_builds import Builds, build_key, packed, unpacked
 from task.words.trailers import one_line
 
 LONGEST_TITLE = 255  # characters: GitLab, Gitea and Bitbucket take no more
@@ -27,8 +28,9 @@ BRANCHES = "image-update/"
 # What is hidden: an HTML comment; where HTML is shown as text, a link's definition that no link uses.
 HIDDEN, HIDDEN_WITHOUT_HTML = "<!-- {}: {} -->", "[//]: # ({}: {})"
 WITHOUT_HTML = ("bitbucket", "bitbucket-server")
-MARK, DESCRIBED, ROWS = "image-update", "image-update-commit", "image-update-changes"
-MOST_ROWS, ROW = 60, 12  # of the marks of single changes: as many fit into the smallest body
+MARK, DESCRIBED = "image-update", "image-update-commit"
+BUILDS, DECLINED = "image-update-builds", "image-update-declined"
+ROOM = {BUILDS: 4, DECLINED: 8}  # the part of a body that these may take: one fourth, one eighth
 HEAD = "| Application | Image | Old | New |\n| --- | --- | --- | --- |\n"
 # Invisible, and the end of what would have been a mention or a reference.
 BREAK = "\u200b"
@@ -36,6 +38,7 @@ MENTION = pattern(r"(?<!\w)([@#!$%&~^])(?=\w)|\b(GH-)(?=\d)")
 COMMENT = pattern(r"<!--|\[//\]")
 TRAILER = pattern(r"[A-Za-z0-9-]+: \S.*")
 FENCE = pattern(r"`{3,}")
+BASE64 = "[A-Za-z0-9+/]+={0,2}"
 NOT_IN_A_NAME = pattern(r"[^A-Za-z0-9_-]+")
 NOT_IN_A_LINK = pattern(r"[^A-Za-z0-9/?&=%._~:+,;-]")
 
@@ -56,11 +59,45 @@ class Content(NamedTuple):
     links: Links = Links()
     commit: str = ""  # the head commit that this describes; "" is unknown
     held: tuple[str, ...] = ()  # what is held or released, each by a text that tells it from any other
+    declined: Builds = {}  # noqa: RUF012 - what people have closed requests for, and is not proposed
 
 
 def title(message: str) -> str:
     """The commit message's first line, as long as forges take, calling nobody."""
     return _calling_nobody(one_line(message.strip().partition("\n")[0], LONGEST_TITLE - 20))[:LONGEST_TITLE]
+
+
+def headline(command: str, subject: str, apps: Sequence[AppChanges], back: Sequence[AppChanges] = ()) -> str:
+    """A title that says what changes: `web: ghcr.io/acme/web 1.0.0 → 1.1.0`; of several, their number.
+
+    `back` are the changes that a person rolled back: the title tells of them alone, whatever waits beside them, so
+    that it stays. `subject` is the commit's, of what a person asked for otherwise.
+    """
+    if back:
+        return title(f"roll back {_in_short(back)}")
+    if not apps:
+        return title(subject)
+    return title(_in_short(apps) if command in ("run", "scan") else f"{subject}; {_in_short(apps)}")
+
+
+def _in_short(apps: Sequence[AppChanges]) -> str:
+    """Who gets what, in a few words."""
+    who = apps[0].name if len(apps) == 1 else f"{len(apps)} Applications"
+    changes = [one for app in apps for one in app.changes]
+    images = dict.fromkeys((one.image.name, *_version(one)) for one in changes)
+    if len(images) > 1:
+        return f"{who}: {len(images)} images"
+    olds = {(one.old_tag, one.old_digest) for one in changes}
+    old = olds.pop() if len(olds) == 1 else ("", "")  # of several, none
+    new = _version(changes[0])
+    pinned = not new[0] or old[0] == new[0]  # the digest is what changes
+    words = [_short_version(*one, digest_too=pinned or not one[0]) for one in (old, new)]
+    return " ".join(filter(None, (f"{who}:", changes[0].image.name, words[0], "→", words[1])))
+
+
+def _short_version(tag: str, digest: str, *, digest_too: bool) -> str:
+    """`1.1.0`, `latest@sha256:0123456789ab`."""
+    return "@".join(filter(None, (tag, digest[:19] if digest_too else "")))
 
 
 def message_parts(message: str) -> tuple[str, str]:
@@ -99,16 +136,24 @@ def marker(apps: Sequence[AppChanges], held: Sequence[str] = ()) -> str:
     return sha256(dumps([*sorted(rows), *sorted(held)]).encode()).hexdigest()
 
 
-def row_mark(app: AppChanges) -> str:
-    """The mark of a single change."""
-    return marker([app])[:ROW]
+def builds(apps: Sequence[AppChanges]) -> dict[str, Written]:
+    """What each image gets, and of which build that is."""
+    return {
+        build_key(f"{app.namespace}/{app.name}", one.alias, one.image.identity): Written(*_version(one), one.build)
+        for app in apps
+        for one in app.changes
+    }
 
 
-def row_marks(text: str) -> frozenset[str]:
-    """The `row_mark`s of all that a body proposes; empty where it holds none."""
-    return frozenset(_last(text, ROWS, f"[0-9a-f]{{{ROW}}}(?: [0-9a-f]{{{ROW}}})*").split()) or frozenset(
-        one[:ROW] for one in [marked(text)] if one
-    )
+def proposes(text: str) -> dict[str, Written]:
+    """The `builds` that a body proposes; nothing where it holds none."""
+    return unpacked(_last(text, BUILDS, BASE64))
+
+
+def refuses(request: Proposed) -> dict[str, Written]:
+    """The `builds` that people have declined, as far as the newest request of a head branch tells."""
+    known = unpacked(_last(request.body, DECLINED, BASE64))
+    return known | proposes(request.body) if request.state == "closed" else known
 
 
 def marked(text: str) -> str:
@@ -161,14 +206,14 @@ def _last(text: str, name: str, value: str) -> str:
 
 def _marks(content: Content, forge: str) -> str:
     shape = HIDDEN_WITHOUT_HTML if forge in WITHOUT_HTML else HIDDEN
-    rows = list(dict.fromkeys(row_mark(app._replace(changes=(one,))) for app in content.apps for one in app.changes))
-    several = rows[:MOST_ROWS] if content.held or len(rows) > 1 else []
-    named = [
+    longest = LONGEST_BODY.get(forge, LONGEST)
+    named = (
         (MARK, marker(content.apps, content.held)),
-        *([(ROWS, " ".join(several))] if several else []),
-        *([(DESCRIBED, content.commit)] if content.commit else []),
-    ]
-    return "\n".join(shape.format(*one) for one in named)
+        (DESCRIBED, content.commit),
+        (BUILDS, packed(builds(content.apps), longest // ROOM[BUILDS])),
+        (DECLINED, packed(content.declined, longest // ROOM[DECLINED])),
+    )
+    return "\n".join(shape.format(*one) for one in named if one[1])
 
 
 def _table(apps: Sequence[AppChanges], room: int) -> str:

@@ -67,7 +67,8 @@ def closed_and_branch_deleted(scene: Scene) -> None:
     scene.event(f"{WEB}:1.1.0")
     scene.decline()
     scene.delete()
-    assert verdict(scene.event(f"{WEB}:1.1.0")) == ("refuse", "superseded")
+    for older in ("1.1.0", "1.0.5"):
+        assert verdict(scene.event(f"{WEB}:{older}")) == ("refuse", "superseded")
     assert list(scene.server.branches) == ["main"]
     scene.event(f"{WEB}:1.2.0")
     (pull,) = scene.server.open

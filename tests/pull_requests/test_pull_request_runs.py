@@ -11,7 +11,7 @@ from fakes.github_api import NAME, GitHub
 from request_scenes import API, TOKEN, Scene, verdict
 from runner_rules import dangers
 from runs import WEB, application, manifest, target
-from support import commit, show
+from support import commit, git, show
 
 STATE = ".image-update/apps/a/argocd_a.state"
 
@@ -55,6 +55,34 @@ def test_a_rollback_is_proposed(scene: Scene, server: GitHub) -> None:
     scene.merge()
     assert "newTag: 1.0.0" in scene.text("main")
     assert verdict(scene.event(f"{WEB}:1.7.0")) == ("defer", "held")
+
+
+@pytest.mark.parametrize("strategy", ["semver", "newest-build"])
+def test_a_rollbacks_request_keeps_its_title_and_reason(server: GitHub, strategy: str, tmp_path: Path) -> None:
+    """Builds that arrive while it is open change what waits beside it."""
+    scene = Scene(tmp_path, server, update_strategy=strategy)
+    commit(scene.repo, {target("a"): scene.text("main").replace("1.0.0", "1.5.0")})
+    scene.call("rollback", "a", "--image", "web", "--to", "previous", "--reason", "5xx since noon")
+    title = "roll back a: ghcr.io/acme/web 1.5.0 → 1.0.0"
+    assert server.open[0].title == title
+    assert verdict(scene.event(f"{API}:2.0.0")) == ("update", "admitted")
+    assert verdict(scene.event(f"{WEB}:1.6.0")) == ("defer", "held")
+    assert verdict(scene.event(f"{API}:2.1.0")) == ("update", "admitted")
+    (pull,) = server.pulls
+    assert pull.title == title
+    assert all(words in pull.body for words in ("rolled back from 1.5.0", "5xx since noon", "`1.0.0`", "`2.1.0`"))
+    message = git(scene.repo, "log", "-1", "--format=%B", scene.head)
+    assert message.startswith("roll back a\n")
+    assert "5xx since noon" in message
+
+
+def test_a_hold_beside_an_update_keeps_its_reason(scene: Scene, server: GitHub) -> None:
+    scene.call("hold", "a", "--image", "web", "--reason", "freeze")
+    assert server.open[0].title == "hold a"
+    scene.event(f"{API}:2.0.0")
+    (pull,) = server.pulls
+    assert pull.title == "hold a; a: ghcr.io/acme/api → 2.0.0"
+    assert "freeze" in pull.body
 
 
 def test_plan_asks_no_forge_and_needs_no_token(scene: Scene, server: GitHub) -> None:

@@ -101,6 +101,7 @@ def test_what_a_request_tells(scene: Scene, server: GitHub) -> None:
     source = ("--source-commit", commit_id, "--source-repository", "https://github.com/acme/web")
     scene.event(f"{WEB}:1.1.0", *source, "--pipeline-run", "https://ci.example.com/runs/7")
     (pull,) = server.open
+    assert pull.title == "a: ghcr.io/acme/web 1.0.0 → 1.1.0"
     assert "| `argocd/a` | `ghcr.io/acme/web` | `1.0.0` | `1.1.0` |" in pull.body
     assert f"https://github.com/acme/web/commit/{commit_id}" in pull.body
     assert "https://ci.example.com/runs/7" in pull.body
@@ -196,15 +197,33 @@ def test_a_part_of_what_was_closed_is_not_opened_again(scene: Scene, server: Git
     assert "1.1.0" not in pull.body
 
 
+@pytest.mark.parametrize("delete", [False, True])
 @pytest.mark.parametrize("strategy", ["semver", "newest-build"])
-def test_a_build_older_than_what_was_closed(server: GitHub, strategy: str, tmp_path: Path) -> None:
+def test_a_build_older_than_what_was_closed(server: GitHub, strategy: str, delete: bool, tmp_path: Path) -> None:
     scene = Scene(tmp_path, server, update_strategy=strategy)
     scene.event(f"{WEB}:1.2.0", "--sequence", "2")
     scene.decline()
+    if delete:
+        scene.delete()
     assert verdict(scene.event(f"{WEB}:1.1.0", "--sequence", "1")) == ("refuse", "superseded")
     assert server.open == []
     assert verdict(scene.event(f"{WEB}:1.3.0", "--sequence", "3")) == ("update", "admitted")
     assert len(server.open) == 1
+
+
+def test_what_was_closed_stays_closed_beside_other_requests(scene: Scene, server: GitHub) -> None:
+    """The newest request tells of it, whatever it proposes and whatever became of it."""
+    scene.event(f"{WEB}:1.2.0")
+    scene.decline()
+    scene.delete()
+    scene.event(f"{API}:2.0.0")
+    for image in (f"{WEB}:1.2.0", f"{WEB}:1.1.0"):
+        assert verdict(scene.event(image)) == ("refuse", "superseded")
+    assert "1.2.0" not in server.open[0].body
+    scene.merge(delete=True)
+    assert verdict(scene.event(f"{WEB}:1.2.0")) == ("refuse", "superseded")
+    assert server.open == []
+    assert verdict(scene.event(f"{WEB}:1.3.0")) == ("update", "admitted")
 
 
 def test_closed_and_its_branch_deleted(scene: Scene, server: GitHub) -> None:

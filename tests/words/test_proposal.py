@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from task.model import Image, Proposed
+from task.model import Build, Image, Proposed, Written
 from task.words.change import Change
 from task.words.commit_message import AppChanges, commit_message
 from task.words.proposal import (
@@ -16,16 +16,19 @@ from task.words.proposal import (
     Content,
     Links,
     body,
+    builds,
     described,
     head_branch,
+    headline,
     marked,
     marker,
     message_parts,
-    row_mark,
-    row_marks,
+    proposes,
+    refuses,
     standing,
     title,
 )
+from task.words.proposed_builds import packed
 
 DIGEST = "sha256:" + "a" * 64
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -59,6 +62,7 @@ def test_body() -> None:
         "\n"
         f"<!-- image-update: {marker([app()])} -->\n"
         f"<!-- image-update-commit: {COMMIT} -->\n"
+        f"<!-- image-update-builds: {packed(builds([app()]), 1000)} -->\n"
     )
 
 
@@ -99,7 +103,7 @@ def test_marks_of_others_do_not_count() -> None:
     forged = f"<!-- image-update: {'f' * 64} -->"
     text = body(Content([app(change(old=forged))], f"subject\n{forged}\n\n[//]: # (image-update: {'e' * 64})"))
     assert marked(text) == marker([app(change(old=forged))])
-    assert text.count("<!-- image-update") == 1 + text.count(f"`{forged}`")
+    assert text.count("<!-- image-update: ") == 1 + text.count(f"`{forged}`")
 
 
 DIFFERENT = [
@@ -146,7 +150,7 @@ def outside_code(text: str) -> str:
     """What a forge's Markdown reads: no blocks and spans of code, no comments of ours."""
     text = re.sub(r"^(`{3,})text\n.*?^\1$", "", text, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r"`[^`\n]*`", "CODE", text)
-    return re.sub(r"^<!-- image-update[a-z-]*: [0-9a-f]+ -->$", "", text, flags=re.MULTILINE)
+    return re.sub(r"^<!-- image-update[a-z-]*: [0-9A-Za-z+/=]+ -->$", "", text, flags=re.MULTILINE)
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -298,18 +302,61 @@ def test_standing_of_none_and_of_anothers() -> None:
     assert standing(Proposed("url", "1", "closed", "by hand", "text"), marker(OLDER)) == "wanted"
 
 
-@pytest.mark.parametrize("forge", ["github", "bitbucket"])
-def test_single_changes_of_several_are_known(forge: str) -> None:
-    text = body(Content([*OLDER, *NEWER], "", Links(), COMMIT), forge)
-    assert row_marks(text) == {row_mark(OLDER[0]), row_mark(NEWER[0])}
-    assert row_marks(body(Content(OLDER, "", Links(), COMMIT), forge)) == {row_mark(OLDER[0])}
-    assert row_marks("by hand") == frozenset()
+WEB = {"new": "1.1.0", "old": "1.0.0", "name": "ghcr.io/acme/web"}
+UI = {"new": "2.0", "old": "1.9", "name": "ghcr.io/acme/ui"}
+HEADLINES: list[tuple[str, list[AppChanges], str]] = [
+    ("run", [app(change(**WEB))], "web: ghcr.io/acme/web 1.0.0 → 1.1.0"),
+    ("run", [app(change(**{**WEB, "old": ""}))], "web: ghcr.io/acme/web → 1.1.0"),
+    ("run", [app(change(**WEB), change(**UI))], "web: 2 images"),
+    ("run", [app(change(**WEB)), app(change(**WEB), name="b")], "2 Applications: ghcr.io/acme/web 1.0.0 → 1.1.0"),
+    (
+        "scan",
+        [app(change(**WEB)), app(change(**{**WEB, "old": "0.9"}), name="b")],
+        "2 Applications: ghcr.io/acme/web → 1.1.0",
+    ),
+    ("run", [app(change(**WEB)), app(change(**UI), name="b")], "2 Applications: 2 images"),
+    (
+        "run",
+        [app(change("latest", "latest", "nginx", new_digest=DIGEST, old_digest="sha256:" + "b" * 64))],
+        f"web: nginx latest@sha256:{'b' * 12} → latest@sha256:{'a' * 12}",
+    ),
+    ("run", [app(change("1.1", "1.0", "nginx", new_digest=DIGEST))], "web: nginx 1.0 → 1.1"),
+    ("run", [app(change("", "1.0", "nginx", new_digest=DIGEST))], f"web: nginx 1.0 → sha256:{'a' * 12}"),
+    ("run", [], "remember for web"),
+    ("release", [app(change(**WEB))], "release web; web: ghcr.io/acme/web 1.0.0 → 1.1.0"),
+    ("hold", [], "hold web"),
+]
+
+
+@pytest.mark.parametrize(("command", "apps", "shown"), HEADLINES)
+def test_a_title_says_what_changes(command: str, apps: list[AppChanges], shown: str) -> None:
+    subject = {"run": "remember for web", "scan": ""}.get(command, f"{command} web")
+    assert headline(command, subject, apps) == shown
+
+
+def test_a_rollbacks_title_stays_whatever_waits_beside_it() -> None:
+    back = [app(change("1.0.0", "1.5.0", "nginx"))]
+    for beside in ([], [app(change(**UI), name="b")]):
+        assert headline("rollback", "roll back web", [*back, *beside], back) == "roll back web: nginx 1.5.0 → 1.0.0"
+
+
+@pytest.mark.parametrize("forge", FORGES)
+def test_what_is_proposed_is_told_whole(forge: str) -> None:
+    build = Build(7, "ci", COMMIT, "https://github.com/acme/api", "2026-11-21T06:00:00Z")
+    apps = [*OLDER, app(change("2.0", name="ghcr.io/acme/ui", new_digest=DIGEST, build=build), name="ui")]
+    kept = {"0123abcd": Written("1.0", "", build)}
+    text = body(Content(apps, "", Links(), COMMIT, (), kept), forge)
+    assert proposes(text) == builds(apps)
+    assert Written("2.0", DIGEST, build) in builds(apps).values()
+    for state, refused in (("open", kept), ("merged", kept), ("closed", {**kept, **builds(apps)})):
+        assert refuses(Proposed("url", "1", state, "title", text)) == refused  # type: ignore[arg-type]
+    assert (proposes("by hand"), refuses(Proposed("url", "1", "closed", "", "by hand"))) == ({}, {})
 
 
 def test_what_is_held_makes_another_content() -> None:
     plain, held = (body(Content(OLDER, "", Links(), COMMIT, what)) for what in ((), ("freeze",)))
     assert marked(held) == marker(OLDER, ["freeze"]) != marked(plain)
-    assert row_marks(held) == row_marks(plain)
+    assert proposes(held) == proposes(plain)
 
 
 def test_a_hold_has_no_table() -> None:
