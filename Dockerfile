@@ -23,11 +23,11 @@ RUN /opt/build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir 
 
 FROM ${PYTHON_IMAGE} AS runtime
 # gpg-agent: without it gpg signs nothing. libnss-wrapper: without a passwd entry ssh refuses to start, and hosts
-# choose any uid. openssl: signs for GitHub Apps. The versions are those of the base's distribution, pinned with it.
+# choose any uid. The versions are those of the base's distribution, pinned with it.
 # hadolint ignore=DL3008
 RUN apt-get update -qq \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-      ca-certificates git gpg gpg-agent libnss-wrapper openssh-client openssl \
+      ca-certificates git gpg gpg-agent libnss-wrapper openssh-client \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/debconf/*-old /var/log/apt /var/log/dpkg.log
 # The root file system is read-only where this runs, so no bytecode is ever written there, and base images ship none
 # of the standard library's. Group 0 may write home: uids that a host chooses are in it.

@@ -14,7 +14,6 @@ from task.edges.child_environment import TOKENS, child_environment
 from task.edges.exec_credential import ask
 from task.edges.git import Git, GitFailed
 from task.edges.git_environment import Login
-from task.edges.github_app import App, signed
 from task.edges.kubeconfig import Plugin, Server
 from task.edges.registry import programs
 from task.errors import SourceAccessError
@@ -134,17 +133,6 @@ def test_an_exec_plugin_of_a_kubeconfig(tmp_path: Path) -> None:
     assert "OWN=given" in (tmp_path / "plugin.env").read_text()
     asked("kubelogin", "get-token", "--login", "azurepipelines")
     assert f"SYSTEM_ACCESSTOKEN={SECRET}" in (tmp_path / "plugin.env").read_text()
-
-
-def test_openssl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = needs("openssl")[0]
-    program(tmp_path, "openssl", f'exec {real} "$@"')
-    subprocess.run([real, "genrsa", "-out", tmp_path / "app.pem", "2048"], check=True, capture_output=True)
-    for name, value in environ_of(tmp_path).items():
-        monkeypatch.setenv(name, value)
-    app = App("1", "2", Secret((tmp_path / "app.pem").read_text()), "https://api.github.com")
-    assert signed(app, str(tmp_path), 1).reveal().count(".") == 2
-    told(tmp_path, "openssl")
 
 
 @pytest.mark.parametrize(

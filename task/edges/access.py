@@ -26,7 +26,7 @@ class Plan(NamedTuple):
 
     logins: tuple[Login, ...] = ()
     spare: tuple[Login, ...] = ()  # the CI system's own token: only where nothing else is given
-    app: Callable[[str, str], Login] | None = None  # (temporary folder, CA file) → its token
+    app: Callable[[str], Login] | None = None  # CA file → its token
     app_server: str = ""  # where that is good for
     ssh: SshFiles | None = None
     certificates: str = ""
@@ -61,7 +61,7 @@ class Access:
         if not url.lower().startswith(plan.app_server.lower() if url else ""):
             return plan.logins
         with self._lock:
-            login = self._made.get("app") or plan.app(self._temporary(), self._bundle())
+            login = self._made.get("app") or plan.app(self._bundle())
             self._made["app"] = login
         return (login, *plan.logins) if isinstance(login, Login) else plan.logins
 

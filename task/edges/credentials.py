@@ -128,7 +128,7 @@ def _stored(folder: str) -> tuple[Login, ...]:
     return tuple(reversed(logins))  # the first one counts, and git lets the last one count
 
 
-def _app(given: AccessSettings, environ: Mapping[str, str]) -> Callable[[str, str], Login] | None:
+def _app(given: AccessSettings, environ: Mapping[str, str]) -> Callable[[str], Login] | None:
     key = _secret(environ, "IMAGE_UPDATE_GITHUB_APP_KEY")
     if given.app_key_file:
         key = Secret(_text(given.app_key_file, "--github-app-key-file"))
@@ -144,11 +144,11 @@ def _app(given: AccessSettings, environ: Mapping[str, str]) -> Callable[[str, st
     api = environ.get("GITHUB_API_URL", "").strip().rstrip("/")
     api = api or ("https://api.github.com" if server == _GITHUB else f"{server}/api/v3")
 
-    def login(temporary: str, ca_file: str) -> Login:
+    def login(ca_file: str) -> Login:
         from task.edges.github_app import App, Way, token
 
         key_text = key.reveal().replace("\\n", "\n")
-        secret = token(App(given.app_id, given.app_installation, Secret(key_text), api), temporary, Way(ca_file))
+        secret = token(App(given.app_id, given.app_installation, Secret(key_text), api), Way(ca_file))
         return Login(server, _TOKEN_USER, secret)
 
     return login

@@ -1,21 +1,14 @@
-"""A GitHub App's key → a token for one installation, which GitHub forgets after an hour.
-
-The signature is made by `openssl`, which every image with certificates has: a signing library would be 10 MB more
-for what few runs need.
-"""
+"""A GitHub App's key → a token for one installation, which GitHub forgets after an hour."""
 
 from __future__ import annotations
 
-import json
-import os
 import time
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from typing import Any
 
+import jwt
+
 from task import stop
-from task.edges import private_folder, quick_sh
-from task.edges.child_environment import child_environment
 from task.edges.http import Answer, Http, Limits, NoAnswerError
 from task.errors import CredentialsError, TaskError, UnreachableError, UsageError
 from task.record import NamedTuple
@@ -45,9 +38,9 @@ class Way(NamedTuple):
     no_proxy: str = ""
 
 
-def token(app: App, temporary: str, way: Way) -> Secret:
+def token(app: App, way: Way) -> Secret:
     """A token for everything the installation may do. Raises `CredentialsError`, `UnreachableError`, `UsageError`."""
-    proof = signed(app, temporary, int(time.time()))
+    proof = signed(app, int(time.time()))
     for pause in _PAUSES:
         try:
             return _ask(app, proof, way)
@@ -58,38 +51,15 @@ def token(app: App, temporary: str, way: Way) -> Secret:
     raise AssertionError  # pragma: no cover - the last pause is 0
 
 
-def signed(app: App, temporary: str, now: int) -> Secret:
-    """The JSON Web Token (RS256) with which the App proves itself."""
+def signed(app: App, now: int) -> Secret:
+    """The JSON Web Token (RS256) with which the App proves itself at `now`, in seconds since 1970."""
     claims = {"iat": now - _SKEW, "exp": now + _LIFE, "iss": app.id}
-    text = ".".join(_coded(json.dumps(part).encode()) for part in ({"alg": "RS256", "typ": "JWT"}, claims))
-    return Secret(f"{text}.{_coded(_signature(text, app.key, temporary))}")
-
-
-def _coded(raw: bytes) -> str:
-    return urlsafe_b64encode(raw).rstrip(b"=").decode()
-
-
-def _signature(text: str, key: Secret, temporary: str) -> bytes:
-    """What is signed is no secret, and lies in the file; the key goes through a pipe."""
-    sh, folder = quick_sh.load(), private_folder.make(temporary)
     try:
-        path, into = os.path.join(folder, "text"), os.path.join(folder, "signature")
-        with open(path, "w", encoding="ascii") as file:
-            file.write(text)
-        argv = ("dgst", "-sha256", "-sign", "/dev/stdin", "-out", into, path)
-        sh.Command("openssl")(
-            *argv, _in=key.reveal(), _tty_in=False, _tty_out=False, _env=child_environment(os.environ)
-        )
-        with open(into, "rb") as signature:
-            return signature.read()
-    except sh.CommandNotFound:
-        raise UsageError("openssl is not installed", hint="install it: a GitHub App's key signs with it") from None
-    except sh.ErrorReturnCode:
+        return Secret(jwt.encode(claims, app.key.reveal(), algorithm="RS256"))
+    except (jwt.PyJWTError, ValueError, TypeError):  # their texts may quote the key
         raise UsageError(
             "the GitHub App's key is not an RSA private key without passphrase", hint="give the .pem file as downloaded"
         ) from None
-    finally:
-        private_folder.remove(folder)
 
 
 def _ask(app: App, proof: Secret, way: Way) -> Secret:

@@ -37,7 +37,7 @@ def plan_of(found: RepoCredentials, url: str) -> Plan:
     if found.app is None:
         login = Login(origin, found.username or _TOKEN_USER, found.password)
         return plan._replace(logins=(login,)) if found.password else plan
-    return plan._replace(app=lambda *place: Login(origin, _TOKEN_USER, _app_token(found, *place)), app_server=origin)
+    return plan._replace(app=lambda ca_file: Login(origin, _TOKEN_USER, _app_token(found, ca_file)), app_server=origin)
 
 
 def settings_of(found: RepoCredentials, url: str, folder: str) -> list[tuple[str, str]]:
@@ -78,12 +78,12 @@ def _ssh(found: RepoCredentials) -> SshFiles:
     return SshFiles(files, (_KEY,) if key else (), only_keys=bool(key), known_hosts=bool(known))
 
 
-def _app_token(found: RepoCredentials, temporary: str, ca_file: str) -> Secret:
+def _app_token(found: RepoCredentials, ca_file: str) -> Secret:
     from task.edges.github_app import App, Way, token
 
     app = found.app or AppKey("", "", Secret(""), "")
     way = Way(ca_file, verify=not found.insecure, proxy=found.proxy, no_proxy=found.no_proxy)
-    return token(App(app.id, app.installation, app.key, app.api), temporary, way)
+    return token(App(app.id, app.installation, app.key, app.api), way)
 
 
 def _write(folder: str, name: str, text: str) -> str:

@@ -30,7 +30,6 @@ _ANNOTATION = "dev.cosignproject.cosign/signature"
 _CERTIFICATE = "dev.sigstore.cosign/certificate"
 _LOGGED = "dev.sigstore.cosign/bundle"
 _KEY = pattern(r"-----BEGIN PUBLIC KEY-----[A-Za-z0-9+/=\s]+-----END PUBLIC KEY-----", re.ASCII)
-_ED25519, _P384, _P521 = bytes.fromhex("06032b6570"), bytes.fromhex("06052b81040022"), bytes.fromhex("06052b81040023")
 
 
 class Layer(NamedTuple):
@@ -51,13 +50,6 @@ class Signed(NamedTuple):
     raw: bytes = b""  # a bundle, as it is stored
     certificate: str = ""  # PEM, of a payload that was signed without a key
     log_index: int = -1  # where a transparency log has it
-
-
-class PublicKey(NamedTuple):
-    """One key, and the hashes that signatures with it are made of; none for Ed25519."""
-
-    pem: str
-    hashes: tuple[str, ...]
 
 
 def signature_tag(digest: str) -> str:
@@ -122,22 +114,14 @@ def encoded(kind: str, content: bytes) -> bytes:
     return b"DSSEv1 %d %s %d %s" % (len(kind.encode()), kind.encode(), len(content), content)
 
 
-def public_keys(text: str) -> tuple[PublicKey, ...]:
-    """The public keys of a PEM file, one or more. Raises `Malformed`."""
+def public_keys(text: str) -> tuple[str, ...]:
+    """The public keys of a PEM file, one or more, each as PEM. Raises `Malformed`."""
     if "PRIVATE KEY-----" in text:
         raise Malformed("it holds a private key", hint="give the public key, cosign.pub")
-    found = tuple(_public_key(pem) for pem in _KEY.findall(text))
+    found = tuple(f"{pem}\n" for pem in _KEY.findall(text))
     if not found:
         raise Malformed("it holds no public key", hint="give cosign.pub, or what `cosign public-key --key …` prints")
     return found
-
-
-def _public_key(pem: str) -> PublicKey:
-    der = _decoded("".join(pem.split("-----")[2].split()))
-    if _ED25519 in der[:32]:
-        return PublicKey(f"{pem}\n", ())
-    wider = ("sha384",) if _P384 in der[:32] else ("sha512",) if _P521 in der[:32] else ()
-    return PublicKey(f"{pem}\n", ("sha256", *wider))
 
 
 def as_bundle(found: Signed, entry: Mapping[str, Any]) -> str:

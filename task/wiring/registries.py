@@ -53,11 +53,8 @@ def signatures_of(settings: Settings, registry: Registry, argo: Argo) -> Signatu
     from task.edges.registry.signatures import Check, Signatures
 
     given, log = settings.verify, argo.log
-    temporary = argo.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - private folders in it
     check: Check = (
-        PublicKeys(given.keys, temporary)
-        if given.keys
-        else Keyless(given.identity, given.issuer, lambda line: log("debug", line))
+        PublicKeys(given.keys) if given.keys else Keyless(given.identity, given.issuer, lambda line: log("debug", line))
     )
     return Signatures(registry, check, given.timeout, lambda line: log("info", line))
 

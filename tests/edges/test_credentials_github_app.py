@@ -70,19 +70,15 @@ def part(text: str) -> bytes:
 
 
 @pytest.mark.parametrize(("no_proxy", "used"), [("", True), ("other.example.com", True), ("127.0.0.1", False)])
-def test_the_api_is_reached_as_argo_cds_secret_says(
-    github: GitHub, key: Path, tmp_path: Path, no_proxy: str, used: bool
-) -> None:
+def test_the_api_is_reached_as_argo_cds_secret_says(github: GitHub, key: Path, no_proxy: str, used: bool) -> None:
     with http_proxy() as proxy:
         way = Way(proxy=Secret(f"http://127.0.0.1:{proxy.port}"), no_proxy=no_proxy)
-        assert token(app(github, key), str(tmp_path), way).reveal() == "ghs_t0ken"
+        assert token(app(github, key), way).reveal() == "ghs_t0ken"
         assert bool(proxy.seen) is used
 
 
 def test_the_proof_is_what_github_documents(tmp_path: Path, key: Path) -> None:
-    head, claims, signature = (
-        signed(App("12", "34", Secret(key.read_text()), ""), str(tmp_path), 1000).reveal().split(".")
-    )
+    head, claims, signature = signed(App("12", "34", Secret(key.read_text()), ""), 1000).reveal().split(".")
     assert json.loads(part(head)) == {"alg": "RS256", "typ": "JWT"}
     assert json.loads(part(claims)) == {"iat": 940, "exp": 1540, "iss": "12"}
     (tmp_path / "signature").write_bytes(part(signature))
@@ -92,30 +88,23 @@ def test_the_proof_is_what_github_documents(tmp_path: Path, key: Path) -> None:
     subprocess.run(check, input=f"{head}.{claims}".encode(), check=True, capture_output=True)
 
 
-def test_nothing_is_left_behind(tmp_path: Path, key: Path) -> None:
-    signed(App("12", "34", Secret(key.read_text()), ""), str(tmp_path), 1000)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_token_for_the_installation(tmp_path: Path, key: Path, github: GitHub) -> None:
-    assert token(app(github, key), str(tmp_path), Way()).reveal() == "ghs_t0ken"
+def test_a_token_for_the_installation(key: Path, github: GitHub) -> None:
+    assert token(app(github, key), Way()).reveal() == "ghs_t0ken"
     ((path, authorization),) = github.asked
     assert path == "/app/installations/34/access_tokens"
     assert authorization.startswith("Bearer ey")
 
 
-def test_a_netrc_does_not_stand_in(tmp_path: Path, key: Path, github: GitHub, home: Path) -> None:
+def test_a_netrc_does_not_stand_in(key: Path, github: GitHub, home: Path) -> None:
     (home / ".netrc").write_text("machine 127.0.0.1 login a password b\n")
-    token(app(github, key), str(tmp_path), Way())
+    token(app(github, key), Way())
     assert github.asked[0][1].startswith("Bearer ")
 
 
-def test_what_is_temporary_is_tried_again(
-    tmp_path: Path, key: Path, github: GitHub, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_temporary_is_tried_again(key: Path, github: GitHub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(github_app, "_PAUSES", (0.01, 0.0))
     github.answers = [(502, {}), (201, {"token": "x"})]
-    assert token(app(github, key), str(tmp_path), Way()).reveal() == "x"
+    assert token(app(github, key), Way()).reveal() == "x"
     assert len(github.asked) == 2
 
 
@@ -130,20 +119,20 @@ def test_what_is_temporary_is_tried_again(
     ],
 )
 def test_refusals(
-    tmp_path: Path, key: Path, github: GitHub, monkeypatch: pytest.MonkeyPatch,
+    key: Path, github: GitHub, monkeypatch: pytest.MonkeyPatch,
     status: int, body: object, error: type[TaskError], told: str,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(github_app, "_PAUSES", (0.0,))
     github.answers = [(status, body)]
     with pytest.raises(error) as caught:
-        token(app(github, key), str(tmp_path), Way())
+        token(app(github, key), Way())
     assert told in caught.value.message
     assert "ey" not in caught.value.message.split()
 
 
-def test_a_key_that_is_none(tmp_path: Path) -> None:
+def test_a_key_that_is_none() -> None:
     with pytest.raises(UsageError, match="not an RSA private key"):
-        signed(App("1", "2", Secret("-----BEGIN nonsense"), ""), str(tmp_path), 0)
+        signed(App("1", "2", Secret("-----BEGIN nonsense"), ""), 0)
 
 
 def test_the_token_is_fetched_once_and_goes_to_its_own_server(key: Path, github: GitHub, tmp_path: Path) -> None:
@@ -175,9 +164,9 @@ def test_the_token_is_fetched_once_and_goes_to_its_own_server(key: Path, github:
     ],
     ids=["size", "values", "a page", "no text", "a list"],
 )
-def test_an_answer_that_is_no_token(tmp_path: Path, key: Path, body: bytes, told: str) -> None:
+def test_an_answer_that_is_no_token(key: Path, body: bytes, told: str) -> None:
     with serving(Answers()) as server:
         server.reply = lambda _path: (201, {}, body)
         with costs_at_most(), pytest.raises(CredentialsError, match=told) as caught:
-            token(App("12", "34", Secret(key.read_text()), server.url), str(tmp_path), Way())
+            token(App("12", "34", Secret(key.read_text()), server.url), Way())
     assert caught.value.hint

@@ -54,7 +54,7 @@ def asked(server: RegistryApi, check: Check, timeout: float = 0.0) -> str | Task
 
 
 def by(keys: cosign.Keys) -> PublicKeys:
-    return PublicKeys(str(keys.public), str(keys.public.parent))
+    return PublicKeys(str(keys.public))
 
 
 def put(server: RegistryApi, content: Content, tag: str = "") -> None:
@@ -170,7 +170,7 @@ def test_another_key_is_not_enough_and_one_of_several_is(
     assert asked(server, by(pair)) == ""
     both = tmp_path / "both.pub"
     both.write_text(pair.public.read_text() + other.public.read_text())
-    assert asked(server, PublicKeys(str(both), str(tmp_path))) == ""
+    assert asked(server, PublicKeys(str(both))) == ""
     assert list(tmp_path.iterdir()) == [both]
 
 
@@ -222,10 +222,10 @@ def test_every_image_is_waited_for_once(
     ("content", "words"),
     [
         (None, "cannot read"),
-        (b"\xff\xfe", "no text"),
+        (b"\xff\xfe", "not text"),
         (b"", "no public key"),
         (b"-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----\nAAAA\n", "private key"),
-        (b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "openssl cannot read"),
+        (b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "cannot be read"),
     ],
 )
 def test_what_is_no_key(tmp_path: Path, content: bytes | None, words: str) -> None:
@@ -233,7 +233,7 @@ def test_what_is_no_key(tmp_path: Path, content: bytes | None, words: str) -> No
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(UsageError, match=words) as refused:
-        PublicKeys(str(path), str(tmp_path))
+        PublicKeys(str(path))
     assert refused.value.hint
     assert "AAAA" not in str(refused.value)
 

@@ -133,22 +133,13 @@ def test_a_bundle_without_signatures_has_none() -> None:
 KEY = "-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----"
 
 
-@pytest.mark.parametrize(
-    ("text", "hashes"),
-    [
-        (KEY.format("MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE"), [("sha256",)]),
-        (KEY.format("MHYwEAYHKoZIzj0CAQYFK4EEACIDYgAE"), [("sha256", "sha384")]),
-        (KEY.format("MIGbMBAGByqGSM49AgEGBSuBBAAjA4GGAAQA"), [("sha256", "sha512")]),
-        (KEY.format("MCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7"), [()]),
-        (f"comment\n{KEY.format('AAAA')}\r\n\n{KEY.format('AAAA')}", [("sha256",), ("sha256",)]),
-    ],
-)
-def test_keys(text: str, hashes: list[tuple[str, ...]]) -> None:
-    assert [key.hashes for key in public_keys(text)] == hashes
+def test_keys() -> None:
+    text = f"comment\n{KEY.format('AAAA')}\r\n\n{KEY.format('BBBB')}"
+    assert public_keys(text) == (f"{KEY.format('AAAA')}\n", f"{KEY.format('BBBB')}\n")
 
 
 @pytest.mark.parametrize(
-    "text", ["", "ssh-ed25519 AAAA", "-----BEGIN EC PRIVATE KEY-----\n", KEY.format("A"), "-----BEGIN CERTIFICATE-----"]
+    "text", ["", "ssh-ed25519 AAAA", "-----BEGIN EC PRIVATE KEY-----\n", "-----BEGIN CERTIFICATE-----"]
 )
 def test_what_is_no_key(text: str) -> None:
     with pytest.raises(Malformed):
