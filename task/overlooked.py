@@ -136,18 +136,23 @@ def _last_part(image: Image) -> str:
     return image.repository.rpartition("/")[2]
 
 
-def nobody_called(names: Iterable[str], seen: Seen, *, strict: bool = False) -> tuple[Problem, ...]:
-    """An error for each name that no Application has, a warning for a glob that fits none (`strict`: an error too)."""
+def nobody_called(
+    names: Iterable[str], here: Sequence[Application], outside: Sequence[Application] = (), *, strict: bool = False
+) -> tuple[Problem, ...]:
+    """An error for each name that no Application has, a warning for a glob that fits none (`strict`: an error too).
+
+    `outside` are those that were narrowed away.
+    """
     found = []
     for name in names:
-        if any(considered(app, Narrow((name,))) for app in seen.everybody):
+        if any(considered(app, Narrow((name,))) for app in here):
             continue
         wild = is_glob(name)
         message = f"no Application's name fits {name!r}" if wild else f"no Application is called {name!r}"
         hint = "name Applications that --applications holds and that carry Image Updater's annotations"
-        if any(considered(app, Narrow((name,))) for app in seen.outside):
+        if any(considered(app, Narrow((name,))) for app in outside):
             hint = "there is one outside of what --namespace, --project and --selector leave"
-        elif near := [] if wild else _alike(name, (*seen.everybody, *seen.outside)):
+        elif near := [] if wild else _alike(name, (*here, *outside)):
             hint = f"did you mean {', '.join(near)}? Else {hint}"
         found.append(Problem("", "source", message, hint, "warning" if wild and not strict else "error"))
     return tuple(found)

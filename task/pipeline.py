@@ -64,7 +64,9 @@ def find(order: Order, edges: Edges) -> tuple[Seen, tuple[Problem, ...]]:
         edges.log("info", f"{found.sets} ApplicationSets are passed over: the Applications they generate count")
     if not (seen.everybody or narrow.names or order.images):
         edges.log("warning", "no Application with Image Updater's annotations was found (--applications, narrowing)")
-    problems = found.problems + nobody_called(narrow.names, seen, strict=order.intent is not None)
+    problems = found.problems + nobody_called(
+        narrow.names, seen.everybody, seen.outside, strict=order.intent is not None
+    )
     if order.intent:
         return seen, problems
     whole = not (narrow.projects and seen.passed)

@@ -115,6 +115,9 @@ def test_a_name_that_no_application_has(tmp_path: Path) -> None:
     assert "no Application is called 'wbe'; did you mean web?" in result.stderr
     assert [one["rule"] for one in result.json["errors"]] == ["source"]
     assert "newTag: 1.1.0" in show(repo, "main", target("api"))  # the other name is good
+    linted = image_update("lint", "--applications", apps, "--application", "wbe")
+    assert linted.code == 3
+    assert "no Application is called 'wbe'" in linted.stdout
     glob = run(apps, "--application", "x-*")
     assert (glob.code, glob.json["status"]) == (0, "unchanged")
     assert messages(glob)[0] == "no Application's name fits 'x-*'"

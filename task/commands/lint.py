@@ -16,6 +16,7 @@ from task.find import find
 from task.lint import Finding, findings, of_flaw
 from task.model import Application, Flaw, Problem
 from task.orders import scope_of
+from task.overlooked import nobody_called
 from task.settings import Settings
 from task.wiring import edges_of
 from task.words.printable import exact_json, printable
@@ -51,6 +52,8 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> list[P
     finally:
         edges.close()
     placed: list[Placed] = [(_of_problem(one), *_file(one.message.partition(": ")[0])) for one in found.problems]
+    unknown = nobody_called(scope.narrow.names, apps, (*found.outside, *edges.passed_over()))
+    placed += [(Finding("", "", "", one.severity, one.message, one.hint, ""), "", 0) for one in unknown]
     for app in found.applications:
         placed += [(one, *_place(one, settings.annotation_prefix)) for one in findings(app, scope.defaults)]
     for release in found.releases:
