@@ -19,7 +19,7 @@ from task.orders import scope_of
 from task.overlooked import nobody_called
 from task.settings import Settings
 from task.wiring import edges_of
-from task.words.printable import exact_json, printable
+from task.words.printable import exact_json, printable, without_logins
 
 SCHEMA = "image-update/lint/v1"
 NO_FILES = ("stdin", "cluster", "argocd")  # lines of stdin are good for people, but no file has them
@@ -99,10 +99,10 @@ def _as_json(one: Finding, path: str, line: int) -> dict[str, object]:
     return {
         "application": one.application or None,
         "key": one.key or None,
-        "value": one.value or None,
+        "value": without_logins(one.value) or None,
         "severity": one.severity,
-        "message": one.message,
-        "hint": one.hint or None,
+        "message": without_logins(one.message),
+        "hint": without_logins(one.hint) or None,
         "file": path if path and path not in NO_FILES else None,
         "line": line if line and path not in NO_FILES else None,
     }

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
 from task.edges.output import abandon
-from task.words.printable import exact_json, printable, printable_lines
+from task.words.printable import exact_json, printable, printable_lines, without_logins
 
 if TYPE_CHECKING:
     from task.words.colour import Look
@@ -73,7 +73,8 @@ class Log:
             import time
 
             now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-            return exact_json(json.dumps({"time": now, "level": level, "msg": sentence}, ensure_ascii=False))
+            said = {"time": now, "level": level, "msg": without_logins(sentence)}
+            return exact_json(json.dumps(said, ensure_ascii=False))
         sentence = printable(sentence)
         if self.form == "github":
             return GITHUB[level] + (sentence.replace("%", "%25") if GITHUB[level] else sentence)

@@ -216,7 +216,7 @@ def _refuse_scheme(reference: str, text: str) -> None:
     if "://" in reference and (scheme := _SCHEME.match(reference)):
         raise Malformed(
             f"{_quote(text)}: an image reference has no {scheme.group()!r}",
-            f"write {_cut(reference[scheme.end() :])}",
+            f"write {_cut(re.sub('^[^/]*@', '', reference[scheme.end() :]))}",
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from task.errors import PRECEDENCE, Exit
 from task.model import Commit, Decision, Image, Problem, Report, Timings
-from task.words.printable import exact_json
+from task.words.printable import exact_json, without_logins
 
 SCHEMA = "image-update/report/v1"
 BY_HAND = ("hold", "release", "rollback")  # what they write may be a hold alone
@@ -117,7 +117,7 @@ def _decision(one: Decision) -> dict[str, Any]:
         "candidate": one.candidate.version or None,
         "verdict": one.verdict.verdict,
         "rule": one.verdict.rule,
-        "because": one.verdict.because,
+        "because": without_logins(one.verdict.because),
         "repository": None if live else public_url(sub.repo) or None,
         "branch": None if live else one.branch or sub.base or None,
         "head": None if live else one.head or one.branch or sub.base or None,
@@ -144,8 +144,8 @@ def _problem(one: Problem) -> dict[str, Any]:
     return {
         "application": one.application or None,
         "rule": one.rule,
-        "message": one.message,
-        "hint": one.hint or None,
+        "message": without_logins(one.message),
+        "hint": without_logins(one.hint) or None,
         "severity": one.severity,
     }
 

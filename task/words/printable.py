@@ -7,10 +7,13 @@ default, which overlooks letters without a shape of their own.
 
 from __future__ import annotations
 
+import re
+
 from task.pattern import pattern
 
 _BRACKET = pattern(r"(##\w*)\[")
 _OVERLOOKED = pattern("[\u034f\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+_LOGIN = pattern(r"(ssh://[^\s/@:'\"]*):[^\s/@'\"]*(?=@)|(?<!ssh)(://)[^\s/@'\"]*@", re.IGNORECASE)
 _JSON_HASH = pattern("#(?=[#\\w\u034f\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]*\\[)")
 
 
@@ -19,13 +22,22 @@ def printable(text: str) -> str:
     return harmless(visible(text))
 
 
+def without_logins(text: str) -> str:
+    """The text with no user and password in its URLs. The user of an ssh URL is part of its address, and stays."""
+    return _LOGIN.sub(r"\1\2", text) if "://" in text else text
+
+
 def printable_lines(text: str) -> str:
     """The same for a text of several lines, such as a diff: each stays a line."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 def visible(text: str) -> str:
-    """Every character that has no shape of its own made visible: ^[ for an escape, <U+202E> for one that turns text."""
+    """Every character that has no shape of its own made visible: ^[ for an escape, <U+202E> for one that turns text.
+
+    Logins in URLs are left out: messages quote annotations, and a `git-repository` may hold a password.
+    """
+    text = without_logins(text)
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char == "\t" else _shown(char) for char in text)

@@ -32,6 +32,8 @@ HOSTILE = st.text(st.sampled_from(":#[]\\ \t\n\r\x1b\u00a0\u034f\ufe0f\u202e\u20
         ("\udcff", "<U+DCFF>"),
         ("\x7f\x00", "^?^@"),
         ("a: b::c # d [e] #[f]", "a: b::c # d [e] #[f]"),
+        ("at https://bob:pw@h/x, ssh://git@h/x", "at https://h/x, ssh://git@h/x"),
+        ("'ssh://git:pw@h' http://t0ken@h:1/@x", "'ssh://git@h' http://h:1/@x"),
         ("日本 → ok ⚠\ufe0f", "日本 → ok ⚠\ufe0f"),
     ],
 )
