@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from functools import lru_cache, partial
 
 from task.errors import SourceError, TargetError
 from task.model import Application, Kind, Source
 from task.parse.annotations import Faulty, git_branch, write_back_method
+from task.parse.known_keys import nearest
 from task.record import NamedTuple
 
 TARGET = "write-back-target"
 FORCED: Mapping[str, Kind] = {"kustomization": "Kustomize", "helmvalues": "Helm"}
+TARGETS = ("kustomization", "helmvalues", "manifests")
 KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 # Words that would be files of this name, which nobody reads (AIU issues 867, 934), and what was meant.
 MEANT: Mapping[str, str] = {
@@ -128,9 +129,9 @@ def _target(text: str) -> tuple[str, str]:
         raise Faulty(
             TARGET, text, told, f"write kustomization:{posixpath.dirname(path) or ('/' if '/' in path else '.')}"
         )
-    if word in ("kustomization", "helmvalues", "manifests"):
+    if word in TARGETS:
         return word, path
-    if "/" not in word and "." not in word and (meant := MEANT.get(word.lower()) or _near(word)):
+    if "/" not in word and "." not in word and (meant := MEANT.get(word.lower()) or nearest(word, TARGETS)):
         raise Faulty(TARGET, text, f"unknown target {text!r}", f"write {meant}{f':{path}' if path else ''}")
     for known in FORCED:
         if text.startswith(known):
@@ -148,12 +149,6 @@ def _target(text: str) -> tuple[str, str]:
             "write kustomization[:dir], helmvalues[:file], manifests[:path] or a file",
         )
     return ("file", text) if text else ("override", "")
-
-
-def _near(word: str) -> str:
-    """The target that a misspelt word stands for, "" for none: `kustomizatio`, `helm-values`."""
-    letters = word.lower().replace("-", "").replace("_", "")
-    return next(iter(get_close_matches(letters, ("kustomization", "helmvalues", "manifests"), 1, 0.8)), "")
 
 
 def choose_source(app: Application, forced: Kind) -> Source:
