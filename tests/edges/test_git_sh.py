@@ -36,8 +36,9 @@ def test_sh_works_without_them() -> None:
 
 
 def test_a_process_with_files_needs_no_thread() -> None:
-    started = "import _thread; start = _thread.start_new_thread; count = []\n"
-    started += "_thread.start_new_thread = lambda *given: (count.append(given), start(*given))[1]\n"
+    name = "start_joinable_thread" if sys.version_info >= (3, 13) else "start_new_thread"
+    started = f"import _thread; start = _thread.{name}; count = []\n"
+    started += f"_thread.{name} = lambda *given, **more: (count.append(given), start(*given, **more))[1]\n"
     assert python(f"{started}{LOAD}{IDLE}print(len(count))") == "hello 3\n0"
     assert python(f"{started}{LOAD}print({ECHO}, len(count) > 1)") == "hello True"
 

@@ -94,14 +94,17 @@ def test_where_there_are_no_such_names(tmp_path: Path, monkeypatch: pytest.Monke
     turn.end()
 
 
-def test_who_had_to_wait_reads_again(tmp_path: Path) -> None:
+def test_who_had_to_wait_reads_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     repo, door = bare_repo(tmp_path, {"a/b.yaml": "1\n"}), Git(os.environ, protocols=frozenset({"file"}))
     with another_process(f"{repo}@main") as holder, BareStore(door, str(repo), in_turn=30) as store:
 
-        def land() -> None:
-            commit(repo, {"a/b.yaml": "2\n"})
-            holder.kill()
+        def land(_seconds: float) -> None:
+            """Once it waits, however long that took."""
+            if holder.poll() is None:
+                commit(repo, {"a/b.yaml": "2\n"})
+                holder.kill()
+                holder.wait()
 
-        Timer(0.7, land).start()
+        monkeypatch.setattr(stop, "sleep", land)
         snapshot = store.snapshot("main", [Place("a/b.yaml")])
         assert (snapshot.tip, snapshot.files["a/b.yaml"].text) == (git(repo, "rev-parse", "main"), "2\n")
