@@ -1,6 +1,7 @@
 """Only what is signed is written, and it is written by the digest that was signed: whole runs, with real keys."""
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from fakes.kubernetes_api import APPLICATIONS, running
 from fakes.oci_images import image, push
 from fakes.registry_api import RegistryApi, registry_api
 from real_registry import open_registry
-from runs import application, manifest
+from runs import application, manifest, wait_until
 from support import Result, bare_repo, git, image_update, show
 
 ASK = {"IMAGE_UPDATE_REGISTRY_CHECK": "auto"}
@@ -115,10 +116,17 @@ def test_what_cannot_be_checked_is_an_error(tmp_path: Path, server: RegistryApi,
 
 def test_a_signature_is_waited_for(tmp_path: Path, server: RegistryApi, pair: cosign.Keys) -> None:
     scene = Scene(tmp_path, server.name)
-    timer = threading.Timer(1.5, lambda: sign(server, pair))
-    timer.start()
+
+    def sign_late() -> None:
+        """Once the run has looked for a signature and found none."""
+        wait_until(lambda: any(".sig" in one.path for one in server.seen))
+        time.sleep(1.5)  # longer than --deadline: waiting for a signature does not count
+        sign(server, pair)
+
+    signer = threading.Thread(target=sign_late)
+    signer.start()
     result = scene.call("--verify", pair.public, "--verify-timeout", "30", "--deadline", "1")
-    timer.join()
+    signer.join()
     assert (result.code, decision(result)) == (0, ("update", "admitted"))
     assert "waiting for a signature" in result.stderr
 
