@@ -143,8 +143,10 @@ def head_of_requests(repo: str, base: str, subs: Iterable[Subscription]) -> str:
     """One branch for all Applications of the event that go into a request to this base: always the same."""
     from task.words.proposal import head_branch
 
-    together = {one.application.key for one in subs if one.pull_request and not one.head}
-    return head_branch(normal_url(repo), base, sorted(together))
+    together = [one for one in subs if one.pull_request and not one.head]
+    return head_branch(
+        normal_url(repo), base, [one.application.key for one in together], [one.path for one in together]
+    )
 
 
 def change_of(decision: Decision) -> Change:

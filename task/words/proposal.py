@@ -180,15 +180,16 @@ def standing(found: Proposed | None, mark: str) -> Literal["wanted", "same", "de
     return "same" if found.state == "open" and as_told else "wanted"
 
 
-def head_branch(repo: str, base: str, applications: Sequence[str]) -> str:
+def head_branch(repo: str, base: str, applications: Sequence[str], paths: Sequence[str] = ()) -> str:
     """The branch for these Applications (`namespace/name`), always the same: `image-update/<app>-<8 hex>`.
 
-    `repo` in the form of `task.parse.write_back.normal_url`, so that all spellings of a URL give one branch.
+    `repo` in the form of `task.parse.write_back.normal_url`, so that all spellings of a URL give one branch. `paths`
+    are what is written: two Argo CDs may share a repository and an Application's name, and each has its own request.
     """
     from hashlib import sha256
 
     names = sorted(set(applications))
-    digest = sha256("\n".join((repo, base, *names)).encode("utf-8", "replace")).hexdigest()
+    digest = sha256("\n".join((repo, base, *names, *sorted(set(paths)))).encode("utf-8", "replace")).hexdigest()
     first = NOT_IN_A_NAME.sub("-", names[0].rpartition("/")[2] if names else "").strip("-")[:60].strip("-")
     more = f"-and-{len(names) - 1}-more" if len(names) > 1 else ""
     return f"{BRANCHES}{first or 'app'}{more}-{digest[:8]}"

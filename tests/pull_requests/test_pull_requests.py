@@ -9,7 +9,7 @@ from fakes.forge_server import Request
 from fakes.github_api import GitHub
 from request_scenes import API, Scene, url_of, verdict
 from runs import PREFIX, WEB, application, manifest, target
-from support import commit, git
+from support import commit, git, show
 
 STATE = ".image-update/apps/a/argocd_a.state"
 
@@ -26,6 +26,20 @@ def test_who_wants_a_request(annotation: str, flag: bool, wanted: bool, server: 
     assert verdict(report) == ("update", "admitted")
     assert bool(url_of(report) != "None") is bool(server.open) is wanted
     assert ("newTag: 1.1.0" in scene.text("main")) is not wanted
+
+
+def test_two_argo_cds_with_one_name_have_a_request_each(server: GitHub, tmp_path: Path) -> None:
+    scene = Scene(tmp_path, server, names=("a", "b"))
+    staging, production = (application(name, scene.url, image_list=f"web={WEB}") for name in ("a", "b"))
+    production["metadata"]["name"] = "a"
+    for app, tag in ((staging, "1.1.0"), (production, "1.2.0"), (staging, "1.3.0")):
+        scene.apps = manifest(tmp_path, app)
+        assert verdict(scene.event(f"{WEB}:{tag}")) == ("update", "admitted")
+    first, second = server.open
+    assert "newTag: 1.3.0" in show(scene.repo, first.head, target("a"))
+    assert "newTag: 1.0.0" in show(scene.repo, first.head, target("b"))
+    assert "newTag: 1.2.0" in show(scene.repo, second.head, target("b"))
+    assert "newTag: 1.0.0" in show(scene.repo, second.head, target("a"))
 
 
 def test_a_resource_of_image_updater_wants_one(server: GitHub, tmp_path: Path) -> None:

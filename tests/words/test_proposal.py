@@ -274,6 +274,15 @@ def test_a_head_branch_is_one_destinations_own() -> None:
     assert again == head_branch("https://x.example/a", "main", ["argocd/api", "argocd/web"])
 
 
+def test_a_head_branch_is_one_places_own() -> None:
+    staging, production = (
+        head_branch("https://x.example/a", "main", ["argocd/web"], [f"{name}/kustomization.yaml"])
+        for name in ("staging", "production")
+    )
+    assert staging != production
+    assert staging == head_branch("https://x.example/a", "main", ["argocd/web"], ["staging/kustomization.yaml"] * 2)
+
+
 OLDER, NEWER = [app(change("1.4.3"))], [app(change("1.4.4"))]
 
 
