@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any
 
 import jwt
 
@@ -84,7 +82,7 @@ def _ask(app: App, proof: Secret, way: Way) -> Secret:
         raise UnreachableError(f"{app.api} could not be reached", hint="run it again") from error
     finally:
         http.close()
-    said = _said(answer)
+    said = answer.mapping()
     if answer.status == 201 and isinstance(said.get("token"), str):  # noqa: PLR2004 - HTTP
         return Secret(said["token"])
     raise _refused(app, answer)
@@ -102,17 +100,9 @@ def _proxy(api: str, way: Way) -> str | None:
 def _refused(app: App, answer: Answer) -> TaskError:
     if answer.status >= 500 or answer.status == 429:  # noqa: PLR2004 - HTTP
         return UnreachableError(f"{app.api} answered {answer.status}", hint="run it again")
-    message = str(_said(answer).get("message", ""))[:200]
+    message = str(answer.mapping().get("message", ""))[:200]
     words = f" ({message})" if message and message.isprintable() else ""
     return CredentialsError(
         f"{app.api} gives no token for installation {app.installation} of App {app.id}: {answer.status}{words}",
         hint=_HINT,
     )
-
-
-def _said(answer: Answer) -> Mapping[str, Any]:
-    try:
-        said = answer.json()
-    except (ValueError, RecursionError):
-        return {}
-    return said if isinstance(said, dict) else {}

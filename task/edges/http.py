@@ -49,6 +49,14 @@ class Answer(NamedTuple):
 
         return json.loads(self.body)
 
+    def mapping(self) -> Mapping[str, Any]:
+        """The body as a JSON object; an empty one where it is anything else."""
+        try:
+            found = self.json()
+        except (ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
     def text(self, size: int = 300) -> str:
         """The beginning of the body, printable, for a message."""
         text = self.body[: size * 4].decode("utf-8", "replace")

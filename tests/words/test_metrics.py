@@ -1,40 +1,20 @@
 """The text that Prometheus reads."""
 
 import re
-from typing import Any
 
 import pytest
+from reports import commit, decision
 from support import ROOT
 
 from task.model import (
-    Application,
     Commit,
     Decision,
-    Entry,
-    Image,
-    Keys,
-    Policy,
     Problem,
     Report,
-    Source,
-    Subscription,
-    Verdict,
-    VerdictName,
 )
 from task.words.metrics import FAMILIES, PREFIX, metrics
 
 LINE = re.compile(r'([a-z_]+)(\{[a-z]+="[a-z-]+"(?:,[a-z]+="[a-z-]+")*\})? ([0-9.]+)')
-
-
-def decision(verdict: VerdictName, rule: str) -> Decision:
-    image = Image("ghcr.io/acme/web", "ghcr.io", "acme/web")
-    app = Application("argocd", "web", {}, ())
-    sub = Subscription(app, Entry("web", image, "", ""), Policy(), Keys(), Source(""), "override", "x", "https://git/x")
-    return Decision(sub, image, Verdict(verdict, rule, "so"))
-
-
-def commit(**more: Any) -> Commit:
-    return Commit("https://git/x", "main", "main", "a" * 40, "b" * 40, ("f",), ("argocd/web",))._replace(**more)
 
 
 def report(*decisions: Decision, commits: tuple[Commit, ...] = (), code: int = 0) -> Report:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from task.edges.http import Answer, Http, Limits, NoAnswerError
 from task.errors import ForgeError, UnreachableError
@@ -53,17 +52,9 @@ def _asked(http: Http, path: str) -> Answer | None:
         return None
 
 
-def _said(answer: Answer) -> Mapping[str, Any]:
-    try:
-        said = answer.json()
-    except (ValueError, RecursionError):
-        return {}
-    return said if isinstance(said, dict) else {}
-
-
 def _is_gitea(answer: Answer) -> bool:
     """Where sign-in is required (REQUIRE_SIGNIN_VIEW), it says only that; in words that no other forge has."""
-    said = _said(answer)
+    said = answer.mapping()
     if answer.status in (401, 403):
         return str(said.get("message")).startswith("Only signed in user is allowed to call APIs")
     return answer.status == 200 and isinstance(said.get("version"), str)  # noqa: PLR2004 - HTTP
@@ -71,19 +62,19 @@ def _is_gitea(answer: Answer) -> bool:
 
 def _is_github(answer: Answer) -> bool:
     """In private mode it says 401, and its headers still tell."""
-    return "installed_version" in _said(answer) or "X-GitHub-Request-Id" in answer.headers
+    return "installed_version" in answer.mapping() or "X-GitHub-Request-Id" in answer.headers
 
 
 def _is_gitlab(answer: Answer) -> bool:
     """Its version is for those who are logged in."""
-    said = _said(answer)
+    said = answer.mapping()
     if answer.status == 401:  # noqa: PLR2004 - HTTP
         return said.get("message") == "401 Unauthorized" or "X-Gitlab-Meta" in answer.headers
     return answer.status == 200 and "version" in said and "revision" in said  # noqa: PLR2004 - HTTP
 
 
 def _is_data_center(answer: Answer) -> bool:
-    return _said(answer).get("displayName") == "Bitbucket" or "X-AREQUESTID" in answer.headers
+    return answer.mapping().get("displayName") == "Bitbucket" or "X-AREQUESTID" in answer.headers
 
 
 # Gitea's list of paths first: no other forge has an /api/v1/version.
