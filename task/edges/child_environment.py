@@ -1,4 +1,4 @@
-"""The environment of the programs that we start: git and what it starts, openssl, and programs that people configure.
+"""The environment of the programs that we start: git and what it starts, and programs that people configure.
 
 A list of what is allowed would break credential helpers and exec plugins, which take their own variables from the
 environment (AWS_*, AZURE_*, GOOGLE_*). So the tokens that we know are left out: all that is meant for us, and what CI
