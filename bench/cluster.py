@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from statistics import median
 from typing import Any, NamedTuple
 from urllib.request import urlopen
@@ -50,8 +51,8 @@ def figures() -> Iterator[Figure]:
         return Figure(f"Applications of a cluster: {what}", Side(command, ours), Side(LIST, theirs), limit, unit)
 
     whole = plain["theirs"].sent
-    yield figure("bytes", plain["ours"].sent, whole, 1 / 8, "B")._replace(note="both without compression")
-    yield figure("bytes, compressed", packed, whole, 1 / 50, "B")._replace(note="theirs: without compression")
+    yield replace(figure("bytes", plain["ours"].sent, whole, 1 / 8, "B"), note="both without compression")
+    yield replace(figure("bytes, compressed", packed, whole, 1 / 50, "B"), note="theirs: without compression")
     yield figure("time", middle("seconds"), middle("seconds", "theirs"), 1 / 4, "s")
     yield figure("memory", middle("memory"), middle("memory", "theirs"), 1 / 3, "B")
 

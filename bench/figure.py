@@ -1,6 +1,7 @@
 """One figure: two measured sides, and how many times the one may be the other."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import Literal, NamedTuple
 
@@ -14,7 +15,8 @@ class Side(NamedTuple):
     value: float
 
 
-class Figure(NamedTuple):
+@dataclass(frozen=True)
+class Figure:
     """`ours` may be at most `limit` times `theirs`."""
 
     name: str

@@ -5,18 +5,12 @@ the difference is what the command itself costs, from the first to the last mome
 """
 
 import atexit
-import os
 import resource
 import sys  # and no more than that: what is imported here counts
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import NoReturn
-
-from task.__main__ import main  # noqa: E402 - nothing above costs time
+from task.__main__ import main
 
 report = sys.argv.pop(1)
-leave = os._exit  # a command may leave without saying goodbye to atexit
 
 
 def write() -> None:
@@ -26,13 +20,6 @@ def write() -> None:
         file.write(str(children.ru_utime + children.ru_stime))
 
 
-def write_and_leave(status: int) -> "NoReturn":
-    """`os._exit`, with the report."""
-    write()
-    leave(status)
-
-
 if __name__ == "__main__":
-    os._exit = write_and_leave
     atexit.register(write)
     main()

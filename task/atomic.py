@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from task.draft import changes
 from task.match import Matched
@@ -17,7 +18,7 @@ def stopped(decisions: Sequence[Decision]) -> tuple[Decision, ...]:
     verdict = Verdict("error", broken.verdict.rule, why)
     hint = f"mend {broken.subscription.application.key}, or leave out --atomic"
     return tuple(
-        one._replace(verdict=verdict, exit=broken.exit, hint=hint, memory=None, hold=()) if changes(one) else one
+        replace(one, verdict=verdict, exit=broken.exit, hint=hint, memory=None, hold=()) if changes(one) else one
         for one in decisions
     )
 
@@ -38,4 +39,4 @@ def without_the_broken(matched: Matched) -> tuple[Matched, tuple[Decision, ...]]
         else:
             meant = Decision(ask.subscription, ask.candidates[0], Verdict("update", "admitted", ""))
             given_up.append(stopped((culprit, meant))[1])
-    return matched._replace(asks=tuple(kept)), tuple(given_up)
+    return replace(matched, asks=tuple(kept)), tuple(given_up)

@@ -10,19 +10,24 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from task import stop
+from task.commands.lint import lint
+from task.commands.report import report
+from task.commands.run import run
+from task.commands.wait import wait_for
 from task.door import Call, read, with_environment
 from task.edges.log import Log
+from task.edges.notify import Told, notify
+from task.edges.publish import publish
+from task.edges.terminal import is_terminal, look_of
 from task.errors import Exit, TaskError
 from task.files import exhausted
 from task.model import Problem, Report
 from task.overlooked import strange_variables
 from task.settings import Output, Settings, settings_of
-
-if TYPE_CHECKING:
-    from task.words.colour import Look
+from task.typer_door import enter
+from task.words.colour import Look, width_of
 
 NAMES = {int(Exit.INTERRUPTED): "interrupted", int(Exit.TERMINATED): "terminated"}
 
@@ -31,8 +36,6 @@ def main(argv: Sequence[str]) -> int:
     """Run one command line; its exit code."""
     call = read(argv)
     if call is None:
-        from task.typer_door import enter
-
         try:
             return enter(argv, execute, _stdout_look())
         except TaskError as error:
@@ -91,9 +94,6 @@ def _tell_strange(environ: Mapping[str, str], log: Log) -> None:
 
 
 def _stdout_look() -> Look:
-    from task.edges.terminal import look_of
-    from task.words.colour import Look, width_of
-
     return look_of(sys.stdout, os.environ) or Look(width_of(os.environ, 0))
 
 
@@ -101,8 +101,6 @@ def _terminal(environ: Mapping[str, str]) -> Look | None:
     """How the log looks to a person; None where nobody looks."""
     if not sys.stderr.isatty():
         return None
-    from task.edges.terminal import is_terminal, look_of
-
     return look_of(sys.stderr, environ) if is_terminal(sys.stderr, environ) else None
 
 
@@ -114,19 +112,11 @@ def _log_format(wanted: str, environ: Mapping[str, str]) -> str:
 
 def _command(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
     if settings.command == "lint":
-        from task.commands.lint import lint
-
         return lint(settings, environ, log)
     if settings.command == "wait":
-        from task.commands.wait import wait_for
-
         return wait_for(settings, environ, log)
     if settings.command == "report":
-        from task.commands.report import report
-
         return report(settings, environ)
-    from task.commands.run import run
-
     return run(settings, environ, log)
 
 
@@ -140,8 +130,6 @@ def _end(error: TaskError, call: Call, environ: Mapping[str, str], log: Log) -> 
 
 
 def _publish(error: TaskError, call: Call, environ: Mapping[str, str], code: int, log: Log) -> None:
-    from task.edges.publish import publish
-
     problem = Problem("", error.rule, str(error), error.hint)
     report = Report(call.command, (), 0, (), (), (problem, *strange_variables(environ)), code)
     last = {name: texts[-1] for name, texts in call.values.items() if texts}
@@ -151,6 +139,4 @@ def _publish(error: TaskError, call: Call, environ: Mapping[str, str], code: int
     with stop.shield():
         publish(report, output, environ)  # what cannot be written is not said: the run has failed already
         if path := last.get("metrics-file"):
-            from task.edges.notify import Told, notify
-
             notify(report, Told(path), 0.0, environ, log)

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from task.edits import EDITORS
+from task.edits.state_file import read_state
 from task.edits.texts import text_of
 from task.errors import TargetError, TaskError
+from task.hold import fulfil
 from task.model import (
     Decision,
     Fact,
@@ -26,7 +29,6 @@ from task.model import (
     Written,
 )
 from task.questions import Asked, facts_of, may_ask, merged
-from task.record import NamedTuple
 from task.rules.judge import objection
 from task.rules.order import commits, later
 from task.rules.remember import holding
@@ -38,7 +40,8 @@ from task.weigh import Candidate, Facts, Intent, Moment, Terms, deferred, failed
 NOTHING = State()
 
 
-class Ask(NamedTuple):
+@dataclass(frozen=True)
+class Ask:
     """A subscription and the event's images of its repository (one for each tag that was built)."""
 
     subscription: Subscription
@@ -92,8 +95,6 @@ def states_of(snapshot: Snapshot, sub: Subscription) -> Mapping[str, State]:
     text = text_of(snapshot.files, path) if path in snapshot.files else None
     if not text:
         return {}
-    from task.edits.state_file import read_state
-
     try:
         return read_state(text)
     except TargetError as error:
@@ -136,7 +137,7 @@ def questions(snapshot: Snapshot, asks: Iterable[Ask], terms: Terms) -> Asked:
         ancestry |= {pair: None for build in known if (pair := commits(terms.build, build))}
         if may_ask(ask.subscription, terms.check):
             free = ask.intent.verb == "release" if ask.intent else not holding(state, memory, terms.now)
-            needed += facts_needed(ask, current, memory if free else memory._replace(deferred=None), terms)
+            needed += facts_needed(ask, current, memory if free else replace(memory, deferred=None), terms)
     return Asked(tuple(ancestry), merged(needed))
 
 
@@ -169,19 +170,17 @@ def decide_one(
     where = Decision(sub, ask.offered, Verdict("error", "internal", ""), branch=snapshot.branch)
     try:
         kind = resolve(sub, snapshot)
-        where = where._replace(kind=kind)
+        where = replace(where, kind=kind)
         current = EDITORS[kind].read(snapshot.files, target_of(sub, kind, carry=terms.carry))
         state = NOTHING if refused else state_of(snapshot, sub)
     except TaskError as error:
         return refused or failed(where, error)
     silent = not (current.tag or current.digest)
-    where = where._replace(current=live_reading(sub)._replace(file=current.file) if silent else current)
+    where = replace(where, current=replace(live_reading(sub), file=current.file) if silent else current)
     if refused:
-        return where._replace(verdict=refused.verdict)
+        return replace(where, verdict=refused.verdict)
     moment = Moment(where, said or current, state, state.images.get(key_of(sub), Memory()), terms, facts)
     if ask.intent:
-        from task.hold import fulfil
-
         return fulfil(ask.intent, moment, snapshot)
     decision = choose(moment, ask.candidates)
     return _as_live(decision) if silent and decision.verdict.verdict == "unchanged" else decision
@@ -190,7 +189,7 @@ def decide_one(
 def _as_live(decision: Decision) -> Decision:
     """Unchanged because of what runs, which is not what Git says."""
     why = f"the live image is {decision.candidate.version} already, and Git says nothing of it"
-    return decision._replace(verdict=decision.verdict._replace(because=why))
+    return replace(decision, verdict=replace(decision.verdict, because=why))
 
 
 def choose(moment: Moment, images: Sequence[Image]) -> Decision:

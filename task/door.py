@@ -7,9 +7,9 @@ mistake, an abbreviation) is left to Typer, which costs 100 ms and knows the wor
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from task.options import OPTIONS, Option, options_of
-from task.record import NamedTuple
 
 Raw = Mapping[str, tuple[str, ...]]  # option name → the texts given for it, in order
 
@@ -17,7 +17,8 @@ Raw = Mapping[str, tuple[str, ...]]  # option name → the texts given for it, i
 FAST = ("run", "plan", "lint", "scan")  # what pipelines call; people can wait for Typer
 
 
-class Call(NamedTuple):
+@dataclass(frozen=True)
+class Call:
     """One command with its options as texts; flags are "true" or "false"."""
 
     command: str

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
 from task.decide import file_of, state_path, states_of
 from task.edits import EDITORS, strays
+from task.edits.state_file import read_state, write_state
 from task.errors import Exit, Malformed, TaskError
-from task.light import later
 from task.model import (
     Changeset,
     Decision,
@@ -23,24 +23,22 @@ from task.model import (
     Verdict,
 )
 from task.parse.write_back import normal_url
-from task.record import NamedTuple
+from task.pending import Heads, with_state
 from task.rules.remember import said
 from task.target import target_of
 from task.weigh import Terms, failed, key_of
+from task.words import branch_name
 from task.words.change import Change
 from task.words.commit_message import AppChanges, commit_message
-
-if TYPE_CHECKING:
-    from task.pending import Heads
-    from task.words import branch_name
-else:
-    branch_name = later("task.words.branch_name")
+from task.words.hold_message import hold_message, subject
+from task.words.proposal import head_branch
 
 GONE = File("", "")  # a file that the commit deletes
 NO_HEADS: Heads = {}
 
 
-class Wording(NamedTuple):
+@dataclass(frozen=True)
+class Wording:
     """What the command line says about commits."""
 
     author: Person
@@ -49,7 +47,8 @@ class Wording(NamedTuple):
     command: str = "run"  # what is done: "hold", "release" and "rollback" say so in the subject
 
 
-class Draft(NamedTuple):
+@dataclass(frozen=True)
+class Draft:
     """One changeset, with the decisions it carries out."""
 
     changeset: Changeset
@@ -113,19 +112,19 @@ def with_heads(decisions: Sequence[Decision], request: str = "", *, everywhere: 
             found.append(one)
             continue
         if not (sub.head or sub.pull_request) or not (everywhere or changes(one) or one.verdict.verdict == "defer"):
-            found.append(one._replace(head=one.branch))
+            found.append(replace(one, head=one.branch))
             continue
         if not sub.head:
             head = request or head_of_requests(sub.repo, one.branch, [two.subscription for two in decisions])
-            found.append(one._replace(head=head))
+            found.append(replace(one, head=head))
             continue
         app = branch_name.AppFacts(sub.application.name, sub.application.namespace, sub.repo, one.branch, sub.path)
         try:
-            found.append(one._replace(head=_named(sub, told.get(sub.application.key, []), app)))
+            found.append(replace(one, head=_named(sub, told.get(sub.application.key, []), app)))
         except Malformed as error:
             verdict = Verdict("error", "annotation", f"git-branch: {error.message}")
-            wrong = one._replace(verdict=verdict, hint=error.hint, exit=int(Exit.CONFIGURATION))
-            found.append(wrong._replace(memory=None, hold=()))
+            wrong = replace(one, verdict=verdict, hint=error.hint, exit=int(Exit.CONFIGURATION))
+            found.append(replace(wrong, memory=None, hold=()))
     return found
 
 
@@ -141,8 +140,6 @@ def _named(sub: Subscription, changed: Sequence[Change], app: branch_name.AppFac
 
 def head_of_requests(repo: str, base: str, subs: Iterable[Subscription]) -> str:
     """One branch for all Applications of the event that go into a request to this base: always the same."""
-    from task.words.proposal import head_branch
-
     together = [one for one in subs if one.pull_request and not one.head]
     return head_branch(
         normal_url(repo), base, [one.application.key for one in together], [one.path for one in together]
@@ -184,11 +181,11 @@ def _edit(
             continue
         if not edits and not new and not _already_done(files, changed, one, terms):
             verdict = Verdict("unchanged", "same", f"Git already says {one.candidate.version}")
-            rest.append(one._replace(verdict=verdict, memory=None, hold=()))
+            rest.append(replace(one, verdict=verdict, memory=None, hold=()))
             continue
         seen.update(new)
         changed.update(new)
-        done.append(one._replace(strays=strays(kind, seen, target)))
+        done.append(replace(one, strays=strays(kind, seen, target)))
     return changed, done, rest
 
 
@@ -208,8 +205,6 @@ def _remembered(
     subs = [one.subscription for one in members]
     view = base
     if head:
-        from task.pending import with_state
-
         view = with_state(base, head, subs)
     found = _remember(view, done)
     for path in map(state_path, subs):
@@ -232,8 +227,6 @@ def _remember(snapshot: Snapshot, done: Sequence[Decision]) -> dict[str, File]:
             file = file_of(snapshot, one.subscription, new)
             new[file] = _state(new.get(file, State()), one)
         if (new := {file: state for file, state in new.items() if state != State()}) != states:
-            from task.edits.state_file import write_state
-
             text = write_state(old.text if old else "", new)
             changed[path] = File(text, old.mode if old else "100644") if text else GONE
     return changed
@@ -265,8 +258,6 @@ def _draft(
     if command == wording.command and plain and all(one.changes for one in named):
         message, told = commit_message(wording.template, named, wording.trailers), ()
     else:
-        from task.words.hold_message import hold_message, subject
-
         meant = {(one.namespace, one.name) for one in back} | {app for app, _, _ in reasons}
         about = [one for one in named if (one.namespace, one.name) in meant] or named
         message = hold_message(subject(command, about), wording.template, named, told, wording.trailers)
@@ -295,8 +286,6 @@ def _new_holds(before: Files, after: Files, done: Sequence[Decision]) -> list[tu
     for path, app in apps.items():
         if path not in after:
             continue
-        from task.edits.state_file import read_state
-
         old, new = read_state(before.get(path, GONE).text), read_state(after[path].text)
         for file, state in sorted(new.items()):
             known = old.get(file, State())
@@ -318,16 +307,14 @@ def _held(before: Files, after: Files) -> Iterator[str]:
 
 
 def _lasting(text: str) -> str:
-    from task.edits.state_file import read_state
-
-    told = []
+    told: list[tuple[object, ...]] = []
     for file, state in sorted(read_state(text).items()):
         images = {
-            key: (one.hold and tuple(one.hold), one.deferred and (one.deferred.tag, one.deferred.digest))
+            key: (one.hold, one.deferred and (one.deferred.tag, one.deferred.digest))
             for key, one in sorted(state.images.items())
             if one.hold or one.deferred
         }
-        told += [(file, state.hold and tuple(state.hold), images)] if state.hold or images else []
+        told += [(file, state.hold, images)] if state.hold or images else []
     return repr(told)
 
 

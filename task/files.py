@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
+import select
 import stat
 
 from task.errors import ExhaustedError
@@ -75,8 +77,6 @@ def exhausted(error: BaseException | None) -> ExhaustedError | None:
         return None
     if error.errno == errno.ENFILE:
         return ExhaustedError("too many open files on this machine", hint="end what holds them open, and run it again")
-    import resource
-
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return ExhaustedError(
         f"too many open files: this step may have {most} open at a time",
@@ -96,8 +96,6 @@ def _check(known: os.stat_result, path: str) -> None:
 def _piece(file: int, size: int, path: str, *, waits: bool) -> bytes:
     """The next bytes; none at the end."""
     if waits:
-        import select
-
         ready = select.poll()
         ready.register(file, select.POLLIN)
         if not ready.poll(PATIENCE * 1000):

@@ -7,14 +7,16 @@ the Applications they reference, may come in any order between any other manifes
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from task.errors import Malformed
 from task.model import Application, Image, Problem, Subscribed
 from task.parse.application import is_application, parse_application
+from task.parse.helm_release import is_helm_release, subscribe_helm_release
+from task.parse.image_updater import configure, is_image_updater
 from task.parse.narrow import Narrow, considered
 from task.parse.subscription import Defaults, subscribe
-from task.record import NamedTuple
 
 
 class Manifest(Protocol):
@@ -41,7 +43,8 @@ class Manifest(Protocol):
         """What to do about it."""
 
 
-class Scope(NamedTuple):
+@dataclass(frozen=True)
+class Scope:
     """What is looked for."""
 
     prefix: str
@@ -53,7 +56,8 @@ class Scope(NamedTuple):
 Locate = Callable[[str], tuple[str, str, str] | None]
 
 
-class Found(NamedTuple):
+@dataclass(frozen=True)
+class Found:
     """What the manifests hold: Applications that carry annotations, HelmReleases that Flux would update."""
 
     applications: tuple[Application, ...]
@@ -140,7 +144,7 @@ def concerns(images: Collection[Image], prefix: str) -> Callable[[Mapping[str, A
 
 def within_narrowing(narrow: Narrow) -> Callable[[Mapping[str, Any]], bool]:
     """Whether an Application passes the narrowing, as far as its metadata tells: the project stands elsewhere."""
-    known = narrow._replace(projects=())
+    known = replace(narrow, projects=())
 
     def within(item: Mapping[str, Any]) -> bool:
         metadata = item.get("metadata")
@@ -157,15 +161,11 @@ def _configured(
 ) -> tuple[tuple[Application, ...], tuple[Problem, ...]]:
     if not updaters:
         return apps, ()
-    from task.parse.image_updater import configure, is_image_updater
-
     ours = [item for item in updaters if is_image_updater(item)]
     return configure(apps, ours, scope.defaults.argocd_namespace)
 
 
 def _release(manifest: Manifest, locate: Locate) -> Subscribed | None:
-    from task.parse.helm_release import is_helm_release, subscribe_helm_release
-
     if not is_helm_release(manifest.item):
         return None
     place = manifest.place or locate(manifest.origin) or ("", "", "")

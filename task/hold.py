@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from difflib import get_close_matches
 
 from task.edits import EDITORS
@@ -32,58 +33,58 @@ def fulfil(intent: Intent, moment: Moment, snapshot: Snapshot) -> Decision:
 
 
 def _hold(intent: Intent, moment: Moment) -> Decision:
-    new, where = intent.hold, moment.where._replace(candidate=_as_it_is(moment))
+    new, where = intent.hold, replace(moment.where, candidate=_as_it_is(moment))
     known = moment.state.hold if intent.whole else moment.memory.hold
     if new is None or _equal(active(known, moment.terms.now), new):
         because = said(known) if known else "nothing is held"
-        return where._replace(verdict=Verdict("unchanged", "same", because))
-    return _held(where._replace(verdict=Verdict("defer", "held", said(new))), intent, moment.memory, new)
+        return replace(where, verdict=Verdict("unchanged", "same", because))
+    return _held(replace(where, verdict=Verdict("defer", "held", said(new))), intent, moment.memory, new)
 
 
 def _as_it_is(moment: Moment) -> Image:
     now = moment.where.current
-    return moment.where.subscription.entry.image._replace(tag=now.tag, digest=now.digest)
+    return replace(moment.where.subscription.entry.image, tag=now.tag, digest=now.digest)
 
 
 def _equal(known: Hold | None, new: Hold) -> bool:
     """When it was said makes no difference: saying it twice is saying it once."""
-    return known is not None and known._replace(at=new.at) == new
+    return known is not None and replace(known, at=new.at) == new
 
 
 def _held(decision: Decision, intent: Intent, memory: Memory, hold: Hold) -> Decision:
     if intent.whole:
-        return decision._replace(memory=memory, hold=(hold,))
-    return decision._replace(memory=memory._replace(hold=hold))
+        return replace(decision, memory=memory, hold=(hold,))
+    return replace(decision, memory=replace(memory, hold=hold))
 
 
 def _release(intent: Intent, moment: Moment) -> Decision:
     memory, now = moment.memory, moment.terms.now
-    where = moment.where._replace(candidate=_as_it_is(moment))
+    where = replace(moment.where, candidate=_as_it_is(moment))
     if not intent.whole and (all_held := active(moment.state.hold, now)):
         hint = "release the Application without --image; hold single images where only these are meant"
         raise TargetError(f"the whole Application is {said(all_held)}", hint=hint)
     was, waiting = holding(moment.state, memory, now), memory.deferred
     if not (memory.hold or waiting or (intent.whole and moment.state.hold)):
-        return where._replace(verdict=Verdict("unchanged", "same", "it is not held"))
-    free = memory._replace(hold=None, deferred=None, rollback=None)
+        return replace(where, verdict=Verdict("unchanged", "same", "it is not held"))
+    free = replace(memory, hold=None, deferred=None, rollback=None)
     lifted: tuple[Hold | None, ...] = (None,) if intent.whole and moment.state.hold else ()
     told = f"released: it was {said(was)}" if was else "released"
     if waiting is None or intent.discard:
         dropped = f"; {version_of(waiting)} is dropped" if waiting else "; nothing was deferred"
         verdict = Verdict("unchanged", "same", told + dropped)
-        return where._replace(verdict=verdict, memory=free, hold=lifted)
-    now_free = moment._replace(memory=free, state=State(None, moment.state.images))
+        return replace(where, verdict=verdict, memory=free, hold=lifted)
+    now_free = replace(moment, memory=free, state=State(None, moment.state.images))
     decision = weigh(now_free, deferred(where.subscription, waiting))
     because = f"{told}; {version_of(waiting)} was deferred: {decision.verdict.because}"
-    return decision._replace(
-        verdict=decision.verdict._replace(because=because), memory=decision.memory or free, hold=lifted
+    return replace(
+        decision, verdict=replace(decision.verdict, because=because), memory=decision.memory or free, hold=lifted
     )
 
 
 def _rollback(intent: Intent, moment: Moment, snapshot: Snapshot) -> Decision:
     where, now = moment.where, moment.said
     to, passed, caution = _destination(intent, moment, snapshot)
-    wanted = where.subscription.entry.image._replace(tag=to.tag, digest=to.digest)
+    wanted = replace(where.subscription.entry.image, tag=to.tag, digest=to.digest)
     words = intent.to if _steps(intent.to) else ""
     memory = rolled_back(moment.memory, now, to, passed, words)
     same = version_of(to) == version_of(now) and now.sound
@@ -92,16 +93,16 @@ def _rollback(intent: Intent, moment: Moment, snapshot: Snapshot) -> Decision:
         if same
         else Verdict("update", "admitted", f"rolled back from {version_of(where.current) or 'nothing'}")
     )
-    decision = where._replace(candidate=wanted, verdict=verdict, caution=caution, rolled_back=not same)
+    decision = replace(where, candidate=wanted, verdict=verdict, caution=caution, rolled_back=not same)
     if intent.hold is None:
-        return decision if same else decision._replace(memory=memory)
+        return decision if same else replace(decision, memory=memory)
     hold = intent.hold
     if not hold.reason:  # a hold of several images has one reason
         listed = split_image_list(where.subscription.application.annotations.get("image-list", ""))
         several = intent.whole and len(listed) > 1
-        hold = hold._replace(reason=f"rolled back to {intent.to if several else version_of(to)}")
+        hold = replace(hold, reason=f"rolled back to {intent.to if several else version_of(to)}")
     known = moment.state.hold if intent.whole else memory.hold
-    decision = decision._replace(verdict=verdict._replace(because=f"{verdict.because}; {said(hold)}"))
+    decision = replace(decision, verdict=replace(verdict, because=f"{verdict.because}; {said(hold)}"))
     if same and _equal(active(known, moment.terms.now), hold):
         return decision
     return _held(decision, intent, moment.memory if same else memory, hold)
@@ -139,10 +140,10 @@ def _destination(intent: Intent, moment: Moment, snapshot: Snapshot) -> tuple[Re
     if intent.unknown:
         return Reading(tag=tag, digest=digest), (), ""
     sub = moment.where.subscription
-    wanted = sub.entry.image._replace(tag=tag, digest=digest)
+    wanted = replace(sub.entry.image, tag=tag, digest=digest)
     pinned = not digest and bool(moment.said.digest or sub.policy.pin_digest)
     facts: tuple[Fact, ...] = ("exists", "digest") if pinned else ("exists",)
-    answer = moment.facts.exists(subject(sub, wanted)._replace(facts=facts))
+    answer = moment.facts.exists(replace(subject(sub, wanted), facts=facts))
     if answer is None or answer.error:
         # A file of ours that cannot be read is a mistake all the same.
         if answer and answer.error and (moment.terms.check == "always" or answer.error.exit == Exit.USAGE):

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from typing import TYPE_CHECKING
 
+from task.atomic import stopped
 from task.decide import Ask, decide, hopeless, places, questions
 from task.draft import Draft, drafts, head_of_requests, with_heads
 from task.errors import ContendedError, Outpaced, TaskError
 from task.model import Answer, Commit, Decision, Place, Question, Snapshot, Verdict
-from task.record import NamedTuple
+from task.pending import again, carried
+from task.propose import Request, declined, is_over, proposed, requests_of
 from task.vouch import Vouch, vouched
 from task.weigh import Facts, Terms, failed
 from task.words.commit_message import wants_labels
+from task.words.diff import unified_diff
 from task.world import Edges, Landed, Order, Outcome, Site
-
-if TYPE_CHECKING:
-    from task.propose import Request
 
 LONGEST_PAUSE = 20.0  # seconds
 
@@ -25,7 +25,7 @@ LONGEST_PAUSE = 20.0  # seconds
 def land(site: Site, asks: Sequence[Ask]) -> Outcome:
     """Read, decide, edit, push; when the branch moved meanwhile, all of it again on the new tip."""
     order, edges = site.order, site.edges
-    site = site._replace(exists=cache(partial(_exists, order, edges)))
+    site = replace(site, exists=cache(partial(_exists, order, edges)))
     end, attempt, done, pending = edges.now() + order.deadline, 0, Outcome(), list(asks)
     quickest, request = order.deadline, _request_head(site, asks)
     while pending:
@@ -79,8 +79,6 @@ def _attempt(site: Site, asks: Sequence[Ask], number: int, request: str) -> tupl
     decisions = decisions if order.intent else _undeclined(site, heads, decisions)
     made, settled = drafts(snapshot, decisions, order.terms, order.wording, heads.pending)
     if order.atomic and any(one.verdict.verdict == "error" for one in settled):
-        from task.atomic import stopped
-
         return Outcome(stopped((*settled, *(one for change in made for one in change.decisions)))), [], waited
     done, outpaced = Outcome(settled, landed=as_it_is(snapshot, settled)), set[int]()
     for change in made:
@@ -99,19 +97,20 @@ def vouch_of(order: Order, edges: Edges) -> Vouch:
     return Vouch(edges.registry, edges.signatures, labels)
 
 
-class _Heads(NamedTuple):
+@dataclass(frozen=True)
+class _Heads:
     """The head branches that are to be written."""
 
-    pending: Mapping[str, Snapshot] = {}  # those that exist; the base's files where their request is over
-    requests: Mapping[str, Request] = {}
+    pending: Mapping[str, Snapshot] = field(
+        default_factory=dict
+    )  # those that exist; the base's files where their request is over
+    requests: Mapping[str, Request] = field(default_factory=dict)
 
 
 def _heads(site: Site, base: Snapshot, asks: Sequence[Ask], decisions: list[Decision]) -> tuple[_Heads, list[Decision]]:
     """The head branches that these decisions would write; and the decisions, errors where a request cannot be had."""
     requests: Mapping[str, Request] = {}
     if any(one.subscription.pull_request and one.head not in ("", one.branch) for one in decisions):
-        from task.propose import requests_of
-
         requests, decisions = requests_of(site, decisions)
     wanted: dict[str, list[Place]] = {}
     for ask, one in zip(asks, decisions, strict=True):
@@ -121,15 +120,13 @@ def _heads(site: Site, base: Snapshot, asks: Sequence[Ask], decisions: list[Deci
     pending = {head: snapshot for head, snapshot in found if snapshot is not None}
     for head, there in pending.items():
         if _is_over(requests.get(head), there.tip):
-            pending[head] = base._replace(branch=there.branch, tip=there.tip)
+            pending[head] = replace(base, branch=there.branch, tip=there.tip)
     return _Heads(pending, requests), decisions
 
 
 def _is_over(request: Request | None, tip: str) -> bool:
     if request is None:
         return False
-    from task.propose import is_over
-
     return is_over(request, tip)
 
 
@@ -139,8 +136,6 @@ def _ahead(
     """The decisions, made again where a head branch holds updates already; and what else waits there."""
     if not heads.pending and not heads.requests:
         return [one for _, one in asked]
-    from task.pending import carried
-
     terms = site.order.terms
     for name, head in heads.pending.items():
         facts = _more(facts, _facts(site, head, [ask for ask, one in asked if one.head == name]))
@@ -155,17 +150,13 @@ def _ahead(
 
 def _once_more(site: Site, base: Snapshot, heads: _Heads, asked: tuple[Ask, Decision], facts: Facts) -> Decision:
     """One decision, now that its head branch and its request are known."""
-    from task.pending import again
-
     (ask, one), terms = asked, site.order.terms
     if one.verdict.verdict == "error":
         return one
     if head := heads.pending.get(one.head):
-        one = again(base, head, ask, terms, facts)._replace(head=one.head)
+        one = replace(again(base, head, ask, terms, facts), head=one.head)
     if ask.intent or one.head not in heads.requests:
         return one
-    from task.propose import declined
-
     return declined(site, heads.requests[one.head], one)
 
 
@@ -173,13 +164,11 @@ def _undeclined(site: Site, heads: _Heads, decisions: Sequence[Decision]) -> lis
     """The same once more, now that the digests are known which signatures have told."""
     if not heads.requests:
         return list(decisions)
-    from task.propose import declined
-
     return [declined(site, heads.requests[one.head], one) if one.head in heads.requests else one for one in decisions]
 
 
 def _more(facts: Facts, others: Facts) -> Facts:
-    return facts._replace(ancestry={**others.ancestry, **facts.ancestry}, answers={**others.answers, **facts.answers})
+    return replace(facts, ancestry={**others.ancestry, **facts.ancestry}, answers={**others.answers, **facts.answers})
 
 
 def _facts(site: Site, snapshot: Snapshot, asks: Sequence[Ask]) -> Facts:
@@ -191,7 +180,7 @@ def _facts(site: Site, snapshot: Snapshot, asks: Sequence[Ask]) -> Facts:
     def earlier(path: str, most: int) -> Iterable[str]:
         return (text for _commit, text in site.store.earlier(snapshot.branch, path, most) if text is not None)
 
-    known = {about._replace(facts=()): answer for about, answer in answers.items()}
+    known = {replace(about, facts=()): answer for about, answer in answers.items()}
     return Facts(ancestry, known, earlier, site.exists)
 
 
@@ -201,8 +190,6 @@ def _landed(site: Site, snapshot: Snapshot, change: Draft, attempt: int, heads: 
         site.edges.log("warning", change.warning)
     head = change.changeset.destination.head
     if head in heads.requests:
-        from task.propose import proposed
-
         tip = heads.pending[head].tip if head in heads.pending else ""
         return proposed(site, change, heads.requests[head], tip, lambda: _committed(site, snapshot, change, attempt))
     return _committed(site, snapshot, change, attempt)
@@ -227,13 +214,11 @@ def _committed(site: Site, snapshot: Snapshot, change: Draft, attempt: int) -> O
     verdict = Verdict("unchanged", "same", f"the branch {commit.head} already holds exactly this")
     updates = (one.verdict.verdict == "update" for one in change.decisions)
     told = zip(change.decisions, updates, strict=True)
-    decisions = tuple(one._replace(verdict=verdict) if update else one for one, update in told)
+    decisions = tuple(replace(one, verdict=verdict) if update else one for one, update in told)
     return Outcome(decisions, (), landed)
 
 
 def _diff(snapshot: Snapshot, change: Draft) -> str:
-    from task.words.diff import unified_diff
-
     return unified_diff(snapshot.files, change.changeset.files)
 
 

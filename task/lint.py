@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from task.errors import Malformed, TaskError
@@ -30,8 +31,6 @@ from task.parse.image import live_image, parse_image_list, split_image_list
 from task.parse.known_keys import doubt, names_of
 from task.parse.subscription import Defaults, subscribe
 from task.parse.write_back import inside
-from task.pattern import pattern
-from task.record import NamedTuple
 from task.rules.platforms import is_platform
 from task.words.branch_name import check_branch_template
 
@@ -39,16 +38,17 @@ Severity = Literal["error", "warning", "info"]
 OURS = ("pull-request", "write-back-source", "pin-digest", "manifests.image-name")
 # AIU reads these per image only; here their Application-wide form counts for every image.
 PER_IMAGE_IN_AIU = (*(key for key in IMAGE_KEYS if "." in key), "platforms")
-PLACEHOLDER = pattern(
+PLACEHOLDER = re.compile(
     r"<(?!v?(?:[0-9*]|[xX]\b))[A-Za-z][^<>]*>|\{\{.*|\$?\{[A-Za-z][^{}]*\}|\$\([A-Za-z][^()]*\)|\$[A-Z_]+"
 )
-RANGE = pattern(r"(?:[<>!]=?|=[<>]?|~>?|\^)\s*v?(?:[0-9*]|[xX]\b).*")
-VERSION = pattern(r"v?[0-9]+(?:\.(?:[0-9]+|[xX*])){0,2}(?:-\S+)?")
-PATTERN = pattern(r"(?:[^=:]*=)?(?:(?:regexp?|glob|semver):|[^:@]*[*?\\^$()|])", re.IGNORECASE)
-ALIAS = pattern(r"[A-Za-z0-9_./-]+")
+RANGE = re.compile(r"(?:[<>!]=?|=[<>]?|~>?|\^)\s*v?(?:[0-9*]|[xX]\b).*")
+VERSION = re.compile(r"v?[0-9]+(?:\.(?:[0-9]+|[xX*])){0,2}(?:-\S+)?")
+PATTERN = re.compile(r"(?:[^=:]*=)?(?:(?:regexp?|glob|semver):|[^:@]*[*?\\^$()|])", re.IGNORECASE)
+ALIAS = re.compile(r"[A-Za-z0-9_./-]+")
 
 
-class Finding(NamedTuple):
+@dataclass(frozen=True)
+class Finding:
     """One problem, where it is and what to write."""
 
     application: str
@@ -179,7 +179,7 @@ def _entries(app: Application, misplaced: Collection[str]) -> Iterator[Finding]:
                 f"{entry.text!r}: the repository has upper-case letters, which no registry takes: no event fits it"
             )
             name = entry.image.name.removesuffix(entry.image.repository) + entry.image.repository.lower()
-            fixed = listed(entry._replace(image=entry.image._replace(name=name)), entry.constraint)
+            fixed = listed(replace(entry, image=replace(entry.image, name=name)), entry.constraint)
             yield _finding(app, "image-list", "error", message, f"write {fixed}")
         if entry.alias and not ALIAS.fullmatch(entry.alias):
             message = (
@@ -215,7 +215,7 @@ def _helm_keys(app: Application, entry: Entry, found: Mapping[str, Setting]) -> 
     """A Helm key takes the name of a parameter, or the path of a value; people write the value itself."""
     name, tag, spec = (found.get(f"helm.image-{what}", Setting()) for what in ("name", "tag", "spec"))
     for one, sample in ((name, "image.repository"), (tag, "image.tag"), (spec, "image")):
-        key, value = one
+        key, value = one.key, one.value
         wanted = "the key takes the name of the Helm parameter that holds it"
         bare = value.removeprefix("$").lstrip(".")
         if bare.startswith("Values."):

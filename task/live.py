@@ -6,8 +6,10 @@ Without Git there is no memory: builds are told apart by their tags, else by arr
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from task.decide import Ask, choose, facts_needed, hopeless
+from task.edits.live import read, write
 from task.errors import ContendedError, Outpaced, SourceError, TaskError
 from task.land import failures, landed_of, pause, vouch_of
 from task.model import Decision, Memory, Reading, State, Verdict
@@ -65,12 +67,10 @@ def _facts(ask: Ask, said: Reading, order: Order, edges: Edges) -> Facts:
         return Facts()
     asked = merged(facts_needed(ask, said, Memory(), order.terms))
     answers = edges.registry(asked) if asked else {}
-    return Facts(answers={about._replace(facts=()): answer for about, answer in answers.items()})
+    return Facts(answers={replace(about, facts=()): answer for about, answer in answers.items()})
 
 
 def _attempt(ask: Ask, order: Order, api: Live, edges: Edges) -> Decision:
-    from task.edits.live import read, write
-
     sub = ask.subscription
     app = sub.application
     manifest, version = api.read(app.namespace, app.name)
@@ -79,10 +79,10 @@ def _attempt(ask: Ask, order: Order, api: Live, edges: Edges) -> Decision:
     where = Decision(sub, ask.offered, Verdict("error", "internal", ""), kind="live")
     said = read(manifest, index, target)
     silent = not (said.tag or said.digest)
-    where = where._replace(current=live_reading(sub) if silent else said)
+    where = replace(where, current=live_reading(sub) if silent else said)
     facts = _facts(ask, said, order, edges)
     decision = choose(Moment(where, said, State(), Memory(), order.terms, facts), ask.candidates)
-    decision = vouched([decision._replace(memory=None, hold=())], vouch_of(order, edges)._replace(labels=False))[0]
+    decision = vouched([replace(decision, memory=None, hold=())], replace(vouch_of(order, edges), labels=False))[0]
     if decision.verdict.verdict != "update":
         return decision
     try:

@@ -7,6 +7,7 @@ only where the entry names, or may name, the event's image; anything else is a w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from task.decide import Ask
@@ -24,11 +25,11 @@ from task.model import (
     Subscription,
     Verdict,
 )
-from task.record import NamedTuple
 from task.weigh import Intent
 
 
-class Matched(NamedTuple):
+@dataclass(frozen=True)
+class Matched:
     """The asks of an event, and what needs no asking."""
 
     asks: tuple[Ask, ...]
@@ -60,14 +61,14 @@ def every(subscribed: Sequence[Subscribed]) -> Matched:
     asks, decisions, problems = [], [], []
     for one in subscribed:
         asks += [
-            Ask(sub, (sub.entry.image._replace(digest=""),), siblings=_siblings(sub, one)) for sub in one.subscriptions
+            Ask(sub, (replace(sub.entry.image, digest=""),), siblings=_siblings(sub, one)) for sub in one.subscriptions
         ]
         named = {flaw.entry.image.identity: [flaw.entry.image] for flaw in one.flaws if flaw.entry}
         for flaw in one.flaws:
             decision, problem = _judge_flaw(one.application, flaw, named)
             unreadable = problem is not None and flaw.entry is None and flaw.severity == "error" and flaw.text
             decisions += [decision] if decision else []
-            problems += [problem._replace(severity="error") if unreadable else problem] if problem else []
+            problems += [replace(problem, severity="error") if unreadable else problem] if problem else []
     return Matched(tuple(asks), _first_of_each(decisions), tuple(problems))
 
 
@@ -113,7 +114,7 @@ def _judge_flaw(app: Application, flaw: Flaw, built: dict[str, list[Image]]) -> 
         return None, None  # `overlooked` tells of it, of many Applications in one line
     if flaw.entry is None:
         names = (image.repository.rpartition("/")[2] for images in built.values() for image in images)
-        return None, problem._replace(severity="error") if any(name in flaw.text for name in names) else problem
+        return None, replace(problem, severity="error") if any(name in flaw.text for name in names) else problem
     images = built.get(flaw.entry.image.identity)
     if not images:
         return None, problem

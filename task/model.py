@@ -7,10 +7,10 @@ start-up, making a value a fifth (`make bench` watches both).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from task.errors import TaskError
-from task.record import NamedTuple
 
 Strategy = Literal["semver", "newest-build", "alphabetical", "digest"]
 Kind = Literal["Helm", "Kustomize", "Plugin", "Directory", ""]
@@ -20,7 +20,8 @@ TargetKind = Literal[
 VerdictName = Literal["update", "unchanged", "refuse", "defer", "error"]
 
 
-class Image(NamedTuple):
+@dataclass(frozen=True)
+class Image:
     """One image reference: `name` as it was written, `registry` and `repository` in normal form."""
 
     name: str  # as written, without tag and digest: "nginx", "localhost:5000/acme/api"
@@ -46,7 +47,8 @@ class Image(NamedTuple):
         return f"{self.name}{tag}@{self.digest}" if self.digest else f"{self.name}{tag}"
 
 
-class Entry(NamedTuple):
+@dataclass(frozen=True)
+class Entry:
     """One entry of `image-list`: `alias=name:constraint@digest`."""
 
     alias: str  # "" where none is written
@@ -55,7 +57,8 @@ class Entry(NamedTuple):
     text: str  # as written, trimmed
 
 
-class Parameter(NamedTuple):
+@dataclass(frozen=True)
+class Parameter:
     """One Helm parameter of an Application's source."""
 
     name: str
@@ -63,7 +66,8 @@ class Parameter(NamedTuple):
     force_string: bool = False
 
 
-class Source(NamedTuple):
+@dataclass(frozen=True)
+class Source:
     """One source of an Application, as far as a write-back needs it."""
 
     repo: str
@@ -80,7 +84,8 @@ class Source(NamedTuple):
     recurse: bool = False  # directory.recurse
 
 
-class Application(NamedTuple):
+@dataclass(frozen=True)
+class Application:
     """One Argo CD Application, parsed once at the door."""
 
     namespace: str
@@ -90,7 +95,7 @@ class Application(NamedTuple):
     multi: bool = False  # spec.sources rather than spec.source
     live: tuple[str, ...] = ()  # status.summary.images, as written
     project: str = ""
-    labels: Mapping[str, str] = {}
+    labels: Mapping[str, str] = field(default_factory=dict)
     origin: str = ""  # where it was read: "apps/web.yaml:12", "cluster"
 
     @property
@@ -99,7 +104,8 @@ class Application(NamedTuple):
         return f"{self.namespace}/{self.name}"
 
 
-class Policy(NamedTuple):
+@dataclass(frozen=True)
+class Policy:
     """Which tags an entry takes, and in which order they count as newer."""
 
     strategy: Strategy = "semver"
@@ -111,7 +117,8 @@ class Policy(NamedTuple):
     pull_secret: str = ""  # which login the registry gets, as the annotation says it
 
 
-class Keys(NamedTuple):
+@dataclass(frozen=True)
+class Keys:
     """Where in a target an image goes, as the per-image annotations say; "" where they say nothing."""
 
     name: str = ""  # helm.image-name / plugin.image-name
@@ -121,7 +128,8 @@ class Keys(NamedTuple):
     manifests_name: str = ""  # manifests.image-name
 
 
-class Claim(NamedTuple):
+@dataclass(frozen=True)
+class Claim:
     """One image-list entry, and the names that it gives its image in a target; "" where it gives none."""
 
     alias: str
@@ -130,7 +138,8 @@ class Claim(NamedTuple):
     manifests_name: str = ""
 
 
-class Target(NamedTuple):
+@dataclass(frozen=True)
+class Target:
     """One place to write: a file (or, for `kustomization` and `manifests`, a folder) and the keys in it."""
 
     kind: TargetKind
@@ -147,7 +156,8 @@ class Target(NamedTuple):
     others: tuple[Claim, ...] = ()  # the Application's other image-list entries
 
 
-class File(NamedTuple):
+@dataclass(frozen=True)
+class File:
     """What a snapshot says about one path. Absent paths have no File."""
 
     text: str  # "" for anything but a regular file that was asked for
@@ -158,14 +168,16 @@ class File(NamedTuple):
 Files = Mapping[str, File]
 
 
-class Place(NamedTuple):
+@dataclass(frozen=True)
+class Place:
     """What a snapshot must know about: the text of a file, whether a path exists, or all manifests of a folder."""
 
     path: str
     want: Literal["text", "exists", "folder", "tree"] = "text"
 
 
-class Destination(NamedTuple):
+@dataclass(frozen=True)
+class Destination:
     """Where commits go. `base` is a branch name; `head` equals `base` unless `git-branch` says otherwise."""
 
     repo: str  # the Application's own URL, without userinfo
@@ -173,7 +185,8 @@ class Destination(NamedTuple):
     head: str
 
 
-class Snapshot(NamedTuple):
+@dataclass(frozen=True)
+class Snapshot:
     """The files asked for, at one commit of the base branch."""
 
     repo: str
@@ -182,7 +195,8 @@ class Snapshot(NamedTuple):
     files: Files
 
 
-class Reading(NamedTuple):
+@dataclass(frozen=True)
+class Reading:
     """What a target says now about an image; all "" where it says nothing."""
 
     name: str = ""
@@ -192,7 +206,8 @@ class Reading(NamedTuple):
     file: str = ""  # the file that was, or will be, written
 
 
-class Edit(NamedTuple):
+@dataclass(frozen=True)
+class Edit:
     """One scalar that changed, for commit messages and reports."""
 
     path: str
@@ -201,14 +216,16 @@ class Edit(NamedTuple):
     new: str
 
 
-class Person(NamedTuple):
+@dataclass(frozen=True)
+class Person:
     """Author and committer of a commit."""
 
     name: str
     email: str
 
 
-class Changeset(NamedTuple):
+@dataclass(frozen=True)
+class Changeset:
     """What to commit on top of `tip`, for one head branch."""
 
     destination: Destination
@@ -219,7 +236,8 @@ class Changeset(NamedTuple):
     ahead: str | None = None  # the head branch's commit that was read, "" where it did not exist; None: not looked at
 
 
-class Landing(NamedTuple):
+@dataclass(frozen=True)
+class Landing:
     """What became of a changeset."""
 
     commit: str  # "" when only predicted
@@ -230,7 +248,8 @@ class Landing(NamedTuple):
 Fact = Literal["exists", "digest", "created", "platforms", "labels", "tags"]
 
 
-class Question(NamedTuple):
+@dataclass(frozen=True)
+class Question:
     """What a rule needs to know of one image that neither the event nor Git tells; a registry answers."""
 
     image: Image  # with the tag, the digest, or both that are asked about
@@ -240,19 +259,21 @@ class Question(NamedTuple):
     namespace: str = ""  # the Application's: whose secrets may be named
 
 
-class Answer(NamedTuple):
+@dataclass(frozen=True)
+class Answer:
     """A registry's answer; what was not asked for stays empty."""
 
     exists: bool = True
     digest: str = ""  # of what the tag names: an index's own digest where it is one
     created: str = ""  # RFC 3339, UTC, "2026-11-21T06:00:00.123Z"; "" where the image has no date
     platforms: tuple[str, ...] = ()
-    labels: Mapping[str, str] = {}
+    labels: Mapping[str, str] = field(default_factory=dict)
     tags: tuple[str, ...] = ()  # of the image's repository
     error: TaskError | None = None  # why there is no answer
 
 
-class Proposal(NamedTuple):
+@dataclass(frozen=True)
+class Proposal:
     """A pull request as it should be: one per (repository, base, head)."""
 
     repo: str  # the Application's own URL
@@ -267,7 +288,8 @@ class Proposal(NamedTuple):
     auto_merge: bool = False
 
 
-class Proposed(NamedTuple):
+@dataclass(frozen=True)
+class Proposed:
     """A pull request as it is."""
 
     url: str  # the page for people
@@ -281,7 +303,8 @@ class Proposed(NamedTuple):
     note: str = ""  # what could not be done and does no harm: "GitHub cannot merge by itself here: …"
 
 
-class Build(NamedTuple):
+@dataclass(frozen=True)
+class Build:
     """What tells two builds of one image apart in time (contract, section 5). "" and None are unknown."""
 
     sequence: int | None = None
@@ -291,7 +314,8 @@ class Build(NamedTuple):
     created: str = ""  # RFC 3339, UTC
 
 
-class Written(NamedTuple):
+@dataclass(frozen=True)
+class Written:
     """One build of an image, as the state file remembers it."""
 
     tag: str = ""
@@ -299,7 +323,8 @@ class Written(NamedTuple):
     build: Build = Build()
 
 
-class Hold(NamedTuple):
+@dataclass(frozen=True)
+class Hold:
     """What keeps an image, or all of an Application, as it is."""
 
     reason: str
@@ -308,7 +333,8 @@ class Hold(NamedTuple):
     until: str = ""  # RFC 3339, UTC; "" is until it is released
 
 
-class Meant(NamedTuple):
+@dataclass(frozen=True)
+class Meant:
     """What the last rollback was asked for in words, and the version that this meant then."""
 
     to: str  # "previous", "3-back"
@@ -316,7 +342,8 @@ class Meant(NamedTuple):
     digest: str = ""
 
 
-class Memory(NamedTuple):
+@dataclass(frozen=True)
+class Memory:
     """What is remembered of one image-list entry."""
 
     written: Written | None = None  # the newest build that was ever written
@@ -326,14 +353,18 @@ class Memory(NamedTuple):
     rollback: Meant | None = None
 
 
-class State(NamedTuple):
+@dataclass(frozen=True)
+class State:
     """What is remembered of one Application in one write-back file. A state file holds one for each file."""
 
     hold: Hold | None = None  # covers all images
-    images: Mapping[str, Memory] = {}  # by alias; without one, by the image's name as `image-list` spells it
+    images: Mapping[str, Memory] = field(
+        default_factory=dict
+    )  # by alias; without one, by the image's name as `image-list` spells it
 
 
-class Subscription(NamedTuple):
+@dataclass(frozen=True)
+class Subscription:
     """One write-back target of one image-list entry of one Application: who takes which tag, and where it goes."""
 
     application: Application
@@ -356,7 +387,8 @@ class Subscription(NamedTuple):
     held: str = ""  # why a hold covers it: nothing is written; "" when none does
 
 
-class Problem(NamedTuple):
+@dataclass(frozen=True)
+class Problem:
     """One line of `errors[]`: an error of this run, or a warning that never changes the exit code."""
 
     application: str  # namespace/name; "" when it is about none
@@ -369,7 +401,8 @@ class Problem(NamedTuple):
     exit: int = 0  # of an error that is no annotation's: its exit code
 
 
-class Flaw(NamedTuple):
+@dataclass(frozen=True)
+class Flaw:
     """Something wrong with an annotation, and whose update it stops."""
 
     text: str  # the image-list entry as written; "" for a key that belongs to none
@@ -384,7 +417,8 @@ class Flaw(NamedTuple):
     strategy: Strategy | None = None  # of the entry, as far as it can be read
 
 
-class Subscribed(NamedTuple):
+@dataclass(frozen=True)
+class Subscribed:
     """What the annotations of one Application ask for, and everything that is wrong with them."""
 
     application: Application
@@ -392,7 +426,8 @@ class Subscribed(NamedTuple):
     flaws: tuple[Flaw, ...]
 
 
-class Verdict(NamedTuple):
+@dataclass(frozen=True)
+class Verdict:
     """What the rules say, and why in one sentence."""
 
     verdict: VerdictName
@@ -400,7 +435,8 @@ class Verdict(NamedTuple):
     because: str
 
 
-class Decision(NamedTuple):
+@dataclass(frozen=True)
+class Decision:
     """The answer for one subscription and the event's image."""
 
     subscription: Subscription
@@ -417,13 +453,14 @@ class Decision(NamedTuple):
     hold: tuple[Hold | None, ...] = ()  # the Application's own hold, if that changes: (new,) or (None,)
     caution: str = ""  # what was not checked
     strays: tuple[tuple[str, str], ...] = ()  # of an override file: names that differ from the spec, and which says so
-    labels: Mapping[str, str] = {}  # of the image, where the commit's message tells them
+    labels: Mapping[str, str] = field(default_factory=dict)  # of the image, where the commit's message tells them
     carried: bool = False  # it waits on the head branch already, and is written again; no report tells of it
     strategy: Strategy | None = None  # of an entry that cannot be used, whose subscription says nothing
     rolled_back: bool = False  # a person wants the older version
 
 
-class Commit(NamedTuple):
+@dataclass(frozen=True)
+class Commit:
     """One commit that landed, or in `plan` would land."""
 
     repo: str
@@ -439,7 +476,8 @@ class Commit(NamedTuple):
     stands: bool = False  # it was there already: this run wrote nothing
 
 
-class Timings(NamedTuple):
+@dataclass(frozen=True)
+class Timings:
     """When a run began, and how long its parts took, in seconds."""
 
     started: str  # RFC 3339, UTC
@@ -453,7 +491,8 @@ class Timings(NamedTuple):
         return self.find + self.land + self.follow
 
 
-class Report(NamedTuple):
+@dataclass(frozen=True)
+class Report:
     """All that a run found and did."""
 
     command: str

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta
 
 from task.errors import Malformed
-from task.pattern import pattern
 
-if TYPE_CHECKING:
-    from datetime import datetime
-
-_TIME = pattern(
+_TIME = re.compile(
     r"(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d:\d\d)(?::(\d\d)(?:[.,](\d{1,12}))?)?\s?([Zz]|[+-]\d\d:?\d\d)?)?", re.ASCII
 )
 _HINT = "write it as 2026-11-21T06:00:00Z"
@@ -22,8 +18,6 @@ def utc(text: str) -> str:
 
     Raises `Malformed` for what is no such time.
     """
-    from datetime import datetime
-
     match = _TIME.fullmatch(text.strip())
     if match is None:
         raise Malformed(f"{text[:50]!r} is not a time", _HINT)
@@ -39,8 +33,6 @@ def utc(text: str) -> str:
 
 def of_unix(seconds: int, milliseconds: int = 0) -> str:
     """The same for a number of seconds since 1970. Raises `Malformed` beyond the year 9999."""
-    from datetime import UTC, datetime, timedelta
-
     try:
         return _spelled(datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds, milliseconds=milliseconds))
     except OverflowError as error:
@@ -48,7 +40,5 @@ def of_unix(seconds: int, milliseconds: int = 0) -> str:
 
 
 def _spelled(when: datetime) -> str:
-    from datetime import UTC
-
     text = when.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00")
     return text.removesuffix(".000") + "Z"

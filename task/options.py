@@ -7,9 +7,8 @@ words for a mistake). Documentation and hosts' manifests are checked against it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
-
-from task.record import NamedTuple
 
 ENV_PREFIX = "IMAGE_UPDATE_"
 # What has a variable and no option: secrets are never arguments.
@@ -22,7 +21,8 @@ RESULTS_PREFIX = "IMAGE_UPDATE_RESULT_"  # what the dotenv file of one job gives
 Takes = Literal["text", "words", "lines", "flag", "number", "choice"]
 
 
-class Option(NamedTuple):
+@dataclass(frozen=True)
+class Option:
     """One option. `words` and `lines` may be repeated; `words` splits at commas and white space."""
 
     name: str

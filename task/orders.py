@@ -12,11 +12,13 @@ from task.find import Scope
 from task.model import Hold, Image
 from task.parse.build import build_of
 from task.parse.ci_variables import Origin, origin_of
+from task.parse.hold import actor_of, destination_of, until_of, words_of
 from task.parse.narrow import Narrow
 from task.parse.subscription import Defaults
 from task.rules.judge import Leave
 from task.settings import BuildSettings, GitSettings, HoldSettings, Settings
 from task.weigh import Intent, Terms
+from task.words.commit_message import check_template
 from task.words.outcome import public_url
 from task.words.trailers import KEY as TRAILER_KEY
 from task.words.trailers import Trailer, build_trailers, commit_references
@@ -68,8 +70,6 @@ def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent 
     given = settings.held
     if not given.apps:
         return None
-    from task.parse.hold import destination_of
-
     hold = _hold(given, now, environ) if settings.command != "release" and given.hold else None
     try:
         to = destination_of(given.to) if settings.command == "rollback" else ""
@@ -79,8 +79,6 @@ def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent 
 
 
 def _hold(given: HoldSettings, now: str, environ: Mapping[str, str]) -> Hold:
-    from task.parse.hold import actor_of, until_of, words_of
-
     try:
         until = until_of(given.until, now)
     except Malformed as error:
@@ -117,8 +115,6 @@ def scope_of(settings: Settings) -> Scope:
 def _template(path: str) -> str | None:
     if not path:
         return None
-    from task.words.commit_message import check_template
-
     try:
         text = read_text(path)
         check_template(text)

@@ -6,23 +6,24 @@ share one line, so that one team's typo does not fill the log of every pipeline.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from task.model import Application, Entry, Image, Problem, Subscribed
 from task.options import ENV_PREFIX, OPTIONS, RESULTS_PREFIX, SECRETS
 from task.parse.image import parse_image_list
 from task.parse.known_keys import Doubt, differ, doubts, nearest
 from task.parse.narrow import Narrow, considered, is_glob
-from task.pattern import pattern
-from task.record import NamedTuple
 
 FEW = 5  # Applications that are named
 LETTERS = 2  # in which a misspelt name differs
 # What Kubernetes gives every container for each Service of its namespace, one that is called image-update-… too.
-OF_A_SERVICE = pattern(r".*_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_.*)?)?)")
+OF_A_SERVICE = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_.*)?)?)")
 
 
-class Seen(NamedTuple):
+@dataclass(frozen=True)
+class Seen:
     """The Applications that were looked at."""
 
     asking: Sequence[Subscribed]  # those with entries, and releases

@@ -7,6 +7,7 @@ about is decided and written again; and what is remembered there counts as if it
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from task.decide import Ask, decide_one, reading, state_of, state_path
 from task.errors import TaskError
@@ -26,7 +27,7 @@ def with_state(base: Snapshot, head: Snapshot, subs: Iterable[Subscription]) -> 
         files.pop(path, None)
         if path in head.files:
             files[path] = head.files[path]
-    return base._replace(files=files)
+    return replace(base, files=files)
 
 
 def waiting(base: Snapshot, head: Snapshot, sub: Subscription, terms: Terms) -> Decision | None:
@@ -37,11 +38,11 @@ def waiting(base: Snapshot, head: Snapshot, sub: Subscription, terms: Terms) -> 
         return None
     if not version_of(theirs) or version_of(ours) == version_of(theirs):
         return None
-    image = sub.entry.image._replace(tag=theirs.tag, digest=theirs.digest)
-    found = decide_one(_forgetful(base), Ask(sub, (image,)), terms._replace(build=Build(), require_live=False))
+    image = replace(sub.entry.image, tag=theirs.tag, digest=theirs.digest)
+    found = decide_one(_forgetful(base), Ask(sub, (image,)), replace(terms, build=Build(), require_live=False))
     why = _rolled_back((ours, theirs), head, sub, terms) if found.verdict.verdict in ("refuse", "update") else ""
     if why:
-        return found._replace(candidate=image, verdict=Verdict("update", "admitted", why), rolled_back=True)
+        return replace(found, candidate=image, verdict=Verdict("update", "admitted", why), rolled_back=True)
     return found if found.verdict.verdict == "update" else None
 
 
@@ -66,7 +67,7 @@ def _rolled_back(values: tuple[Reading, Reading], head: Snapshot, sub: Subscript
 def _forgetful(base: Snapshot) -> Snapshot:
     """Without what is remembered: the order of builds was asked when the head branch was written."""
     files: dict[str, File] = {path: one for path, one in base.files.items() if not path.startswith(".image-update/")}
-    return base._replace(files=files)
+    return replace(base, files=files)
 
 
 def again(base: Snapshot, head: Snapshot, ask: Ask, terms: Terms, facts: Facts) -> Decision:
@@ -82,7 +83,7 @@ def again(base: Snapshot, head: Snapshot, ask: Ask, terms: Terms, facts: Facts) 
     if not why or decision.candidate.tag == there.candidate.tag:
         return decision
     because = f"{there.candidate.version} waits on {head.branch} already: {why}"
-    return decision._replace(verdict=Verdict("refuse", "superseded", because), memory=None, hold=())
+    return replace(decision, verdict=Verdict("refuse", "superseded", because), memory=None, hold=())
 
 
 def carried(
@@ -93,7 +94,7 @@ def carried(
     siblings = {_key(sub): sub for ask, _ in asked for sub in ask.siblings}
     updates = (waiting(base, head, sub, terms) for key, sub in siblings.items() if key not in written)
     return tuple(
-        one._replace(head=head.branch, carried=True, memory=None, hold=()) for one in updates if one is not None
+        replace(one, head=head.branch, carried=True, memory=None, hold=()) for one in updates if one is not None
     )
 
 

@@ -7,18 +7,23 @@ decision is made by pure code, on values.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from task import stop
+from task.atomic import without_the_broken
 from task.decide import Ask, hopeless
 from task.errors import TaskError
 from task.find import find as find_all
 from task.find import subscribed
 from task.land import failures, land
+from task.live import patch
 from task.match import Matched, every, match, meant
 from task.model import Decision, Image, Problem, Report, Subscribed, Subscription, Timings
 from task.overlooked import Seen, nobody_called, nobody_tracks, unread_keys, untracked
 from task.parse.narrow import considered
 from task.parse.write_back import normal_url
+from task.scan import scanned
 from task.words.caution import cautions
 from task.words.outcome import exit_code, public_url
 from task.world import Edges, Order, Outcome, Site, Store
@@ -34,8 +39,6 @@ def run(order: Order, edges: Edges) -> Report:
     found = edges.now()
     done = Outcome(matched.decisions)
     if order.atomic:
-        from task.atomic import without_the_broken
-
         matched, given_up = without_the_broken(matched)
         done = done.plus(Outcome(given_up))
     with stop.shield():  # a signal ends every wait in there; what landed until then is told
@@ -45,14 +48,14 @@ def run(order: Order, edges: Edges) -> Report:
         landed = edges.now()
         problems += tuple(edges.follow(done.landed)) + matched.problems
         timings = Timings(order.terms.now, found - began, landed - found, edges.now() - landed)
-        return report(order, seen, done, problems)._replace(timings=timings)
+        return replace(report(order, seen, done, problems), timings=timings)
 
 
 def find(order: Order, edges: Edges) -> tuple[Seen, tuple[Problem, ...]]:
     """The Applications in question, each with what its annotations ask for, and what is wrong or has no effect."""
     narrow = order.scope.narrow
     found = find_all(edges.applications(), order.scope, edges.locate)
-    known = narrow._replace(projects=())  # metadata does not tell an Application's project
+    known = replace(narrow, projects=())  # metadata does not tell an Application's project
     passed = [(app, considered(app, known)) for app in edges.passed_over()]
     seen = Seen(
         subscribed(found, order.scope, order.images),
@@ -70,7 +73,7 @@ def find(order: Order, edges: Edges) -> tuple[Seen, tuple[Problem, ...]]:
     if order.intent:
         return seen, problems
     whole = not (narrow.projects and seen.passed)
-    judged = seen if whole else seen._replace(passed=())
+    judged = seen if whole else replace(seen, passed=())
     problems += nobody_tracks(judged, untracked(judged, order.images), whole=whole)
     return seen, problems + unread_keys(judged, order.images)
 
@@ -81,12 +84,10 @@ def matching(asking: Sequence[Subscribed], order: Order, edges: Edges) -> Matche
         return meant(asking, order.intent, order.meant)
     if order.command != "scan":
         return match(asking, order.images)
-    from task.scan import scanned
-
     matched = every(asking)
     within = [ask for members in by_repository(matched, order) for ask in members]
     patched = [] if order.only else [ask for ask in matched.asks if ask.subscription.method == "argocd"]
-    return scanned(matched._replace(asks=(*within, *patched)), order.terms, edges.registry)
+    return scanned(replace(matched, asks=(*within, *patched)), order.terms, edges.registry)
 
 
 def by_repository(matched: Matched, order: Order) -> list[tuple[Ask, ...]]:
@@ -125,8 +126,6 @@ def patched(matched: Matched, order: Order, edges: Edges) -> Outcome:
     asks = [ask for ask in matched.asks if ask.subscription.method == "argocd"]
     if not asks or order.only:
         return Outcome()
-    from task.live import patch
-
     return patch(asks, order, edges)
 
 
@@ -134,8 +133,6 @@ def deliveries(groups: Sequence[Sequence[Ask]], order: Order, edges: Edges) -> l
     """Each repository's outcome, in order; several repositories at the same time."""
     if len(groups) < 2:  # noqa: PLR2004 - one needs no threads, which take time to load
         return [deliver(asks, order, edges) for asks in groups]
-    from concurrent.futures import ThreadPoolExecutor
-
     with ThreadPoolExecutor(min(len(groups), AT_ONCE)) as pool:
         with stop.unheard():  # signals are for the main thread, which waits
             outcomes = pool.map(lambda asks: deliver(asks, order, edges), groups)

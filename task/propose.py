@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from task.draft import Draft, changes
 from task.errors import SourceError, TaskError
 from task.model import Build, Commit, Decision, Proposal, Proposed, Verdict, Written
-from task.record import NamedTuple
 from task.rules.order import UNORDERED, commits, later, version_of
 from task.weigh import failed
 from task.words.change import Change
@@ -32,7 +32,8 @@ from task.world import Forge, Landed, Outcome, Site
 NOWHERE = "0" * 40  # where a branch is that does not exist
 
 
-class Request(NamedTuple):
+@dataclass(frozen=True)
+class Request:
     """What the forge says of one head branch's request before anything is done."""
 
     forge: Forge
@@ -101,12 +102,12 @@ def declined(site: Site, request: Request, decision: Decision) -> Decision:
     if not why:
         return decision
     because = f"{found.url}: {version_of(known)} was closed by a person: {why}"
-    return decision._replace(verdict=Verdict("refuse", "superseded", because), memory=None, hold=())
+    return replace(decision, verdict=Verdict("refuse", "superseded", because), memory=None, hold=())
 
 
 def _refused(decision: Decision, found: Proposed) -> Decision:
     because = f"{found.url}: exactly this was closed by a person: a newer build opens another request"
-    return decision._replace(verdict=Verdict("refuse", "superseded", because), memory=None, hold=())
+    return replace(decision, verdict=Verdict("refuse", "superseded", because), memory=None, hold=())
 
 
 def proposed(site: Site, change: Draft, request: Request, tip: str, commit: Callable[[], Outcome]) -> Outcome:
@@ -126,7 +127,7 @@ def proposed(site: Site, change: Draft, request: Request, tip: str, commit: Call
         found = _found(change, request, outcome)
         now = request.forge.propose(_proposal(site, change, at, found), found)
     except TaskError as error:
-        return outcome._replace(decisions=tuple(failed(one, error) for one in change.decisions), landed=())
+        return replace(outcome, decisions=tuple(failed(one, error) for one in change.decisions), landed=())
     if now.note:
         site.edges.log("warning", f"{now.url}: {now.note}")
     return _done(change, outcome, now, at)
@@ -145,7 +146,7 @@ def _stands(site: Site, change: Draft, request: Request, tip: str) -> str:
     found = request.found
     if found is None:
         return "wanted"
-    stands = standing(found._replace(head_commit=tip or NOWHERE), marker(change.apps, change.held))
+    stands = standing(replace(found, head_commit=tip or NOWHERE), marker(change.apps, change.held))
     if stands == "same":
         return "wanted" if request.forge.state(found.number).conflicts else stands
     return "wanted" if site.order.intent else stands  # a person wants it now
@@ -159,11 +160,11 @@ def _as_it_stands(change: Draft, there: Proposed, stands: str) -> Outcome:
         return Outcome(tuple(_refused(one, there) if update else one for one, update in told))
     verdict = Verdict("unchanged", "same", f"{there.url} proposes exactly this")
     decisions = tuple(
-        one._replace(verdict=verdict) if one.verdict.verdict == "update" else one for one in change.decisions
+        replace(one, verdict=verdict) if one.verdict.verdict == "update" else one for one in change.decisions
     )
     at = described(there.body)
     return Outcome(
-        decisions, (_commit(change, at, there)._replace(stands=True),), _waiting(decisions, change, at, there)
+        decisions, (replace(_commit(change, at, there), stands=True),), _waiting(decisions, change, at, there)
     )
 
 
@@ -178,13 +179,13 @@ def _waiting(decisions: Sequence[Decision], change: Draft, at: str, there: Propo
 
 def _done(change: Draft, outcome: Outcome, now: Proposed, at: str) -> Outcome:
     """As it is with the request; one that the forge has merged at once is a commit on the base branch."""
-    commits = tuple(one._replace(pull_request=now.url) for one in outcome.commits) or (_commit(change, at, now),)
+    commits = tuple(replace(one, pull_request=now.url) for one in outcome.commits) or (_commit(change, at, now),)
     if now.state != "merged":
-        return Outcome(change.decisions, commits, tuple(one._replace(request=now.number) for one in outcome.landed))
+        return Outcome(change.decisions, commits, tuple(replace(one, request=now.number) for one in outcome.landed))
     merged, base = now.merge_commit or at, change.changeset.destination.base
-    commits = tuple(one._replace(commit=merged, head=base) for one in commits)
+    commits = tuple(replace(one, commit=merged, head=base) for one in commits)
     landed = (
-        one._replace(commit=merged, changes=tuple(two._replace(head=base) for two in one.changes))
+        replace(one, commit=merged, changes=tuple(replace(two, head=base) for two in one.changes))
         for one in outcome.landed
     )
     return Outcome(change.decisions, commits, tuple(landed))
@@ -223,10 +224,10 @@ def _proposal(site: Site, change: Draft, commit: str, found: Proposed | None) ->
 
 def _with_builds(apps: Sequence[AppChanges], known: Builds) -> tuple[AppChanges, ...]:
     """The same; of what waited already, the request's text tells which builds these are."""
-    return tuple(app._replace(changes=tuple(_with_build(app, one, known) for one in app.changes)) for app in apps)
+    return tuple(replace(app, changes=tuple(_with_build(app, one, known) for one in app.changes)) for app in apps)
 
 
 def _with_build(app: AppChanges, change: Change, known: Builds) -> Change:
     there = known.get(build_key(f"{app.namespace}/{app.name}", change.alias, change.image.identity))
     same = there is not None and (there.tag, there.digest) == (change.new_tag, change.new_digest)
-    return change._replace(build=there.build) if there and same and change.build == Build() else change
+    return replace(change, build=there.build) if there and same and change.build == Build() else change

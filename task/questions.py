@@ -6,6 +6,7 @@ Nothing is asked that no rule needs: with semver and alphabetical a run asks not
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from task.errors import AnnotationError, TaskError
 from task.model import (
@@ -22,12 +23,13 @@ from task.model import (
     Verdict,
     Written,
 )
-from task.record import NamedTuple
 from task.rules.judge import objection as refusal
 from task.rules.order import commits, compare, version_of
+from task.rules.platforms import accepts
 
 
-class Asked(NamedTuple):
+@dataclass(frozen=True)
+class Asked:
     """What has to be known before deciding."""
 
     ancestry: tuple[tuple[str, str, str], ...] = ()  # (repository, new commit, old commit)
@@ -36,7 +38,7 @@ class Asked(NamedTuple):
 
 def subject(sub: Subscription, image: Image) -> Question:
     """Which image is asked about, and as whom; the facts are left open."""
-    asked = sub.entry.image._replace(tag=image.tag, digest=image.digest)
+    asked = replace(sub.entry.image, tag=image.tag, digest=image.digest)
     return Question(asked, (), sub.policy.platforms, sub.policy.pull_secret, sub.application.namespace)
 
 
@@ -76,18 +78,18 @@ def _counts(image: Image, current: Reading, policy: Policy) -> bool:
     """Whether what Git says now may be the newer one: a tag that the rules no longer admit never is."""
     if not version_of(current) or (image.tag == current.tag and image.digest in ("", current.digest)):
         return False
-    return not current.tag or refusal(image._replace(tag=current.tag), policy) is None
+    return not current.tag or refusal(replace(image, tag=current.tag), policy) is None
 
 
 def _told_apart(new: Build, old: Build) -> bool:
     """Whether something else than the date tells them apart, or may: ancestry is asked first."""
-    no_dates = (new._replace(created=""), old._replace(created=""))
+    no_dates = (replace(new, created=""), replace(old, created=""))
     return bool(compare(*no_dates, {}).relation) or commits(*no_dates) is not None
 
 
 def image_of(sub: Subscription, current: Reading) -> Image:
     """What Git says now, as an image."""
-    return sub.entry.image._replace(tag=current.tag, digest=current.digest)
+    return replace(sub.entry.image, tag=current.tag, digest=current.digest)
 
 
 def written_by(memory: Memory, current: Reading) -> Build:
@@ -101,7 +103,7 @@ def merged(needed: Iterable[tuple[Question, Fact]]) -> tuple[Question, ...]:
     found: dict[Question, dict[Fact, None]] = {}
     for about, fact in needed:
         found.setdefault(about, {})[fact] = None
-    return tuple(about._replace(facts=tuple(facts)) for about, facts in found.items())
+    return tuple(replace(about, facts=tuple(facts)) for about, facts in found.items())
 
 
 def objection(sub: Subscription, answer: Answer | None) -> Verdict | None:
@@ -119,8 +121,6 @@ def objection(sub: Subscription, answer: Answer | None) -> Verdict | None:
 
 def suits(wanted: Sequence[str], platforms: Iterable[str]) -> bool:
     """Whether an image is for one of the wanted platforms."""
-    from task.rules.platforms import accepts
-
     return any(accepts(wanted, *_parts(one)) for one in platforms)
 
 
@@ -133,13 +133,13 @@ def _parts(platform: str) -> tuple[str, str, str]:
 def wrong(decision: Decision, error: TaskError) -> Decision:
     """The decision, turned into the error of the registry."""
     rule = error.rule if isinstance(error, AnnotationError) else "registry"
-    return decision._replace(verdict=Verdict("error", rule, error.message), exit=int(error.exit), hint=error.hint)
+    return replace(decision, verdict=Verdict("error", rule, error.message), exit=int(error.exit), hint=error.hint)
 
 
 def dated(image: Image, build: Build, answer: Answer | None) -> Written:
     """The build that is on offer, with the date that the registry tells."""
     created = build.created or (answer.created if answer else "")
-    return Written(image.tag, image.digest, build._replace(created=created))
+    return Written(image.tag, image.digest, replace(build, created=created))
 
 
 def remembered(memory: Memory, current: Reading, answer: Answer | None) -> Memory:
@@ -150,7 +150,7 @@ def remembered(memory: Memory, current: Reading, answer: Answer | None) -> Memor
     if known is not None and version_of(known) != version_of(current):
         return memory
     old = known or Written(current.tag, current.digest)
-    return memory._replace(written=old._replace(build=old.build._replace(created=old.build.created or answer.created)))
+    return replace(memory, written=replace(old, build=replace(old.build, created=old.build.created or answer.created)))
 
 
 def caution(answer: Answer | None) -> str:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from task.decide import Ask
 from task.errors import TaskError
 from task.match import Matched
 from task.model import Answer, Decision, Fact, Image, Policy, Question, Verdict
 from task.questions import subject, suits, wrong
-from task.record import NamedTuple
 from task.rules.judge import objection
 from task.rules.pick import dates_needed, ranked
 from task.target import live, live_reading
@@ -24,12 +24,13 @@ Registry = Callable[[Collection[Question]], Mapping[Question, Answer]]
 AT_ONCE = 8  # tags of one repository that are looked at beyond the newest one
 
 
-class Choice(NamedTuple):
+@dataclass(frozen=True)
+class Choice:
     """Asks that choose from the same tags by the same rules."""
 
     asks: tuple[Ask, ...]
     tags: tuple[str, ...] = ()
-    dates: Mapping[str, str] = {}
+    dates: Mapping[str, str] = field(default_factory=dict)
     error: TaskError | None = None
 
     @property
@@ -40,7 +41,7 @@ class Choice(NamedTuple):
     def about(self, tag: str) -> Question:
         """A question about one of the tags."""
         sub = self.asks[0].subscription
-        return subject(sub, sub.entry.image._replace(tag=tag, digest=""))
+        return subject(sub, replace(sub.entry.image, tag=tag, digest=""))
 
 
 def scanned(matched: Matched, terms: Terms, registry: Registry) -> Matched:
@@ -56,7 +57,7 @@ def scanned(matched: Matched, terms: Terms, registry: Registry) -> Matched:
         else:
             decisions += _failed(choice, error) if error else _refused(choice)
     asks = tuple(ready[id(ask)] for ask in matched.asks if id(ask) in ready)
-    return matched._replace(asks=asks, decisions=(*matched.decisions, *decisions))
+    return replace(matched, asks=asks, decisions=(*matched.decisions, *decisions))
 
 
 def _without_asking(ask: Ask, terms: Terms) -> Ask | None:
@@ -68,7 +69,7 @@ def _without_asking(ask: Ask, terms: Terms) -> Ask | None:
 
 
 def _with(ask: Ask, tag: str) -> Ask:
-    return ask._replace(candidates=(ask.subscription.entry.image._replace(tag=tag, digest=""),))
+    return replace(ask, candidates=(replace(ask.subscription.entry.image, tag=tag, digest=""),))
 
 
 def _listed(asks: Iterable[Ask], registry: Registry) -> list[Choice]:
@@ -77,7 +78,7 @@ def _listed(asks: Iterable[Ask], registry: Registry) -> list[Choice]:
     for ask in asks:
         sub = ask.subscription
         secret = sub.policy.pull_secret
-        image = sub.entry.image._replace(tag="", digest="")
+        image = replace(sub.entry.image, tag="", digest="")
         listing = Question(image, ("tags",), (), secret, sub.application.namespace if secret else "")
         groups.setdefault((listing, sub.policy), []).append(ask)
     answers = registry(tuple(dict.fromkeys(listing for listing, _ in groups))) if groups else {}
@@ -91,7 +92,7 @@ def _dated(choices: Sequence[Choice], registry: Registry) -> list[Choice]:
     """With the creation times that decide; what has gone since it was listed is left out."""
     needed = {id(one): dates_needed(one.tags, one.policy) for one in choices}
     about = {
-        (id(one), tag): one.about(tag)._replace(facts=_facts(one.policy)) for one in choices for tag in needed[id(one)]
+        (id(one), tag): replace(one.about(tag), facts=_facts(one.policy)) for one in choices for tag in needed[id(one)]
     }
     answers = registry(tuple(dict.fromkeys(about.values()))) if about else {}
     found = []
@@ -101,7 +102,7 @@ def _dated(choices: Sequence[Choice], registry: Registry) -> list[Choice]:
         gone = {tag for tag, answer in of_tags.items() if not answer.exists}
         dates = {tag: answer.created for tag, answer in of_tags.items()}
         left = tuple(tag for tag in one.tags if tag not in gone)
-        found.append(one._replace(tags=left, dates=dates, error=error))
+        found.append(replace(one, tags=left, dates=dates, error=error))
     return found
 
 
@@ -119,7 +120,7 @@ def _fitting(choices: Sequence[Choice], registry: Registry) -> dict[int, tuple[s
     while left:
         parts = {id(one): orders[id(one)][start : start + size] for one in left}
         every = ((one, tag) for one in left for tag in parts[id(one)])
-        about = {(id(one), tag): one.about(tag)._replace(facts=("platforms",)) for one, tag in every}
+        about = {(id(one), tag): replace(one.about(tag), facts=("platforms",)) for one, tag in every}
         answers = registry(tuple(dict.fromkeys(about.values())))
         for one in left:
             looked_at = [(tag, answers[about[id(one), tag]]) for tag in parts[id(one)]]

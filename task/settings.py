@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import cast
 
 from task.door import Call, Raw
 from task.errors import UsageError
 from task.model import Person, Strategy
 from task.options import BY_HAND, OPTIONS, Option
-from task.record import NamedTuple
 from task.secret import Secret
 
 TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
-class Output(NamedTuple):
+@dataclass(frozen=True)
+class Output:
     """Where results and log go."""
 
     format: str = "text"
@@ -27,7 +28,8 @@ class Output(NamedTuple):
     cloudevent_url: str = ""
 
 
-class AccessSettings(NamedTuple):
+@dataclass(frozen=True)
+class AccessSettings:
     """What Git servers are given to know us by. Files are named here; what is in them is nobody's business."""
 
     username: str = ""
@@ -45,7 +47,8 @@ class AccessSettings(NamedTuple):
     configured: bool = True  # whether what the user's git configuration says of servers counts
 
 
-class GitSettings(NamedTuple):
+@dataclass(frozen=True)
+class GitSettings:
     """How repositories are reached and what is committed."""
 
     author: Person
@@ -64,7 +67,8 @@ class GitSettings(NamedTuple):
     access: AccessSettings = AccessSettings()
 
 
-class BuildSettings(NamedTuple):
+@dataclass(frozen=True)
+class BuildSettings:
     """What tells this build from others, as given; `parse.build` reads it."""
 
     sequence: str = ""
@@ -73,7 +77,8 @@ class BuildSettings(NamedTuple):
     created: str = ""
 
 
-class ArgoSettings(NamedTuple):
+@dataclass(frozen=True)
+class ArgoSettings:
     """Which cluster and which Argo CD, and what they are asked after a push."""
 
     kubeconfig: str = ""
@@ -94,7 +99,8 @@ class ArgoSettings(NamedTuple):
     events: bool = False
 
 
-class RegistrySettings(NamedTuple):
+@dataclass(frozen=True)
+class RegistrySettings:
     """How registries are reached."""
 
     conf: str = ""
@@ -106,7 +112,8 @@ class RegistrySettings(NamedTuple):
     execute: bool = False
 
 
-class VerifySettings(NamedTuple):
+@dataclass(frozen=True)
+class VerifySettings:
     """Whose signature is required: that of a key, or of an identity that an issuer vouches for."""
 
     keys: str = ""  # a file
@@ -120,7 +127,8 @@ class VerifySettings(NamedTuple):
         return bool(self.keys or self.identity)
 
 
-class RequestSettings(NamedTuple):
+@dataclass(frozen=True)
+class RequestSettings:
     """Pull requests."""
 
     wanted: bool = False
@@ -134,7 +142,8 @@ class RequestSettings(NamedTuple):
     username: str = ""
 
 
-class HoldSettings(NamedTuple):
+@dataclass(frozen=True)
+class HoldSettings:
     """What `hold`, `release` and `rollback` are given."""
 
     apps: tuple[str, ...] = ()
@@ -148,14 +157,16 @@ class HoldSettings(NamedTuple):
     discard: bool = False
 
 
-class ShownSettings(NamedTuple):
+@dataclass(frozen=True)
+class ShownSettings:
     """What `report` is given."""
 
     file: str = ""
     html: str = ""  # "-" is stdout; "" makes no page
 
 
-class Settings(NamedTuple):
+@dataclass(frozen=True)
+class Settings:
     """All options of one call."""
 
     command: str

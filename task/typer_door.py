@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from task import __version__, stop
+from task.commands.demo import demo
 from task.door import Call
 from task.errors import Exit, UsageError
 from task.options import COMMANDS, Option, options_of
@@ -99,8 +100,6 @@ def _root(
 def _demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave the repository, to play with.")] = False,
 ) -> None:
-    from task.commands.demo import demo
-
     stop.hear()
     raise typer.Exit(demo(keep=keep))
 

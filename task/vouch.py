@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from task.errors import TaskError
 from task.model import Answer, Decision, Question, Verdict
 from task.questions import caution, subject, wrong
-from task.record import NamedTuple
 
 # Why an image is not signed as it must be; "" where it is; an error where nobody could tell.
 Signatures = Callable[[Collection[Question]], Mapping[Question, str | TaskError]]
 
 
-class Vouch(NamedTuple):
+@dataclass(frozen=True)
+class Vouch:
     """Who is asked; None is not asked at all."""
 
     registry: Callable[[Collection[Question]], Mapping[Question, Answer]]
@@ -40,10 +41,10 @@ def _about(one: Decision) -> Question:
 
 def _pinned(decisions: Sequence[Decision], vouch: Vouch) -> list[Decision]:
     """With the digest that is signed, and that is what gets written."""
-    about = [_about(one)._replace(facts=("digest",)) for one in decisions if _written(one) and not one.candidate.digest]
+    about = [replace(_about(one), facts=("digest",)) for one in decisions if _written(one) and not one.candidate.digest]
     answers = vouch.registry(tuple(dict.fromkeys(about))) if about else {}
     return [
-        _with_digest(one, answers[_about(one)._replace(facts=("digest",))])
+        _with_digest(one, answers[replace(_about(one), facts=("digest",))])
         if _written(one) and not one.candidate.digest
         else one
         for one in decisions
@@ -54,8 +55,8 @@ def _with_digest(one: Decision, answer: Answer) -> Decision:
     if answer.error:
         return _stopped(wrong(one, answer.error))
     if not answer.exists or not answer.digest:
-        return _stopped(one._replace(verdict=Verdict("refuse", "not-in-registry", "the registry has no such image")))
-    return one._replace(candidate=one.candidate._replace(digest=answer.digest))
+        return _stopped(replace(one, verdict=Verdict("refuse", "not-in-registry", "the registry has no such image")))
+    return replace(one, candidate=replace(one.candidate, digest=answer.digest))
 
 
 def _signed(decisions: Sequence[Decision], signatures: Signatures) -> list[Decision]:
@@ -69,21 +70,21 @@ def _with_signature(one: Decision, why: str | TaskError) -> Decision:
         return _stopped(wrong(one, why))
     if not why:
         return one
-    return _stopped(one._replace(verdict=Verdict("refuse", "signature", f"{one.candidate.version}: {why}")))
+    return _stopped(replace(one, verdict=Verdict("refuse", "signature", f"{one.candidate.version}: {why}")))
 
 
 def _stopped(one: Decision) -> Decision:
     """Nothing is remembered of what is not written."""
-    return one._replace(memory=None, hold=())
+    return replace(one, memory=None, hold=())
 
 
 def _labelled(decisions: Sequence[Decision], vouch: Vouch) -> list[Decision]:
     """Labels decide nothing: without an answer they are empty, and a warning says so."""
-    asked = {id(one): _about(one)._replace(facts=("labels",)) for one in decisions if _written(one)}
+    asked = {id(one): replace(_about(one), facts=("labels",)) for one in decisions if _written(one)}
     answers = vouch.registry(tuple(dict.fromkeys(asked.values()))) if asked else {}
     found = []
     for one in decisions:
         answer = answers.get(asked[id(one)]) if id(one) in asked else None
         labels = answer.labels if answer else {}
-        found.append(one._replace(labels=labels, caution=one.caution or caution(answer)) if answer else one)
+        found.append(replace(one, labels=labels, caution=one.caution or caution(answer)) if answer else one)
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from task.errors import AnnotationError, Exit, TargetError, TaskError, UsageError
 from task.model import (
@@ -20,20 +21,21 @@ from task.model import (
     Written,
 )
 from task.questions import caution, dated, image_of, objection, remembered, subject, wrong
-from task.record import NamedTuple
 from task.rules.judge import Leave, judge
 from task.rules.order import Ancestry, later, superseded, version_of
 from task.rules.remember import active, holding, said, written
 
 
-class Candidate(NamedTuple):
+@dataclass(frozen=True)
+class Candidate:
     """One image on offer, and what is known of its build."""
 
     image: Image
     build: Build
 
 
-class Intent(NamedTuple):
+@dataclass(frozen=True)
+class Intent:
     """What a person asks for with `hold`, `release` or `rollback`, in place of an event."""
 
     verb: str  # "hold", "release", "rollback"
@@ -44,7 +46,8 @@ class Intent(NamedTuple):
     unknown: bool = False  # of a rollback: also to a tag that nobody knows
 
 
-class Terms(NamedTuple):
+@dataclass(frozen=True)
+class Terms:
     """What the command line says about decisions."""
 
     leave: Leave = Leave()
@@ -55,17 +58,19 @@ class Terms(NamedTuple):
     now: str = "1970-01-01T00:00:00Z"  # which holds have ended; the clock is not asked here
 
 
-class Facts(NamedTuple):
+@dataclass(frozen=True)
+class Facts:
     """What the world answered to `questions`."""
 
-    ancestry: Ancestry = {}  # noqa: RUF012 - a record's default, which nobody changes
-    answers: Mapping[Question, Answer] = {}
+    ancestry: Ancestry = field(default_factory=dict)
+    answers: Mapping[Question, Answer] = field(default_factory=dict)
     # (file, how many) → its texts on the branch, newest first, that of the tip included
     earlier: Callable[[str, int], Iterable[str]] = lambda _path, _most: ()
     exists: Callable[[Question], Answer | None] = lambda _question: None  # asks the registry; None: it must not
 
 
-class Moment(NamedTuple):
+@dataclass(frozen=True)
+class Moment:
     """All that one decision is made on."""
 
     where: Decision  # current, kind and branch filled in
@@ -83,7 +88,7 @@ def key_of(sub: Subscription) -> str:
 
 def deferred(sub: Subscription, waiting: Written) -> Candidate:
     """A remembered event, as it was on offer then."""
-    return Candidate(sub.entry.image._replace(tag=waiting.tag, digest=waiting.digest), waiting.build)
+    return Candidate(replace(sub.entry.image, tag=waiting.tag, digest=waiting.digest), waiting.build)
 
 
 def weigh(moment: Moment, candidate: Candidate) -> Decision:
@@ -91,7 +96,7 @@ def weigh(moment: Moment, candidate: Candidate) -> Decision:
     where, sub = moment.where, moment.where.subscription
     answer = moment.facts.answers.get(subject(sub, candidate.image))
     wanted = _wanted(candidate.image, where, answer)
-    decision = where._replace(candidate=wanted, verdict=judge(wanted, sub.policy, where.current, moment.terms.leave))
+    decision = replace(where, candidate=wanted, verdict=judge(wanted, sub.policy, where.current, moment.terms.leave))
     if decision.verdict.verdict == "error":
         return _without_digest(decision, answer)
     if decision.verdict.verdict != "update":
@@ -99,8 +104,8 @@ def weigh(moment: Moment, candidate: Candidate) -> Decision:
     if answer and answer.error and (moment.terms.check == "always" or _is_mistake(answer.error)):
         return wrong(decision, answer.error)
     if verdict := objection(sub, answer):
-        return decision._replace(verdict=verdict)
-    return _in_order(decision._replace(caution=caution(answer)), dated(wanted, candidate.build, answer), moment)
+        return replace(decision, verdict=verdict)
+    return _in_order(replace(decision, caution=caution(answer)), dated(wanted, candidate.build, answer), moment)
 
 
 def _is_mistake(error: TaskError) -> bool:
@@ -113,9 +118,9 @@ def _without_digest(decision: Decision, answer: Answer | None) -> Decision:
     if answer and answer.error:
         return wrong(decision, answer.error)
     if answer and not answer.exists:
-        return decision._replace(verdict=objection(decision.subscription, answer) or decision.verdict)
+        return replace(decision, verdict=objection(decision.subscription, answer) or decision.verdict)
     hint = "give --image-digest, or repo:tag@sha256:… as --image"
-    return decision._replace(exit=int(Exit.CONFIGURATION), hint=hint)
+    return replace(decision, exit=int(Exit.CONFIGURATION), hint=hint)
 
 
 def _in_order(decision: Decision, event: Written, moment: Moment) -> Decision:
@@ -126,8 +131,8 @@ def _in_order(decision: Decision, event: Written, moment: Moment) -> Decision:
         return wrong(decision, asked.error)
     memory = remembered(moment.memory, current, asked)
     if why := superseded(event, policy, current, memory, moment.facts.ancestry):
-        return decision._replace(verdict=Verdict("refuse", "superseded", why))
-    decision = decision._replace(caution=decision.caution or caution(asked))
+        return replace(decision, verdict=Verdict("refuse", "superseded", why))
+    decision = replace(decision, caution=decision.caution or caution(asked))
     hold = holding(moment.state, moment.memory, moment.terms.now)
     return _deferred(decision, event, hold, moment) if hold else admitted(decision, event, moment)
 
@@ -136,9 +141,9 @@ def admitted(decision: Decision, event: Written, moment: Moment) -> Decision:
     """The update, with what is to be remembered of it."""
     memory, now = moment.memory, moment.terms.now
     new = written(memory, event, decision.subscription.policy)
-    new = new._replace(hold=active(new.hold, now))
+    new = replace(new, hold=active(new.hold, now))
     over = moment.state.hold is not None and active(moment.state.hold, now) is None
-    return decision._replace(memory=new if new != memory else None, hold=(None,) if over else (), build=event.build)
+    return replace(decision, memory=new if new != memory else None, hold=(None,) if over else (), build=event.build)
 
 
 def _deferred(decision: Decision, event: Written, hold: Hold, moment: Moment) -> Decision:
@@ -148,10 +153,10 @@ def _deferred(decision: Decision, event: Written, hold: Hold, moment: Moment) ->
         why = later(event, known, policy, moment.facts.ancestry)
         if why:
             because = f"{said(hold)}; {version_of(known)} is remembered and is newer: {why}"
-            return decision._replace(verdict=Verdict("refuse", "superseded", because))
+            return replace(decision, verdict=Verdict("refuse", "superseded", because))
     verdict = Verdict("defer", "held", f"{said(hold)}; {version_of(event)} is remembered for the release")
-    new = moment.memory._replace(deferred=event)
-    return decision._replace(verdict=verdict, memory=new if new != moment.memory else None, build=event.build)
+    new = replace(moment.memory, deferred=event)
+    return replace(decision, verdict=verdict, memory=new if new != moment.memory else None, build=event.build)
 
 
 def _wanted(image: Image, where: Decision, answer: Answer | None) -> Image:
@@ -159,8 +164,8 @@ def _wanted(image: Image, where: Decision, answer: Answer | None) -> Image:
     policy = where.subscription.policy
     pinned = policy.pin_digest or policy.strategy == "digest"
     if pinned and not image.digest and answer and answer.exists:
-        return image._replace(digest=answer.digest)
-    return image if pinned or not image.tag or where.current.digest else image._replace(digest="")
+        return replace(image, digest=answer.digest)
+    return image if pinned or not image.tag or where.current.digest else replace(image, digest="")
 
 
 def failed(decision: Decision, error: TaskError) -> Decision:
@@ -169,7 +174,7 @@ def failed(decision: Decision, error: TaskError) -> Decision:
     verdict = Verdict("error", error.rule, message)
     current = decision.current
     if isinstance(error, TargetError) and error.subject and not current.file:
-        current = current._replace(file=error.subject)
-    return decision._replace(
-        verdict=verdict, current=current, exit=int(error.exit), hint=error.hint, memory=None, hold=()
+        current = replace(current, file=error.subject)
+    return replace(
+        decision, verdict=verdict, current=current, exit=int(error.exit), hint=error.hint, memory=None, hold=()
     )

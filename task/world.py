@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from task.draft import Wording
@@ -23,7 +24,6 @@ from task.model import (
     Snapshot,
     Subscription,
 )
-from task.record import NamedTuple
 from task.vouch import Signatures
 from task.weigh import Intent, Terms
 
@@ -79,7 +79,8 @@ class Live(Protocol):
         """Change it; raises `Outpaced` when it is at another version meanwhile."""
 
 
-class Requests(NamedTuple):
+@dataclass(frozen=True)
+class Requests:
     """What the command line says of pull requests."""
 
     labels: tuple[str, ...] = ()
@@ -91,7 +92,8 @@ class Requests(NamedTuple):
     run: str = ""  # the pipeline's page
 
 
-class Edges(NamedTuple):
+@dataclass(frozen=True)
+class Edges:
     """The world, as the pipeline needs it."""
 
     applications: Callable[[], Iterable[Manifest]]
@@ -116,7 +118,8 @@ class Edges(NamedTuple):
     close: Callable[[], None] = lambda: None  # leaves nothing behind that was opened for the run
 
 
-class Landed(NamedTuple):
+@dataclass(frozen=True)
+class Landed:
     """One Application that was written, or that was as it should be already."""
 
     application: Application
@@ -126,7 +129,8 @@ class Landed(NamedTuple):
     request: str = ""  # the number of the pull request that has to be merged first
 
 
-class Order(NamedTuple):
+@dataclass(frozen=True)
+class Order:
     """What one run is asked to do."""
 
     command: str  # "run", "plan", "scan", "hold", "release", "rollback"
@@ -145,7 +149,8 @@ class Order(NamedTuple):
     requests: Requests = Requests()
 
 
-class Outcome(NamedTuple):
+@dataclass(frozen=True)
+class Outcome:
     """What became of the asks of one repository."""
 
     decisions: tuple[Decision, ...] = ()
@@ -157,7 +162,8 @@ class Outcome(NamedTuple):
         return Outcome(self.decisions + other.decisions, self.commits + other.commits, self.landed + other.landed)
 
 
-class Site(NamedTuple):
+@dataclass(frozen=True)
+class Site:
     """One base branch of one repository: one fetch, and one commit and push per head branch."""
 
     store: Store

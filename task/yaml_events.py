@@ -11,8 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import yaml
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError as RuamelError
+
 from task.errors import Malformed
-from task.light import libyaml_parser
 
 _LARGE = 1_000_000  # characters: no second try, the parser in Python would take minutes
 
@@ -48,29 +51,19 @@ class NotYaml(Malformed):
 
 
 def _parsers(size: int) -> tuple[Callable[[str], Iterator[Any]], ...]:
-    if libyaml_parser() is None:
+    if not yaml.__with_libyaml__:
         return (_python,)
     return (_libyaml, _python) if size <= _LARGE else (_libyaml,)
 
 
 def _errors(events: Callable[[str], Iterator[Any]]) -> tuple[type[Exception], ...]:
-    """What a parser raises for text that is no YAML."""
-    if events is _python:
-        from ruamel.yaml.error import YAMLError
-
-        return (YAMLError, RecursionError, ValueError)
-    from yaml.error import YAMLError as LibYamlError
-
-    return (LibYamlError, ValueError)
+    """What a parser raises for text that is not YAML."""
+    return (RuamelError, RecursionError, ValueError) if events is _python else (yaml.YAMLError, ValueError)
 
 
 def _libyaml(text: str) -> Iterator[Any]:
-    parser = libyaml_parser()(text)
-    while (event := parser.get_event()) is not None:
-        yield event
+    yield from yaml.parse(text, Loader=yaml.CSafeLoader)
 
 
 def _python(text: str) -> Iterator[Any]:
-    from ruamel.yaml import YAML
-
     yield from YAML(typ="safe", pure=True).parse(text)

@@ -5,7 +5,7 @@ Each play takes a `World`; `PLAYS` names them all.
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha1
 
 import pytest
@@ -329,7 +329,7 @@ def wrong_token(world: World) -> None:
 def long_limit(world: World) -> None:
     wanted = world.push("1.1")
     reply = world.server.refusal("limited")
-    world.server.fail(reply._replace(headers=(("Retry-After", "3600"),)))
+    world.server.fail(replace(reply, headers=(("Retry-After", "3600"),)))
     error = fails(world, UnreachableError, wanted)
     assert error.exit == Exit.TEMPORARY
     assert "3600" in error.hint
@@ -338,7 +338,7 @@ def long_limit(world: World) -> None:
 
 def short_limit_is_waited_out(world: World) -> None:
     wanted = world.push("1.1")
-    reply = world.server.refusal("limited")._replace(headers=(("Retry-After", "0"),))
+    reply = replace(world.server.refusal("limited"), headers=(("Retry-After", "0"),))
     for method in ("GET", "POST"):
         world.server.fail(reply, method)
     completes(world, wanted)
@@ -395,7 +395,7 @@ def strange_json(world: World) -> None:
 
 
 def another_repository(world: World) -> None:
-    wrong = World(world.server, world.place._replace(project=(*world.place.project[:-1], "other")), world.client)
+    wrong = World(world.server, replace(world.place, project=(*world.place.project[:-1], "other")), world.client)
     wrong.user = world.user
     assert fails(wrong, RepositoryError, world.push("1.1")).exit == Exit.ACCESS
 
@@ -403,7 +403,7 @@ def another_repository(world: World) -> None:
 def texts_that_are_too_long_are_cut_before_the_marks(world: World) -> None:
     wanted = world.push("1.1")
     head, _, marks = wanted.body.rstrip().rpartition("\n\n")
-    long = wanted._replace(title="t" * 300, body=f"{head}{'x' * 70_000}\n\n{marks}\n")
+    long = replace(wanted, title="t" * 300, body=f"{head}{'x' * 70_000}\n\n{marks}\n")
     world.propose(long)
     (pull,) = world.server.open
     assert len(pull.title) == 255

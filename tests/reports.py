@@ -1,5 +1,6 @@
 """Decisions, commits and reports as values, for tests of what is said about them."""
 
+from dataclasses import replace
 from typing import Any
 
 from task.model import (
@@ -27,12 +28,12 @@ def decision(verdict: VerdictName = "update", rule: str = "admitted", name: str 
     """What was decided about one Application."""
     app = Application("argocd", name, {}, ())
     sub = Subscription(app, Entry("web", WEB, "", ""), Policy(), Keys(), Source(""), "override", "x", REPO)
-    return Decision(sub, WEB, Verdict(verdict, rule, "so"), Reading(tag="1.0.0"), "main", "main")._replace(**more)
+    return replace(Decision(sub, WEB, Verdict(verdict, rule, "so"), Reading(tag="1.0.0"), "main", "main"), **more)
 
 
 def commit(**more: Any) -> Commit:
     """A commit that landed, with the Application `argocd/web` in it."""
-    return Commit(REPO, "main", "main", "a" * 40, "b" * 40, ("f",), ("argocd/web",))._replace(**more)
+    return replace(Commit(REPO, "main", "main", "a" * 40, "b" * 40, ("f",), ("argocd/web",)), **more)
 
 
 def report(

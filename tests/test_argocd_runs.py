@@ -1,5 +1,6 @@
 """Whole runs whose Applications come from Argo CD's API: what is read, written, refreshed and patched."""
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -116,8 +117,6 @@ def test_without_a_source_the_choices_are_named(tmp_path: Path) -> None:
 
 
 def test_applications_given_win_over_the_variables(tmp_path: Path, server: ArgoCDServer) -> None:
-    import json
-
     path = tmp_path / "apps.json"
     path.write_text(json.dumps(app("web", repository(tmp_path, "web"))))
     result = with_argocd(server, "--applications", path)
@@ -228,8 +227,6 @@ def test_a_token_that_may_not_update(tmp_path: Path, server: ArgoCDServer) -> No
 
 
 def test_files_have_no_live_applications(tmp_path: Path) -> None:
-    import json
-
     path = tmp_path / "apps.json"
     path.write_text(json.dumps(live_app("web")))
     result = run("--applications", path)

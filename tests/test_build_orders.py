@@ -6,6 +6,7 @@ Without Git: what a run decides and writes, on files in memory, event after even
 import itertools
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from runs import KUSTOMIZATION, WEB, application, target
@@ -105,7 +106,7 @@ def test_without_an_identity_what_arrives_last_wins(strategy: str) -> None:
 
 def test_one_tag_built_twice_is_told_apart_by_the_build() -> None:
     sub = subscription("semver")
-    sub = sub._replace(policy=sub.policy._replace(pin_digest=True))
+    sub = replace(sub, policy=replace(sub.policy, pin_digest=True))
     digests = [f"1.2.3@sha256:{number:064x}" for number in range(4)]
     files = start()
     for number in (2, 1, 3):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from runs import WEB, application, manifest, repository, target
-from support import Result, changed_paths, commit, git, image_update, show
+from support import Result, bare_repo, changed_paths, commit, git, image_update, show
 
 STATE = ".image-update/apps/a/argocd_a.state"
 DIGESTS = [f"sha256:{number:064x}" for number in range(1, 9)]
@@ -55,8 +55,6 @@ def version(strategy: str, number: int) -> str:
 @pytest.fixture(scope="module")
 def history(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     """A source repository with five commits in a row."""
-    from support import bare_repo
-
     repo = bare_repo(tmp_path_factory.mktemp("source"), {"a": "0"}, name="source.git")
     return repo, [commit(repo, {"a": str(number)}) for number in range(1, 6)]
 

@@ -12,8 +12,9 @@ from support import git, image_update, needs
 from task.edges.access import Access, Plan
 from task.edges.child_environment import TOKENS, child_environment
 from task.edges.exec_credential import ask
-from task.edges.git import Git, GitFailed
+from task.edges.git import Git
 from task.edges.git_environment import Login
+from task.edges.git_failed import GitFailed
 from task.edges.kubeconfig import Plugin, Server
 from task.edges.registry import programs
 from task.errors import SourceAccessError

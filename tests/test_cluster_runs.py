@@ -4,6 +4,7 @@ import base64
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -422,7 +423,7 @@ def test_a_forge_takes_the_clusters_login_where_there_is_one_for_it() -> None:
 
 def subscription_of(url: str) -> Subscription:
     parsed = parse_application(app("web", url), PREFIX, "cluster", "argocd")
-    assert parsed
+    assert parsed is not None
     return subscribe(parsed).subscriptions[0]
 
 
@@ -701,7 +702,7 @@ def test_the_source_where_none_is_given(
     monkeypatch.setattr(cluster_access, "in_cluster", lambda _environ: account)
     settings = settings_of(Call("run", {}))
     assert sources(settings, environ) == found
-    assert sources(settings._replace(applications=("x.yaml",)), environ) == ("x.yaml",)
+    assert sources(replace(settings, applications=("x.yaml",)), environ) == ("x.yaml",)
 
 
 # Faults

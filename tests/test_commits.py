@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from runs import application, arguments, manifest, repository, start, target
+from runs import application, arguments, hook, manifest, repository, start, target
 from support import commit, git, show
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
@@ -156,8 +156,6 @@ def test_a_head_branch_is_not_made_where_there_is_no_base(tmp_path: Path) -> Non
 
 def test_somebody_pushed_to_the_head_branch_meanwhile(tmp_path: Path) -> None:
     """The lease holds, the next try sees what is there, and the branch is ours: one commit on the base."""
-    from runs import hook
-
     heads = Heads(tmp_path)
     heads.run("1.1.0")
     hook(heads.repo, "update", f'rm "$0"; git update-ref refs/heads/bot {heads.tip("main")}')

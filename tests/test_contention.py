@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from runs import KUSTOMIZATION, WEB, application, arguments, hook, manifest, repository, start, target, wait_until
-from support import command, commit, git, show
+from support import commit, git, show
 
 CROWD = int(os.environ.get("CROWD") or 50)
 ROUNDS = int(os.environ.get("KILL_ROUNDS") or 20)
@@ -190,14 +190,3 @@ def test_several_repositories_at_the_same_time(tmp_path: Path) -> None:
     began = time.monotonic()
     (report,) = ends([start(arguments(apps))])
     assert time.monotonic() - began < 6 * 1.5
-    assert [one["repository"] for one in report["commits"]] == [str(repo) for repo in repos]
-
-
-def test_one_repository_needs_no_threads(tmp_path: Path) -> None:
-    apps = manifest(tmp_path, application("a", repository(tmp_path, "a")))
-    code = (
-        "import sys\nfrom task.cli import main\ncode = main(sys.argv[1:])\nprint('concurrent.futures' in sys.modules)"
-    )
-    python = Path(command()).parent / "python"
-    done = subprocess.run([python, "-c", code, *arguments(apps)], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "False"

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ P = "argocd-image-updater.argoproj.io/"
 
 
 def lint(annotations: dict[str, str], **source: Any) -> tuple[Finding, ...]:
-    one = Source("https://git.example/x", "apps/web", "main")._replace(**source)
+    one = replace(Source("https://git.example/x", "apps/web", "main"), **source)
     return findings(Application("argocd", "web", annotations, (one,), origin="apps.yaml:3"))
 
 

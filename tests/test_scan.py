@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -420,8 +421,8 @@ def test_whole_updates_of_image_updater(case: dict[str, Any]) -> None:
         ): ask
         for ask in asks
     }
-    answers = registry(given, [question._replace(facts=("digest",)) for question in about])
-    facts = Facts(answers={question._replace(facts=()): answer for question, answer in answers.items()})
+    answers = registry(given, [replace(question, facts=("digest",)) for question in about])
+    facts = Facts(answers={replace(question, facts=()): answer for question, answer in answers.items()})
     made, settled = drafts(snapshot, decide(snapshot, asks, Terms(), facts), Terms(), Wording(Person("a", "b")))
     changed = {path: yaml.safe_load(file.text) for draft in made for path, file in draft.changeset.files.items()}
     wanted = {path: file["parsed"] for path, file in expected.get("files_changed", {}).items()}

@@ -4,6 +4,7 @@ AIU looks at all tags of the registry; here all of them arrive as one event.
 """
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -43,7 +44,7 @@ def events(given: dict[str, Any]) -> list[Image]:
     for name, tags in given["registry_tags"].items():
         for tag in tags:
             image = parse_image(f"{name}:{tag if isinstance(tag, str) else tag['name']}")
-            found.append(image if isinstance(tag, str) else image._replace(digest=tag["digest"]))
+            found.append(image if isinstance(tag, str) else replace(image, digest=tag["digest"]))
     return found
 
 

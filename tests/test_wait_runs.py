@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from clusters import app, kubeconfig, live_app, refreshed, rules, run
-from fakes.argocd_api import ArgoCDServer, applied, argocd_server, at, operated, resource
+from fakes.argocd_api import ArgoCDServer, Fault, applied, argocd_server, at, operated, resource
 from fakes.kubernetes_api import APPLICATIONS, KubernetesApi, running
 from runs import KUSTOMIZATION, WEB, arguments, manifest, repository, start, target, wait_until
 from support import Result, commit, git, image_update
@@ -267,8 +267,6 @@ def test_files_need_to_know_whom_to_ask(tmp_path: Path, server: ArgoCDServer) ->
 
 
 def test_a_server_that_goes_down_is_temporary(tmp_path: Path, server: ArgoCDServer) -> None:
-    from fakes.argocd_api import Fault
-
     repo = played(server, tmp_path, web=stuck)
 
     class Down(Played):

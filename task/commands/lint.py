@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from task.commands.annotation_lines import line_of
 from task.commands.holds import held
@@ -66,7 +67,7 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> list[P
 def _of_release(release: Application, flaw: Flaw) -> Finding:
     """Where a release lies is no annotation's fault, and may be another place when it counts."""
     finding = of_flaw(release, flaw)
-    return finding if flaw.key else finding._replace(severity="warning")
+    return finding if flaw.key else replace(finding, severity="warning")
 
 
 def _file(origin: str) -> tuple[str, int]:

@@ -14,6 +14,7 @@ from task.files import read_file
 from task.parse.report import LARGEST, report_of
 from task.settings import Settings
 from task.words.colour import Look
+from task.words.report_page import page
 from task.words.table import table
 
 
@@ -33,8 +34,6 @@ def report(settings: Settings, environ: Mapping[str, str]) -> int:
 
 
 def _page(found: Mapping[str, Any]) -> str:
-    from task.words.report_page import page
-
     return page(found)
 
 

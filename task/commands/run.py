@@ -5,14 +5,20 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 from task import stop
+from task.edges.builder_files import read_built
 from task.edges.log import Log
+from task.edges.masking import mask
+from task.edges.notify import Told, check_url, notify
 from task.edges.publish import check_places, publish
 from task.model import Image, Report
 from task.options import BY_HAND
 from task.orders import order_of
 from task.overlooked import strange_variables
+from task.parse.builders import with_built
+from task.parse.ci_variables import origin_of
 from task.parse.event import event_images
 from task.pipeline import run as pipeline
 from task.settings import Settings
@@ -23,8 +29,6 @@ from task.words.outcome import first_of, public_url
 def run(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
     """Carry it out, publish the report; the exit code."""
     if environ.get("GITHUB_ACTIONS") == "true":
-        from task.edges.masking import mask
-
         mask(SECRETS, environ)
     check_places(settings.output, environ)
     _check_receiver(settings.output.cloudevent_url, environ)
@@ -35,13 +39,13 @@ def run(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
         for problem in report.problems:
             if (problem.application, problem.message) not in on_screen:
                 log.problem(problem.severity, problem.application, problem.message, problem.hint)
-        report = report._replace(problems=(*report.problems, *strange_variables(environ)))  # the log has them already
+        report = replace(report, problems=(*report.problems, *strange_variables(environ)))  # the log has them already
         failed = publish(report, settings.output, environ)
         for error in failed:
             log.problem("error", "", error.message, error.hint)
         # The results tell what landed, and stay; that something could not be written is told by the exit code.
         code = stop.code() or int(first_of((report.exit, *(error.exit for error in failed))))
-        _tell(report._replace(exit=code), settings, time.monotonic() - began, environ, log)
+        _tell(replace(report, exit=code), settings, time.monotonic() - began, environ, log)
     return code
 
 
@@ -50,9 +54,6 @@ def _tell(report: Report, settings: Settings, seconds: float, environ: Mapping[s
     output = settings.output
     if not (output.metrics_file or output.cloudevent_url):
         return
-    from task.edges.notify import Told, notify
-    from task.parse.ci_variables import origin_of
-
     source = public_url(settings.git.pipeline_run or origin_of(environ).run)
     told = Told(output.metrics_file, output.cloudevent_url, source, settings.git.access.ca_file)
     notify(report, told, seconds, environ, log)
@@ -61,8 +62,6 @@ def _tell(report: Report, settings: Settings, seconds: float, environ: Mapping[s
 def _check_receiver(url: str, environ: Mapping[str, str]) -> None:
     """Raises `UsageError` for a receiver of events that nothing can be sent to."""
     if url:
-        from task.edges.notify import check_url
-
         check_url(url, environ)
 
 
@@ -94,8 +93,5 @@ def _images(settings: Settings) -> tuple[Image, ...]:
     """The images of the event, by name or by what their builder wrote."""
     references, digest = settings.images, settings.image_digest
     if settings.images_from:
-        from task.edges.builder_files import read_built
-        from task.parse.builders import with_built
-
         references, digest = with_built(references, digest, read_built(settings.images_from))
     return event_images(references, digest, settings.tag)

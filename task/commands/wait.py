@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
 from task.edges.log import Log
 from task.edges.output import say
 from task.edges.rollouts import Api, Awaited, Judge, Judged
 from task.errors import Exit, UsageError
-from task.pattern import pattern
-from task.record import NamedTuple
 from task.settings import Settings
 from task.wiring.argo import Argo
 from task.wiring.waiting import (
@@ -27,11 +27,12 @@ from task.wiring.waiting import (
 )
 from task.words.progress import line
 
-_REVISION = pattern(r"[0-9a-f]{7,64}")
-_NAME = pattern(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
+_REVISION = re.compile(r"[0-9a-f]{7,64}")
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 
 
-class WaitSettings(NamedTuple):
+@dataclass(frozen=True)
+class WaitSettings:
     """What is waited for."""
 
     applications: tuple[str, ...]  # `name` or `namespace/name`

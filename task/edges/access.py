@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 from _thread import allocate_lock
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from task.edges import private_folder
 from task.edges.git_environment import Login
+from task.edges.ssh_access import PLAIN, SshFiles, SshGiven, collect, nameless, needs_own_files, passwd_home, write
 from task.files import read_file
-from task.record import NamedTuple
-
-if TYPE_CHECKING:
-    from task.edges.ssh_access import SshFiles
 
 _BUNDLES = (
     "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem",
@@ -21,7 +18,8 @@ _BUNDLES = (
 )  # fmt: skip
 
 
-class Plan(NamedTuple):
+@dataclass(frozen=True)
+class Plan:
     """What was given, read and checked."""
 
     logins: tuple[Login, ...] = ()
@@ -91,8 +89,6 @@ class Access:
 
     def nameless(self) -> dict[str, str]:
         """What ssh needs in its environment where this user has no passwd entry."""
-        from task.edges.ssh_access import nameless, passwd_home
-
         if passwd_home() is not None:
             return {}
         with self._lock:
@@ -107,8 +103,6 @@ class Access:
             self._made.clear()
 
     def _ssh(self) -> str:
-        from task.edges.ssh_access import PLAIN, SshGiven, collect, needs_own_files, write
-
         home = self._environ.get("HOME", "")
         if self.plan.ssh is not None:
             return write(self.plan.ssh, self._private())

@@ -6,8 +6,11 @@ find out what exists, it answers 403 "permission denied" for an Application that
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+from urllib.parse import quote
 
 from task.edges.argocd_answers import explained, unreachable
 from task.edges.http import Answer, Http, Limits, NoAnswerError, origin
@@ -46,7 +49,7 @@ class ArgoCDApi:
                 raise UsageError(f"Argo CD: cannot read {path!r}: {why}", hint="name a readable file") from None
         self.namespace = namespace
         self._http = self._door(limits, log)
-        self._quick = self._door(limits._replace(silence=min(limits.silence, REFRESH_PATIENCE)), log)
+        self._quick = self._door(replace(limits, silence=min(limits.silence, REFRESH_PATIENCE)), log)
 
     def _door(self, limits: Limits, log: Callable[[str], None]) -> Http:
         to = self._to
@@ -117,8 +120,6 @@ class ArgoCDApi:
 
     def patch_application(self, namespace: str, name: str, operations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Apply a JSON patch; the Application as it is then. Raises `Outpaced` when it has changed meanwhile."""
-        import json
-
         right, subject = self._right("update", namespace, name)
         body = {"name": name, "patch": json.dumps(list(operations)), "patchType": "json", **self._where(namespace)}
         try:
@@ -174,8 +175,6 @@ class ArgoCDApi:
 
 
 def _path(name: str) -> str:
-    from urllib.parse import quote
-
     if name in ("", ".", ".."):
         raise SourceError(f"{name!r} is no name of an Application", hint="write the name that Argo CD shows")
     return f"/api/v1/applications/{quote(name, safe='')}"

@@ -7,9 +7,8 @@ systems and command line tools of forges call theirs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
-
-from task.pattern import pattern
 
 _OURS = ("IMAGE_UPDATE_", "INPUT_")  # our options and secrets; the inputs of a GitHub action
 _GITHUB = ("GITHUB_TOKEN", "GH_TOKEN", "GITHUB_ENTERPRISE_TOKEN", "GH_ENTERPRISE_TOKEN")
@@ -26,11 +25,11 @@ TOKENS = frozenset({
 })  # fmt: skip
 # Programs whose job it is to log in with one of them.
 _KNOWN = (
-    (pattern(r"\b(?:gh|ghcr)\b"), _GITHUB),  # `!gh auth git-credential`, docker-credential-ghcr-login
-    (pattern(r"\bglab\b"), _GITLAB),  # `!glab auth git-credential`, `glab cluster agent get-token`
-    (pattern(r"\bkubelogin\b"), _AZURE),  # `kubelogin get-token --login azurepipelines`
+    (re.compile(r"\b(?:gh|ghcr)\b"), _GITHUB),  # `!gh auth git-credential`, docker-credential-ghcr-login
+    (re.compile(r"\bglab\b"), _GITLAB),  # `!glab auth git-credential`, `glab cluster agent get-token`
+    (re.compile(r"\bkubelogin\b"), _AZURE),  # `kubelogin get-token --login azurepipelines`
 )
-_NAMED = pattern(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
+_NAMED = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
 
 
 def child_environment(environ: Mapping[str, str], configured: Collection[str] = ()) -> dict[str, str]:

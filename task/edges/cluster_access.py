@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import time
 from _thread import allocate_lock
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 
 from task.edges import private_folder
+from task.edges.exec_credential import Credential, ask
 from task.edges.http import Http, Limits
 from task.edges.kubeconfig import Kubeconfig, Plugin, Server, User, kubeconfig
 from task.errors import SourceAccessError, UsageError
@@ -55,8 +57,6 @@ class ClusterAccess:
         if token:
             return {"Authorization": f"Bearer {token}", **headers}
         if user.name or user.password:
-            from base64 import b64encode
-
             both = f"{user.name}:{user.password.reveal()}".encode()
             return {"Authorization": f"Basic {b64encode(both).decode()}", **headers}
         return headers
@@ -144,8 +144,6 @@ class _Asked:
     """What an exec plugin said, until that expires."""
 
     def __init__(self, plugin: Plugin, server: Server, environ: Mapping[str, str]) -> None:
-        from task.edges.exec_credential import Credential
-
         self._plugin, self._server, self._environ = plugin, server, environ
         self._lock = allocate_lock()
         self._known: Credential | None = None
@@ -153,8 +151,6 @@ class _Asked:
 
     def current(self) -> int:
         """Ask, if that is needed; a number that changes with the certificate."""
-        from task.edges.exec_credential import ask
-
         with self._lock:
             if not self._known or (self._known.expires and time.time() >= self._known.expires):
                 self._known = ask(self._plugin, self._server, self._environ)

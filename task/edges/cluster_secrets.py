@@ -10,6 +10,7 @@ from __future__ import annotations
 from _thread import allocate_lock
 from base64 import b64decode
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from task.edges.kubernetes import SECRETS, Kubernetes
@@ -89,7 +90,7 @@ class ClusterSecrets:
         except Malformed as error:
             raise CredentialsError(error.message, hint=error.hint) from None
         with self._lock:
-            return self._with_server(found._replace(owners=not kind), url)
+            return self._with_server(replace(found, owners=not kind), url)
 
     def of_registry(self, namespace: str, name: str) -> Mapping[str, bytes]:
         """What a secret holds that is named as a registry's login, decoded. Who may name it is for the caller to say.
@@ -130,8 +131,8 @@ class ClusterSecrets:
     def _with_server(self, found: RepoCredentials, url: str) -> RepoCredentials:
         """With what Argo CD knows of the server."""
         if url.lower().startswith(("https://", "http://")):
-            return found._replace(authorities=self._map(AUTHORITIES).get(_host(url), ""))
-        return found._replace(known_hosts=self._map(KNOWN_HOSTS).get("ssh_known_hosts", ""))
+            return replace(found, authorities=self._map(AUTHORITIES).get(_host(url), ""))
+        return replace(found, known_hosts=self._map(KNOWN_HOSTS).get("ssh_known_hosts", ""))
 
     def _map(self, name: str) -> Mapping[str, str]:
         if name not in self._maps:

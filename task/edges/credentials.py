@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from task.edges.access import Access, Plan
 from task.edges.git_environment import Login
 from task.edges.git_names import address_of
+from task.edges.github_app import App, Way, token
 from task.edges.ssh_access import SshGiven, collect
 from task.errors import SourceError, UsageError
 from task.files import check_file, read_text
@@ -145,8 +146,6 @@ def _app(given: AccessSettings, environ: Mapping[str, str]) -> Callable[[str], L
     api = api or ("https://api.github.com" if server == _GITHUB else f"{server}/api/v3")
 
     def login(ca_file: str) -> Login:
-        from task.edges.github_app import App, Way, token
-
         key_text = key.reveal().replace("\\n", "\n")
         secret = token(App(given.app_id, given.app_installation, Secret(key_text), api), Way(ca_file))
         return Login(server, _TOKEN_USER, secret)

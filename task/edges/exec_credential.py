@@ -6,19 +6,24 @@ the plugin prints on stdout is shown nowhere.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+import warnings
+from base64 import b64encode
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
+import sh
+
 from task import stop
-from task.edges import quick_sh
 from task.edges.child_environment import child_environment
 from task.edges.git_watch import send
 from task.edges.kubeconfig import Plugin, Server
 from task.errors import SourceAccessError, UsageError
 from task.files import read_file
-from task.record import NamedTuple
 from task.secret import Secret
 
 SECONDS = 120  # for one call
@@ -26,7 +31,8 @@ _SHOWN = 500  # characters of what a plugin says of its failure
 _SECRETIVE = 6  # characters from which on a variable's value is not shown
 
 
-class Credential(NamedTuple):
+@dataclass(frozen=True)
+class Credential:
     """What a plugin said."""
 
     token: Secret = Secret("")
@@ -39,8 +45,6 @@ def ask(plugin: Plugin, server: Server, environ: Mapping[str, str]) -> Credentia
     """Run the plugin. Raises `UsageError` where it is not there, `SourceAccessError` for anything it does not do."""
     theirs = child_environment(environ, (plugin.command, *plugin.args))
     out = _run(plugin, {**theirs, **dict(plugin.env), "KUBERNETES_EXEC_INFO": _info(plugin, server)})
-    import json
-
     try:
         said = json.loads(out)
         status = said["status"]
@@ -58,8 +62,6 @@ def ask(plugin: Plugin, server: Server, environ: Mapping[str, str]) -> Credentia
 
 def _info(plugin: Plugin, server: Server) -> str:
     """The question, as the plugin finds it in its environment."""
-    import json
-
     spec: dict[str, Any] = {"interactive": False}
     if plugin.tell_cluster:
         cluster = {
@@ -75,8 +77,6 @@ def _info(plugin: Plugin, server: Server) -> str:
 
 
 def _base64(path: str) -> str:
-    from base64 import b64encode
-
     if not path:
         return ""
     try:
@@ -87,15 +87,12 @@ def _base64(path: str) -> str:
 
 def _run(plugin: Plugin, environ: dict[str, str]) -> bytes:
     stop.check()
-    sh = quick_sh.load()
     try:
         program = sh.Command(plugin.command, environ.get("PATH", os.defpath).split(os.pathsep))
     except sh.CommandNotFound:
         hint = _readable(plugin.hint, plugin) or "install it, or use a kubeconfig with a token"
         raise UsageError(f"the kubeconfig's exec plugin {plugin.command!r} is not installed", hint=hint) from None
     if sys.version_info >= (3, 12):
-        import warnings  # another program is executed at once, which is sound beside threads
-
         warnings.filterwarnings("ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning)
     try:
         with stop.unheard():
@@ -104,7 +101,7 @@ def _run(plugin: Plugin, environ: dict[str, str]) -> bytes:
                 _truncate_exc=False, _timeout=SECONDS, _new_session=True, _preexec_fn=stop.hear, _return_cmd=True,
             )  # fmt: skip
         with stop.ending(lambda: send(running, "SIGTERM")):
-            running.wait()
+            running = running.wait()
         return bytes(running.stdout)
     except sh.TimeoutException:
         raise _useless(plugin, f"took more than {SECONDS} seconds") from None
@@ -134,6 +131,4 @@ def _seconds(text: str) -> float:
     """RFC 3339 → seconds since 1970; 0 for nothing."""
     if not text:
         return 0.0
-    from datetime import datetime
-
     return datetime.fromisoformat(text).timestamp()

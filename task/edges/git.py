@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import sys
-from _thread import allocate_lock
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from threading import Lock
 from typing import IO, Any
+from urllib.parse import urljoin
+
+import sh
 
 from task import stop
-from task.edges import quick_sh
 from task.edges.access import Access
 from task.edges.child_environment import TOKENS, needs
 from task.edges.git_bounds import Bounds, Clock
@@ -24,6 +30,7 @@ from task.edges.git_environment import (
     without_logins,
     without_web,
 )
+from task.edges.git_failed import GitEnded, GitFailed
 from task.edges.git_names import address_of, origin_of, printable, rewritten, without_login
 from task.edges.git_owner import Local, folder_of, is_safe, owned_by_another
 from task.edges.git_watch import Output, Watch, finish, send
@@ -31,48 +38,34 @@ from task.edges.host_config import HostConfig
 from task.edges.ssh_sharing import SshSharing
 from task.errors import CredentialsError, RepositoryError, SourceError, UnreachableError, UsageError
 from task.files import exhausted
-from task.pattern import pattern
-from task.record import NamedTuple
 
 PROTOCOLS = frozenset({"https", "ssh", "http"})
 SECONDS = 900.0  # no git command on this machine takes so long
-_ONE_AT_A_TIME = allocate_lock()  # a process that forks must not do so while another thread is in the midst of it
+_ONE_AT_A_TIME = Lock()  # a process that forks must not do so while another thread is in the midst of it
 _TRANSFERS = frozenset({"ls-remote", "fetch", "push"})
 _REFS = "/info/refs?service=git-upload-pack"  # what git asks a server for first
-_REDIRECTED = pattern(r"returned error: 30[12378]\b")
-_LOCATION = pattern(r"(?i)<= Recv header: location: *(\S{1,4096})\s")
+_REDIRECTED = re.compile(r"returned error: 30[12378]\b")
+_LOCATION = re.compile(r"(?i)<= Recv header: location: *(\S{1,4096})\s")
 _TRACED = {"GIT_TRACE_CURL": "1", "GIT_TRACE_CURL_NO_DATA": "1", "GIT_TRACE_REDACT": "1"}
 _HOPS = 5  # redirects of one repository
 _TAIL = 64_000  # bytes of stderr that are kept: what went wrong comes last
 _LAST = 3  # lines of it that are told of a command that was ended
+logging.getLogger("sh").setLevel(logging.WARNING)  # at INFO it writes every argument
 _WARNINGS, _LONGEST = 100, 1000  # that are logged in a run; letters of one of them
 
 _INSTALL = {"git": "install git 2.31 or newer"}
 
 
-class GitFailed(Exception):
-    """A git command ended with an error; the caller knows what it was about."""
-
-    def __init__(self, command: str, code: int, out: bytes, err: str) -> None:
-        super().__init__(f"git {command} ended with {code}")
-        self.command = command
-        self.code = code
-        self.out = out
-        self.err = err
-
-
-class GitEnded(GitFailed):
-    """A git command was ended because it took too long, or because it sent or needed too much."""
-
-
-class Ran(NamedTuple):
+@dataclass(frozen=True)
+class Ran:
     """What a git command wrote."""
 
     out: bytes
     err: str
 
 
-class Talk(NamedTuple):
+@dataclass(frozen=True)
+class Talk:
     """A git command that answers while it runs."""
 
     ask: IO[bytes]
@@ -131,7 +124,6 @@ class Git:
         self._users_ssh = ""
         self._sharing = SshSharing(self.temporary, self._environ)
         self._programs: dict[str, Any] = {}
-        quick_sh.load()  # here, and not in several threads at the same time
 
     def url(self, repo: str) -> str:
         """The URL to contact for an Application's URL, without any login in it. Raises `SourceError`."""
@@ -205,8 +197,6 @@ class Git:
             return True
         if not told:
             return False
-        from urllib.parse import urljoin
-
         place = urljoin(f"{here}{_REFS}", told[-1])
         shown, where, new = without_login(repo), printable(origin_of(place))[:200], place.removesuffix(_REFS)
         self._hops[asked] = self._hops.get(asked, 0) + 1
@@ -327,21 +317,20 @@ class Git:
         if sys.version_info >= (3, 12):
             _allow_fork()
         into, out, err = files
-        with _files_left(), _ONE_AT_A_TIME, stop.unheard(), quick_sh.idle():
+        with _files_left(), _ONE_AT_A_TIME, stop.unheard():
             return self._command(program)(*argv, _env=environ, _in=into, _out=out, _err=err)
 
     def _command(self, name: str) -> Any:
         if name not in self._programs:
-            sh = quick_sh.load()
             try:
                 program = sh.Command(name, self._environ.get("PATH", os.defpath).split(os.pathsep))
             except sh.CommandNotFound as error:
                 raise UsageError(f"{name} is not installed", hint=_INSTALL.get(name, f"install {name}")) from error
-            # `_bg=1` so that a signal finds the process in our hands; the files and the missing `_timeout`
+            # `_bg` so that a signal finds the process in our hands; the files and the missing `_timeout`
             # so that sh's threads have nothing to do; a session of its own so that nothing can ask on a
             # terminal, and so that all its children end with it.
             self._programs[name] = program.bake(
-                _bg=1, _bg_exc=False, _return_cmd=True, _tty_out=False, _truncate_exc=False, _close_fds=False,
+                _bg=True, _bg_exc=False, _return_cmd=True, _tty_out=False, _truncate_exc=False, _close_fds=False,
                 _decode_errors="replace", _encoding="utf-8", _new_session=True,
                 _preexec_fn=self._begin if name == "git" else stop.hear,
             )  # fmt: skip
@@ -429,16 +418,12 @@ def _output(opened: ExitStack, most: int = 0) -> Output:
 
 
 def _exit_code(running: Any) -> int:
-    sh = quick_sh.load()
     try:
-        with quick_sh.idle():
-            return int(running.wait().exit_code)
+        return int(running.wait().exit_code)
     except sh.ErrorReturnCode as error:
         return int(error.exit_code)
 
 
 def _allow_fork() -> None:
     """Python 3.12 warns of any fork beside threads. Here sh executes another program at once, which is sound."""
-    import warnings
-
     warnings.filterwarnings("ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning)

@@ -6,15 +6,16 @@ import resource
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
 from task.errors import UnreachableError
-from task.record import NamedTuple
 
 SPARE = 600.0  # seconds for one repository, beside those that its branches may be contended for
 _AGAIN = "run it again; a longer --deadline gives the repository more time"
 
 
-class Bounds(NamedTuple):
+@dataclass(frozen=True)
+class Bounds:
     """Far above what any repository needs for an update; tests lower them."""
 
     messages: int = 64_000_000  # bytes of refs and messages that one command prints

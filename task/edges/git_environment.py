@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from task.edges.child_environment import child_environment
 from task.edges.git_names import Address, origin_of
-from task.record import NamedTuple
 from task.secret import Secret
 
 # Of the host's GIT_* only what says how servers are reached; the rest would point git at other repositories or
@@ -44,7 +44,8 @@ _LOGS_IN = frozenset({"extraheader", "cookiefile", "emptyauth"})
 Pairs = Sequence[tuple[str, str]]  # settings of git: key and value
 
 
-class Login(NamedTuple):
+@dataclass(frozen=True)
+class Login:
     """A login, and the beginning of the URLs that it is for."""
 
     prefix: str  # without a slash at the end

@@ -7,19 +7,20 @@ the general ("Could not read from remote repository" ends every failure of ssh).
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import cache
 
 import re2
 
 from task.edges.git_names import printable, without_logins
 from task.errors import CredentialsError, Outpaced, RepositoryError, SourceError, TaskError, UnreachableError
-from task.record import NamedTuple
 
 _LINES, _CHARACTERS = 12, 1500
 _TEXT, _LINE = 64_000, 2000  # letters at the end of what was said, and at the beginning of a line, that are looked at
 
 
-class Meaning(NamedTuple):
+@dataclass(frozen=True)
+class Meaning:
     """One row: words that may occur (a regular expression), and what they mean for whom."""
 
     words: str

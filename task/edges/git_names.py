@@ -6,9 +6,10 @@ Both come from Applications, so from people who need not be trusted with this ma
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from urllib.parse import unquote
 
 from task.errors import SourceError
-from task.record import NamedTuple
 
 _TRANSPORTS = {"git+ssh": "ssh", "ssh+git": "ssh"}
 _HEX = frozenset("0123456789abcdef")
@@ -16,7 +17,8 @@ _ID_LENGTHS = (40, 64)
 _NOT_IN_A_BRANCH = frozenset(" ~^:?*[\\\x7f") | {chr(code) for code in range(32)}
 
 
-class Address(NamedTuple):
+@dataclass(frozen=True)
+class Address:
     """Where a repository is: what git may be told, and a login that must not be shown."""
 
     url: str  # without password; without any login for http and https
@@ -71,8 +73,6 @@ def _checked_host(address: Address, host: str, user: str = "") -> Address:
 def _unquoted(text: str) -> str:
     if "%" not in text:
         return text
-    from urllib.parse import unquote
-
     plain = unquote(text)
     if _has_control(plain):
         raise SourceError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -176,8 +177,6 @@ def finish(running: Any) -> None:
 
 def send(running: Any, name: str) -> None:
     """Send a signal to a command and all its children."""
-    import signal
-
     with suppress(ProcessLookupError, PermissionError):  # it may have ended already
         os.killpg(running.pid, getattr(signal, name))
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
 import jwt
+from requests.utils import should_bypass_proxies
 
 from task import stop
 from task.edges.http import Answer, Http, Limits, NoAnswerError
 from task.errors import CredentialsError, TaskError, UnreachableError, UsageError
-from task.record import NamedTuple
 from task.secret import Secret
 
 LIMITS = Limits(connect=10.0, silence=30.0, total=60.0, size=1024 * 1024, values=100_000, tries=1)
@@ -18,7 +19,8 @@ _SKEW, _LIFE = 60, 540  # seconds; GitHub takes ten minutes at most, and its clo
 _HINT = "check --github-app-id, --github-app-installation-id and the key; the App must be installed there"
 
 
-class App(NamedTuple):
+@dataclass(frozen=True)
+class App:
     """A GitHub App as it is installed somewhere."""
 
     id: str
@@ -27,7 +29,8 @@ class App(NamedTuple):
     api: str  # "https://api.github.com", or "https://HOST/api/v3"
 
 
-class Way(NamedTuple):
+@dataclass(frozen=True)
+class Way:
     """How the API is reached."""
 
     ca_file: str = ""
@@ -92,8 +95,6 @@ def _proxy(api: str, way: Way) -> str | None:
     """None: what the environment says; "" is none."""
     if not way.proxy:
         return None
-    from requests.utils import should_bypass_proxies
-
     return "" if should_bypass_proxies(api, way.no_proxy) else way.proxy.reveal()
 
 

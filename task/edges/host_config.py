@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 
 from task.edges.git_environment import config_pairs, configuration_files, listed, transport
+from task.edges.git_errors import quoted
+from task.edges.git_failed import GitFailed
 from task.errors import CredentialsError
 
 
@@ -65,13 +67,9 @@ class HostConfig:
         return [*self.pairs, *config_pairs(self._environ)]
 
     def _list(self, path: str) -> list[tuple[str, str]]:
-        from task.edges.git import GitFailed
-
         try:
             return transport(listed(self._run("config", "--file", path, "--includes", "--null", "--list")))
         except GitFailed as error:
-            from task.edges.git_errors import quoted
-
             hint = "mend it, or pass over it: --no-git-config"
             raise CredentialsError(f"git cannot read its configuration: {quoted(error.err)}", hint=hint) from error
 

@@ -6,14 +6,23 @@ holds a query (signed URLs) or a header.
 
 from __future__ import annotations
 
+import json
+import ssl
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from http.cookiejar import DefaultCookiePolicy
 from typing import Any, Literal
+from urllib.parse import urljoin
+
+import requests
+from requests.adapters import HTTPAdapter
 
 from task import stop
 from task.edges.http_unpack import BROKEN, unpacker
+from task.edges.http_watch import Watch
 from task.files import exhausted
-from task.record import NamedTuple
 
 LONGEST_WAIT = 30.0  # seconds that a Retry-After is obeyed; a server that wants more is told of as an error
 _PAUSES = (0.5, 2.0)  # seconds before the second and the third try
@@ -35,7 +44,8 @@ class NoAnswerError(Exception):
         self.message = message
 
 
-class Answer(NamedTuple):
+@dataclass(frozen=True)
+class Answer:
     """What a server said: any status, the body whole."""
 
     status: int
@@ -45,8 +55,6 @@ class Answer(NamedTuple):
 
     def json(self) -> Any:
         """The body as JSON. Raises `ValueError` for what is none."""
-        import json
-
         return json.loads(self.body)
 
     def mapping(self) -> Mapping[str, Any]:
@@ -63,7 +71,8 @@ class Answer(NamedTuple):
         return "".join(char if char.isprintable() else " " for char in text)[:size].strip()
 
 
-class Limits(NamedTuple):
+@dataclass(frozen=True)
+class Limits:
     """What a server may cost."""
 
     connect: float = 10.0  # seconds
@@ -93,13 +102,6 @@ class Http:
         limits: Limits = Limits(),
         log: Callable[[str], None] = lambda _line: None,
     ) -> None:
-        from http.cookiejar import DefaultCookiePolicy
-
-        import requests
-        from requests.adapters import HTTPAdapter
-
-        from task.edges.http_watch import Watch
-
         self.base = base.rstrip("/")
         self._login, self._limits, self._log = login, limits, log
         self._requests: Any = requests
@@ -166,8 +168,6 @@ class Http:
             target = answer.headers.get("Location", "")
             if answer.status not in _REDIRECTS or not target or method not in ("GET", "HEAD"):
                 return answer
-            from urllib.parse import urljoin
-
             new = urljoin(url, target)
             if not new.startswith("https://") and not (url.startswith("http://") and new.startswith("http://")):
                 raise NoAnswerError("redirect", f"{origin(url)} redirects to {origin(new)}, which is not encrypted")
@@ -281,8 +281,6 @@ def _wait(answer: Answer, number: int) -> float:
     try:
         if said.strip()[:1].isdigit():
             return min(float(said), 1e9)
-        from email.utils import parsedate_to_datetime
-
         return max(0.0, parsedate_to_datetime(said).timestamp() - time.time())
     except (ValueError, OverflowError):
         return _PAUSES[min(number, 1)]
@@ -290,8 +288,6 @@ def _wait(answer: Answer, number: int) -> float:
 
 def _trusting(authorities: str) -> Any:
     """A TLS context with these authorities besides the machine's; requests adds its own bundle."""
-    import ssl
-
     context = ssl.create_default_context()
     try:
         context.load_verify_locations(cadata=authorities)

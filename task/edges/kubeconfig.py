@@ -7,13 +7,14 @@ relative to the file that they stand in. Nothing is contacted, no program is sta
 from __future__ import annotations
 
 import os
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from task.edges.applications.yaml_documents import plain
 from task.errors import Malformed, UsageError
 from task.files import read_text
-from task.record import NamedTuple
 from task.secret import Secret
 
 _EXTENSION = "client.authentication.k8s.io/exec"  # what a cluster tells exec plugins
@@ -22,7 +23,8 @@ _PROXIES = ("http://", "https://")
 _LONGEST = 10_000_000  # bytes of a file
 
 
-class Server(NamedTuple):
+@dataclass(frozen=True)
+class Server:
     """One cluster's API server."""
 
     url: str = ""
@@ -35,7 +37,8 @@ class Server(NamedTuple):
     extension: Any = None
 
 
-class Plugin(NamedTuple):
+@dataclass(frozen=True)
+class Plugin:
     """A program that says who we are."""
 
     command: str
@@ -47,7 +50,8 @@ class Plugin(NamedTuple):
     hint: str = ""
 
 
-class User(NamedTuple):
+@dataclass(frozen=True)
+class User:
     """Who we are."""
 
     token: Secret = Secret("")
@@ -62,7 +66,8 @@ class User(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()  # impersonation
 
 
-class Kubeconfig(NamedTuple):
+@dataclass(frozen=True)
+class Kubeconfig:
     """One context, with all that it names."""
 
     context: str
@@ -229,8 +234,6 @@ def _decoded(raw: dict[str, Any], key: str, where: str) -> str:
     text = "".join(_text(raw, key).split())
     if not text:
         return ""
-    from base64 import b64decode
-
     try:
         return b64decode(text, validate=True).decode()
     except ValueError:  # of which UnicodeDecodeError is one

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import json
 import time
+from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import quote
 
 from task.edges.cluster_access import ClusterAccess
 from task.edges.http import Answer, Http, Limits, NoAnswerError
 from task.edges.kubernetes_errors import Act, foreign, no_answer, problem, status_of
 from task.edges.managed_fields import without_managed_fields
-from task.errors import Outpaced, SourceDownError, SourceError, TaskError
-from task.record import NamedTuple
+from task.errors import AnnotationError, Outpaced, SourceDownError, SourceError, TaskError
 from task.secret import Secret
 
 PAGE = 500  # objects, as kubectl asks for
@@ -24,7 +26,8 @@ NARROW = "narrow the Applications: --namespace, --selector"
 _FAILURES = 20  # how often the pages of one list may expire
 
 
-class Lists(NamedTuple):
+@dataclass(frozen=True)
+class Lists:
     """What one list may cost, all of its pages together."""
 
     size: int = 512 * 1024 * 1024  # bytes
@@ -32,7 +35,8 @@ class Lists(NamedTuple):
     seconds: float = 600.0
 
 
-class Resource(NamedTuple):
+@dataclass(frozen=True)
+class Resource:
     """One kind of objects."""
 
     group: str
@@ -150,7 +154,7 @@ class Kubernetes:
             if cursor.expired(answer):
                 continue
             if headers["Accept"] == _METADATA:
-                answer = answer._replace(body=without_managed_fields(answer.body))
+                answer = replace(answer, body=without_managed_fields(answer.body))
             body = self._object(answer, act)
             items = body.get("items")
             if items is not None and not isinstance(items, list):
@@ -271,8 +275,6 @@ class _Cursor:
 
 def secret_data(item: Mapping[str, Any]) -> dict[str, Secret]:
     """The texts that a Secret holds, decoded."""
-    from base64 import b64decode
-
     found = {}
     for key, value in (item.get("data") or {}).items():
         try:
@@ -306,14 +308,10 @@ def _test_failed(answer: Answer) -> bool:
 
 def _segment(text: str) -> str:
     """One segment of a path. Names come from annotations as well: none leads elsewhere."""
-    from urllib.parse import quote
-
     if text in (".", ".."):
         raise _bad_name(text)
     return quote(text, safe="")
 
 
 def _bad_name(text: str) -> TaskError:
-    from task.errors import AnnotationError
-
     return AnnotationError(f"{text!r} is no name of a Kubernetes object", hint="write the name that kubectl shows")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from task.edges.http import Answer, NoAnswerError, origin
 from task.errors import SourceAccessError, SourceDownError, SourceError, TaskError, UsageError
-from task.record import NamedTuple
 
 _LONGEST = 300  # characters of what a server says
 _AGAIN = "run it again"
@@ -18,7 +19,8 @@ class AbsentError(SourceError):
     """There is no such object, or the cluster does not know its kind (404)."""
 
 
-class Act(NamedTuple):
+@dataclass(frozen=True)
+class Act:
     """What was tried, in the words of Kubernetes' access control."""
 
     verb: str  # "get", "list", "patch", "create"

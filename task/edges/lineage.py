@@ -3,39 +3,42 @@
 from __future__ import annotations
 
 import os
+import re
 from _thread import allocate_lock
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from io import StringIO
 from typing import Literal
 
 from task.edges import git_errors
-from task.edges.git import Git, GitEnded, GitFailed
+from task.edges.git import Git
 from task.edges.git_bounds import Clock
+from task.edges.git_failed import GitEnded, GitFailed
 from task.edges.git_names import printable, without_login
 from task.edges.stores.bare_folder import REMOTE, BareFolder
 from task.errors import TaskError, UnreachableError
-from task.pattern import pattern
-from task.record import NamedTuple
 
 Order = Literal["older", "newer", "same", "unrelated", "unknown"]
 DEPTHS = (50, 500, 5000, 50_000)  # commits behind the two that are asked for
-_COMMIT = pattern(r"[0-9a-f]{7,64}")
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")
 _WHOLE_ID = (40, 64)
 _NOT_BY_ID = ("unadvertised object", "not valid")  # servers that give branches and tags only
-_NOT_THERE = pattern("not our ref ([0-9a-f]+)")
+_NOT_THERE = re.compile("not our ref ([0-9a-f]+)")
 _NO_SHALLOW, _OTHER_FORMAT, _NO_FILTER = "does not support shallow", "mismatched algorithms", "filter '"
 _REFS = ("+refs/heads/*:refs/image-update/heads/*", "+refs/tags/*:refs/image-update/tags/*")
 _FILTERS = ("tree:0", "blob:none", "")  # from the least that may be asked for
 
 
-class Kin(NamedTuple):
+@dataclass(frozen=True)
+class Kin:
     """What the new commit is to the old one, and where it is "unknown" a sentence that says why."""
 
     order: Order
     why: str = ""
 
 
-class _Graph(NamedTuple):
+@dataclass(frozen=True)
+class _Graph:
     """Commits with their parents, as far as they are known."""
 
     parents: Mapping[str, tuple[str, ...]]
@@ -123,7 +126,7 @@ class _Source:
             if kin.order != "unknown" or not graph.open or len(graph.parents) == known:
                 break
             known = len(graph.parents)
-        return kin if not kin.why else kin._replace(why=f"{self._shown}: {kin.why}")
+        return kin if not kin.why else replace(kin, why=f"{self._shown}: {kin.why}")
 
     def _graph(self, depth: int, old: str, new: str) -> _Graph:
         """The commits behind these two; those of all branches and tags where they cannot be asked for by id."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sys
+import time
+import traceback
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from task.edges.output import abandon
+from task.words.colour import Look, paint
 from task.words.printable import exact_json, printable, printable_lines, without_logins
-
-if TYPE_CHECKING:
-    from task.words.colour import Look
 
 LEVELS = ("debug", "info", "warning", "error")
 STYLES = {"error": "bold red", "warning": "bold yellow", "debug": "dim"}
@@ -47,8 +48,6 @@ class Log:
 
     def traceback(self, error: Exception) -> None:
         """Where a defect of ours came up. Its message may quote others."""
-        import traceback
-
         self.before()
         self._write(printable_lines("".join(traceback.format_exception(error)).rstrip("\n")))
 
@@ -63,15 +62,10 @@ class Log:
     def _styled(self, text: str, style: str) -> str:
         if not self.terminal:
             return text
-        from task.words.colour import paint
-
         return paint(text, style, self.terminal)
 
     def _line(self, level: str, sentence: str) -> str:
         if self.form == "json":
-            import json
-            import time
-
             now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             said = {"time": now, "level": level, "msg": without_logins(sentence)}
             return exact_json(json.dumps(said, ensure_ascii=False))

@@ -7,9 +7,11 @@ self-hosted runner, it does not know. Nothing of ours prints a secret; what git,
 from __future__ import annotations
 
 import sys
+from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TextIO
+from urllib.parse import quote
 
 SHORTEST = 4  # hiding shorter ones would only garble the log
 _FRAMES = ("-----BEGIN ", "-----END ")
@@ -31,9 +33,6 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def _forms(line: str) -> Iterator[str]:
-    from base64 import b64encode
-    from urllib.parse import quote
-
     yield line
     yield quote(line, safe="")
     yield b64encode(line.encode(errors="surrogateescape")).decode()

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from task import stop
+from task.edges.http import Http, Limits, NoAnswerError, origin
 from task.errors import UsageError
 from task.files import read_text
 from task.model import Report
-from task.record import NamedTuple
 from task.secret import Secret
+from task.words.cloud_event import MEDIA_TYPE, cloud_events
+from task.words.metrics import metrics
 
 TOKEN = "IMAGE_UPDATE_CLOUDEVENT_TOKEN"  # noqa: S105 - the variable's name
 _LARGEST = 1 << 20  # bytes of a file of metrics that is read: what is larger is none of ours
@@ -20,7 +24,8 @@ _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 Log = Callable[[str, str], None]
 
 
-class Told(NamedTuple):
+@dataclass(frozen=True)
+class Told:
     """Where a run is told of, and by whom."""
 
     metrics_file: str = ""
@@ -60,8 +65,6 @@ def notify(report: Report, told: Told, seconds: float, environ: Mapping[str, str
 
 def _write_metrics(report: Report, path: str, seconds: float) -> None:
     """At once or not at all: who reads the file never sees half of it."""
-    from task.words.metrics import metrics
-
     path = os.path.realpath(path)
     text = metrics(report, seconds=seconds, now=time.time(), before=_before(path))
     if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device takes no other file's place
@@ -92,9 +95,6 @@ def _before(path: str) -> str:
 
 
 def _send(report: Report, told: Told, token: Secret, log: Log) -> None:
-    from task.edges.http import Http, Limits, NoAnswerError, origin
-    from task.words.cloud_event import MEDIA_TYPE, cloud_events
-
     scheme, _, rest = told.cloudevent_url.partition("://")
     url = f"{scheme.lower()}://{rest}"
     where = origin(url)
@@ -132,6 +132,4 @@ def _authorities(path: str) -> str:
 
 
 def _text(event: Mapping[str, object]) -> bytes:
-    import json
-
     return json.dumps(event, ensure_ascii=False).encode("utf-8", "backslashreplace")

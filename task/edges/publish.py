@@ -5,10 +5,14 @@ import sys
 from collections.abc import Iterator, Mapping
 
 from task.edges.output import unwritable, write_stdout
+from task.edges.terminal import look_of
 from task.errors import UsageError
 from task.model import Report
 from task.settings import Output
 from task.words.outcome import as_json, json_text
+from task.words.results import dotenv, github_output, github_summary, repositories, results
+from task.words.screen import screen
+from task.words.table import table
 
 Write = tuple[str, str, str, str]  # option, path, text, mode
 
@@ -62,8 +66,6 @@ def publish(report: Report, output: Output, environ: Mapping[str, str]) -> list[
 
 def _stdout(report: Report, form: str, environ: Mapping[str, str]) -> str:
     if form == "repositories":
-        from task.words.results import repositories
-
         return repositories(report)
     return json_text(report) if form == "json" else shown(report, environ)
 
@@ -74,14 +76,9 @@ COLOURS = ("FORCE_COLOR", "CLICOLOR_FORCE")
 def shown(report: Report, environ: Mapping[str, str]) -> str:
     """The report for people: a table with colours on a terminal, plain text for pipes and logs."""
     if sys.stdout.isatty() or any(environ.get(name) for name in COLOURS):
-        from task.edges.terminal import look_of
-        from task.words.table import table
-
         look = look_of(sys.stdout, environ)
         if look:
             return table(as_json(report), look)
-    from task.words.screen import screen
-
     return screen(report)
 
 
@@ -93,8 +90,6 @@ def _writes(report: Report, output: Output, environ: Mapping[str, str]) -> Itera
 
 
 def _for_hosts(report: Report, output: Output, environ: Mapping[str, str]) -> Iterator[Write]:
-    from task.words.results import dotenv, github_output, github_summary, results
-
     found = results(report)
     if output.results_dir:
         for name, value in found.items():

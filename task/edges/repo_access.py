@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from task.edges.access import Plan
 from task.edges.git_environment import Login
 from task.edges.git_names import origin_of, without_login
+from task.edges.github_app import App, Way, token
 from task.edges.ssh_access import SshFiles
 from task.edges.ssh_keys import has_passphrase, is_private_key
 from task.errors import CredentialsError
@@ -36,8 +38,8 @@ def plan_of(found: RepoCredentials, url: str) -> Plan:
     )
     if found.app is None:
         login = Login(origin, found.username or _TOKEN_USER, found.password)
-        return plan._replace(logins=(login,)) if found.password else plan
-    return plan._replace(app=lambda ca_file: Login(origin, _TOKEN_USER, _app_token(found, ca_file)), app_server=origin)
+        return replace(plan, logins=(login,)) if found.password else plan
+    return replace(plan, app=lambda ca_file: Login(origin, _TOKEN_USER, _app_token(found, ca_file)), app_server=origin)
 
 
 def settings_of(found: RepoCredentials, url: str, folder: str) -> list[tuple[str, str]]:
@@ -79,8 +81,6 @@ def _ssh(found: RepoCredentials) -> SshFiles:
 
 
 def _app_token(found: RepoCredentials, ca_file: str) -> Secret:
-    from task.edges.github_app import App, Way, token
-
     app = found.app or AppKey("", "", Secret(""), "")
     way = Way(ca_file, verify=not found.insecure, proxy=found.proxy, no_proxy=found.no_proxy)
     return token(App(app.id, app.installation, app.key, app.api), way)

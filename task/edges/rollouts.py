@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from task import stop
 from task.edges.http import Limits
 from task.errors import PRECEDENCE, SourceDownError, SourceError, TaskError
-from task.record import NamedTuple
 from task.words.progress import Row
 
 T = TypeVar("T")
@@ -76,7 +77,8 @@ class Judged(Protocol):
 Judge = Callable[[Mapping[str, Any], str, Mapping[str, Any], Mapping[str, Any]], Judged]
 
 
-class Awaited(NamedTuple):
+@dataclass(frozen=True)
+class Awaited:
     """One Application, and what is waited for."""
 
     namespace: str
@@ -89,7 +91,8 @@ class Awaited(NamedTuple):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
-class Pace(NamedTuple):
+@dataclass(frozen=True)
+class Pace:
     """How long, and how often. Seconds."""
 
     limit: float = 600.0
@@ -100,7 +103,8 @@ class Pace(NamedTuple):
     explain: float = 10.0  # between two questions for the details
 
 
-class Sight(NamedTuple):
+@dataclass(frozen=True)
+class Sight:
     """All Applications at a moment, and those that changed since the last."""
 
     rows: tuple[Row, ...]
@@ -176,7 +180,7 @@ class Rollouts:
                 self._sleep(min(wait * (0.75 + self._jitter() / 2), max(left, 0.05)))
 
     def _sight(self) -> Sight:
-        changed = [watch for watch in self._watches if watch.row[1:3] != watch.told]
+        changed = [watch for watch in self._watches if (watch.row.state, watch.row.because) != watch.told]
         for watch in changed:
             watch.told = (watch.row.state, watch.row.because)
         return Sight(self.rows, tuple(watch.row for watch in changed), self._elapsed())
@@ -294,8 +298,6 @@ def _each(work: Callable[[T], None], many: Sequence[T]) -> None:
         for one in many:
             work(one)
         return
-    from concurrent.futures import ThreadPoolExecutor
-
     with ThreadPoolExecutor(min(len(many), AT_ONCE)) as pool:
         with stop.unheard():  # signals are for the main thread, which waits
             found = pool.map(work, many)

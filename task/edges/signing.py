@@ -7,21 +7,23 @@ from __future__ import annotations
 
 import os
 from _thread import allocate_lock
+from dataclasses import dataclass
 
 from task.edges import private_folder
-from task.edges.git import Git, GitFailed
+from task.edges.git import Git
 from task.edges.git_errors import quoted
+from task.edges.git_failed import GitFailed
 from task.errors import CredentialsError, UsageError
 from task.files import read_text
 from task.model import Person
-from task.record import NamedTuple
 from task.secret import Secret
 
 _ASIDE = "give a private key without passphrase, by --signing-key or IMAGE_UPDATE_SIGNING_KEY"
 _FORMATS = {"ssh": ("-----BEGIN OPENSSH PRIVATE KEY", "PRIVATE KEY-----"), "openpgp": ("PGP PRIVATE KEY BLOCK",)}
 
 
-class Key(NamedTuple):
+@dataclass(frozen=True)
+class Key:
     """A key's text; or, for OpenPGP, the id of one in the user's keyring."""
 
     text: Secret

@@ -7,12 +7,14 @@ for its files in the home of the passwd entry, whatever HOME says.
 from __future__ import annotations
 
 import os
+import pwd
+import shlex
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from task.edges.ssh_keys import has_passphrase, host_key, is_private_key, tidy_key
 from task.errors import UsageError
 from task.files import read_text
-from task.record import NamedTuple
 from task.secret import Secret
 
 OPTIONS = "-o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
@@ -21,7 +23,8 @@ _LARGEST = 1_000_000  # bytes; keys, known hosts and configuration are a fractio
 _HOMES = ("~/.ssh/", "%d/.ssh/", "${HOME}/.ssh/")
 
 
-class SshGiven(NamedTuple):
+@dataclass(frozen=True)
+class SshGiven:
     """What was given by options and variables."""
 
     key_file: str = ""
@@ -36,10 +39,11 @@ class SshGiven(NamedTuple):
         return bool(self.key_file or self.key or self.known_hosts_file or self.host_keys or self.directory)
 
 
-class SshFiles(NamedTuple):
+@dataclass(frozen=True)
+class SshFiles:
     """Everything that ssh will find, as texts; made and checked before anything is contacted."""
 
-    files: dict[str, str] = {}  # noqa: RUF012 - name → text; never changed
+    files: dict[str, str] = field(default_factory=dict)  # name → text
     keys: tuple[str, ...] = ()  # names of private keys, the first to be tried first
     only_keys: bool = False  # and no key of an agent
     known_hosts: bool = False
@@ -73,8 +77,6 @@ def write(found: SshFiles, folder: str) -> str:
     for name, text in files.items():
         with open(os.path.join(folder, name), "w", encoding="utf-8", opener=_private) as file:
             file.write(text)
-    import shlex
-
     return f"ssh -F {shlex.quote(f'{folder}/config')} {OPTIONS}"
 
 
@@ -96,8 +98,6 @@ def nameless(folder: str, home: str) -> dict[str, str]:
 
 def passwd_home() -> str | None:
     """The home of this user's passwd entry; None where there is no entry."""
-    import pwd
-
     try:
         return pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:

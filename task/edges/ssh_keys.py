@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+
 from task.errors import UsageError
 
 _BEGIN, _END = "-----BEGIN ", "PRIVATE KEY-----"
@@ -20,8 +22,6 @@ def has_passphrase(text: str) -> bool:
         return True
     if "BEGIN OPENSSH PRIVATE KEY" not in text:
         return False
-    import base64
-
     body = "".join(line.strip() for line in text.splitlines() if not line.startswith("-----"))
     try:
         raw = base64.b64decode(body)

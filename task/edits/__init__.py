@@ -5,10 +5,18 @@ A new target is one module with `places`, `read` and `write`, and one line in `E
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from importlib import import_module
+from collections.abc import Mapping
 from typing import Protocol, cast
 
+from task.edits import (
+    flux,
+    helm_values,
+    kustomization,
+    manifests,
+    override_helm,
+    override_kustomize,
+    override_plugin,
+)
 from task.model import Edit, Files, Image, Place, Reading, Target, TargetKind
 
 
@@ -35,31 +43,15 @@ class Override(Editor, Protocol):
         """What somebody wrote in the file that differs from what would be carried along: (name, where that is from)."""
 
 
-MODULES: Mapping[TargetKind, str] = {
-    "helm-override": "override_helm",
-    "kustomize-override": "override_kustomize",
-    "plugin-override": "override_plugin",
-    "kustomization": "kustomization",
-    "helmvalues": "helm_values",
-    "manifests": "manifests",
-    "flux": "flux",
+EDITORS: Mapping[TargetKind, Editor] = {
+    "helm-override": override_helm,
+    "kustomize-override": override_kustomize,
+    "plugin-override": override_plugin,
+    "kustomization": kustomization,
+    "helmvalues": helm_values,
+    "manifests": manifests,
+    "flux": flux,
 }
-
-
-class _Editors(Mapping[TargetKind, Editor]):
-    """Imports an editor when a target of its kind is met: a run needs one of them, and start-up counts."""
-
-    def __getitem__(self, kind: TargetKind) -> Editor:
-        return cast("Editor", import_module(f"{__name__}.{MODULES[kind]}"))
-
-    def __iter__(self) -> Iterator[TargetKind]:
-        return iter(MODULES)
-
-    def __len__(self) -> int:
-        return len(MODULES)
-
-
-EDITORS: Mapping[TargetKind, Editor] = _Editors()
 
 
 def strays(kind: TargetKind, files: Files, target: Target) -> tuple[tuple[str, str], ...]:

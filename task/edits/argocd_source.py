@@ -11,23 +11,24 @@ the comment is somebody's own, and stays: to overwrite it was our worst surprise
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from task.edits.texts import alone, chosen, result, single, text_of, tree_of
 from task.edits.yaml_check import Splice, checked
 from task.edits.yaml_grow import add_items, add_keys, begin, drop_items
 from task.edits.yaml_layout import Data, Word, content_end, line_end, only_blank
 from task.edits.yaml_scalar import sound
-from task.edits.yaml_text import replace
+from task.edits.yaml_text import splice
 from task.edits.yaml_tree import Document, Node, Tree, pairs, resolved, value
 from task.errors import TargetError
 from task.model import Edit, Files, Place, Target
-from task.pattern import pattern
-from task.record import NamedTuple
 
 COMMON = ".argocd-source.yaml"
 FROM_SPEC, FROM_COMMON = "# from the Application", f"# from {COMMON}"
-_MARK = pattern(r"[ \t]+(# from (?:the Application|\.argocd-source\.yaml))[ \t]*")
+_MARK = re.compile(r"[ \t]+(# from (?:the Application|\.argocd-source\.yaml))[ \t]*")
 
 
 class Section(NamedTuple):
@@ -75,7 +76,7 @@ def load(files: Files, target: Target) -> tuple[str, Tree, Document | None]:
 
 def elements(document: Document | None, section: Section, path: str) -> tuple[Node, ...]:
     """The nodes of the section's list; none where list, section or document are missing or null."""
-    node = document and document.root
+    node = document.root if document else None
     for key in section:
         if node is None or node.null or document is None:
             return ()
@@ -180,7 +181,8 @@ def common_document(files: Files, target: Target) -> tuple[str, Document | None]
     return path, single(tree_of(files, path), path)
 
 
-class Mark(NamedTuple):
+@dataclass(frozen=True)
+class Mark:
     """The comment that says where an element is from, with the blanks before it: `text[start:end]`."""
 
     text: str
@@ -231,7 +233,8 @@ def without(tree: Tree, section: Section, path: str, gone: Callable[[Tree, Node]
     return drop_items(tree, alone(tree, tree.documents[0], parent), numbers) if parent else tree
 
 
-class _Merge(NamedTuple):
+@dataclass(frozen=True)
+class _Merge:
     """What the list of an override file is to say: the image's own elements, and what is carried along."""
 
     own: Mapping[str, Item]
@@ -317,7 +320,7 @@ def _set_values(tree: Tree, section: Section, merge: _Merge, path: str) -> Tree:
     for element in elements(document, section, path):
         for node, data in _changes(document, element, merge.item(tree, element)):
             changes.append((alone(tree, document, node), data))
-    return replace(tree, changes) if changes else tree
+    return splice(tree, changes) if changes else tree
 
 
 def _changes(document: Document, element: Node, item: Item | None) -> Iterator[tuple[Node, Word]]:

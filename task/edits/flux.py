@@ -7,6 +7,7 @@ the image at the top level of the values; anything else is a key path below them
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from task.edits.manifests import key_path
 from task.edits.markers import marked_image, marked_text, marks
@@ -14,17 +15,17 @@ from task.edits.texts import about, alone, result, split_tag, tag_value, tree_of
 from task.edits.value_path import find, parse_path
 from task.edits.yaml_grow import add_keys
 from task.edits.yaml_scalar import sound
-from task.edits.yaml_text import replace
+from task.edits.yaml_text import splice
 from task.edits.yaml_tree import Document, Node, Tree, resolved, value
 from task.errors import TargetError
 from task.model import Edit, Files, Image, Keys, Place, Reading, Target
 from task.parse.image import live_image
-from task.record import NamedTuple
 
 TOP = "chart-image"
 
 
-class Spot(NamedTuple):
+@dataclass(frozen=True)
+class Spot:
     """Where the tag stands: a scalar of its own, a whole reference, or a mapping that lacks `tag`."""
 
     document: Document
@@ -45,7 +46,9 @@ def read(files: Files, target: Target) -> Reading:
         spot = _spot(tree, target)
     if spot is None:
         found = [marked_image(mark) for mark in marks(tree, target)]
-        name, tag, digest = (next((text for each in found if (text := each[at])), "") for at in (0, 3, 4))
+        name = next((each.name for each in found if each.name), "")
+        tag = next((each.tag for each in found if each.tag), "")
+        digest = next((each.digest for each in found if each.digest), "")
         return Reading(name, tag, digest, file=target.path)
     if spot.kind == "missing":
         return Reading(spot.name, file=target.path)
@@ -68,7 +71,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         now = [(mark, text) for mark, text in changes if resolved(mark.document, mark.node).value != text]
         edits += [Edit(path, key_path(tree, m.node), resolved(m.document, m.node).value, text) for m, text in now]
         if now:
-            tree = replace(tree, [(alone(tree, mark.document, mark.node), text) for mark, text in now])
+            tree = splice(tree, [(alone(tree, mark.document, mark.node), text) for mark, text in now])
     return result(files, path, tree.text, tuple(edits))
 
 
@@ -79,7 +82,7 @@ def _edit(path: str, tree: Tree, spot: Spot, image: Image) -> Edit:
 
 
 def _text(spot: Spot, image: Image) -> str:
-    return image._replace(name=spot.name).reference if spot.kind == "reference" else tag_value(image)
+    return replace(image, name=spot.name).reference if spot.kind == "reference" else tag_value(image)
 
 
 def _set(tree: Tree, spot: Spot, image: Image) -> Tree:
@@ -88,7 +91,7 @@ def _set(tree: Tree, spot: Spot, image: Image) -> Tree:
     if spot.kind == "missing":
         return add_keys(tree, node, {"tag": text})
     there = resolved(spot.document, node)
-    return tree if there.value == text and sound(there) else replace(tree, [(node, text)])
+    return tree if there.value == text and sound(there) else splice(tree, [(node, text)])
 
 
 def _spot(tree: Tree, target: Target) -> Spot | None:
@@ -131,7 +134,7 @@ def _holders(document: Document, values: Node, name: str) -> tuple[Node, ...]:
     """The mapping that has the image: the values themselves, or what stands at the container's path in them."""
     if not name:
         return (values,)
-    below = document._replace(root=values)
+    below = replace(document, root=values)
     return tuple(resolved(document, node) for node in find(below, parse_path(name), merges=True))
 
 

@@ -6,12 +6,14 @@ annotated `image.tag`, and `image.name` where the file has it.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from task.edits.texts import about, alone, chosen, result, rooted, split_tag, tag_value, text_of, tree_of
 from task.edits.value_path import find, locate, parse_path
 from task.edits.yaml_grow import add_keys, begin
 from task.edits.yaml_layout import Data
 from task.edits.yaml_scalar import sound
-from task.edits.yaml_text import replace
+from task.edits.yaml_text import splice
 from task.edits.yaml_tree import Document, Node, Tree, parse, resolved
 from task.errors import AnnotationError, TargetError
 from task.model import Edit, Files, Image, Keys, Place, Reading, Target
@@ -32,7 +34,7 @@ def read(files: Files, target: Target) -> Reading:
     tree = tree_of(files, path)
     with about(path):
         document = rooted(tree.documents[0], path) if tree.documents else None
-        nodes = {key: _look(tree, document, key) for key in keys if key}
+        nodes = {key: _look(tree, document, key) for key in (keys.name, keys.tag, keys.spec) if key}
         same = all(_once(document, key) for key in nodes) if document else True
     texts = {key: node.value if node else "" for key, node in nodes.items()}
     good = same and all(node is None or (sound(node) and node.value == node.value.strip()) for node in nodes.values())
@@ -107,7 +109,7 @@ def _value(keys: Keys, key: str, old: str, target: Target, image: Image) -> str:
     if key == keys.tag:
         return tag_value(image)
     name = _name(old, target, image)
-    return image._replace(name=name).reference if key == keys.spec else name
+    return replace(image, name=name).reference if key == keys.spec else name
 
 
 def _name(old: str, target: Target, image: Image) -> str:
@@ -136,7 +138,7 @@ def _put(tree: Tree, key: str, text: str, path: str) -> Tree:
         parent = alone(tree, document, spot.parent)
         return add_keys(tree, parent, _nested(list(spot.missing), text))
     changes = [(alone(tree, document, node), text) for node in spot.nodes if not _says(document, node, text)]
-    return replace(tree, [(node, new) for node, new in changes]) if changes else tree
+    return splice(tree, [(node, new) for node, new in changes]) if changes else tree
 
 
 def _refuse_index(text: str, name: str) -> bool:

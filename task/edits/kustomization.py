@@ -23,7 +23,7 @@ from task.edits.texts import (
 from task.edits.yaml_grow import add_items, add_keys, begin, drop_key
 from task.edits.yaml_layout import Data
 from task.edits.yaml_scalar import sound
-from task.edits.yaml_text import replace
+from task.edits.yaml_text import splice
 from task.edits.yaml_tree import Document, Node, Tree, pairs, resolved, value, values
 from task.errors import TargetError
 from task.model import Edit, Files, Image, Place, Reading, Target
@@ -148,7 +148,7 @@ def _renew(tree: Tree, target: Target, image: Image, path: str) -> Tree:
         for node in values(resolved(document, entry), name)
         if text and not _holds(document, node, text)
     ]
-    tree = replace(tree, changes) if changes else tree
+    tree = splice(tree, changes) if changes else tree
     while gap := next(_gaps(tree.documents[0], target, image, path), None):
         entry, name, text = gap
         alone(tree, tree.documents[0], entry)

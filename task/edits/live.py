@@ -8,6 +8,7 @@ Of the answer only the elements that changed become operations, each behind a `t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from task.edits import EDITORS
@@ -17,13 +18,13 @@ from task.edits.yaml_scalar import double_quoted
 from task.edits.yaml_tree import Document, Node, resolved
 from task.errors import SourceError
 from task.model import Edit, File, Files, Image, Kind, Reading, Source, Target, TargetKind
-from task.record import NamedTuple
 
 Operation = Mapping[str, Any]  # of a JSON patch, RFC 6902
 _FILE = "override"  # the name of the file that the editors see
 
 
-class _List(NamedTuple):
+@dataclass(frozen=True)
+class _List:
     """Which list of a source takes images, and how its elements are written."""
 
     editor: TargetKind
@@ -46,7 +47,7 @@ def read(manifest: Mapping[str, Any], index: int, target: Target) -> Reading:
     """
     there = _list_of(target.source)
     files, _ = _as_file(_raw(_source(manifest, index), there.section), there)
-    return EDITORS[there.editor].read(files, _plain(target))._replace(file="")
+    return replace(EDITORS[there.editor].read(files, _plain(target)), file="")
 
 
 def write(
@@ -62,7 +63,7 @@ def write(
     path = f"{_path(manifest, index)}/{there.section.name}"
     operations = _operations(source, there, path, _elements(changed, there), places)
     where = f"{path}/{there.section.list}".strip("/").replace("/", ".")
-    return operations, tuple(edit._replace(path=where) for edit in edits)
+    return operations, tuple(replace(edit, path=where) for edit in edits)
 
 
 def _list_of(source: Source) -> _List:
@@ -77,8 +78,8 @@ def _list_of(source: Source) -> _List:
 
 def _plain(target: Target) -> Target:
     """The target without what concerns Git: nothing is carried along, for nothing is lost."""
-    source = target.source._replace(parameters=(), images=(), env=())
-    return target._replace(path=_FILE, fallbacks=(), carry=False, source=source)
+    source = replace(target.source, parameters=(), images=(), env=())
+    return replace(target, path=_FILE, fallbacks=(), carry=False, source=source)
 
 
 def _path(manifest: Mapping[str, Any], index: int) -> str:

@@ -7,22 +7,23 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from task.edits.markers import SIGN, marked_image, marked_text, marks
 from task.edits.texts import MODES, about, alone, belongs, text_of
 from task.edits.yaml_scalar import sound
-from task.edits.yaml_text import replace
+from task.edits.yaml_text import splice
 from task.edits.yaml_tree import Document, Node, Tree, pairs, parse, resolved, users, value, walk
 from task.errors import TargetError
 from task.model import Edit, File, Files, Image, Place, Reading, Target
 from task.parse.image import live_image
-from task.record import NamedTuple
 
 SUFFIXES = (".yaml", ".yml", ".json")
 _LISTS = frozenset(("containers", "initContainers", "ephemeralContainers"))
 
 
-class Hit(NamedTuple):
+@dataclass(frozen=True)
+class Hit:
     """A scalar that holds the image, or a part of it."""
 
     document: Document
@@ -46,8 +47,10 @@ def read(files: Files, target: Target) -> Reading:
     found = [(path, hit) for path, tree in _trees(files, target) for hit in _hits(tree, target, None)]
     if not found:
         raise _nothing(target)
-    name, tag, digest = (next((text for _, hit in found if (text := hit.old[at])), "") for at in (0, 3, 4))
-    alike = all((hit.old.tag or tag, hit.old.digest or digest) == (tag, digest) for _, hit in found if any(hit.old[3:]))
+    name = next((hit.old.name for _, hit in found if hit.old.name), "")
+    tag = next((hit.old.tag for _, hit in found if hit.old.tag), "")
+    digest = next((hit.old.digest for _, hit in found if hit.old.digest), "")
+    alike = all((hit.old.tag or tag, hit.old.digest or digest) == (tag, digest) for _, hit in found if hit.old.version)
     firm = all(sound(resolved(hit.document, hit.node)) for _, hit in found)
     return Reading(name, tag, digest, sound=alike and firm, file=found[0][0])
 
@@ -96,7 +99,7 @@ def _rewrite(tree: Tree, hits: list[Hit]) -> Tree:
         if together and hit.node.kind == "alias":
             continue
         changes.append((hit.node if together else alone(tree, hit.document, hit.node), hit.new))
-    return replace(tree, list({id(node): (node, text) for node, text in changes}.values())) if changes else tree
+    return splice(tree, list({id(node): (node, text) for node, text in changes}.values())) if changes else tree
 
 
 def _trees(files: Files, target: Target) -> Iterator[tuple[str, Tree]]:
@@ -138,7 +141,7 @@ def _hits(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
         marked.add(id(mark.node))
         yield Hit(mark.document, mark.node, marked_image(mark), marked_text(mark, target, image) if image else "")
     for other in target.others:  # their marks are theirs alone
-        marked |= {id(mark.node) for mark in marks(tree, target._replace(alias=other.alias)) if other.alias}
+        marked |= {id(mark.node) for mark in marks(tree, replace(target, alias=other.alias)) if other.alias}
     wanted = {target.image.identity}
     if (named := live_image(target.keys.manifests_name)) is not None:
         wanted.add(named.identity)
@@ -147,7 +150,7 @@ def _hits(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
         if not old or old.identity not in wanted or id(node) in marked:
             continue
         if belongs(old.identity, target, "manifests_name"):
-            yield Hit(document, node, old, image._replace(name=old.name).reference if image else "")
+            yield Hit(document, node, old, replace(image, name=old.name).reference if image else "")
 
 
 def _container_images(tree: Tree) -> Iterator[tuple[Document, Node]]:

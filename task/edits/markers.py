@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from task.edits.texts import spelled, tag_value
 from task.edits.yaml_layout import line_start
@@ -10,14 +12,13 @@ from task.edits.yaml_tree import Document, Node, Tree, resolved, walk
 from task.errors import TargetError
 from task.model import Image, Target
 from task.parse.image import live_image
-from task.pattern import pattern
-from task.record import NamedTuple
 
 SIGN = "$imagepolicy"
-_MARKER = pattern(r'#[^#\n\r]*?\{\s*"\$imagepolicy"\s*:\s*"([^":]+):([^":]+)(?::(tag|name|digest))?"\s*\}')
+_MARKER = re.compile(r'#[^#\n\r]*?\{\s*"\$imagepolicy"\s*:\s*"([^":]+):([^":]+)(?::(tag|name|digest))?"\s*\}')
 
 
-class Mark(NamedTuple):
+@dataclass(frozen=True)
+class Mark:
     """A marked scalar and which part of the image it holds."""
 
     document: Document
@@ -69,7 +70,7 @@ def marked_text(mark: Mark, target: Target, image: Image) -> str:
         return image.digest
     old = resolved(mark.document, mark.node).value
     name = spelled(image, target, old)
-    return name if mark.part == "name" else image._replace(name=name).reference
+    return name if mark.part == "name" else replace(image, name=name).reference
 
 
 def marked_image(mark: Mark) -> Image:
@@ -77,5 +78,5 @@ def marked_image(mark: Mark) -> Image:
     text = resolved(mark.document, mark.node).value
     blank = Image("", "", "")
     if mark.part in {"tag", "digest"}:
-        return blank._replace(**{mark.part: text})
+        return replace(blank, **{mark.part: text})
     return live_image(text) or blank

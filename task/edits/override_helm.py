@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from task.edits.argocd_source import Item, Section, items_of, load, merge_items, places, stray_items, unsound_names
 from task.edits.texts import spelled, split_tag, tag_value
 from task.edits.yaml_scalar import looks_typed
@@ -54,7 +56,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     full = spelled(image, target, *texts)
     own = {name: full, tag: tag_value(image)}
     if target.keys.spec:
-        own = {tag: image._replace(name=full).reference}
+        own = {tag: replace(image, name=full).reference}
     items = [Item(key, value, force=True) for key, value in own.items() if value]
     return merge_items(files, target, SECTION, items, spec)
 

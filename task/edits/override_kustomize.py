@@ -7,6 +7,7 @@ Entries are compared by the repository's normal form, never by text up to a colo
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from task.edits.argocd_source import (
     FROM_COMMON,
@@ -22,18 +23,18 @@ from task.edits.argocd_source import (
     without,
 )
 from task.edits.texts import alone, belongs, identity_of, refuse_taken, result, single, spelled
-from task.edits.yaml_text import replace
+from task.edits.yaml_text import splice
 from task.edits.yaml_tree import Document, Node, Tree, resolved
 from task.model import Edit, Files, Image, Reading, Target
 from task.parse.image import live_image
-from task.record import NamedTuple
 
 __all__ = ["places", "read", "strays", "write"]
 
 SECTION = Section("kustomize", "images")
 
 
-class Entry(NamedTuple):
+@dataclass(frozen=True)
+class Entry:
     """One entry: `left=right`, `left` being the name in the manifests."""
 
     left: str  # "" where there is no `=`
@@ -73,7 +74,7 @@ def read(files: Files, target: Target) -> Reading:
         return Reading(file=path)
     ours = all(each.identity == target.image.identity for _, each in mine)
     leads = ours and mine[0][1].key == (wanted or mine[0][1].key)
-    alike = all((other := live_image(each.right)) and other[3:] == image[3:] for _, each in mine)
+    alike = all((other := live_image(each.right)) and other.version == image.version for _, each in mine)
     return Reading(image.name, image.tag, image.digest, sound=leads and alike, file=path)
 
 
@@ -103,7 +104,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     renewed = _renewed([each for _, each in now], marked, spec, target, image)
     changes = [(node, each, fresh) for (node, each), fresh in zip(now, renewed, strict=True) if fresh != each]
     if changes and document:
-        tree = replace(tree, [(alone(tree, document, node), fresh.text) for node, _, fresh in changes])
+        tree = splice(tree, [(alone(tree, document, node), fresh.text) for node, _, fresh in changes])
     missing = _missing(renewed, spec, target, image)
     tree = grow(tree, SECTION, [each.text for each in missing], path)
 
@@ -176,7 +177,7 @@ def _at(each: Entry, spec: Carried, target: Target, image: Image) -> Entry:
     full = spelled(image, target, each.right, *(other.right for other, _ in spec.values()))
     name = target.keys.kustomize_name
     left = each.left or (name if name and each.identity != image.identity else "")
-    return Entry(left, image._replace(name=full).reference)
+    return Entry(left, replace(image, name=full).reference)
 
 
 def _refreshed(each: Entry, spec: Carried) -> Entry:
@@ -200,4 +201,4 @@ def _missing(now: list[Entry], spec: Carried, target: Target, image: Image) -> l
     if any(each.key == identity_of(name) if name else _mine(each, target) for each in there):
         return carried
     full = spelled(image, target, *(other.right for other, _ in spec.values()))
-    return [*carried, Entry(name, image._replace(name=full).reference)]
+    return [*carried, Entry(name, replace(image, name=full).reference)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from task.edits.argocd_source import PLUGIN, Item, items_of, load, merge_items, places, stray_items, unsound_names
 from task.edits.texts import spelled, split_tag, tag_value
 from task.errors import AnnotationError
@@ -42,7 +44,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     full = spelled(image, target, *texts)
     own = {target.keys.name: full, target.keys.tag: tag_value(image)}
     if target.keys.spec:
-        own = {target.keys.spec: image._replace(name=full).reference}
+        own = {target.keys.spec: replace(image, name=full).reference}
     items = [Item(key, value) for key, value in own.items() if key and value]
     return merge_items(files, target, SECTION, items, spec)
 

@@ -5,14 +5,15 @@ A key that is not known here belongs to a newer version: it is ignored, and stay
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import TypeVar
 
 from task.edits.yaml_tree import Node, Tree, pairs, walk
 from task.errors import Malformed, TargetError
 from task.model import Build, Hold, Meant, Memory, State, Written
 from task.moment import utc
-from task.pattern import pattern
 
 T = TypeVar("T")
 _Shape = Mapping[str, "_Shape | None"]
@@ -32,9 +33,9 @@ _SHAPE: _Shape = {"files": {ANY: {"hold": _HOLD, "images": {ANY: _MEMORY}}}}
 _STEMS = {word.rstrip("s") for word in _STRUCTURE}
 _MISPLACED = "known there are {}; memory stands below files: <file>: images: <alias>, a hold below its file or alias"
 _TIMES = ("at", "until", "created")
-_SEQUENCE = pattern(r"[0-9]{1,20}")
+_SEQUENCE = re.compile(r"[0-9]{1,20}")
 _TAGS = ("", "!", "tag:yaml.org,2002:str")
-_SURROGATES = pattern("[\ud800-\udfff]")  # bytes of an argument that were no text
+_SURROGATES = re.compile("[\ud800-\udfff]")  # bytes of an argument that were no text
 Data = Mapping[str, object]
 
 
@@ -218,7 +219,8 @@ def _whole(state: State) -> State:
 
 def _full(memory: Memory) -> Memory:
     replaced = tuple(map(stripped, memory.replaced))
-    meant = Meant(*map(stripped, memory.rollback)) if memory.rollback and memory.rollback.to else None
+    asked = memory.rollback
+    meant = Meant(stripped(asked.to), stripped(asked.tag), stripped(asked.digest)) if asked and asked.to else None
     return Memory(_plain(memory.written), replaced, _plain_hold(memory.hold), _plain(memory.deferred), meant)
 
 
@@ -231,10 +233,16 @@ def _plain_hold(hold: Hold | None) -> Hold | None:
 def _plain(written: Written | None) -> Written | None:
     if written is None or written == Written():
         return None
-    sequence, counter, commit, repository, created = written.build
-    if sequence is not None and not _SEQUENCE.fullmatch(str(sequence)):
-        raise TargetError(f"the sequence {sequence} cannot be remembered", hint="use up to 20 digits")
-    build = Build(sequence, stripped(counter), stripped(commit), stripped(repository), _instant("created", created))
+    given = written.build
+    if given.sequence is not None and not _SEQUENCE.fullmatch(str(given.sequence)):
+        raise TargetError(f"the sequence {given.sequence} cannot be remembered", hint="use up to 20 digits")
+    build = Build(
+        given.sequence,
+        stripped(given.counter),
+        stripped(given.commit),
+        stripped(given.repository),
+        _instant("created", given.created),
+    )
     return Written(stripped(written.tag), stripped(written.digest), build)
 
 
@@ -266,19 +274,20 @@ def _memory_data(memory: Memory) -> Data:
         list(memory.replaced),
         _optional(memory.hold, _hold_data),
         _optional(memory.deferred, _written_data),
-        _optional(memory.rollback, lambda meant: _known(meant._asdict())),
+        _optional(memory.rollback, lambda meant: _known(asdict(meant))),
     )
     return _known(dict(zip(MEMORY, parts, strict=True)))
 
 
 def _hold_data(hold: Hold) -> Data:
-    return {"reason": hold.reason, **_known(dict(zip(HOLD[1:], hold[1:], strict=True)))}
+    return {"reason": hold.reason, **_known(dict(zip(HOLD[1:], (hold.by, hold.at, hold.until), strict=True)))}
 
 
 def _written_data(written: Written) -> Data:
-    sequence, *rest = written.build
-    number = "" if sequence is None else str(sequence)
-    return _known(dict(zip(WRITTEN, (written.tag, written.digest, number, *rest), strict=True)))
+    build = written.build
+    number = "" if build.sequence is None else str(build.sequence)
+    values = (written.tag, written.digest, number, build.counter, build.commit, build.repository, build.created)
+    return _known(dict(zip(WRITTEN, values, strict=True)))
 
 
 def _optional(value: T | None, data: Callable[[T], Data]) -> Data:

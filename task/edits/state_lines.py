@@ -6,6 +6,8 @@ What comes out is not trusted: `state_file` reads it again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
 from typing import cast
 
 from task.edits.state_data import HOLD, MEMORY, WRITTEN
@@ -25,11 +27,10 @@ from task.edits.yaml_layout import (
     value_slot,
 )
 from task.edits.yaml_scalar import double_quoted, spell
-from task.edits.yaml_text import replace
+from task.edits.yaml_text import splice
 from task.edits.yaml_tree import Node, Tree, pairs, parse
 from task.errors import Malformed, TargetError
 from task.moment import utc
-from task.record import NamedTuple
 
 _ORDER = ("files", *MEMORY, "images", *HOLD, *WRITTEN)  # `hold` stands before `images` as well
 _NAMED = 1, 3  # how deep the mappings lie whose keys are names: below `files`, below `images`
@@ -39,7 +40,8 @@ _LONG_KEY = 1000  # characters; readers give up looking for the `:` of a longer 
 Wanted = Mapping[str, object]  # a Node in it is what a newer version wrote: it stays as it is
 
 
-class _Plan(NamedTuple):
+@dataclass(frozen=True)
+class _Plan:
     """What differs between a text and the data that it should say."""
 
     words: list[tuple[Node, str]]
@@ -52,7 +54,7 @@ def edited(tree: Tree, data: Wanted) -> str:
     """The text with the fewest lines changed. TargetError where the text is not in block style."""
     _refuse_flow(tree)
     if words := _plan(tree, data).words:
-        tree = replace(tree, words)
+        tree = splice(tree, words)
     while nothings := _plan(tree, data).nothings:
         node, wanted = nothings[0]
         fill = cast("Data", wanted)
@@ -212,8 +214,6 @@ def _cut(text: str, start: int, end: int) -> Splice:
 
 def _items(tree: Tree, sequence: Node, wanted: Sequence[str]) -> Iterator[Splice]:
     """A list made to say other items; those that stay keep their lines."""
-    from difflib import SequenceMatcher
-
     text, end, items = tree.text, eol(tree.text), sequence.children
     margin = " " * column(text, sequence)
     for what, i, j, k, m in SequenceMatcher(None, [i.value for i in items], wanted, autojunk=False).get_opcodes():

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from task.edits.yaml_tree import DEPTH, Document, Node, Tree, pairs, resolved, value, values
 from task.errors import TargetError
-from task.pattern import pattern
-from task.record import NamedTuple
 
-_INDICES = pattern(r"(.*?)((?:\[[^\]]*\])+)", re.DOTALL)
+_INDICES = re.compile(r"(.*?)((?:\[[^\]]*\])+)", re.DOTALL)
 
 
-class Segment(NamedTuple):
+@dataclass(frozen=True)
+class Segment:
     """One step of a path: a key and the list indices behind it."""
 
     name: str
@@ -26,7 +26,8 @@ class Segment(NamedTuple):
     flaw: str = ""  # why the indices cannot be used
 
 
-class Spot(NamedTuple):
+@dataclass(frozen=True)
+class Spot:
     """Where a path leads: to nodes that are there, or to what would have to be made."""
 
     nodes: tuple[Node, ...]  # several when the key stands several times

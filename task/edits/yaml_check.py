@@ -7,12 +7,12 @@ must say what it was meant to say, to every reader of YAML.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from task.edits.yaml_layout import Data, Word
 from task.edits.yaml_scalar import sound
 from task.edits.yaml_tree import Document, Node, Tree, pairs, parse
 from task.errors import TargetError
-from task.record import NamedTuple
 
 
 class Splice(NamedTuple):

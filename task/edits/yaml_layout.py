@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeAlias
@@ -9,13 +10,12 @@ from typing import TypeAlias
 from task.edits.yaml_scalar import spell
 from task.edits.yaml_tree import BREAKS, Node, Tree, pairs, walk
 from task.errors import TargetError
-from task.pattern import pattern
 
 Word: TypeAlias = str | bool  # what stands in one scalar: a string, or a plain true or false
 Data: TypeAlias = "Word | Mapping[str, Data] | Sequence[Data]"
 _WIDEST = 9
-_BREAK = pattern(f"[{BREAKS}]")
-_PROPS = pattern(r"(?:[&!][^\s]*(?:\s+|$)|#[^\n\r]*|\s+)*")
+_BREAK = re.compile(f"[{BREAKS}]")
+_PROPS = re.compile(r"(?:[&!][^\s]*(?:\s+|$)|#[^\n\r]*|\s+)*")
 
 
 def eol(text: str) -> str:

@@ -7,13 +7,13 @@ something else than a string is quoted.
 
 from __future__ import annotations
 
+import json
 import re
 
 from task.edits.yaml_tree import BREAKS, Node
-from task.pattern import pattern
 
 # What some reader takes for a number, a date, a merge key or a default value, anchored at both ends.
-_NUMBER = pattern(
+_NUMBER = re.compile(
     r"[-+]?(?:"
     r"(?:[0-9][0-9_,]*\.?[0-9_]*|\.[0-9_]+)(?:[eE][-+]?[0-9_]*)?"  # 12, 1_000, 1.10, .5, 5., 12e03
     r"|0[xX][0-9a-fA-F_]*(?:\.[0-9a-fA-F_]*)?(?:[pP][-+]?[0-9]*)?"
@@ -23,13 +23,15 @@ _NUMBER = pattern(
     r")",
     re.IGNORECASE,
 )
-_DATE = pattern(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:$|[Tt\s].*)", re.DOTALL)
+_DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:$|[Tt\s].*)", re.DOTALL)
 _NUMERIC = "+-.0123456789"  # what numbers and dates begin with; "" is in it, too
 _WORDS = frozenset(("", "~", "null", "y", "n", "yes", "no", "on", "off", "true", "false", "=", "<<", "..."))
 # Characters without any meaning in YAML, in block and in flow context; `:` and a blank only inside.
-_PLAIN = pattern(r"[A-Za-z0-9_./+=~$(^](?:[A-Za-z0-9_./+=~$()^@;<>-]|:(?=[A-Za-z0-9_./+=~$-])| (?=[A-Za-z0-9_./+(]))*")
+_PLAIN = re.compile(
+    r"[A-Za-z0-9_./+=~$(^](?:[A-Za-z0-9_./+=~$()^@;<>-]|:(?=[A-Za-z0-9_./+=~$-])| (?=[A-Za-z0-9_./+(]))*"
+)
 # What may not stand as it is between double quotes, in one reader or another.
-_UNPRINTABLE = pattern("[\x00-\x1f\x7f-\xa0\xad\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\xa0\xad\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 STRING = "tag:yaml.org,2002:str"
 
 
@@ -58,8 +60,6 @@ def sound(node: Node) -> bool:
 
 def double_quoted(text: str) -> str:
     """`text` between double quotes; also valid JSON unless it holds rare control characters."""
-    import json
-
     return _UNPRINTABLE.sub(_escape, json.dumps(text, ensure_ascii=False))
 
 

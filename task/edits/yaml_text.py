@@ -11,7 +11,7 @@ from task.edits.yaml_tree import Node, Tree
 from task.errors import TargetError
 
 
-def replace(tree: Tree, new: Sequence[tuple[Node, Word]]) -> Tree:
+def splice(tree: Tree, new: Sequence[tuple[Node, Word]]) -> Tree:
     """Other contents for scalars (or aliases, or nulls) of the tree; quotes, block headers and anchors stay."""
     splices = [_scalar(tree, node, text) for node, text in new]
     return checked(tree, splices, {id(node): becomes(text, node) for node, text in new})

@@ -7,11 +7,11 @@ alias bomb costs no more than its text. No function here recurses.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
 from task.errors import Malformed, TargetError
-from task.record import NamedTuple
 from task.yaml_events import parsed
 
 DEPTH = 200  # deeper than any person writes, and C loaders crash on it
@@ -20,7 +20,8 @@ _LARGE = 1_000_000  # characters; trees of larger texts are not kept
 BOMB = 1_000_000  # values, once every alias is written out; and ten times those of the text
 
 
-class Node(NamedTuple):
+@dataclass(frozen=True)
+class Node:
     """One node: `text[start:end]` with its anchor and tag; a block collection's `end` reaches beyond its content."""
 
     kind: Literal["scalar", "mapping", "sequence", "alias"]
@@ -41,7 +42,8 @@ class Node(NamedTuple):
 NULLS = ("", "~", "null", "Null", "NULL")
 
 
-class Document(NamedTuple):
+@dataclass(frozen=True)
+class Document:
     """One document of a stream; `end` is where its last line ends: at `...`, the next `---` or the text's end."""
 
     root: Node

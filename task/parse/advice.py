@@ -10,15 +10,14 @@ import re
 from task.errors import Malformed
 from task.model import Entry
 from task.parse.image import live_image
-from task.pattern import pattern
 from task.rules.tag_filter import allow_pattern, regexp_of_glob
 from task.rules.version_range import parse_range, parse_version
 
 TAG_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
-_WILD_PART = pattern(r"(?:^|\.)[xX*](?:\.|$|-)")
-_SHA = pattern(r"(?:sha-?)?(?=[0-9]*[a-f])(?=[a-f]*[0-9])[0-9a-f]{7,40}")
+_WILD_PART = re.compile(r"(?:^|\.)[xX*](?:\.|$|-)")
+_SHA = re.compile(r"(?:sha-?)?(?=[0-9]*[a-f])(?=[a-f]*[0-9])[0-9a-f]{7,40}")
 _TOKENS = r"\.[*+]|\\[._-]|\[\^?[A-Za-z0-9_-]+\]|[A-Za-z0-9_.-]"
-_TOKEN, _SIMPLE = pattern(_TOKENS), pattern(rf"(?:{_TOKENS})+")
+_TOKEN, _SIMPLE = re.compile(_TOKENS), re.compile(rf"(?:{_TOKENS})+")
 _AS_GLOB = {".*": "*", ".+": "?*"}  # a lone "." is meant as itself: ^0.28.*
 _TAG_WORDS = ("tag", "version")
 _NAME_WORDS = ("repository", "repo", "registry", "name")

@@ -7,12 +7,12 @@ about Argo CD Image Updater (AIU) are those of v0.18 and v1.3.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import cast
 
 from task.errors import Malformed
 from task.model import Entry, Strategy
-from task.record import NamedTuple
 
 STRATEGIES: Mapping[str, Strategy] = {
     "semver": "semver",
@@ -51,7 +51,8 @@ IMAGE_KEYS = (
 )
 
 
-class Setting(NamedTuple):
+@dataclass(frozen=True)
+class Setting:
     """A value, and the key (without prefix) that says it; both "" where nothing does."""
 
     key: str = ""

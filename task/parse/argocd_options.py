@@ -6,17 +6,20 @@ a value: tokens are among them.
 
 from __future__ import annotations
 
+import csv
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from task.errors import Malformed
-from task.record import NamedTuple
 from task.secret import Secret
 
 _FLAGS = ("plaintext", "insecure", "grpc-web", "core", "port-forward")
 _ELSEWHERE = ("core", "port-forward", "port-forward-namespace")  # ways of the argocd command that are not ours
 
 
-class Connection(NamedTuple):
+@dataclass(frozen=True)
+class Connection:
     """Where the API is and how it knows us; "" and empty where nothing was given."""
 
     server: str = ""  # host[:port]; as given it may hold a scheme and a path
@@ -82,7 +85,7 @@ def _at_server(found: Connection) -> Connection:
     if bool(found.certificate) != bool(found.key):
         raise Malformed("a client certificate needs its key", "give --client-crt and --client-crt-key in ARGOCD_OPTS")
     root = "/".join(part for part in (found.root_path or path).split("/") if part)
-    return found._replace(server=host, root_path=f"/{root}" if root else "")
+    return replace(found, server=host, root_path=f"/{root}" if root else "")
 
 
 def parse_options(words: str) -> Connection:
@@ -106,8 +109,6 @@ def parse_options(words: str) -> Connection:
 
 
 def _split(words: str) -> list[str]:
-    import shlex
-
     try:
         return shlex.split(words)
     except ValueError:
@@ -149,8 +150,6 @@ _VALUED = ("server", "auth-token", "server-crt", "client-crt", "client-crt-key",
 
 def _comma_separated(text: str) -> list[str]:
     """Several headers in one value, as the command takes them: one line of CSV."""
-    import csv
-
     return [one for row in csv.reader([text], skipinitialspace=True) for one in row]
 
 

@@ -9,18 +9,19 @@ that its jobs know (`CIRCLE_BUILD_NUM`) counts jobs, and grows when an old workf
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from task.errors import Malformed, UsageError
 from task.model import Build
+from task.moment import of_unix, utc
 from task.parse.ci_variables import Origin, origin_of
-from task.pattern import pattern
 
-_NUMBER = pattern(r"[0-9]{1,20}")
+_NUMBER = re.compile(r"[0-9]{1,20}")
 # Seconds since 1973, milliseconds since 2001, the first day; other numbers may be meant as 20261121 or 202611210600.
-_SECONDS = pattern(r"([0-9]{1,5}|[0-9]{9,10})(?:\.([0-9]{1,9}))?")
-_MILLISECONDS = pattern(r"[0-9]{13}")
-_COMMIT = pattern(r"[0-9a-fA-F]{7,64}")
+_SECONDS = re.compile(r"([0-9]{1,5}|[0-9]{9,10})(?:\.([0-9]{1,9}))?")
+_MILLISECONDS = re.compile(r"[0-9]{13}")
+_COMMIT = re.compile(r"[0-9a-fA-F]{7,64}")
 # What reproducible builds write for want of a date: the epoch (also Jib's one second), ZIP's and Go's beginnings.
 _NO_DATES = ("1970-01-01", "1980-01-01", "0001-01-01")
 
@@ -91,8 +92,6 @@ def created_of(text: str) -> str:
 
 
 def _moment(text: str) -> str:
-    from task.moment import of_unix, utc
-
     if _MILLISECONDS.fullmatch(text):
         return of_unix(*divmod(int(text), 1000))
     unix = _SECONDS.fullmatch(text)

@@ -6,29 +6,30 @@ Jib's jib-image.json, Skaffold's build output, goreleaser's artifacts.json, and 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from task.errors import Malformed, UsageError
 from task.model import Image
 from task.parse.event import without_login
 from task.parse.image import parse_image, parse_images
-from task.pattern import pattern
-from task.record import NamedTuple
 
 KNOWN = (
     "known are BuildKit and buildx metadata, kaniko's digest and image-name files, ko --image-refs, jib-image.json, "
     "skaffold --file-output, goreleaser's artifacts.json and Tekton's IMAGES"
 )
 MOST = 1000  # images of one file; no build makes more
-_DIGEST = pattern(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 # What is worth quoting when it is wrong: a text file may be a password's that was named by mistake.
-_LIKE_A_REFERENCE = pattern(r"[\w.-]+(?::\d+)?(?:/[\w.-]+)+(?::[\w.-]+)?(?:@[\w:]+)?")
+_LIKE_A_REFERENCE = re.compile(r"[\w.-]+(?::\d+)?(?:/[\w.-]+)+(?::[\w.-]+)?(?:@[\w:]+)?")
 _SHOWN = 6
 
 
-class Built(NamedTuple):
+@dataclass(frozen=True)
+class Built:
     """What one file names."""
 
     references: tuple[str, ...] = ()  # each with a tag or a digest
@@ -74,7 +75,7 @@ def _joined(given: Sequence[str], found: Sequence[str]) -> tuple[str, ...]:
     bare = {image.identity: image.digest for image in images if not image.tag}
     tagged = [image for image in named if image.tag and not image.digest and image.identity in bare]
     taken = {image.identity for image in tagged}
-    whole = [image._replace(digest=bare[image.identity]) for image in tagged]
+    whole = [replace(image, digest=bare[image.identity]) for image in tagged]
     rest = [image for image in images if image not in tagged and (image.tag or image.identity not in taken)]
     return tuple(dict.fromkeys(map(_text, (*rest, *whole))))
 
@@ -84,8 +85,6 @@ def _text(image: Image) -> str:
 
 
 def _json(text: str) -> Any:
-    import json
-
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as problem:

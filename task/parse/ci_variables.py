@@ -6,8 +6,7 @@ The names are those of the systems' own references; the first system of the tabl
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-from task.record import NamedTuple
+from typing import NamedTuple
 
 
 class Origin(NamedTuple):

@@ -6,10 +6,10 @@ The text only names a place; no secret stands in it. The grammar is that of Argo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from task.errors import Malformed
-from task.record import NamedTuple
 
 DOCKER_CONFIG = ".dockerconfigjson"
 LONGEST_QUOTE = 200
@@ -17,7 +17,8 @@ HINT = "write pullsecret:<namespace>/<name>, secret:<namespace>/<name>#<field>, 
 CredentialKind = Literal["pullsecret", "secret", "env", "ext"]
 
 
-class CredentialSource(NamedTuple):
+@dataclass(frozen=True)
+class CredentialSource:
     """A place to find a login; what does not belong to its kind is ""."""
 
     kind: CredentialKind
@@ -48,7 +49,7 @@ def parse_credential_source(spec: str, *, prefix_required: bool = False) -> Cred
     found = read(place)
     if found is None:
         raise Malformed(f"{_cut(spec)!r} names no secret", HINT)
-    return found._replace(registry=registry)
+    return replace(found, registry=registry)
 
 
 def _pull_secret(place: str) -> CredentialSource | None:

@@ -6,11 +6,14 @@ the kubelet takes them in pull secrets); the longest that fits wins. Messages ne
 
 from __future__ import annotations
 
+import json
+from base64 import b64decode
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any
 
 from task.errors import Malformed
-from task.record import NamedTuple
 from task.secret import Secret
 
 HUB = "docker.io"
@@ -20,7 +23,8 @@ _NOTHING = Secret("")
 _HINT = 'write {"auths": {"<registry>": {"auth": "<base64 of user:password>"}}}'
 
 
-class RegistryLogin(NamedTuple):
+@dataclass(frozen=True)
+class RegistryLogin:
     """How one registry knows us: a user and password, an identity token (to be exchanged), or a finished token."""
 
     username: str = ""
@@ -30,18 +34,17 @@ class RegistryLogin(NamedTuple):
     origin: str = ""  # where it was found, for messages
 
 
-class DockerConfig(NamedTuple):
+@dataclass(frozen=True)
+class DockerConfig:
     """One config file. Keys are in normal form: `host[:port][/path]`."""
 
-    logins: Mapping[str, RegistryLogin] = {}
-    helpers: Mapping[str, str] = {}  # credHelpers: key → name of a helper
+    logins: Mapping[str, RegistryLogin] = field(default_factory=dict)
+    helpers: Mapping[str, str] = field(default_factory=dict)  # credHelpers: key → name of a helper
     store: str = ""  # credsStore: the helper that knows all others
 
 
 def parse_docker_config(text: str, origin: str = "") -> DockerConfig:
     """Read a config file, or the older form without `auths`. Raises `Malformed`."""
-    import json
-
     try:
         data = json.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError):
@@ -91,8 +94,6 @@ def _same_host(pattern: str, host: str) -> bool:
     """A `*` stands for letters within one part of a host name, as in the kubelet; a port must be equal."""
     if "*" not in pattern:
         return pattern == host
-    from fnmatch import fnmatchcase
-
     parts, names = pattern.split("."), host.split(".")
     return len(parts) == len(names) and all(map(fnmatchcase, names, parts))
 
@@ -118,8 +119,6 @@ def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
 
 
 def _pair(auth: str, key: str) -> tuple[str, str]:
-    from base64 import b64decode
-
     try:
         text = b64decode(auth.strip() + "=" * (-len(auth.strip()) % 4), validate=True).decode()
     except ValueError:

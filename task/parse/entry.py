@@ -5,30 +5,26 @@ A pure function of texts, and so remembered: thousands of Applications say the s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from task.errors import Malformed
-from task.light import later
 from task.model import Entry, Flaw, Keys, Policy, Strategy
 from task.parse import advice
 from task.parse import annotations as annotation
 from task.parse.annotations import Faulty, Setting
-from task.pattern import pattern
-from task.record import NamedTuple
+from task.rules import tag_filter
 from task.rules.version_range import parse_range
 
-if TYPE_CHECKING:
-    from task.rules import tag_filter
-else:
-    tag_filter = later("task.rules.tag_filter")
-
 T = TypeVar("T")
-BLANK_INDEX = pattern(r"\[[0-9]*\s[0-9\s]*\]")
+BLANK_INDEX = re.compile(r"\[[0-9]*\s[0-9\s]*\]")
 
 
-class EntryReading(NamedTuple):
+@dataclass(frozen=True)
+class EntryReading:
     """What one entry asks for, and its flaws."""
 
     entry: Entry

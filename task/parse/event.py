@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from task.errors import Malformed, UsageError
 from task.model import Image
 from task.parse.image import parse_images
-from task.pattern import pattern
 
-DIGEST = pattern(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
-LOGIN = pattern(r"(//|\bwrite )[^/@\s]*@")  # somebody's password is not shown, nor advised
-TAG = pattern(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
+LOGIN = re.compile(r"(//|\bwrite )[^/@\s]*@")  # somebody's password is not shown, nor advised
+TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
 def event_images(references: Sequence[str], digest: str = "", tag: str = "") -> tuple[Image, ...]:
@@ -52,7 +53,7 @@ def _with_digest(images: tuple[Image, ...], digest: str) -> tuple[Image, ...]:
             f"--image and --image-digest name two different digests ({other[:19]}…, {digest[:19]}…)",
             hint="give one of them",
         )
-    return tuple(image._replace(digest=digest) for image in images)
+    return tuple(replace(image, digest=digest) for image in images)
 
 
 def _with_tag(images: tuple[Image, ...], tag: str) -> tuple[Image, ...]:
@@ -60,7 +61,7 @@ def _with_tag(images: tuple[Image, ...], tag: str) -> tuple[Image, ...]:
         raise UsageError(f"--tag: {tag!r} is no tag", hint="letters, digits, _ . - only, 128 at the most")
     if other := next((image.tag for image in images if image.tag not in ("", tag)), ""):
         raise UsageError(f"--image and --tag name two different tags ({other}, {tag})", hint="give one of them")
-    return tuple(image._replace(tag=tag) for image in images)
+    return tuple(replace(image, tag=tag) for image in images)
 
 
 def _refuse_incomplete(images: tuple[Image, ...]) -> None:

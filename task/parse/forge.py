@@ -6,11 +6,12 @@ The URL comes from an Application: nothing of it is trusted to be a path that a 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, cast, get_args
+from urllib.parse import quote
 
 from task.errors import Malformed
 from task.parse.remote_url import Remote, remote_of
-from task.record import NamedTuple
 
 ForgeName = Literal["github", "gitlab", "gitea", "bitbucket", "bitbucket-server", "azure"]
 NAMES: tuple[str, ...] = get_args(ForgeName)
@@ -38,7 +39,8 @@ WORDS: Mapping[str, ForgeName] = {
 PAIR = 2  # parts of most projects: owner and repository
 
 
-class Place(NamedTuple):
+@dataclass(frozen=True)
+class Place:
     """One repository on a forge."""
 
     forge: ForgeName
@@ -50,7 +52,8 @@ class Place(NamedTuple):
     web: str = ""  # the repository's page, without a slash at the end
 
 
-class Known(NamedTuple):
+@dataclass(frozen=True)
+class Known:
     """What is known of a forge by other means than the URL: `--forge NAME=URL`, CI_SERVER_URL, a probe."""
 
     forge: ForgeName
@@ -97,10 +100,10 @@ def place_of(url: str, known: Sequence[Known] = ()) -> Place | None:
         return _built(forge, remote, f"https://{remote.host}")
     for one in sorted(known, key=lambda one: len(one.root), reverse=True):
         if one.root and (inner := _below(remote, one.root)) is not None:
-            return _built(one.forge, remote._replace(parts=inner, host=_host(one.root)), one.root)
+            return _built(one.forge, replace(remote, parts=inner, host=_host(one.root)), one.root)
     for one in known:
         if not one.root or (remote.ssh and one.chosen):
-            return _built(one.forge, remote._replace(host=_host(one.root) or remote.host), one.root or remote.root)
+            return _built(one.forge, replace(remote, host=_host(one.root) or remote.host), one.root or remote.root)
     forge = _by_shape(remote) or _by_name(remote.host)
     return _built(forge, remote, remote.root) if forge else None
 
@@ -148,7 +151,7 @@ def _by_name(host: str) -> ForgeName | None:
 
 def _built(forge: ForgeName, remote: Remote, root: str) -> Place:
     place = BUILDERS[forge](remote, root.rstrip("/"))
-    return place._replace(host=_host(place.web or root))
+    return replace(place, host=_host(place.web or root))
 
 
 def _wrong(forge: str, shape: str) -> Malformed:
@@ -242,8 +245,6 @@ def _page(root: str, parts: Sequence[str]) -> str:
 
 def quoted(text: str, safe: str = "~") -> str:
     """The text as one part of a URL's path."""
-    from urllib.parse import quote
-
     return quote(text, safe=safe)
 
 

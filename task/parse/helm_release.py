@@ -10,6 +10,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from task.errors import Malformed
@@ -48,7 +49,7 @@ def subscribe_helm_release(item: Mapping[str, Any], origin: str, repo: str, bran
     found = containers(values, annotations)
     flaws += _nameless(annotations, found)
     flaws += [_warned(*words) for words in unmapped(values, annotations)]
-    app = app._replace(live=tuple(one.image.reference for one in found))
+    app = replace(app, live=tuple(one.image.reference for one in found))
     held, subscriptions = _held(annotations), []
     for one in found:
         entry = Entry(one.name, one.bare, "", f"{one.name}={one.image.name}")
@@ -58,7 +59,7 @@ def subscribe_helm_release(item: Mapping[str, Any], origin: str, repo: str, bran
         elif not one.path:
             flaws.append(_spread(entry))
         elif policy is not None:
-            subscriptions.append(_subscription(app, entry, policy, one.path, path)._replace(held=held))
+            subscriptions.append(replace(_subscription(app, entry, policy, one.path, path), held=held))
     return Subscribed(app, tuple(subscriptions), tuple(flaws))
 
 
@@ -153,7 +154,7 @@ def _filter(
         return filter_policy(value if key else "glob:*")
     except Malformed as error:
         flaw = Flaw(entry.text, entry, key, value, f"{key}: {error.message}", error.hint)
-        flaws.append(flaw._replace(severity="warning") if held else flaw)
+        flaws.append(replace(flaw, severity="warning") if held else flaw)
         return Policy() if held else None
 
 

@@ -7,17 +7,18 @@ under each key of them, and those whose keys annotations name. No deeper.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from task.model import Image
 from task.parse.image import live_image
-from task.record import NamedTuple
 
 MAPPED = ("repository.fluxcd.io/", "tag.fluxcd.io/", "registry.fluxcd.io/")
 TOP = "chart-image"  # the image at the top level of the values
 
 
-class Container(NamedTuple):
+@dataclass(frozen=True)
+class Container:
     """One image in the values: its name to Flux, and the key path under which the editor finds it."""
 
     name: str
@@ -27,7 +28,7 @@ class Container(NamedTuple):
     @property
     def bare(self) -> Image:
         """The image without tag and digest."""
-        return self.image._replace(tag="", digest="")
+        return replace(self.image, tag="", digest="")
 
 
 def containers(values: Mapping[str, Any], annotations: Mapping[str, str]) -> tuple[Container, ...]:
@@ -67,8 +68,8 @@ def _image(text: object, beside: Mapping[str, Any]) -> Image | None:
     registry, tag = beside.get("registry"), beside.get("tag")
     if isinstance(registry, str) and registry.strip("/ "):
         whole = live_image(f"{registry.strip('/ ')}/{_path(image.name)}")
-        image = whole and whole._replace(tag=image.tag, digest=image.digest)
-    return image._replace(tag=tag) if image and isinstance(tag, str) and tag else image
+        image = whole and replace(whole, tag=image.tag, digest=image.digest)
+    return replace(image, tag=tag) if image and isinstance(tag, str) and tag else image
 
 
 def _path(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 
 from task.errors import Malformed
 
@@ -31,8 +32,6 @@ def until_of(text: str, now: str) -> str:
 
     Raises `Malformed` for anything else, and for what is over already.
     """
-    from datetime import UTC, datetime, timedelta
-
     if not text:
         return ""
     start = datetime.fromisoformat(now)

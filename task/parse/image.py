@@ -6,26 +6,27 @@ holds a dot or a colon or is `localhost`; only Docker Hub implies `library/`.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from task.errors import Malformed
 from task.model import Entry, Image
-from task.pattern import pattern
 
 _HUB = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com"})
 _HOST = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*"
-_REGISTRY = pattern(rf"(?:{_HOST}|\[[0-9a-f:.]+\])(?::[0-9]+)?", re.ASCII | re.IGNORECASE)
+_REGISTRY = re.compile(rf"(?:{_HOST}|\[[0-9a-f:.]+\])(?::[0-9]+)?", re.ASCII | re.IGNORECASE)
 # What can only be a host: a port before a slash is never a tag.
-_HOST_AND_PORT = pattern(r"(?:\[[0-9A-Fa-f:.]+\](?::[0-9]+)?|[^/:@\s\[\]]+:[0-9]+)(?=/)", re.ASCII)
-_PART = pattern(r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*", re.ASCII)
-_TAG = pattern(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
-_DIGEST = pattern(r"sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128}", re.ASCII)
-_DIGEST_LIKE = pattern(r"[A-Za-z][A-Za-z0-9+._-]*:[A-Za-z0-9+/=_-]+", re.ASCII)
-_IMAGE_ID = pattern(r"(?:sha256:)?[0-9a-f]{64}", re.ASCII)
-_SCHEME = pattern(r"[A-Za-z][A-Za-z0-9+.-]*://", re.ASCII)
-_BLANK = pattern(r"[\s\x00-\x20\x7f-\xa0]")
+_HOST_AND_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.]+\](?::[0-9]+)?|[^/:@\s\[\]]+:[0-9]+)(?=/)", re.ASCII)
+_PART = re.compile(r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*", re.ASCII)
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128}", re.ASCII)
+_DIGEST_LIKE = re.compile(r"[A-Za-z][A-Za-z0-9+._-]*:[A-Za-z0-9+/=_-]+", re.ASCII)
+_IMAGE_ID = re.compile(r"(?:sha256:)?[0-9a-f]{64}", re.ASCII)
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://", re.ASCII)
+_BLANK = re.compile(r"[\s\x00-\x20\x7f-\xa0]")
 _DIGITS = 64  # of a sha256
 _LONGEST_REPOSITORY = 255
 _LONGEST_QUOTE = 200
@@ -46,7 +47,7 @@ def parse_image(text: str) -> Image:
             f"{_quote(text)}: {_quote(digest)} is not a digest",
             "a digest is sha256: and 64 digits 0-9a-f, as the registry or the builder prints it",
         )
-    return image._replace(tag=tag or "", digest=digest or "")
+    return replace(image, tag=tag or "", digest=digest or "")
 
 
 def parse_images(values: Sequence[str]) -> tuple[Image, ...]:
@@ -78,7 +79,7 @@ def live_image(text: str) -> Image | None:
         return None
     if set(tag or "") & {"/", ":"} or _blank(tag or "") or _blank(digest or ""):
         return None
-    return image._replace(tag=tag or "", digest=digest or "")
+    return replace(image, tag=tag or "", digest=digest or "")
 
 
 def split_image_list(text: str) -> tuple[str, ...]:
@@ -106,7 +107,7 @@ def parse_entry(text: str) -> Entry:
         raise _bad_tag(constraint or "", text)
     if digest is not None and not _DIGEST_LIKE.fullmatch(digest.strip()):
         raise Malformed(f"{_quote(text)}: {_quote(digest)} is not a digest", "a digest is written sha256:…")
-    return Entry(alias, image._replace(digest=(digest or "").strip()), (constraint or "").strip(), text)
+    return Entry(alias, replace(image, digest=(digest or "").strip()), (constraint or "").strip(), text)
 
 
 def _entry_or_problem(text: str) -> Entry | Malformed:
@@ -124,8 +125,6 @@ def _references(value: str) -> list[str]:
 
 
 def _json_strings(value: str) -> list[str]:
-    import json
-
     try:
         items = json.loads(value)
     except (ValueError, RecursionError) as problem:

@@ -7,13 +7,13 @@ complete, so that no Application-wide key is needed and none shines through.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from task.errors import Malformed
 from task.model import Application, Problem
 from task.parse.image_updater_settings import Said, annotations, mapping, mappings, strings, text
 from task.parse.known_keys import nearest
-from task.record import NamedTuple
 from task.rules.tag_filter import glob_match, ignore_globs
 
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
@@ -23,7 +23,8 @@ _WILD = re.compile(r"[*?\[\]]")
 _SET = re.compile(r"\[.*?]")
 
 
-class Requirement(NamedTuple):
+@dataclass(frozen=True)
+class Requirement:
     """One part of a Kubernetes label selector."""
 
     key: str
@@ -37,7 +38,8 @@ class Requirement(NamedTuple):
         return (labels.get(self.key) in self.values) == (self.operator == "In")
 
 
-class Claim(NamedTuple):
+@dataclass(frozen=True)
+class Claim:
     """One `applicationRef` of one resource. The least `order` wins an Application."""
 
     order: tuple[int, int, int]  # the resource; how unspecific; the place in its list
@@ -57,7 +59,8 @@ class Claim(NamedTuple):
         return glob_match(self.pattern, app.name) and all(one.met(app.labels) for one in self.labels)
 
 
-class Claims(NamedTuple):
+@dataclass(frozen=True)
+class Claims:
     """All claims, so that an Application meets only those that may reference it."""
 
     exact: dict[tuple[str, str], list[Claim]]  # namespace, name
@@ -112,7 +115,7 @@ def _configured(app: Application, said: Said) -> Application:
     if said.annotations is None:
         return app
     ours = {key: value for key, value in app.annotations.items() if _of_ours(key)}
-    return app._replace(annotations={**ours, **said.annotations})
+    return replace(app, annotations={**ours, **said.annotations})
 
 
 def _of_ours(key: str) -> bool:

@@ -7,11 +7,11 @@ and said, so that a broken rule never lets a tag through.
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from task.errors import Malformed
 from task.parse.image import parse_entry
-from task.record import NamedTuple
 
 ALIAS = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]*")  # the pattern of the CRD
 UPDATE = {
@@ -32,14 +32,16 @@ IMAGE = ("alias", "imageName", "commonUpdateSettings", "manifestTargets", "image
 _TRUE, _FALSE = frozenset(("true", "yes", "on", "y")), frozenset(("false", "no", "off", "n"))
 
 
-class Said(NamedTuple):
+@dataclass(frozen=True)
+class Said:
     """What one reference says; no annotations at all (None): the Application's own stand."""
 
     annotations: Mapping[str, str] | None
     warnings: tuple[str, ...] = ()
 
 
-class _Images(NamedTuple):
+@dataclass(frozen=True)
+class _Images:
     """The images read so far: alias → (image, settings)."""
 
     known: dict[str, tuple[str, Mapping[str, str]]]

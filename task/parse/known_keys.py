@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
 from task.errors import Malformed
 from task.parse.annotations import APPLICATION_KEYS, IMAGE_KEYS, prefixes, split_key
 from task.parse.image import parse_image_list, split_image_list
-from task.record import NamedTuple
 
 # What people find in older manifests, in guides and in forks of AIU; keys in the normal form of `_normal`. `{}` is
 # the alias with its dot. Deckhouse's fork updates charts (`chart-version`); the `git-…` keys are settings of AIU's
@@ -46,7 +46,8 @@ SHOWN = 10  # aliases that a hint lists
 LONGEST = 253  # letters; Kubernetes takes 63 behind the prefix, a manifest may hold anything
 
 
-class Doubt(NamedTuple):
+@dataclass(frozen=True)
+class Doubt:
     """A key that says nothing here, why, and what to write instead."""
 
     # near: a near miss of a known key. former: a key of older versions or forks. level: a key of the whole
@@ -63,7 +64,8 @@ class Doubt(NamedTuple):
         return self.kind == "near" and self.meant != "image-list"
 
 
-class Names(NamedTuple):
+@dataclass(frozen=True)
+class Names:
     """Which prefixes name an entry."""
 
     known: frozenset[str]

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import translate
 from functools import lru_cache
 
 from task.errors import UsageError
 from task.model import Application
-from task.pattern import pattern
-from task.record import NamedTuple
 
 
-class Narrow(NamedTuple):
+@dataclass(frozen=True)
+class Narrow:
     """An empty part narrows nothing; several values of one part widen it."""
 
     names: tuple[str, ...] = ()  # globs of `name` or `namespace/name`
@@ -38,8 +39,6 @@ def is_glob(text: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _glob(glob: str) -> re.Pattern[str]:
-    from fnmatch import translate
-
     return re.compile(translate(glob))
 
 
@@ -47,7 +46,8 @@ def _matches(glob: str, text: str) -> bool:
     return _glob(glob).match(text) is not None
 
 
-class _Requirement(NamedTuple):
+@dataclass(frozen=True)
+class _Requirement:
     """One part of a Kubernetes label selector."""
 
     key: str
@@ -62,9 +62,9 @@ class _Requirement(NamedTuple):
         return (labels.get(self.key) in self.values) != self.negated
 
 
-_SET = pattern(r"(?P<key>[^\s!=,()]+)\s+(?P<not>notin|in)\s*\((?P<values>[^()]*)\)")
-_EQUAL = pattern(r"(?P<key>[^\s!=,()]+)\s*(?P<not>!?)={1,2}\s*(?P<values>[^\s!=,()]*)")
-_EXISTS = pattern(r"(?P<not>!?)\s*(?P<key>[^\s!=,()]+)")
+_SET = re.compile(r"(?P<key>[^\s!=,()]+)\s+(?P<not>notin|in)\s*\((?P<values>[^()]*)\)")
+_EQUAL = re.compile(r"(?P<key>[^\s!=,()]+)\s*(?P<not>!?)={1,2}\s*(?P<values>[^\s!=,()]*)")
+_EXISTS = re.compile(r"(?P<not>!?)\s*(?P<key>[^\s!=,()]+)")
 
 
 @lru_cache(maxsize=16)

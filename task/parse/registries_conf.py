@@ -7,23 +7,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from task.errors import Malformed
 from task.parse.credentials import CredentialSource, parse_credential_source
-from task.pattern import pattern
-from task.record import NamedTuple
 from task.yaml_events import parsed
 
 _DEEPEST = 20
-_URL = pattern(r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?(?:/[^\s?#@]*)?")
-_DURATION = pattern(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
+_URL = re.compile(r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?(?:/[^\s?#@]*)?")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _TRUE, _FALSE = ("true", "yes", "on", "y"), ("false", "no", "off", "n", "")
 _SORTED = "a registry promises no order of its tags, so the order of the list would decide which image is deployed"
 
 
-class RegistryConf(NamedTuple):
+@dataclass(frozen=True)
+class RegistryConf:
     """One entry of the file."""
 
     name: str = ""

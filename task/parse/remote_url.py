@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote
+
 from task.errors import Malformed
-from task.pattern import pattern
-from task.record import NamedTuple
 
 # SSH on the port of https, and Azure's own names: the forge's web is elsewhere.
 OTHER_HOSTS = {
@@ -15,10 +17,11 @@ OTHER_HOSTS = {
     "ssh.dev.azure.com": "dev.azure.com",
     "vs-ssh.visualstudio.com": "dev.azure.com",
 }
-HOST = pattern(r"(?:[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?|\[[0-9a-f:.]+\])(?::\d{1,5})?")
+HOST = re.compile(r"(?:[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?|\[[0-9a-f:.]+\])(?::\d{1,5})?")
 
 
-class Remote(NamedTuple):
+@dataclass(frozen=True)
+class Remote:
     """A repository URL, taken apart."""
 
     root: str  # "https://git.example.com:8443": where the web of that host is, as far as the URL tells
@@ -60,8 +63,6 @@ def _without_port(host: str, ssh: bool, scheme: str) -> str:  # noqa: FBT001
 
 
 def _parts(path: str) -> tuple[str, ...]:
-    from urllib.parse import unquote
-
     clean = path.partition("?")[0].partition("#")[0].strip("/")
     parts = tuple(unquote(part) for part in clean.removesuffix(".git").rstrip("/").split("/") if part)
     if any(part in {".", ".."} or set(part) & set("/\\?#%") or not part.isprintable() for part in parts):

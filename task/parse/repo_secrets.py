@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from task.errors import Malformed
-from task.record import NamedTuple
 from task.secret import Secret
 
 LABEL = "argocd.argoproj.io/secret-type"
@@ -29,7 +29,8 @@ _NAME_ANOTHER = (
 )
 
 
-class AppKey(NamedTuple):
+@dataclass(frozen=True)
+class AppKey:
     """A GitHub App as it is installed somewhere."""
 
     id: str
@@ -38,7 +39,8 @@ class AppKey(NamedTuple):
     api: str
 
 
-class RepoCredentials(NamedTuple):
+@dataclass(frozen=True)
+class RepoCredentials:
     """How one Git server knows us, and how it is reached; what is not said is empty."""
 
     secret: str = ""  # namespace/name, for messages
@@ -62,7 +64,8 @@ class RepoCredentials(NamedTuple):
         return bool(self.username or self.password or self.bearer or self.ssh_key or self.app or self.certificate)
 
 
-class RepoSecret(NamedTuple):
+@dataclass(frozen=True)
+class RepoSecret:
     """One `repository` or `repo-creds` secret."""
 
     kind: str
@@ -90,7 +93,7 @@ def choose(secrets: Sequence[RepoSecret], url: str, project: str = "") -> RepoCr
         return own or template
     proxy = own.proxy or template.proxy
     no_proxy = own.no_proxy if own.proxy else template.no_proxy
-    return template._replace(insecure=own.insecure, proxy=proxy, no_proxy=no_proxy)
+    return replace(template, insecure=own.insecure, proxy=proxy, no_proxy=no_proxy)
 
 
 def argo_cds_kind(name: str, labels: Mapping[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -20,8 +21,6 @@ def report_of(text: str) -> Mapping[str, Any]:
 
     Members that this version does not know are allowed: a later one may have written it.
     """
-    import json
-
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -12,11 +12,11 @@ import re
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
 from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Literal
 
 from task.errors import Malformed
-from task.pattern import pattern
-from task.record import NamedTuple
 
 PAYLOAD = "application/vnd.dev.cosign.simplesigning.v1+json"
 BUNDLE = "application/vnd.dev.sigstore.bundle"  # .v0.3+json, +json;version=0.2
@@ -29,10 +29,11 @@ _SIGNED = "https://sigstore.dev/cosign/sign/v1"  # an attestation of something e
 _ANNOTATION = "dev.cosignproject.cosign/signature"
 _CERTIFICATE = "dev.sigstore.cosign/certificate"
 _LOGGED = "dev.sigstore.cosign/bundle"
-_KEY = pattern(r"-----BEGIN PUBLIC KEY-----[A-Za-z0-9+/=\s]+-----END PUBLIC KEY-----", re.ASCII)
+_KEY = re.compile(r"-----BEGIN PUBLIC KEY-----[A-Za-z0-9+/=\s]+-----END PUBLIC KEY-----", re.ASCII)
 
 
-class Layer(NamedTuple):
+@dataclass(frozen=True)
+class Layer:
     """Where one signature lies."""
 
     digest: str
@@ -40,7 +41,8 @@ class Layer(NamedTuple):
     annotations: Mapping[str, str]
 
 
-class Signed(NamedTuple):
+@dataclass(frozen=True)
+class Signed:
     """One signature: what was signed, and of which images it says so."""
 
     form: Literal["payload", "bundle"]
@@ -129,8 +131,6 @@ def as_bundle(found: Signed, entry: Mapping[str, Any]) -> str:
 
     Raises `Malformed`. Nothing of it is believed yet: whoever checks the bundle checks all of it.
     """
-    from hashlib import sha256
-
     try:
         certificate = "".join(found.certificate.split("-----")[2].split())
         proof = entry["verification"]["inclusionProof"]

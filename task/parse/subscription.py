@@ -7,6 +7,7 @@ An entry with a problem gets no Subscription: a broken rule never lets a tag thr
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from task.errors import Malformed, TaskError
@@ -17,10 +18,10 @@ from task.parse.entry import EntryReading, read_entry
 from task.parse.image import parse_image_list, split_image_list
 from task.parse.known_keys import doubts
 from task.parse.write_back import Where, problems, write_backs
-from task.record import NamedTuple
 
 
-class Defaults(NamedTuple):
+@dataclass(frozen=True)
+class Defaults:
     """What the command line says for all Applications."""
 
     argocd_namespace: str = "argocd"
@@ -44,11 +45,12 @@ def subscribe(app: Application, defaults: Defaults = Defaults(), wanted: Collect
             if wanted is None or identity in wanted
             for where in wheres
         ),
-        tuple(flaw._replace(strategy=asked.strategies.get(flaw.text)) for flaw in (*asked.flaws, *general)),
+        tuple(replace(flaw, strategy=asked.strategies.get(flaw.text)) for flaw in (*asked.flaws, *general)),
     )
 
 
-class _Asked(NamedTuple):
+@dataclass(frozen=True)
+class _Asked:
     """What a set of annotations asks for, wherever it is written to."""
 
     entries: tuple[Entry, ...]
@@ -170,7 +172,7 @@ def _of_all(app: Application, entries: Sequence[Entry], error: Faulty | TaskErro
     """One flaw for every entry; a broken annotation is one even where no entry can be read."""
     if isinstance(error, Faulty):
         flaw = Flaw("", None, error.key, error.value, str(error), error.hint)
-        return [flaw._replace(text=entry.text, entry=entry) for entry in entries] or [flaw]
+        return [replace(flaw, text=entry.text, entry=entry) for entry in entries] or [flaw]
     target = app.annotations.get("write-back-target", "")
     key = "write-back-target" if target else ""
     return [Flaw(entry.text, entry, key, target, error.message, error.hint, error.rule) for entry in entries]

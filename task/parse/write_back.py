@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 from task.errors import SourceError, TargetError
 from task.model import Application, Kind, Source
 from task.parse.annotations import Faulty, git_branch, write_back_method
 from task.parse.known_keys import nearest
-from task.record import NamedTuple
 
 TARGET = "write-back-target"
 FORCED: Mapping[str, Kind] = {"kustomization": "Kustomize", "helmvalues": "Helm"}
@@ -37,7 +37,8 @@ WAY_OUT_OF_CHARTS = (
 )
 
 
-class Where(NamedTuple):
+@dataclass(frozen=True)
+class Where:
     """One write-back target, resolved as far as it can be without looking into Git."""
 
     target: str  # "override", "kustomization", "helmvalues", "manifests", "file"
@@ -68,7 +69,7 @@ def write_backs(app: Application, argocd_namespace: str) -> tuple[Where, ...]:
     for place in places:
         branch = _branch(base or place.base)
         home = homes.setdefault((normal_url(place.repo), branch), _folder(place))
-        found.append(place._replace(base=branch, head=head, method=method, credentials=credentials, home=home))
+        found.append(replace(place, base=branch, head=head, method=method, credentials=credentials, home=home))
     return tuple(found)
 
 

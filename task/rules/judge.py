@@ -6,22 +6,17 @@ asking again on the new tip.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-from task.light import later
 from task.model import Image, Policy, Reading, Verdict
 from task.parse.image import live_image
-from task.record import NamedTuple
+from task.rules import tag_filter
 from task.rules.strategies import STRATEGIES
 
-if TYPE_CHECKING:
-    from task.rules import tag_filter
-else:
-    tag_filter = later("task.rules.tag_filter")
 
-
-class Leave(NamedTuple):
+@dataclass(frozen=True)
+class Leave:
     """What the command line allows beyond the rules."""
 
     downgrade: bool = False
@@ -88,6 +83,6 @@ def _older(image: Image, policy: Policy, current: Reading) -> str:
     """Only a current tag that the same rules admit can be newer; any other is always replaced."""
     if not current.tag or current.tag == image.tag:
         return ""
-    if objection(image._replace(tag=current.tag), policy):
+    if objection(replace(image, tag=current.tag), policy):
         return ""
     return STRATEGIES[policy.strategy].older(image.tag, current.tag)

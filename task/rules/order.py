@@ -7,17 +7,19 @@ source commits, the creation time of the image, arrival. Strategies whose tags c
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Literal
 
 from task.model import Build, Meant, Memory, Policy, Reading, Written
-from task.record import NamedTuple
 from task.rules.strategies import STRATEGIES
 
 UNORDERED = ("newest-build", "digest")  # their tags carry no order
 Ancestry = Mapping[tuple[str, str, str], str]  # (repository, new commit, old commit) → "newer", "older", …
 
 
-class Order(NamedTuple):
+@dataclass(frozen=True)
+class Order:
     """How a build stands to another, and in which words; `relation` is "" where nothing tells them apart."""
 
     relation: Literal["newer", "older", ""]
@@ -64,8 +66,6 @@ def _same_repository(url: str) -> str:
 
 def instant(text: str) -> float:
     """Seconds since 1970 of an RFC 3339 time."""
-    from datetime import UTC, datetime
-
     when = datetime.fromisoformat(text)
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
 

@@ -5,25 +5,26 @@ The running tag has no say in it. Equal versions, and equal dates, go to the gre
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import cmp_to_key
 from typing import Any
 
 from task.model import Image, Policy, Strategy
-from task.pattern import pattern
 from task.rules.judge import objection
 from task.rules.order import instant
 from task.rules.version_range import Version, compare, parse_version
 
 # What stands for an image's signatures and attestations where a registry has no better place for them.
-_NO_VERSION = pattern(r"sha256-[0-9a-f]{64}(?:\..+)?")
+_NO_VERSION = re.compile(r"sha256-[0-9a-f]{64}(?:\..+)?")
 _NOWHERE = Image("", "", "")
 
 
 def admitted(tags: Iterable[str], policy: Policy) -> tuple[str, ...]:
     """The tags that the rules let in, each once, in their order."""
     found = dict.fromkeys(tag for tag in tags if not _NO_VERSION.fullmatch(tag))
-    return tuple(tag for tag in found if objection(_NOWHERE._replace(tag=tag), policy) is None)
+    return tuple(tag for tag in found if objection(replace(_NOWHERE, tag=tag), policy) is None)
 
 
 def dates_needed(tags: Iterable[str], policy: Policy, known: Mapping[str, str] | None = None) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from task.model import Build, Hold, Meant, Memory, Policy, Reading, State, Written
 from task.rules.order import UNORDERED, instant, version_of
 from task.rules.strategies import STRATEGIES
@@ -22,9 +24,9 @@ def written(memory: Memory, event: Written, policy: Policy) -> Memory:
         fence = tuple(one for one in memory.replaced if older(event.tag, one.partition("@")[0]))
         newest = memory.written if memory.written and older(event.tag, memory.written.tag) else None
         kept = newest or (this if known and event.digest else None)
-        return memory._replace(written=kept, replaced=fence, deferred=None, rollback=None)
+        return replace(memory, written=kept, replaced=fence, deferred=None, rollback=None)
     others = tuple(one for one in memory.replaced if one != version_of(event))
-    return memory._replace(written=this if known else memory.written, replaced=others, deferred=None, rollback=None)
+    return replace(memory, written=this if known else memory.written, replaced=others, deferred=None, rollback=None)
 
 
 def rolled_back(memory: Memory, current: Reading, to: Reading, passed: tuple[str, ...], words: str) -> Memory:
@@ -37,7 +39,7 @@ def rolled_back(memory: Memory, current: Reading, to: Reading, passed: tuple[str
     replaced = dict.fromkeys((version_of(current), *passed, *memory.replaced))
     kept = tuple(one for one in replaced if one and one != target)
     meant = Meant(words, to.tag, to.digest) if words else None
-    return memory._replace(written=newest, replaced=kept[:MOST], rollback=meant)
+    return replace(memory, written=newest, replaced=kept[:MOST], rollback=meant)
 
 
 def active(hold: Hold | None, now: str) -> Hold | None:

@@ -10,9 +10,9 @@ operation that applied it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from task.record import NamedTuple
 from task.rules.rollout_causes import NOTHING, causes, conditions, listed, mapping, mappings, pulling, said, text
 from task.rules.rollout_view import View, Wanted, later, revisions_of, view_of
 
@@ -35,7 +35,8 @@ _PASSING = (
 )
 
 
-class Rollout(NamedTuple):
+@dataclass(frozen=True)
+class Rollout:
     """How far it is. `failed` and `needs-sync` end the wait: it will not go on by itself."""
 
     state: State
@@ -69,7 +70,7 @@ def judge(
         return dry
     view = view_of(item, dry, tree)
     answer = _refused(view) or _running(view) or _broken(view) or _elsewhere(view, dry) or _at_revision(view, windows)
-    return answer._replace(compared=view.compared, revision=", ".join(revisions_of(view.sync)))
+    return replace(answer, compared=view.compared, revision=", ".join(revisions_of(view.sync)))
 
 
 def _hydrated(item: Mapping[str, Any], wanted: Wanted) -> Wanted | Rollout:

@@ -6,12 +6,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from task.pattern import pattern
-
 NOTHING: Mapping[str, Any] = {}
 MOST, LONGEST = 5, 300
-_LOGIN = pattern(r"(?<=://)[^/@\s]+@", re.ASCII)
-_PULL = pattern(
+_LOGIN = re.compile(r"(?<=://)[^/@\s]+@", re.ASCII)
+_PULL = re.compile(
     r"ImagePullBackOff|ErrImagePull|InvalidImageName|ImageInspectError|ErrImageNeverPull|RegistryUnavailable"
     r"|[Bb]ack-off pulling image|[Ff]ailed to pull"
 )

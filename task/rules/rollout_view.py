@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
-from task.record import NamedTuple
 from task.rules.rollout_causes import mapping, mappings, text
 
 
-class Wanted(NamedTuple):
+@dataclass(frozen=True)
+class Wanted:
     """What is to be rolled out."""
 
     accepts: Callable[[str], bool]  # the wanted revision, and any that is known to contain it
@@ -18,7 +20,8 @@ class Wanted(NamedTuple):
     spec: bool = False  # the comparison must be with the present spec (a live Application was patched)
 
 
-class View(NamedTuple):
+@dataclass(frozen=True)
+class View:
     """One Application, as far as its rollout is concerned."""
 
     item: Mapping[str, Any]
@@ -116,8 +119,6 @@ def later(one: str, other: str) -> bool:
 
 
 def _moment(moment: str) -> float:
-    from datetime import UTC, datetime
-
     try:
         found = datetime.fromisoformat(moment)
     except ValueError:

@@ -7,27 +7,27 @@ cannot be made slow) and Go's `filepath.Match`, whose `[!a]` is no negation.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import re2
 
 from task.errors import Malformed
-from task.pattern import pattern
-from task.record import NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 LONGEST = 4096  # characters of one pattern: 200,000 of them took RE2 25 seconds
 # Bytes that RE2 may use for one pattern. A tag has 128 characters, and \pL{128} fits. With 32 MB, 4,096 characters took
 # four seconds and a quarter of a gigabyte.
 _MEMORY = 4 << 20
 _QUOTED = 200
-_GLOB = pattern(r"[A-Za-z0-9_.*?-]+")
+_GLOB = re.compile(r"[A-Za-z0-9_.*?-]+")
 _IN_REGEXP = {".": r"\.", "*": ".*", "?": "."}
-_ESCAPE = pattern(r"\\Q.*?(?:\\E|\Z)|\\.", re.DOTALL)
+_ESCAPE = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.", re.DOTALL)
 
 
-class _Piece(NamedTuple):
+@dataclass(frozen=True)
+class _Piece:
     """One character of a glob: in one of the ranges or, negated, in none."""
 
     ranges: tuple[tuple[str, str], ...]
@@ -37,7 +37,8 @@ class _Piece(NamedTuple):
         return any(low <= letter <= high for low, high in self.ranges) != self.negated
 
 
-class _Chunk(NamedTuple):
+@dataclass(frozen=True)
+class _Chunk:
     """Characters in a row, after any run of others where there was a `*`."""
 
     star: bool
@@ -135,8 +136,6 @@ def regexp_of_glob(text: str) -> str:
 
 @lru_cache(maxsize=16)  # each may hold all of its memory
 def _compiled(pattern: str) -> Any:
-    import re2
-
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _MEMORY

@@ -7,26 +7,24 @@ python-semver orders pre-releases; it has no ranges of its own, and three number
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import NamedTuple
+
+import semver
 
 from task.errors import Malformed
-from task.light import semver_version
-from task.pattern import pattern
-from task.record import NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _WORDS = r"[0-9A-Za-z-]++(?:\.[0-9A-Za-z-]++)*+"
-_VERSION = pattern(rf"v?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?(?:-({_WORDS}))?(?:\+({_WORDS}))?", re.ASCII)
+_VERSION = re.compile(rf"v?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?(?:-({_WORDS}))?(?:\+({_WORDS}))?", re.ASCII)
 # Possessive throughout: nothing given back could ever match, and a hostile constraint costs no time.
 _BLANK = r"[\t\n\f\r ]"
 _NUMBER = r"[0-9|xX*]++"  # the "|" is the library's own slip; such a number is refused one step later
 _LOOSE = rf"v?{_NUMBER}(?:\.{_NUMBER})?+(?:\.{_NUMBER})?+(?:-{_WORDS})?+(?:\+{_WORDS})?+"
 _LOOSE_PARTS = rf"v?({_NUMBER})(?:\.({_NUMBER}))?+(?:\.({_NUMBER}))?+(?:-({_WORDS}))?+(?:\+({_WORDS}))?+"
 _OPERATOR = r"(?:[<>!]=|=[<>]|~>|[=<>~^])?+"
-_TERM = pattern(rf"({_OPERATOR}){_BLANK}*+({_LOOSE_PARTS})(?P<gap>{_BLANK}*+(?:,{_BLANK}*+)?+)", re.ASCII)
+_TERM = re.compile(rf"({_OPERATOR}){_BLANK}*+({_LOOSE_PARTS})(?P<gap>{_BLANK}*+(?:,{_BLANK}*+)?+)", re.ASCII)
 _HYPHEN = rf"{_BLANK}*+({_LOOSE}){_BLANK}++-{_BLANK}++({_LOOSE}){_BLANK}*+"  # compiled where one may be: few have it
 _ANY_PART = frozenset({None, "x", "X", "*"})
 _MAJOR, _MINOR, _PATCH = 1, 2, 3  # how many parts of a version are written, or compared
@@ -53,7 +51,8 @@ class Version(NamedTuple):
         return release + (f"-{self.prerelease}" if self.prerelease else "") + (f"+{self.build}" if self.build else "")
 
 
-class Term(NamedTuple):
+@dataclass(frozen=True)
+class Term:
     """One comparison: `>=1.2`. `given` counts the parts that are written as numbers (`1.x`: 1)."""
 
     operator: str
@@ -61,7 +60,8 @@ class Term(NamedTuple):
     given: int
 
 
-class Range(NamedTuple):
+@dataclass(frozen=True)
+class Range:
     """A constraint: a version is in it when all terms of one of the groups hold."""
 
     text: str
@@ -100,9 +100,7 @@ def compare(one: Version, other: Version) -> int:
         return 1 if one[:3] > other[:3] else -1
     if one.prerelease == other.prerelease:
         return 0
-    known = semver_version()
-    order: int = known(*one[:4]).compare(known(*other[:4]))
-    return order
+    return semver.Version(*one[:4]).compare(semver.Version(*other[:4]))
 
 
 @lru_cache(maxsize=1024)

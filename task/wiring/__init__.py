@@ -7,34 +7,35 @@ import time
 from _thread import allocate_lock
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from task import stop
+from task.edges.applications.git_manifests import GitManifests
 from task.edges.applications.manifests import Manifests
+from task.edges.applications.work_tree import locate as find
+from task.edges.git import Git
+from task.edges.lineage import Lineage
 from task.edges.log import Log
+from task.edges.registry.client import Registry
 from task.errors import UsageError
 from task.find import Manifest, Scope
-from task.light import once
 from task.model import Image, Problem, Subscription
+from task.once import once
 from task.settings import RegistrySettings, Settings
 from task.vouch import Signatures
 from task.wiring.argo import TOKENS as ARGO_TOKENS
 from task.wiring.argo import Argo, sources
+from task.wiring.follow import Follow
 from task.wiring.forges import TOKENS as FORGE_TOKENS
 from task.wiring.forges import Requests
 from task.wiring.git import SECRETS as GIT_SECRETS
 from task.wiring.git import Doors, FromCluster, signers
+from task.wiring.progress import told
+from task.wiring.registries import registry_of, signatures_of
+from task.wiring.waiting import Descends, descent
 from task.world import Edges, Landed, Store
-
-if TYPE_CHECKING:
-    from task.edges.git import Git
-    from task.edges.lineage import Lineage
-    from task.edges.registry.client import Registry
-    from task.wiring.waiting import Descends
 
 # Variables that hold a secret, beside the options: secrets are never arguments.
 SECRETS = (*GIT_SECRETS, *ARGO_TOKENS, *FORGE_TOKENS, "IMAGE_UPDATE_REGISTRY_PASSWORD", "IMAGE_UPDATE_CLOUDEVENT_TOKEN")
-LONGEST_TURN = 10.0  # seconds to wait for another run on this machine that is at the same branch
 CHOICES = "cluster, argocd, a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF"
 
 
@@ -46,7 +47,6 @@ def edges_of(
     doors = Doors(settings, environ, log, opened)
     argo = Argo(settings, environ, log, opened)
     signer = signers(settings.git, doors.git, opened)
-    in_turn = 0.0 if settings.dry else min(LONGEST_TURN, settings.git.deadline / 4)
     from_cluster = argo.plan if argo.kind == "cluster" else None
     if settings.argo.wait and not settings.dry:
         argo.check()
@@ -56,7 +56,7 @@ def edges_of(
     edges = Edges(
         applications=lambda: _applications(settings, doors.store(signer, None), argo, scope, images),
         locate=_locate(doors.git),
-        store=doors.store(signer, from_cluster, in_turn=in_turn),
+        store=doors.store(signer, from_cluster),
         now=time.monotonic,
         sleep=stop.sleep,
         jitter=_jitter,
@@ -74,16 +74,12 @@ def edges_of(
     )
     if log.terminal is None or environ.get("CI"):
         return edges
-    from task.wiring.progress import told
-
     return told(edges, log, waits=settings.argo.wait)
 
 
 def _registry(settings: Settings, opened: ExitStack, argo: Argo) -> Callable[[], Registry]:
     @once
     def registry() -> Registry:
-        from task.wiring.registries import registry_of
-
         return registry_of(settings, opened, argo)
 
     if settings.registry != RegistrySettings() or argo.environ.get("IMAGE_UPDATE_REGISTRY_PASSWORD"):
@@ -94,8 +90,6 @@ def _registry(settings: Settings, opened: ExitStack, argo: Argo) -> Callable[[],
 def _signatures(settings: Settings, registry: Callable[[], Registry], argo: Argo) -> Signatures | None:
     if not settings.verify.wanted:
         return None
-    from task.wiring.registries import signatures_of
-
     return signatures_of(settings, registry(), argo)
 
 
@@ -106,8 +100,6 @@ def _follow(
         return lambda _landed: ()
 
     def follow(landed: Sequence[Landed]) -> Sequence[Problem]:
-        from task.wiring.follow import Follow
-
         return Follow(settings, argo, requests, descends)(landed)
 
     return follow
@@ -117,8 +109,6 @@ def _descends(doors: Doors, from_cluster: FromCluster | None, log: Log) -> Desce
     """How a revision that Argo CD compares with stands to the commit that was written."""
 
     def descends(sub: Subscription | None, repo: str, revision: str, commit: str) -> str:
-        from task.wiring.waiting import descent
-
         return descent(lambda: doors.door(repo, sub, from_cluster), repo, (revision, commit), log)
 
     return descends
@@ -130,8 +120,6 @@ def _ancestry(git: Callable[[], Git], log: Log, opened: ExitStack) -> Callable[[
 
     @once
     def lineage() -> Lineage:
-        from task.edges.lineage import Lineage
-
         found = Lineage(git())
         opened.callback(found.close)
         return found
@@ -171,8 +159,6 @@ def _source(source: str, store: Callable[[str, Subscription | None], Store]) -> 
     """The table of application sources, by the shape of the text."""
     repo, marker, path = _repository(source)
     if marker and not os.path.exists(source):
-        from task.edges.applications.git_manifests import GitManifests
-
         return GitManifests(store(repo, None), path).all()
     return Manifests(source).all()
 
@@ -187,8 +173,6 @@ def _repository(source: str) -> tuple[str, str, str]:
 
 def _locate(git: Callable[[], Git]) -> Callable[[str], tuple[str, str, str] | None]:
     def locate(origin: str) -> tuple[str, str, str] | None:
-        from task.edges.applications.work_tree import locate as find
-
         path, _, _line = origin.rpartition(":")
         found = find(path, git())
         return (found.repo, found.branch, found.path) if found else None

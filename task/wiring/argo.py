@@ -4,27 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
+from task.edges.access import Plan
+from task.edges.applications.argocd import ArgoCD
+from task.edges.applications.cluster import Cluster
+from task.edges.argocd import ArgoCDApi
+from task.edges.cluster_access import cluster_access, in_cluster
+from task.edges.cluster_secrets import ClusterSecrets
+from task.edges.http import Limits
+from task.edges.kubernetes import Kubernetes
 from task.edges.log import Log
+from task.edges.repo_access import plan_of, settings_of
+from task.edges.rollouts import LIMITS, Api
+from task.edges.stores.live import ClusterApplications, LiveApplications
 from task.errors import Malformed, TaskError, UsageError
 from task.find import Manifest, Scope, concerns, within_narrowing
-from task.light import once
 from task.model import Application, Image, Subscription
+from task.once import once
 from task.parse.application import annotated
+from task.parse.argocd_options import Connection, parse_headers
+from task.parse.repo_secrets import RepoCredentials
 from task.secret import Secret
 from task.settings import ArgoSettings, Settings
 from task.world import Live
-
-if TYPE_CHECKING:
-    from task.edges.access import Plan
-    from task.edges.applications.argocd import ArgoCD
-    from task.edges.applications.cluster import Cluster
-    from task.edges.cluster_secrets import ClusterSecrets
-    from task.edges.http import Limits
-    from task.edges.kubernetes import Kubernetes
-    from task.edges.rollouts import Api
-    from task.parse.repo_secrets import RepoCredentials
 
 Wanted = Callable[[Mapping[str, Any]], bool]
 TOKENS = ("IMAGE_UPDATE_ARGOCD_AUTH_TOKEN", "ARGOCD_AUTH_TOKEN")
@@ -45,16 +49,11 @@ class Argo:
         self.patient: Callable[[], Api] = once(lambda: self._api(patient=True))
 
     def _kubernetes(self) -> Kubernetes:
-        from task.edges.cluster_access import cluster_access
-        from task.edges.kubernetes import Kubernetes
-
         found = Kubernetes(cluster_access(self.environ, self._given.kubeconfig, self._given.context), log=self.log)
         self._opened.callback(found.close)
         return found
 
     def _secrets(self) -> ClusterSecrets:
-        from task.edges.cluster_secrets import ClusterSecrets
-
         return ClusterSecrets(self.kubernetes(), self._settings.argocd_namespace, self.log)
 
     def manifests(self, source: str, scope: Scope, images: Sequence[Image]) -> Iterable[Manifest]:
@@ -69,8 +68,6 @@ class Argo:
         return [app for found in self._read for app in found.passed_over]
 
     def _of_cluster(self, scope: Scope, wanted: Wanted) -> Cluster:
-        from task.edges.applications.cluster import Cluster
-
         return Cluster(
             self.kubernetes(),
             prefix=scope.prefix,
@@ -81,8 +78,6 @@ class Argo:
         )
 
     def _of_argocd(self, scope: Scope, wanted: Wanted) -> ArgoCD:
-        from task.edges.applications.argocd import ArgoCD
-
         narrow, within = scope.narrow, within_narrowing(scope.narrow)
         return ArgoCD(
             self.server(),
@@ -95,10 +90,6 @@ class Argo:
 
     def server(self, limits: Limits | None = None) -> Any:
         """Argo CD's API."""
-        from task.edges.argocd import ArgoCDApi
-        from task.edges.http import Limits
-        from task.parse.argocd_options import Connection, parse_headers
-
         given = self._given
         try:
             headers = parse_headers(given.headers)
@@ -131,8 +122,6 @@ class Argo:
             return self.kind
         if _server_of(self._given, self.environ):
             return "argocd"
-        from task.edges.cluster_access import in_cluster
-
         at_hand = self._given.kubeconfig or self.environ.get("KUBECONFIG") or in_cluster(self.environ)
         return "cluster" if at_hand else ""
 
@@ -146,18 +135,12 @@ class Argo:
     def _api(self, *, patient: bool = False) -> Api:
         """What reads, patches and refreshes single Applications. `patient`: it is asked again and again anyway."""
         if self.where == "cluster":
-            from task.edges.stores.live import ClusterApplications
-
             return ClusterApplications(self.kubernetes())
-        from task.edges.rollouts import LIMITS
-
         api: Api = self.server(LIMITS if patient else None)
         return api
 
     def live(self) -> Live:
         """Live Applications, to be patched."""
-        from task.edges.stores.live import LiveApplications
-
         return LiveApplications(self.api())  # type: ignore[arg-type] # both APIs patch
 
     def plan(self, sub: Subscription, reached: str) -> tuple[str, Plan] | None:
@@ -165,12 +148,10 @@ class Argo:
 
         `reached` is the URL that is contacted, which its author may have rewritten.
         """
-        from task.edges.repo_access import plan_of, settings_of
-
         found = self._credentials(sub)
         if found is None:
             return None
-        plan = plan_of(found, reached)._replace(pairs=lambda folder: settings_of(found, reached, folder))
+        plan = replace(plan_of(found, reached), pairs=lambda folder: settings_of(found, reached, folder))
         return found.secret, plan
 
     def login(self, sub: Subscription) -> str:
@@ -192,11 +173,8 @@ def sources(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Where Applications are read. Raises `UsageError` where nothing says so (contract, section 2)."""
     if settings.applications:
         return settings.applications
-    if environ.get("KUBERNETES_SERVICE_HOST"):
-        from task.edges.cluster_access import in_cluster
-
-        if in_cluster(environ):
-            return ("cluster",)
+    if environ.get("KUBERNETES_SERVICE_HOST") and in_cluster(environ):
+        return ("cluster",)
     return ("argocd",) if _server_of(settings.argo, environ) else ()
 
 

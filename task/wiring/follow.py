@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from task.draft import change_of
+from task.edges.kubernetes import APPLICATIONS
+from task.edges.rollouts import Awaited, Judge, refresh
 from task.errors import TaskError
 from task.model import Problem
 from task.parse.write_back import normal_url
+from task.rules.rollout_view import parent_of
 from task.settings import Settings
 from task.wiring.argo import Argo
 from task.wiring.forges import Requests
+from task.wiring.merging import Merges
+from task.wiring.waiting import Descends, all_of, holding, judge_of, rollout_error, watch
+from task.words.events import updated_event
 from task.words.outcome import public_url
 from task.world import Landed
-
-if TYPE_CHECKING:
-    from task.edges.rollouts import Judge
-    from task.wiring.waiting import Descends
 
 Severity = Literal["error", "warning"]
 
@@ -63,10 +66,6 @@ class Follow:
         return bool(heads & followed)
 
     def _events(self, written: Sequence[Landed]) -> None:
-        from task.draft import change_of
-        from task.edges.kubernetes import APPLICATIONS
-        from task.words.events import updated_event
-
         kubernetes = self._argo.kubernetes()
         for members in _by_application(written):
             app = members[0].application
@@ -77,16 +76,12 @@ class Follow:
                 kubernetes.post(updated_event(item["metadata"], changes, time.time()))
 
     def _refresh(self, landed: Sequence[Landed]) -> None:
-        from task.edges.rollouts import refresh
-
         keys = [(one.application.namespace, one.application.name) for one in landed]
         refresh(self._argo.api(), keys, self._argo.log)
         refresh(self._argo.api(), self._parents(landed), self._argo.log)
 
     def _parents(self, landed: Sequence[Landed]) -> list[tuple[str, str]]:
         """The Applications that manage those that were written (app of apps), where that is asked for."""
-        from task.rules.rollout_view import parent_of
-
         if not self._given.parents:
             return []
         api = self._argo.api()
@@ -111,8 +106,6 @@ class Follow:
             self._guarded(lambda: self._wait(awaited), "error")
 
     def _merged(self, requested: Sequence[Landed]) -> tuple[list[Landed], list[TaskError]]:
-        from task.wiring.merging import Merges
-
         return Merges(self._requests, time.monotonic() + self._given.limit, self._argo.log)(requested)
 
     def _follows(self, one: Landed) -> bool:
@@ -128,9 +121,6 @@ class Follow:
         self._problems.append(Problem(one.application.key, "rollout", f"not waited for: {why}", hint, "warning"))
 
     def _wait(self, landed: Sequence[Landed]) -> None:
-        from task.edges.rollouts import Awaited
-        from task.wiring.waiting import all_of, rollout_error, watch
-
         awaited = [
             Awaited(of[0].application.namespace, of[0].application.name, all_of([self._judge(one) for one in of]))
             for of in _by_application(landed)
@@ -144,8 +134,6 @@ class Follow:
 
     def _judge(self, one: Landed) -> Judge:
         """Synced with the commit, or a later one that holds it; with the patched spec where nothing is in Git."""
-        from task.wiring.waiting import holding, judge_of
-
         if not one.commit:
             return judge_of(lambda _any: True, spec=True)
         sub = one.changes[0].subscription

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
+from task.edges.forges.opened import Forges
+from task.edges.forges.tokens import Given, Tokens
+from task.edges.git_environment import Login
+from task.edges.git_names import rewritten
 from task.edges.log import Log
 from task.errors import Malformed, TaskError, UsageError
-from task.light import once
+from task.once import once
+from task.parse.forge import Known, compare_url, forge_option, known_to
 from task.settings import Settings
 from task.world import Forge
-
-if TYPE_CHECKING:
-    from task.edges.forges.opened import Forges
-    from task.edges.git_environment import Login
-    from task.parse.forge import Known
 
 Logins = Callable[[str], "tuple[Login, ...]"]  # Git's logins for a URL
 TOKENS = ("IMAGE_UPDATE_FORGE_TOKEN", "SYSTEM_ACCESSTOKEN")
@@ -36,8 +35,6 @@ class Requests:
 
     def compare(self, repo: str, base: str, head: str) -> tuple[str, str]:
         """(Which forge it is, the page that shows what a head branch changes)."""
-        from task.parse.forge import compare_url
-
         try:
             place = self._forges().place(repo, self._reached(repo))
         except TaskError:
@@ -46,15 +43,9 @@ class Requests:
 
     def _reached(self, repo: str) -> str:
         """The URL that this step reaches the repository under: what is pushed lands there."""
-        from task.edges.git_names import rewritten
-
         return rewritten(repo, self._settings.git.rewrites)
 
     def _open(self) -> Forges:
-        from task.edges.forges.opened import Forges
-        from task.edges.forges.tokens import Given, Tokens
-        from task.parse.forge import known_to
-
         given, git = self._settings.request, self._settings.git
         forge = _forge(given.forge)
         tokens = Tokens(
@@ -75,8 +66,6 @@ class Requests:
 
 
 def _forge(text: str) -> Known | None:
-    from task.parse.forge import forge_option
-
     try:
         return forge_option(text) if text else None
     except Malformed as error:

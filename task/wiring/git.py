@@ -5,19 +5,21 @@ from __future__ import annotations
 from _thread import allocate_lock
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
+from task.edges.access import Access, Plan
+from task.edges.credentials import access_of
+from task.edges.git import Git
+from task.edges.git_bounds import SPARE, Bounds
+from task.edges.git_environment import Login
+from task.edges.git_names import rewritten, without_login
 from task.edges.log import Log
-from task.light import libyaml_parser, once
+from task.edges.signing import Signer, key_of
+from task.edges.stores.bare import BareStore
 from task.model import Subscription
+from task.once import once
 from task.settings import AccessSettings, GitSettings, Settings
 from task.world import Store
-
-if TYPE_CHECKING:
-    from task.edges.access import Access, Plan
-    from task.edges.git import Git
-    from task.edges.git_environment import Login
-    from task.edges.signing import Signer
 
 # Variables that hold a secret, beside the options: secrets are never arguments.
 SECRETS = (
@@ -42,9 +44,6 @@ class Doors:
         self._lock = allocate_lock()
 
     def _open(self, access: Access | None) -> Git:
-        from task.edges.git import Git
-        from task.edges.git_bounds import SPARE, Bounds
-
         given, verify = self._settings.git, self._settings.verify
         named = self._settings.registry.env  # by pull-secret: these hold registries' logins
         door = Git(
@@ -56,22 +55,19 @@ class Doors:
             stall=given.stall,
             patience=min(20.0, given.deadline),
             bounds=Bounds(seconds=given.deadline + (verify.timeout if verify.wanted else 0) + SPARE),
-            prepare=libyaml_parser,  # what Git sends will be read with it
             log=lambda sentence: _of_git(sentence, self._log),
         )
         self._opened.callback(door.close)
         return door
 
     def store(
-        self, signer: Callable[[], Signer | None], from_cluster: FromCluster | None, *, in_turn: float = 0
+        self, signer: Callable[[], Signer | None], from_cluster: FromCluster | None
     ) -> Callable[[str, Subscription | None], Store]:
         """How a repository becomes a store."""
 
         def store(repo: str, sub: Subscription | None = None) -> Store:
-            from task.edges.stores.bare import BareStore
-
             git = self.door(repo, sub, from_cluster)
-            return BareStore(git, repo, signer(), self._settings.git.cache_dir, in_turn=in_turn)
+            return BareStore(git, repo, signer(), self._settings.git.cache_dir)
 
         return store
 
@@ -108,14 +104,10 @@ class Doors:
         return _within(url, plan)
 
     def _reached(self, repo: str) -> str:
-        from task.edges.git_names import rewritten, without_login
-
         return without_login(rewritten(repo, self._settings.git.rewrites))
 
     def _with_given(self, plan: Plan) -> Access:
         """A secret's login, and the authorities and known hosts that were given besides."""
-        from task.edges.access import Access
-
         given = self.access.plan if self.access else None
         if given is None:
             return Access(plan, self._environ)
@@ -124,8 +116,8 @@ class Doors:
         ssh = plan.ssh
         if ssh and known:
             files = {**ssh.files, "known_hosts": ssh.files.get("known_hosts", "") + known}
-            ssh = ssh._replace(files=files, known_hosts=True)
-        return Access(plan._replace(certificates=certificates, config_file=given.config_file, ssh=ssh), self._environ)
+            ssh = replace(ssh, files=files, known_hosts=True)
+        return Access(replace(plan, certificates=certificates, config_file=given.config_file, ssh=ssh), self._environ)
 
 
 def _within(url: str, plan: Plan) -> bool:
@@ -147,10 +139,8 @@ def _of_git(sentence: str, log: Log) -> None:
 
 def access_given(given: AccessSettings, environ: Mapping[str, str]) -> Access | None:
     """What was given to log in with; None where that is nothing."""
-    if given._replace(configured=True) == AccessSettings() and not any(environ.get(name) for name in SECRETS):
+    if replace(given, configured=True) == AccessSettings() and not any(environ.get(name) for name in SECRETS):
         return None
-    from task.edges.credentials import access_of
-
     return access_of(given, environ)
 
 
@@ -158,8 +148,6 @@ def signers(given: GitSettings, git: Callable[[], Git], opened: ExitStack) -> Ca
     """Who signs the commits; nobody without a key. Raises `UsageError` for a key that is none."""
     if not given.signing_key:
         return lambda: None
-    from task.edges.signing import Signer, key_of
-
     key = key_of(given.signing_key, given.signing_format)
 
     @once

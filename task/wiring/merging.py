@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from task import stop
 from task.edges.log import Log
@@ -31,7 +32,7 @@ class Merges:
                 ends[key] = self._ended(one)
             request = ends[key]
             if not isinstance(request, TaskError):
-                found.append(one._replace(commit=request.merge_commit or one.commit, request=""))
+                found.append(replace(one, commit=request.merge_commit or one.commit, request=""))
         return found, [one for one in ends.values() if isinstance(one, TaskError)]
 
     def _ended(self, one: Landed) -> Proposed | TaskError:

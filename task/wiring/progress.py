@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from task.edges.log import Log
@@ -47,7 +48,7 @@ def told(edges: Edges, log: Log, *, waits: bool) -> Edges:
         for name, words in EDGES.items()
         if not (waits and name == "follow")
     }
-    return edges._replace(applications=applications, store=store, **changed)
+    return replace(edges, applications=applications, store=store, **changed)
 
 
 def _telling(work: Callable[..., Any], words: str, progress: Progress) -> Callable[..., Any]:

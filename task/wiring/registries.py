@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
+from task.edges.registry.api import LIMITS
+from task.edges.registry.client import Registry, Ways, read_registries_conf
+from task.edges.registry.config_files import password_of
+from task.edges.registry.keyless import Keyless
+from task.edges.registry.logins import Allowed, Given, Logins
+from task.edges.registry.public_keys import PublicKeys
+from task.edges.registry.signatures import Check, Signatures
 from task.errors import UsageError
 from task.files import read_text
 from task.settings import Settings
 from task.wiring.argo import Argo
 
-if TYPE_CHECKING:
-    from task.edges.registry.client import Registry
-    from task.edges.registry.logins import Given
-    from task.edges.registry.signatures import Signatures
-
 
 def registry_of(settings: Settings, opened: ExitStack, argo: Argo) -> Registry:
     """All registries of one run. Raises `UsageError` for what makes no sense; nothing is contacted yet."""
-    from task.edges.registry.api import LIMITS
-    from task.edges.registry.client import Registry, Ways, read_registries_conf
-    from task.edges.registry.logins import Allowed, Logins
-
     environ, log, given = argo.environ, argo.log, settings.registry
     secret: Callable[[str, str], Mapping[str, bytes]] | None = None
     if argo.kind == "cluster":
@@ -35,8 +33,8 @@ def registry_of(settings: Settings, opened: ExitStack, argo: Argo) -> Registry:
     )
     conf = read_registries_conf(given.conf) if given.conf else ()
     authorities = _text(settings.git.access.ca_file, "--ca-file") if settings.git.access.ca_file else ""
-    hurried = LIMITS._replace(connect=5.0, silence=15.0, tries=2)
-    limits = hurried if settings.check == "auto" and settings.command != "scan" else hurried._replace(tries=3)
+    hurried = replace(LIMITS, connect=5.0, silence=15.0, tries=2)
+    limits = hurried if settings.check == "auto" and settings.command != "scan" else replace(hurried, tries=3)
     found = Registry(
         logins,
         Ways(entries=conf, ca=authorities, cache_dir=given.cache_dir, limits=limits),
@@ -48,10 +46,6 @@ def registry_of(settings: Settings, opened: ExitStack, argo: Argo) -> Registry:
 
 def signatures_of(settings: Settings, registry: Registry, argo: Argo) -> Signatures:
     """Whether images are signed as the settings want. Raises `UsageError` for a key that is none."""
-    from task.edges.registry.keyless import Keyless
-    from task.edges.registry.public_keys import PublicKeys
-    from task.edges.registry.signatures import Check, Signatures
-
     given, log = settings.verify, argo.log
     check: Check = (
         PublicKeys(given.keys) if given.keys else Keyless(given.identity, given.issuer, lambda line: log("debug", line))
@@ -61,9 +55,6 @@ def signatures_of(settings: Settings, registry: Registry, argo: Argo) -> Signatu
 
 def _given(settings: Settings, environ: Mapping[str, str]) -> Given | None:
     """The login that options give, and which registries it is for."""
-    from task.edges.registry.config_files import password_of
-    from task.edges.registry.logins import Given
-
     given = settings.registry
     login = password_of(given.username, given.password_file, environ)
     if login is None:

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from task.edges.git import Git
+from task.edges.lineage import Lineage
 from task.edges.log import Log
 from task.edges.rollout_display import Display
 from task.edges.rollouts import Api, Awaited, Judge, Judged, Pace, Rollouts
 from task.errors import RolloutError, TaskError
-from task.light import once
 from task.model import Subscription
+from task.once import once
 from task.parse.write_back import normal_url
 from task.rules.rollout import Wanted, judge
 from task.settings import Settings
+from task.wiring.git import Doors
 from task.words.progress import Row, summary
-
-if TYPE_CHECKING:
-    from task.edges.git import Git
 
 _FULL = 40  # letters of a commit id
 _AGAIN = 15.0  # seconds until it is asked again what could not be told
@@ -71,8 +71,6 @@ def repositories(item: Mapping[str, Any]) -> list[str]:
 
 def descends_of(settings: Settings, environ: Mapping[str, str], log: Log, opened: ExitStack) -> Descends:
     """How a revision stands to a commit, asked of Git with the credentials that options give."""
-    from task.wiring.git import Doors
-
     doors = once(lambda: Doors(settings, environ, log, opened))
     return lambda sub, repo, revision, commit: descent(
         lambda: doors().door(repo, sub, None), repo, (revision, commit), log
@@ -81,8 +79,6 @@ def descends_of(settings: Settings, environ: Mapping[str, str], log: Log, opened
 
 def descent(door: Callable[[], Git], repo: str, pair: tuple[str, str], log: Log) -> str:
     """What (revision, commit) are to each other, as `Lineage` says it; "" where that cannot be asked."""
-    from task.edges.lineage import Lineage
-
     revision, commit = pair
     try:
         lineage = Lineage(door())

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from task.errors import Malformed
 from task.model import Image
-from task.record import NamedTuple
 from task.words.change import Change
+from task.words.go_template import FailedTemplate, parse
 
 LONGEST = 255  # bytes, as AIU cuts
 HINT = "build the name from fields without such characters, or use {{.SHA256}}"
@@ -17,7 +19,8 @@ FORBIDDEN = " ~^:?*[\\"
 DELETE = 0x7F
 
 
-class AppFacts(NamedTuple):
+@dataclass(frozen=True)
+class AppFacts:
     """What a template may say about the Application, besides its images."""
 
     name: str
@@ -42,12 +45,7 @@ def branch_name(template: str, changes: Sequence[Change], app: AppFacts) -> str:
 
 def rendered_branch(template: str, changes: Sequence[Change], app: AppFacts) -> str:
     """What the template makes, cut to 255 bytes as AIU does, though never within a character."""
-    if "{{" not in template:
-        text = template
-    else:
-        from task.words.go_template import parse
-
-        text = parse(template).render(_data(changes, app))
+    text = parse(template).render(_data(changes, app)) if "{{" in template else template
     return text.encode("utf-8", "replace")[:LONGEST].decode("utf-8", "ignore")
 
 
@@ -73,8 +71,6 @@ def target_key(app: AppFacts) -> str:
 
 
 def _sha256(text: str) -> str:
-    import hashlib
-
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -83,8 +79,6 @@ def check_branch_template(template: str) -> None:
 
     It is tried on one sample change: what fails for that change only (an index, a tag's letters) is not reported.
     """
-    from task.words.go_template import FailedTemplate, parse
-
     app = AppFacts("app", "argocd")
     if "{{" not in template:
         branch_name(template, (), app)

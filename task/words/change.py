@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from task.model import Build, Image
-from task.record import NamedTuple
 
 DOCKER_HUB = ("docker.io", "index.docker.io")
 
 
-class Change(NamedTuple):
+@dataclass(frozen=True)
+class Change:
     """One image from an old to a new version; "" where nothing is known."""
 
     image: Image  # the entry's, as the annotation spells it
@@ -19,7 +20,7 @@ class Change(NamedTuple):
     new_tag: str
     old_digest: str = ""
     new_digest: str = ""
-    labels: Mapping[str, str] = {}  # of the new image, where a template tells them
+    labels: Mapping[str, str] = field(default_factory=dict)  # of the new image, where a template tells them
     build: Build = Build()  # of the new image, as far as it is known
 
     @property

@@ -7,6 +7,7 @@ is for Argo CD to say.
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any
 
 from task.model import Commit, Decision, Report
@@ -55,8 +56,6 @@ def _event(report: Report, commit: Commit, source: str, now: str) -> dict[str, A
 
 def _identity(commit: Commit, repo: str) -> str:
     """The same for the same commit: a consumer that gets an event twice can tell."""
-    from hashlib import sha256
-
     place = sha256(f"{repo}\0{commit.head}".encode("utf-8", "backslashreplace")).hexdigest()
     return f"{commit.commit}-{place[:12]}"
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from task.record import NamedTuple
 from task.words.printable import printable
 
 # Colours of the terminal's own palette: whoever chose a light or a dark one can read them.
@@ -21,7 +21,8 @@ CODES = {
 NARROWEST, WIDEST, USUAL = 20, 160, 80  # columns; longer lines are hard to read
 
 
-class Look(NamedTuple):
+@dataclass(frozen=True)
+class Look:
     """What the place where a text is shown can do."""
 
     width: int = USUAL

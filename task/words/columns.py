@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from unicodedata import category, east_asian_width
+
 
 def columns(text: str) -> int:
     """How wide a terminal shows it: letters of East Asia take two columns, accents of their own none."""
     if text.isascii():
         return len(text)
-    from unicodedata import category, east_asian_width
-
     return sum(0 if category(char) in ("Mn", "Me") else 1 + (east_asian_width(char) in "WF") for char in text)
 
 

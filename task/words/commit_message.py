@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from task.model import Image
-from task.pattern import pattern
-from task.record import NamedTuple
 from task.words.change import Change
+from task.words.go_template import FailedTemplate, GoMap, parse
 from task.words.trailers import Trailer, one_line, trailer_lines
 
 SUBJECT = 72  # characters: what `git log` and forges show of a subject
@@ -19,12 +19,13 @@ MOST_TRAILERS = 50  # of a kind
 LONGEST = 64 * 1024
 EMPTY = "Update parameters"  # as AIU commits
 STEPS = 2_000_000  # the operator's own template, over thousands of changes
-UNSAFE = pattern("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
 # Git ends a message at a patch's divider and at scissors: such a line is moved by one blank.
-DIVIDER = pattern(r"^(?=---\s|---$|\S -{8,} >8 -{8,})", re.MULTILINE)
+DIVIDER = re.compile(r"^(?=---\s|---$|\S -{8,} >8 -{8,})", re.MULTILINE)
 
 
-class AppChanges(NamedTuple):
+@dataclass(frozen=True)
+class AppChanges:
     """What changes for one Application."""
 
     namespace: str
@@ -32,7 +33,8 @@ class AppChanges(NamedTuple):
     changes: tuple[Change, ...]
 
 
-class Message(NamedTuple):
+@dataclass(frozen=True)
+class Message:
     """A commit message, and what went wrong with the user's template, if anything."""
 
     text: str
@@ -41,8 +43,6 @@ class Message(NamedTuple):
 
 def check_template(text: str) -> None:
     """Raises Malformed if the template does not parse."""
-    from task.words.go_template import parse
-
     parse(text)
 
 
@@ -60,15 +60,13 @@ def commit_message(template: str | None, apps: Sequence[AppChanges], trailers: S
     message = message_text(template, apps)
     lines = trailer_lines((*_own_trailers(apps, trailers), *trailers))
     text = tidy(message.text) or EMPTY
-    return message._replace(text=f"{text}\n\n{lines}" if lines else f"{text}\n")
+    return replace(message, text=f"{text}\n\n{lines}" if lines else f"{text}\n")
 
 
 def message_text(template: str | None, apps: Sequence[AppChanges]) -> Message:
     """What the template makes, else AIU's default text; without trailers."""
     if template is None:
         return Message(default_text(apps))
-    from task.words.go_template import FailedTemplate, parse
-
     try:
         return Message(parse(template).render(_data(apps), STEPS))
     except FailedTemplate as error:
@@ -170,8 +168,6 @@ def _fields(change: Change) -> dict[str, Any]:
 
 def _labels(changes: Iterable[Change]) -> Mapping[str, str]:
     """The labels of all images; of two with one name the later one."""
-    from task.words.go_template import GoMap
-
     return GoMap({one_line(key): one_line(text) for change in changes for key, text in change.labels.items()})
 
 
@@ -183,7 +179,7 @@ def _own_trailers(apps: Sequence[AppChanges], given: Sequence[Trailer]) -> list[
 
 
 def _written(change: Change) -> str:
-    image: Image = change.image._replace(tag=change.new_tag, digest=change.new_digest)
+    image: Image = replace(change.image, tag=change.new_tag, digest=change.new_digest)
     return image.reference
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from difflib import unified_diff as diff
+
 from task.model import Files
 
 CONTEXT = 3
@@ -9,8 +11,6 @@ CONTEXT = 3
 
 def unified_diff(before: Files, after: Files) -> str:
     """The diff of all files in `after` against `before`, in order of their paths."""
-    from difflib import unified_diff as diff
-
     parts: list[str] = []
     for path in sorted(after):
         old, new = before.get(path), after[path]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from task.words.change import Change
@@ -71,6 +72,4 @@ def _annotations(changes: Sequence[Change]) -> dict[str, str]:
 
 def _rfc3339(now: float) -> str:
     """UTC, in whole seconds, as `metav1.Time` is written."""
-    from datetime import UTC, datetime
-
     return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
@@ -78,8 +79,6 @@ def _timings(timings: Timings | None) -> dict[str, Any] | None:
 
 def json_text(report: Report) -> str:
     """The report as one JSON text with a final newline."""
-    import json
-
     return exact_json(json.dumps(as_json(report), indent=2, ensure_ascii=False)) + "\n"
 
 

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import re
 
-from task.pattern import pattern
-
-_BRACKET = pattern(r"(##\w*)\[")
-_OVERLOOKED = pattern("[\u034f\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
-_LOGIN = pattern(r"(ssh://[^\s/@:'\"]*):[^\s/@'\"]*(?=@)|(?<!ssh)(://)[^\s/@'\"]*@", re.IGNORECASE)
-_JSON_HASH = pattern("#(?=[#\\w\u034f\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]*\\[)")
+_BRACKET = re.compile(r"(##\w*)\[")
+_OVERLOOKED = re.compile("[\u034f\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+_LOGIN = re.compile(r"(ssh://[^\s/@:'\"]*):[^\s/@'\"]*(?=@)|(?<!ssh)(://)[^\s/@'\"]*@", re.IGNORECASE)
+_JSON_HASH = re.compile("#(?=[#\\w\u034f\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]*\\[)")
 
 
 def printable(text: str) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from task.record import NamedTuple
 from task.words.columns import columns
 from task.words.printable import printable
 
@@ -20,7 +20,8 @@ LOOKS = {
 _NARROWEST, _BAR = 20, 20
 
 
-class Row(NamedTuple):
+@dataclass(frozen=True)
+class Row:
     """One Application's rollout at a moment."""
 
     application: str  # namespace/name

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from json import dumps
 from typing import Literal
 
 from task.model import Proposed, Written
-from task.pattern import pattern
-from task.record import NamedTuple
 from task.words.change import Change
 from task.words.commit_message import AppChanges, distinct
 from task.words.proposed_builds import Builds, build_key, packed, unpacked
@@ -34,16 +35,17 @@ ROOM = {BUILDS: 4, DECLINED: 8}  # the part of a body that these may take: one f
 HEAD = "| Application | Image | Old | New |\n| --- | --- | --- | --- |\n"
 # Invisible, and the end of what would have been a mention or a reference.
 BREAK = "\u200b"
-MENTION = pattern(r"(?<!\w)([@#!$%&~^])(?=\w)|\b(GH-)(?=\d)")
-COMMENT = pattern(r"<!--|\[//\]")
-TRAILER = pattern(r"[A-Za-z0-9-]+: \S.*")
-FENCE = pattern(r"`{3,}")
+MENTION = re.compile(r"(?<!\w)([@#!$%&~^])(?=\w)|\b(GH-)(?=\d)")
+COMMENT = re.compile(r"<!--|\[//\]")
+TRAILER = re.compile(r"[A-Za-z0-9-]+: \S.*")
+FENCE = re.compile(r"`{3,}")
 BASE64 = "[A-Za-z0-9+/]+={0,2}"
-NOT_IN_A_NAME = pattern(r"[^A-Za-z0-9_-]+")
-NOT_IN_A_LINK = pattern(r"[^A-Za-z0-9/?&=%._~:+,;-]")
+NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
+NOT_IN_A_LINK = re.compile(r"[^A-Za-z0-9/?&=%._~:+,;-]")
 
 
-class Links(NamedTuple):
+@dataclass(frozen=True)
+class Links:
     """Where a reader finds more; "" is left out."""
 
     source: str = ""  # the source commit's page, else its id
@@ -51,7 +53,8 @@ class Links(NamedTuple):
     compare: str = ""  # base and head on the forge
 
 
-class Content(NamedTuple):
+@dataclass(frozen=True)
+class Content:
     """What a body tells."""
 
     apps: Sequence[AppChanges]
@@ -59,7 +62,7 @@ class Content(NamedTuple):
     links: Links = Links()
     commit: str = ""  # the head commit that this describes; "" is unknown
     held: tuple[str, ...] = ()  # what is held or released, each by a text that tells it from any other
-    declined: Builds = {}  # noqa: RUF012 - what people have closed requests for, and is not proposed
+    declined: Builds = field(default_factory=dict)
 
 
 def title(message: str) -> str:
@@ -125,9 +128,6 @@ def body(content: Content, forge: str = "") -> str:
 
 def marker(apps: Sequence[AppChanges], held: Sequence[str] = ()) -> str:
     """What tells one content from another: SHA-256 of the set of Application, image and version, and what is held."""
-    from hashlib import sha256
-    from json import dumps
-
     rows = {
         (f"{app.namespace}/{app.name}", one.alias, one.image.identity, *_version(one))
         for app in apps
@@ -186,8 +186,6 @@ def head_branch(repo: str, base: str, applications: Sequence[str], paths: Sequen
     `repo` in the form of `task.parse.write_back.normal_url`, so that all spellings of a URL give one branch. `paths`
     are what is written: two Argo CDs may share a repository and an Application's name, and each has its own request.
     """
-    from hashlib import sha256
-
     names = sorted(set(applications))
     digest = sha256("\n".join((repo, base, *names, *sorted(set(paths)))).encode("utf-8", "replace")).hexdigest()
     first = NOT_IN_A_NAME.sub("-", names[0].rpartition("/")[2] if names else "").strip("-")[:60].strip("-")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
+from dataclasses import asdict
 from hashlib import sha256
 
 from task.model import Build, Written
@@ -31,7 +32,7 @@ def packed(builds: Builds, room: int) -> str:
         groups: dict[Written, str] = {}
         for key, written in rows:
             groups[written] = groups.get(written, "") + key
-        data = [[[one.tag, one.digest, *one.build], keys] for one, keys in groups.items()]
+        data = [[[one.tag, one.digest, *asdict(one.build).values()], keys] for one, keys in groups.items()]
         text = b64encode(json.dumps(data, separators=(",", ":")).encode()).decode()
         if len(text) <= room:
             return text

@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping, Sequence
 
 from task.model import Report
-from task.pattern import pattern
 from task.words.outcome import current, public_url, status
 from task.words.printable import exact_json, visible, web_page
 
@@ -19,7 +18,7 @@ LIMIT = 2048
 LARGEST_SUMMARY, MOST_COMMITS = 500_000, 20  # bytes of rows; GitHub takes a summary of 1 MiB, or none of it
 LONGEST_CELL = 1000  # characters
 NOTES = 20  # problems that a summary lists
-_MARKDOWN = pattern(r"(www)\.|[\\`*_~|<>\[\]&$]|:(?! |$)", re.IGNORECASE)
+_MARKDOWN = re.compile(r"(www)\.|[\\`*_~|<>\[\]&$]|:(?! |$)", re.IGNORECASE)
 DOTENV_PREFIX = "IMAGE_UPDATE_RESULT_"
 NAMES = (
     "status",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from task.record import NamedTuple
 from task.words.colour import Look, paint, painted_diff
 from task.words.columns import columns, pad, wrap
 from task.words.printable import printable
@@ -24,7 +24,8 @@ STATUSES = {"updated": "bold green", "unchanged": "bold", "refused": "bold yello
 _VERDICT, _GAP, _REASON = 11, 2, 44  # columns: of the first one with its mark; between two; that a reason needs
 
 
-class _Row(NamedTuple):
+@dataclass(frozen=True)
+class _Row:
     """One decision, as texts."""
 
     verdict: str

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from json import dumps
 
 from task.errors import Malformed
-from task.pattern import pattern
 
-KEY = pattern(r"[A-Za-z0-9-]+")
+KEY = re.compile(r"[A-Za-z0-9-]+")
 # Line ends and other control characters would end the line; the others turn text around on a screen.
-UNSAFE = pattern("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]+")
+UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]+")
 LONGEST_VALUE = 1000
 REFERENCE = "Argocd-reference-commit-"
 
@@ -43,8 +44,6 @@ def commit_references(
     """
     if not sha:
         return []
-    from json import dumps
-
     subject, _, body = message.strip().partition("\n")
     body = body.strip()
     found = {"author": author, "date": date, "subject": subject, "sha": sha.lower(), "repourl": repository}

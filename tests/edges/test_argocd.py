@@ -3,6 +3,7 @@
 import json
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ def server() -> Iterator[ArgoCDServer]:
 
 
 def api_of(server: ArgoCDServer, limits: Limits = QUICK, log: Callable[[str], None] = print, **given: Any) -> ArgoCDApi:
-    connection = Connection(server.address, Secret(TOKEN), plaintext=True)._replace(**given)
+    connection = replace(Connection(server.address, Secret(TOKEN), plaintext=True), **given)
     return ArgoCDApi(connection, {}, limits=limits, log=log)
 
 
@@ -180,7 +181,7 @@ def test_a_server_that_drips_is_down(server: ArgoCDServer) -> None:
 
 def test_a_busy_server_is_asked_again(server: ArgoCDServer) -> None:
     server.faults.append(Fault(429, "", {"Retry-After": "0"}))
-    assert api_of(server, QUICK._replace(tries=2)).get_application("argocd", "web")
+    assert api_of(server, replace(QUICK, tries=2)).get_application("argocd", "web")
 
 
 def test_the_token_goes_to_no_other_server(server: ArgoCDServer) -> None:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -96,7 +97,7 @@ def test_author_and_committer(repo: Path) -> None:
 )
 def test_hostile_author(repo: Path, person: Person, shown: str) -> None:
     with open_store(repo) as store:
-        store.land(change(read(store))._replace(author=person))
+        store.land(replace(change(read(store)), author=person))
     assert git(repo, "log", "-1", "--format=%an <%ae>") == shown
 
 
@@ -141,7 +142,7 @@ def test_executable_mode_stays(repo: Path) -> None:
     with open_store(repo) as store:
         snapshot = read(store)
         files = {VALUES: File("tag: v2\n", "100755")}
-        store.land(change(snapshot)._replace(files=files))
+        store.land(replace(change(snapshot), files=files))
         assert read(store).files[VALUES] == File("tag: v2\n", "100755")
 
 
@@ -299,7 +300,7 @@ def test_head_branch_of_the_wanted_tree_is_left_alone(repo: Path) -> None:
     with open_store(repo) as store:
         first = store.land(change(read(store), head="bot"))
     with open_store(repo) as store:
-        assert store.land(change(read(store), head="bot")) == first._replace(pushed=False)
+        assert store.land(change(read(store), head="bot")) == replace(first, pushed=False)
     assert tip(repo, "bot") == first.commit
 
 

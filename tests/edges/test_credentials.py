@@ -7,7 +7,8 @@ import pytest
 
 from task.edges.access import Access
 from task.edges.credentials import access_of
-from task.edges.git import Git, GitFailed
+from task.edges.git import Git
+from task.edges.git_failed import GitFailed
 from task.errors import CredentialsError, UsageError
 from task.settings import AccessSettings
 

@@ -1,4 +1,5 @@
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -99,7 +100,7 @@ def test_an_older_server_is_asked_in_its_own_version(world: World, server: Serve
 
 def test_descriptions_are_longer_than_lists_show(world: World, server: Server) -> None:
     wanted = world.push("1.1")
-    wanted = wanted._replace(body="a line\n" * 300 + f"\n{wanted.body}")
+    wanted = replace(wanted, body="a line\n" * 300 + f"\n{wanted.body}")
     world.propose(wanted)
     server.seen.clear()
     world.propose(wanted)
@@ -110,8 +111,8 @@ def test_descriptions_are_longer_than_lists_show(world: World, server: Server) -
 
 
 def test_reviewers_by_id_address_and_name(world: World, server: Server) -> None:
-    wanted = world.push("1.1")._replace(reviewers=(ANN.upper(), "bob@example.com", "Ann", ANN))
-    assert world.propose(wanted._replace(reviewers=(ANN, "bob@example.com"))).note == ""
+    wanted = replace(world.push("1.1"), reviewers=(ANN.upper(), "bob@example.com", "Ann", ANN))
+    assert world.propose(replace(wanted, reviewers=(ANN, "bob@example.com"))).note == ""
     assert server.open[0].reviewers == [ANN, BOB]
     server.seen.clear()
     world.propose(wanted)
@@ -121,21 +122,21 @@ def test_reviewers_by_id_address_and_name(world: World, server: Server) -> None:
 @pytest.mark.parametrize("reviewer", ["nobody", "a&b=c", "b", "44444444-4444-4444-8444-444444444444"])
 def test_unknown_reviewers_are_noted(reviewer: str, world: World, server: Server) -> None:
     server.people["bea@example.com"] = "55555555-5555-4555-8555-555555555555"
-    done = world.propose(world.push("1.1")._replace(reviewers=(reviewer, "ann@example.com")))
+    done = world.propose(replace(world.push("1.1"), reviewers=(reviewer, "ann@example.com")))
     assert server.open[0].reviewers == [ANN]
     assert f"reviewer {reviewer}" in done.note
 
 
 def test_labels_are_added_once(world: World, server: Server) -> None:
-    wanted = world.push("1.1")._replace(labels=("deploy", "web shop"))
+    wanted = replace(world.push("1.1"), labels=("deploy", "web shop"))
     world.propose(wanted)
     assert server.open[0].labels == ["deploy", "web shop"]
-    world.propose(world.push("1.2")._replace(labels=("Deploy", "new")))
+    world.propose(replace(world.push("1.2"), labels=("Deploy", "new")))
     assert server.open[0].labels == ["deploy", "web shop", "new"]
 
 
 def test_labels_that_could_not_be_added_now_are_added_by_the_next_run(world: World, server: Server) -> None:
-    wanted = world.push("1.1")._replace(labels=("deploy",))
+    wanted = replace(world.push("1.1"), labels=("deploy",))
     server.fail(server.refusal("down"), "POST", "/labels", times=2)  # the first is tried again at once
     fails(world, UnreachableError, wanted)
     completes(world, wanted)
@@ -143,13 +144,13 @@ def test_labels_that_could_not_be_added_now_are_added_by_the_next_run(world: Wor
 
 
 def test_drafts(world: World, server: Server) -> None:
-    done = world.propose(world.push("1.1")._replace(draft=True, auto_merge=True))
+    done = world.propose(replace(world.push("1.1"), draft=True, auto_merge=True))
     assert server.open[0].draft
     assert "auto-complete" in done.note  # a draft completes never
 
 
 def test_assignees_are_noted(world: World) -> None:
-    assert "assignees" in world.propose(world.push("1.1")._replace(assignees=("ann",))).note
+    assert "assignees" in world.propose(replace(world.push("1.1"), assignees=("ann",))).note
 
 
 def test_conflicts_are_noted(world: World, server: Server) -> None:
@@ -174,7 +175,7 @@ def test_auto_complete(
     head: str, policies: list[dict[str, Any]], options: dict[str, Any], world: World, server: Server
 ) -> None:
     server.policies = policies
-    wanted = world.push("1.1", head)._replace(auto_merge=True)
+    wanted = replace(world.push("1.1", head), auto_merge=True)
     assert world.propose(wanted).note == ""
     assert server.open[0].auto == options
     server.seen.clear()

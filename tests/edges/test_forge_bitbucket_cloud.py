@@ -1,4 +1,5 @@
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 from fakes.bitbucket_cloud_api import ANN, BOB, SLUG, WORKSPACE
@@ -55,27 +56,27 @@ def test_a_refused_token_is_told_which_kind_needs_a_name(world: World) -> None:
 
 def test_reviewers_by_uuid_and_nickname(world: World, server: Server) -> None:
     server.author = "{somebody-else}"
-    done = world.propose(world.push("1.1")._replace(reviewers=("ann", BOB, "ann")))
+    done = world.propose(replace(world.push("1.1"), reviewers=("ann", BOB, "ann")))
     assert server.open[0].reviewers == [ANN, BOB]
     assert done.note == ""
 
 
 @pytest.mark.parametrize("reviewer", ["nobody", '" OR user.nickname = "ann'])
 def test_unknown_reviewers_are_noted(reviewer: str, world: World, server: Server) -> None:
-    done = world.propose(world.push("1.1")._replace(reviewers=(reviewer, "ann")))
+    done = world.propose(replace(world.push("1.1"), reviewers=(reviewer, "ann")))
     assert server.open[0].reviewers == [ANN]
     assert reviewer in done.note
 
 
 def test_reviewers_that_bitbucket_refuses_do_not_stop_the_request(world: World, server: Server) -> None:
-    done = world.propose(world.push("1.1")._replace(reviewers=("bob",)))
+    done = world.propose(replace(world.push("1.1"), reviewers=("bob",)))
     assert server.open[0].reviewers == []
     assert "is the author" in done.note
 
 
 def test_reviewers_that_may_not_be_looked_up_are_noted(world: World, server: Server) -> None:
     server.can_list_members = False
-    done = world.propose(world.push("1.1")._replace(reviewers=("ann",)))
+    done = world.propose(replace(world.push("1.1"), reviewers=("ann",)))
     assert len(server.open) == 1
     assert "reviewer ann" in done.note
 
@@ -84,7 +85,7 @@ def test_an_update_adds_reviewers_and_takes_none_away(world: World, server: Serv
     server.author = "{somebody-else}"
     world.propose(world.push("1.1"))
     server.open[0].reviewers = [BOB]
-    wanted = world.push("1.2")._replace(reviewers=("ann",))
+    wanted = replace(world.push("1.2"), reviewers=("ann",))
     world.propose(wanted)
     assert server.open[0].reviewers == [BOB, ANN]
     server.seen.clear()
@@ -93,14 +94,14 @@ def test_an_update_adds_reviewers_and_takes_none_away(world: World, server: Serv
 
 
 def test_what_bitbucket_does_not_have_is_noted_each_time(world: World) -> None:
-    wanted = world.push("1.1")._replace(labels=("deploy",), assignees=("ann",), auto_merge=True)
+    wanted = replace(world.push("1.1"), labels=("deploy",), assignees=("ann",), auto_merge=True)
     for _turn in range(2):
         note = world.propose(wanted).note
         assert [word for word in ("labels", "assignees", "merge by itself") if word not in note] == []
 
 
 def test_drafts(world: World, server: Server) -> None:
-    world.propose(world.push("1.1")._replace(draft=True))
+    world.propose(replace(world.push("1.1"), draft=True))
     assert server.open[0].draft
 
 
@@ -125,7 +126,7 @@ def test_a_next_page_elsewhere_is_not_asked_for(world: World, server: Server) ->
     with serving(Server()) as other:
         elsewhere = Reply(200, {"values": [], "next": f"{other.url}/2.0/workspaces/acme/members"})
         server.fail(elsewhere, "GET", "/members")
-        assert "next page" in world.propose(world.push("1.1")._replace(reviewers=("ann",))).note
+        assert "next page" in world.propose(replace(world.push("1.1"), reviewers=("ann",))).note
         assert other.seen == []
 
 

@@ -1,4 +1,5 @@
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 from fakes.bitbucket_data_center_api import KEY, SLUG
@@ -43,7 +44,7 @@ def test_nobody_logs_in_without_a_token() -> None:
 
 
 def test_project_and_repository_in_other_letters(world: World, server: Server) -> None:
-    other = World(server, world.place._replace(project=("ops", "Deploy")), BitbucketDataCenter)
+    other = World(server, replace(world.place, project=("ops", "Deploy")), BitbucketDataCenter)
     wanted = world.push("1.1")
     assert world.propose(wanted).number == other.propose(wanted).number
 
@@ -59,7 +60,7 @@ def test_the_request_is_found_behind_others(world: World, server: Server) -> Non
 
 
 def test_unknown_reviewers_are_noted_and_the_others_asked(world: World, server: Server) -> None:
-    done = world.propose(world.push("1.1")._replace(reviewers=("ann", "nobody")))
+    done = world.propose(replace(world.push("1.1"), reviewers=("ann", "nobody")))
     assert server.open[0].reviewers == ["ann"]
     assert "reviewer nobody: " in done.note
 
@@ -67,7 +68,7 @@ def test_unknown_reviewers_are_noted_and_the_others_asked(world: World, server: 
 def test_an_update_adds_reviewers_and_takes_none_away(world: World, server: Server) -> None:
     world.propose(world.push("1.1"))
     server.open[0].reviewers = ["bob"]
-    wanted = world.push("1.2")._replace(reviewers=("ann",))
+    wanted = replace(world.push("1.2"), reviewers=("ann",))
     world.propose(wanted)
     assert server.open[0].reviewers == ["bob", "ann"]
     server.seen.clear()
@@ -76,7 +77,7 @@ def test_an_update_adds_reviewers_and_takes_none_away(world: World, server: Serv
 
 
 def test_what_bitbucket_does_not_have_is_noted(world: World) -> None:
-    note = world.propose(world.push("1.1")._replace(labels=("deploy",), assignees=("ann",))).note
+    note = world.propose(replace(world.push("1.1"), labels=("deploy",), assignees=("ann",))).note
     assert "labels" in note
     assert "assignees" in note
 
@@ -84,7 +85,7 @@ def test_what_bitbucket_does_not_have_is_noted(world: World) -> None:
 @pytest.mark.parametrize(("release", "draft", "note"), [((8, 19, 0), True, ""), ((7, 21, 4), False, "8.18")])
 def test_drafts(release: tuple[int, int, int], draft: bool, note: str, world: World, server: Server) -> None:
     server.release = release
-    done = world.propose(world.push("1.1")._replace(draft=True))
+    done = world.propose(replace(world.push("1.1"), draft=True))
     assert server.open[0].draft is draft
     assert note in done.note
 
@@ -137,30 +138,30 @@ def merges(server: Server) -> list[str]:
 
 
 def test_auto_merge_is_asked_for_once_for_a_commit(world: World, server: Server) -> None:
-    wanted = world.push("1.1")._replace(auto_merge=True)
+    wanted = replace(world.push("1.1"), auto_merge=True)
     for _turn in range(2):
         done = world.propose(wanted)
         assert (done.state, done.note) == ("open", "")
     assert len(merges(server)) == 1
-    world.propose(world.push("1.2")._replace(auto_merge=True))
+    world.propose(replace(world.push("1.2"), auto_merge=True))
     assert len(merges(server)) == 2
 
 
 def test_auto_merge_may_merge_at_once(world: World, server: Server) -> None:
     server.all_checks_pass = True
-    done = world.propose(world.push("1.1")._replace(auto_merge=True))
+    done = world.propose(replace(world.push("1.1"), auto_merge=True))
     assert (done.state, done.merge_commit) == ("merged", server.pulls[0].merge_commit)
 
 
 def test_auto_merge_is_not_asked_of_who_would_merge_without_checks(world: World, server: Server) -> None:
     server.release = (8, 14, 9)
-    done = world.propose(world.push("1.1")._replace(auto_merge=True))
+    done = world.propose(replace(world.push("1.1"), auto_merge=True))
     assert merges(server) == []
     assert "8.15" in done.note
 
 
 def test_auto_merge_that_is_not_allowed_is_noted(world: World, server: Server) -> None:
     server.auto_merge_allowed = False
-    done = world.propose(world.push("1.1")._replace(auto_merge=True))
+    done = world.propose(replace(world.push("1.1"), auto_merge=True))
     assert done.state == "open"
     assert "not enabled" in done.note

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -41,19 +42,19 @@ def test_a_merge_commit_is_an_id(commit: str, kept: bool) -> None:
 
 
 def test_marks_are_kept_whole() -> None:
-    cut = fitted(WANTED._replace(body=f"{'x' * 500}\n\n{MARKS}\n"), 300)
+    cut = fitted(replace(WANTED, body=f"{'x' * 500}\n\n{MARKS}\n"), 300)
     assert len(cut.body) == 300
     assert cut.body.endswith(f"x\n…\n\n{MARKS}\n")
 
 
 def test_a_body_without_marks_is_cut_at_its_end() -> None:
-    cut = fitted(WANTED._replace(body=f"{'x' * 500}\n\nlast"), 300)
+    cut = fitted(replace(WANTED, body=f"{'x' * 500}\n\nlast"), 300)
     assert len(cut.body) == 300
     assert cut.body.endswith("x\n…\n")
 
 
 def test_a_long_title_is_cut() -> None:
-    assert fitted(WANTED._replace(title="t" * 300), 100).title == "t" * 254 + "…"
+    assert fitted(replace(WANTED, title="t" * 300), 100).title == "t" * 254 + "…"
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,7 @@ def test_same(title: str, body: str, alike: bool) -> None:
 def test_overtaken(found: str, now: str, ours: str, answer: bool) -> None:
     bodies = [f"[//]: # (image-update-commit: {one * 40})" if one else "" for one in (found, now, ours)]
     requests = [Proposed("", "1", "open", body=body) for body in bodies[:2]]
-    assert overtaken(requests[0], requests[1], WANTED._replace(body=bodies[2])) is answer
+    assert overtaken(requests[0], requests[1], replace(WANTED, body=bodies[2])) is answer
 
 
 @pytest.mark.parametrize(

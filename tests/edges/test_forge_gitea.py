@@ -1,4 +1,5 @@
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 from fakes.forge_server import Reply, serving
@@ -28,8 +29,12 @@ def test_play(play: Callable[[World], None], world: World) -> None:
 
 
 def test_labels_people_and_draft(world: World, server: Server) -> None:
-    wanted = world.push("1.1")._replace(
-        labels=("deploy", "automatic", "new"), reviewers=("ann", f"{OWNER}/deployers"), assignees=("bob",), draft=True
+    wanted = replace(
+        world.push("1.1"),
+        labels=("deploy", "automatic", "new"),
+        reviewers=("ann", f"{OWNER}/deployers"),
+        assignees=("bob",),
+        draft=True,
     )
     done = world.propose(wanted)
     (pull,) = server.open
@@ -44,7 +49,7 @@ def test_labels_people_and_draft(world: World, server: Server) -> None:
 
 
 def test_who_is_not_known_keeps_out_nobody_else(world: World, server: Server) -> None:
-    wanted = world.push("1.1")._replace(reviewers=("nobody", "ann"), assignees=("ghost", "bob"))
+    wanted = replace(world.push("1.1"), reviewers=("nobody", "ann"), assignees=("ghost", "bob"))
     done = world.propose(wanted)
     assert (server.open[0].reviewers, server.assigned[1]) == (["ann"], ["bob"])
     assert "nobody" in done.note
@@ -67,7 +72,7 @@ def test_the_newest_is_found_behind_many_others(world: World, server: Server) ->
 
 def test_a_base_with_a_slash_behind_a_proxy_that_takes_none(world: World, server: Server) -> None:
     server.branches["release/1.0"] = "b" * 40
-    wanted = world.push("1.1")._replace(base="release/1.0")
+    wanted = replace(world.push("1.1"), base="release/1.0")
     first = world.propose(wanted)
     server.fail(Reply(404, "<html>not found</html>"), "GET", f"pulls/release/1.0/{HEAD}", times=9)
     found = world.forge().find("release/1.0", HEAD)
@@ -97,14 +102,14 @@ def test_an_open_one_that_was_not_found_is_named_by_the_refusal(world: World, se
 )
 def test_labels_are_made_once(world: World, server: Server, labels: tuple[str, ...], made: list[str]) -> None:
     for build in ("1.1", "1.2"):
-        assert world.propose(world.push(build)._replace(labels=labels)).note == ""
+        assert world.propose(replace(world.push(build), labels=labels)).note == ""
     assert list(server.known_labels.values()) == ["deploy", *made]
     assert {name.lower() for name in server.open[0].labels} == {name.lower() for name in labels}
 
 
 def test_labels_of_the_organization_in_other_letters(world: World, server: Server) -> None:
     server.reads_organization = True
-    world.propose(world.push("1.1")._replace(labels=("AUTOMATIC",)))
+    world.propose(replace(world.push("1.1"), labels=("AUTOMATIC",)))
     assert (server.open[0].labels, list(server.known_labels.values())) == (["automatic"], ["deploy"])
 
 
@@ -127,8 +132,8 @@ def test_a_password_is_no_token(world: World, server: Server) -> None:
 
 def test_a_renamed_repository_is_followed(world: World, server: Server) -> None:
     server.old_names = {"old"}
-    old = World(server, world.place._replace(project=(OWNER, "old"), web=f"{server.url}/{OWNER}/old"), Gitea)
-    first = old.propose(old.push("1.1")._replace(labels=("deploy", "new"), reviewers=("ann",), assignees=("bob",)))
+    old = World(server, replace(world.place, project=(OWNER, "old"), web=f"{server.url}/{OWNER}/old"), Gitea)
+    first = old.propose(replace(old.push("1.1"), labels=("deploy", "new"), reviewers=("ann",), assignees=("bob",)))
     second = old.propose(old.push("1.2"))
     assert (first.number, second.number, len(server.pulls)) == ("1", "1", 1)
     said = f"{server.url}/{OWNER}/old has moved to {server.url}/{OWNER}/{REPO}"
@@ -145,7 +150,7 @@ def test_a_redirect_to_another_host_is_not_followed(world: World, server: Server
 
 
 def test_a_draft_stays_one(world: World, server: Server) -> None:
-    world.propose(world.push("1.1")._replace(draft=True))
+    world.propose(replace(world.push("1.1"), draft=True))
     wanted = world.push("1.2")
     world.propose(wanted)
     assert server.open[0].title == f"WIP: {wanted.title}"
@@ -161,7 +166,7 @@ def test_a_draft_stays_one(world: World, server: Server) -> None:
 )
 def test_auto_merge(world: World, server: Server, settings: dict[str, object], style: str) -> None:
     server.settings.update(settings)
-    wanted = world.push("1.1")._replace(auto_merge=True)
+    wanted = replace(world.push("1.1"), auto_merge=True)
     done = world.propose(wanted)
     auto = server.open[0].auto
     assert auto is not None
@@ -173,14 +178,14 @@ def test_auto_merge(world: World, server: Server, settings: dict[str, object], s
 def test_auto_merge_waits_while_gitea_looks(world: World, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("task.edges.forges.gitea._PAUSES", (0.0, 0.0))
     server.looks = 2
-    done = world.propose(world.push("1.1")._replace(auto_merge=True))
+    done = world.propose(replace(world.push("1.1"), auto_merge=True))
     assert server.open[0].auto is not None
     assert done.note == ""
 
 
 def test_auto_merge_without_checks_merges_a_moment_later(world: World, server: Server) -> None:
     server.checks = "none"
-    done = world.propose(world.push("1.1")._replace(auto_merge=True))
+    done = world.propose(replace(world.push("1.1"), auto_merge=True))
     assert done.state == "open"
     now = world.forge().state(done.number)
     assert (now.state, now.merge_commit) == ("merged", server.pulls[0].merge_commit)
@@ -189,7 +194,7 @@ def test_auto_merge_without_checks_merges_a_moment_later(world: World, server: S
 @pytest.mark.parametrize(("reason", "said"), [("forbidden", "not allowed"), ("draft", "Work in progress")])
 def test_auto_merge_that_cannot_be_is_noted(world: World, server: Server, reason: str, said: str) -> None:
     server.checks = reason if reason == "forbidden" else "pending"
-    done = world.propose(world.push("1.1")._replace(auto_merge=True, draft=reason == "draft"))
+    done = world.propose(replace(world.push("1.1"), auto_merge=True, draft=reason == "draft"))
     assert (done.state, server.open[0].auto) == ("open", None)
     assert "cannot merge it by itself" in done.note
     assert said in done.note
@@ -202,6 +207,6 @@ def test_conflicts_are_told_while_waiting(world: World, server: Server) -> None:
 
 
 def test_labels_of_a_user_who_is_no_organization(world: World, server: Server) -> None:
-    server.fail(server.refusal("forbidden")._replace(status=404), "GET", f"/orgs/{OWNER}/labels")
-    done = world.propose(world.push("1.1")._replace(labels=("new",)))
+    server.fail(replace(server.refusal("forbidden"), status=404), "GET", f"/orgs/{OWNER}/labels")
+    done = world.propose(replace(world.push("1.1"), labels=("new",)))
     assert (server.open[0].labels, done.note) == (["new"], "")

@@ -1,4 +1,5 @@
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 from fakes.forge_server import Reply, serving
@@ -30,7 +31,8 @@ def test_play(play: Callable[[World], None], world: World) -> None:
 
 
 def test_labels_people_and_draft(world: World, server: Server) -> None:
-    wanted = world.push("1.1")._replace(
+    wanted = replace(
+        world.push("1.1"),
         labels=("deploy", "Deploy", "automatic"),
         reviewers=("ann", f"{OWNER}/deployers"),
         assignees=("bob",),
@@ -46,7 +48,7 @@ def test_labels_people_and_draft(world: World, server: Server) -> None:
 
 
 def test_who_cannot_be_asked_keeps_out_nobody_else(world: World, server: Server) -> None:
-    wanted = world.push("1.1")._replace(reviewers=("nobody", "ann", "image-bot"), assignees=("ghost", "ann"))
+    wanted = replace(world.push("1.1"), reviewers=("nobody", "ann", "image-bot"), assignees=("ghost", "ann"))
     done = world.propose(wanted)
     assert (server.open[0].reviewers, server.assigned) == (["ann"], {1: ["ann"]})
     assert done.state == "open"
@@ -55,7 +57,7 @@ def test_who_cannot_be_asked_keeps_out_nobody_else(world: World, server: Server)
 
 
 def test_who_has_answered_is_not_asked_again(world: World, server: Server) -> None:
-    wanted = world.push("1.1")._replace(reviewers=("ann", f"{OWNER}/deployers"))
+    wanted = replace(world.push("1.1"), reviewers=("ann", f"{OWNER}/deployers"))
     world.propose(wanted)
     server.open[0].reviewers, server.asked_teams, server.reviewed = [], {}, {1: ["ann"]}
     server.seen.clear()
@@ -65,14 +67,14 @@ def test_who_has_answered_is_not_asked_again(world: World, server: Server) -> No
 
 def test_labels_that_are_refused_are_noted(world: World, server: Server) -> None:
     server.fail(server.refusal("forbidden"), "POST", "/labels")
-    done = world.propose(world.push("1.1")._replace(labels=("deploy",)))
+    done = world.propose(replace(world.push("1.1"), labels=("deploy",)))
     assert (done.state, server.open[0].labels) == ("open", [])
     assert done.note.startswith("labels: ")
     assert "Resource not accessible" in done.note
 
 
 def test_down_between_opening_and_labels_is_completed_by_a_rerun(world: World, server: Server) -> None:
-    wanted = world.push("1.1")._replace(labels=("deploy",))
+    wanted = replace(world.push("1.1"), labels=("deploy",))
     server.fail(server.refusal("down"), "POST", "/labels", times=9)
     with pytest.raises(UnreachableError):
         world.propose(wanted)
@@ -83,15 +85,15 @@ def test_down_between_opening_and_labels_is_completed_by_a_rerun(world: World, s
 
 def test_no_drafts_there(world: World, server: Server) -> None:
     server.drafts = False
-    done = world.propose(world.push("1.1")._replace(draft=True))
+    done = world.propose(replace(world.push("1.1"), draft=True))
     assert server.open[0].draft is False
     assert "draft" in done.note
 
 
 def test_a_draft_made_ready_stays_ready(world: World, server: Server) -> None:
-    world.propose(world.push("1.1")._replace(draft=True))
+    world.propose(replace(world.push("1.1"), draft=True))
     server.open[0].draft = False
-    world.propose(world.push("1.2")._replace(draft=True))
+    world.propose(replace(world.push("1.2"), draft=True))
     assert server.open[0].draft is False
 
 
@@ -105,7 +107,7 @@ def test_a_draft_made_ready_stays_ready(world: World, server: Server) -> None:
 )
 def test_auto_merge(world: World, server: Server, settings: dict[str, bool], method: str) -> None:
     server.settings.update(settings)
-    wanted = world.push("1.1")._replace(auto_merge=True)
+    wanted = replace(world.push("1.1"), auto_merge=True)
     done = world.propose(wanted)
     assert (done.state, done.note) == ("open", "")
     auto = server.open[0].auto
@@ -117,7 +119,7 @@ def test_auto_merge(world: World, server: Server, settings: dict[str, bool], met
 
 def test_auto_merge_that_is_not_allowed_is_noted(world: World, server: Server) -> None:
     server.auto_merge = "not allowed"
-    done = world.propose(world.push("1.1")._replace(auto_merge=True))
+    done = world.propose(replace(world.push("1.1"), auto_merge=True))
     assert done.state == "open"
     assert "Auto merge is not allowed for this repository" in done.note
     assert "Allow auto-merge" in done.note
@@ -125,13 +127,13 @@ def test_auto_merge_that_is_not_allowed_is_noted(world: World, server: Server) -
 
 def test_auto_merge_with_nothing_to_wait_for(world: World, server: Server) -> None:
     server.auto_merge = "clean"
-    done = world.propose(world.push("1.1")._replace(auto_merge=True))
+    done = world.propose(replace(world.push("1.1"), auto_merge=True))
     assert (done.state, done.merge_commit) == ("merged", server.pulls[0].merge_commit)
 
 
 def test_merge_queue(world: World, server: Server) -> None:
     server.auto_merge, server.queue = "clean", True
-    done = world.propose(world.push("1.1")._replace(auto_merge=True))
+    done = world.propose(replace(world.push("1.1"), auto_merge=True))
     auto = server.open[0].auto
     assert auto == {"kind": "enqueuePullRequest", "pullRequestId": "PR_1", "expectedHeadOid": server.branches[HEAD]}
     assert (done.state, done.note) == ("open", "")
@@ -139,7 +141,7 @@ def test_merge_queue(world: World, server: Server) -> None:
 
 def test_a_later_push_is_never_merged_unseen(world: World, server: Server) -> None:
     server.auto_merge = "clean"
-    wanted = world.push("1.1")._replace(auto_merge=True)
+    wanted = replace(world.push("1.1"), auto_merge=True)
 
     def push(request: object) -> None:
         if getattr(request, "path", "").endswith("/graphql"):
@@ -242,7 +244,7 @@ def test_the_text_of_a_newer_build_is_put_back(world: World, server: Server) -> 
 def test_another_way_to_merge_where_the_settings_are_not_shown(world: World, server: Server) -> None:
     said = "Merge method merge commits are not allowed on this repository"
     server.fail(Reply(200, {"data": None, "errors": [{"message": said}]}), "POST", "/graphql")
-    done = world.propose(world.push("1.1")._replace(auto_merge=True))
+    done = world.propose(replace(world.push("1.1"), auto_merge=True))
     auto = server.open[0].auto
     assert auto is not None
     assert (auto["mergeMethod"], done.note) == ("SQUASH", "")
@@ -252,8 +254,8 @@ def test_another_way_to_merge_where_the_settings_are_not_shown(world: World, ser
 def test_a_renamed_repository_is_followed(world: World, server: Server, owner: str) -> None:
     """Its addresses are numbers then, and 307 repeats a POST; the owner's new name is part of what is asked for."""
     server.old_names = {f"{owner}/old"}
-    old = World(server, world.place._replace(project=(owner, "old"), web=f"{server.url}/{owner}/old"), GitHub)
-    first = old.propose(old.push("1.1")._replace(labels=("deploy",), assignees=("bob",)))
+    old = World(server, replace(world.place, project=(owner, "old"), web=f"{server.url}/{owner}/old"), GitHub)
+    first = old.propose(replace(old.push("1.1"), labels=("deploy",), assignees=("bob",)))
     second = old.propose(old.push("1.2"))
     assert (first.number, second.number, len(server.pulls)) == ("1", "1", 1)
     assert old.warned[0].startswith(f"{server.url}/{owner}/old has moved to {server.url}/{NAME}")

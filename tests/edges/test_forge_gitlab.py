@@ -1,4 +1,5 @@
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 from fakes.forge_server import serving
@@ -34,8 +35,8 @@ def test_the_project_is_one_part_of_the_path(world: World) -> None:
 
 
 def test_labels_people_and_draft(world: World, server: Server) -> None:
-    wanted = world.push("1.1")._replace(
-        labels=("deploy", "a,b"), reviewers=("ann", "Bob"), assignees=("bob",), draft=True
+    wanted = replace(
+        world.push("1.1"), labels=("deploy", "a,b"), reviewers=("ann", "Bob"), assignees=("bob",), draft=True
     )
     done = world.propose(wanted)
     (pull,) = server.open
@@ -49,37 +50,37 @@ def test_labels_people_and_draft(world: World, server: Server) -> None:
 
 
 def test_people_are_added_to_those_there(world: World, server: Server) -> None:
-    world.propose(world.push("1.1")._replace(reviewers=("ann",)))
-    done = world.propose(world.push("1.2")._replace(reviewers=("bob", "nobody")))
+    world.propose(replace(world.push("1.1"), reviewers=("ann",)))
+    done = world.propose(replace(world.push("1.2"), reviewers=("bob", "nobody")))
     assert server.open[0].reviewers == ["ann", "bob"]
     assert "reviewer nobody" in done.note
 
 
 def test_several_reviewers_need_premium(world: World, server: Server) -> None:
     server.premium = False
-    done = world.propose(world.push("1.1")._replace(reviewers=("ann", "bob")))
+    done = world.propose(replace(world.push("1.1"), reviewers=("ann", "bob")))
     assert server.open[0].reviewers == ["ann"]
     assert "reviewer bob" in done.note
     assert "Premium" in done.note
 
 
 def test_a_draft_made_ready_stays_ready(world: World, server: Server) -> None:
-    world.propose(world.push("1.1")._replace(draft=True))
+    world.propose(replace(world.push("1.1"), draft=True))
     server.open[0].title = "ready"
-    wanted = world.push("1.2")._replace(draft=True)
+    wanted = replace(world.push("1.2"), draft=True)
     world.propose(wanted)
     assert server.open[0].title == wanted.title
 
 
 def test_a_draft_stays_one(world: World, server: Server) -> None:
-    world.propose(world.push("1.1")._replace(draft=True))
+    world.propose(replace(world.push("1.1"), draft=True))
     wanted = world.push("1.2")
     world.propose(wanted)
     assert server.open[0].title == f"Draft: {wanted.title}"
 
 
 def test_auto_merge(world: World, server: Server) -> None:
-    wanted = world.push("1.1")._replace(auto_merge=True)
+    wanted = replace(world.push("1.1"), auto_merge=True)
     done = world.propose(wanted)
     assert (done.state, done.note) == ("open", "")
     sent = {"auto_merge": True, "merge_when_pipeline_succeeds": True, "sha": server.branches[HEAD]}
@@ -92,14 +93,14 @@ def test_auto_merge(world: World, server: Server) -> None:
 def test_auto_merge_waits_while_gitlab_looks(world: World, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("task.edges.forges.gitlab._PAUSES", (0.0, 0.0, 0.0, 0.0))
     server.looks = 5
-    done = world.propose(world.push("1.1")._replace(auto_merge=True))
+    done = world.propose(replace(world.push("1.1"), auto_merge=True))
     assert server.open[0].auto is not None
     assert done.note == ""
 
 
 def test_auto_merge_without_a_pipeline_merges(world: World, server: Server) -> None:
     server.pipeline = "none"
-    done = world.propose(world.push("1.1")._replace(auto_merge=True))
+    done = world.propose(replace(world.push("1.1"), auto_merge=True))
     assert (done.state, done.merge_commit) == ("merged", server.pulls[0].merge_commit)
 
 
@@ -110,7 +111,7 @@ def test_auto_merge_that_cannot_be_is_noted(
     monkeypatch.setattr("task.edges.forges.gitlab._PAUSES", (0.0,))
     server.pipeline = reason if reason == "forbidden" else "running"
     server.conflicts = reason == "conflicts"
-    done = world.propose(world.push("1.1")._replace(auto_merge=True, draft=reason == "draft"))
+    done = world.propose(replace(world.push("1.1"), auto_merge=True, draft=reason == "draft"))
     assert (done.state, server.open[0].auto) == ("open", None)
     assert "GitLab cannot merge" in done.note
 
@@ -138,8 +139,8 @@ def test_a_job_token_is_told_of(world: World, server: Server) -> None:
 def test_a_renamed_project_is_followed(world: World, server: Server) -> None:
     """GitLab redirects what reads, and refuses what writes under the old path."""
     server.old_names = {"acme/old"}
-    old = World(server, world.place._replace(project=("acme", "old"), web=f"{server.url}/acme/old"), GitLab)
-    first = old.propose(old.push("1.1")._replace(labels=("deploy",)))
+    old = World(server, replace(world.place, project=("acme", "old"), web=f"{server.url}/acme/old"), GitLab)
+    first = old.propose(replace(old.push("1.1"), labels=("deploy",)))
     second = old.propose(old.push("1.2"))
     assert (first.number, second.number, len(server.pulls)) == ("1", "1", 1)
     assert old.warned[0].startswith(f"{server.url}/acme/old has moved to {server.url}/{PROJECT}")

@@ -1,5 +1,6 @@
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 
@@ -101,7 +102,7 @@ def test_no_forge(host: Host, body: str) -> None:
 def test_nobody_there() -> None:
     there = Remote("http://127.0.0.1:9", "127.0.0.1:9", ("a", "b"), ssh=True)
     with pytest.raises(UnreachableError) as caught:
-        probe(there, limits=LIMITS._replace(connect=1))
+        probe(there, limits=replace(LIMITS, connect=1))
     assert "--forge" in caught.value.hint
 
 

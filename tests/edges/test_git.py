@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from support import bare_repo, git
 
-from task.edges.git import Git, GitEnded, GitFailed
+from task.edges.git import Git
 from task.edges.git_environment import clean_environment
+from task.edges.git_failed import GitEnded, GitFailed
 from task.errors import SourceError, UsageError
 
 FILE = frozenset({"file"})

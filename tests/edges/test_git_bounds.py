@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from support import bare_repo, git
 
-from task.edges.git import Git, GitEnded
+from task.edges.git import Git
 from task.edges.git_bounds import Bounds, Clock
+from task.edges.git_failed import GitEnded
 from task.edges.git_watch import Output, finish, weight
 from task.edges.stores.bare import BareStore
 from task.errors import SourceError, UnreachableError

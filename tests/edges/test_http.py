@@ -8,11 +8,13 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from serving import Answers as Server
+from urllib3.util import parse_url
 
 from task.edges.http import Answer, Http, Limits, NoAnswerError, origin, public
 
@@ -95,7 +97,7 @@ def test_a_busy_server_is_asked_again(
     server: Server, naps: list[float], method: str, again: bool | None, requests: int
 ) -> None:
     server.reply = lambda _: (503, {}, b"")
-    assert http(server, limits=QUICK._replace(tries=3)).ask(method, "/", again=again).status == 503
+    assert http(server, limits=replace(QUICK, tries=3)).ask(method, "/", again=again).status == 503
     assert len(server.seen) == requests
     assert naps == [0.5, 2.0][: requests - 1]
 
@@ -121,7 +123,7 @@ def test_a_busy_server_is_asked_again(
 def test_retry_after(server: Server, naps: list[float], said: str, waits: list[float]) -> None:
     answers = [(429, {"Retry-After": said}, b""), (200, {}, b"")]
     server.reply = lambda _: answers.pop(0)
-    status = http(server, limits=QUICK._replace(tries=3)).ask("GET", "/").status
+    status = http(server, limits=replace(QUICK, tries=3)).ask("GET", "/").status
     assert (naps, status) == (waits, 200 if waits else 429)
 
 
@@ -129,7 +131,7 @@ def test_retry_after_as_a_date(server: Server, naps: list[float]) -> None:
     later = email.utils.formatdate(time.time() + 9, usegmt=True)
     answers = [(503, {"Retry-After": later}, b""), (200, {}, b"")]
     server.reply = lambda _: answers.pop(0)
-    http(server, limits=QUICK._replace(tries=2)).ask("GET", "/")
+    http(server, limits=replace(QUICK, tries=2)).ask("GET", "/")
     assert 7 <= naps[0] <= 9
 
 
@@ -207,8 +209,6 @@ def test_redirects_in_circles(server: Server) -> None:
     ],
 )
 def test_the_origin_is_where_the_request_goes(url: str, expected: str) -> None:
-    from urllib3.util import parse_url
-
     assert origin(url) == expected
     parsed = parse_url(url)
     port = (
@@ -370,7 +370,7 @@ def test_authorities_that_cannot_be_read(file: str) -> None:
 
 def test_a_server_that_speaks_no_tls(server: Server) -> None:
     with pytest.raises(NoAnswerError) as refused:
-        http(server.url.replace("http:", "https:"), limits=QUICK._replace(silence=1)).ask("GET", "/")
+        http(server.url.replace("http:", "https:"), limits=replace(QUICK, silence=1)).ask("GET", "/")
     assert refused.value.kind in ("unreachable", "slow")
 
 
@@ -394,7 +394,7 @@ def test_a_server_whose_answers_all_come_late_is_asked_no_more(server: Server, m
         return 200, {}, b"{}"
 
     server.reply = reply
-    http = Http(server.url, limits=QUICK._replace(slow=0.5))
+    http = Http(server.url, limits=replace(QUICK, slow=0.5))
     with pytest.raises(NoAnswerError, match="has been slow for 1 seconds, and is asked no more") as caught:
         [http.ask("GET", "/") for _ in range(10)]
     assert caught.value.kind == "slow"

@@ -1,6 +1,7 @@
 """Which of two source commits comes first: real repositories, real servers."""
 
 import os
+import re
 import socket
 import subprocess
 import time
@@ -16,7 +17,6 @@ from task.edges import lineage
 from task.edges.git import Git
 from task.edges.lineage import Kin, Lineage
 from task.edges.stores import bare_folder
-from task.pattern import pattern
 
 PROTOCOLS = frozenset({"file", "git"})
 NOWHERE = "0123456789" * 4
@@ -35,6 +35,10 @@ def asking(protocols: frozenset[str] = PROTOCOLS) -> Iterator[Lineage]:
 def order(repository: str | Path, old: str, new: str) -> Kin:
     with asking() as one:
         return one.order(str(repository), old, new)
+
+
+def shown(kin: Kin) -> tuple[str, str]:
+    return kin.order, kin.why
 
 
 @contextmanager
@@ -103,8 +107,8 @@ def repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_order(repo: Path, old: str, new: str, expected: str) -> None:
     ids = [git(repo, "rev-parse", name) for name in (old, new)]
-    assert order(repo, *ids) == (expected, "")
-    assert order(repo, ids[0].upper(), f" {ids[1][:12]}\n") == (expected, "")
+    assert shown(order(repo, *ids)) == (expected, "")
+    assert shown(order(repo, ids[0].upper(), f" {ids[1][:12]}\n")) == (expected, "")
 
 
 def test_over_git_daemon(repo: Path) -> None:
@@ -127,7 +131,7 @@ def test_servers_of_all_ages(tmp_path: Path, filters: str, protocol: str, monkey
     old = bare_folder._CONFIG.replace("version = 2", f"version = {protocol}")
     monkeypatch.setattr(bare_folder, "_CONFIG", old)
     with git_server(tmp_path) as server:
-        assert order(f"{server.url}repo.git", ids[3], ids[70]) == ("newer", "")
+        assert shown(order(f"{server.url}repo.git", ids[3], ids[70])) == ("newer", "")
         assert order(f"{server.url}repo.git", ids[70], NOWHERE).order == "unknown"
 
 
@@ -187,7 +191,7 @@ def test_what_is_no_commit_is_unknown(repo: Path, old: str, new: str, why: str) 
 def test_a_short_id_of_several_commits_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     repo = bare_repo(tmp_path, {"app.py": "0\n"})
     ids = chain(repo, 40)
-    monkeypatch.setattr(lineage, "_COMMIT", pattern("[0-9a-f]{1,64}"))
+    monkeypatch.setattr(lineage, "_COMMIT", re.compile("[0-9a-f]{1,64}"))
     first = next(one for one in ids if sum(other[0] == one[0] for other in ids) > 1)[0]
     assert "short for several commits" in order(repo, first, ids[0]).why
 

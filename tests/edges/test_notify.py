@@ -5,6 +5,7 @@ import os
 import stat
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,7 @@ def told(where: Told, environ: dict[str, str] | None = None, report: Report = RE
 
 
 def test_an_event_is_sent_for_each_commit(receiver: Receiver) -> None:
-    two = REPORT._replace(commits=(*REPORT.commits, REPORT.commits[0]._replace(head="other")))
+    two = replace(REPORT, commits=(*REPORT.commits, replace(REPORT.commits[0], head="other")))
     assert told(Told("", receiver.url), report=two) == []
     assert len(receiver.got) == 2
     headers, event = receiver.got[0]
@@ -102,7 +103,7 @@ def test_nobody_there_is_a_warning() -> None:
 
 
 def test_without_a_commit_nothing_is_sent(receiver: Receiver) -> None:
-    assert told(Told("", receiver.url), report=REPORT._replace(commits=())) == []
+    assert told(Told("", receiver.url), report=replace(REPORT, commits=())) == []
     assert receiver.got == []
 
 

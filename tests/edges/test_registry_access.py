@@ -3,7 +3,9 @@
 import base64
 import socket
 import ssl
+import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -11,13 +13,18 @@ from pathlib import Path
 import pytest
 from fakes.oci_images import image
 from fakes.registry_api import RegistryApi, registry_api
+from support import needs
 
+from task.edges.http import Answer as Said
 from task.edges.http import Limits
 from task.edges.registry.challenge import challenges, same_trust
 from task.edges.registry.client import Registry, Ways
+from task.edges.registry.endpoint import place_of
 from task.edges.registry.logins import Given, Logins
+from task.edges.registry.refusal import refused
 from task.errors import RegistryAccessError, RegistryDownError, RegistryError
 from task.model import Answer, Question
+from task.parse.credentials import parse_credential_source
 from task.parse.docker_config import RegistryLogin
 from task.parse.image import parse_image
 from task.parse.registries_conf import RegistryConf
@@ -301,9 +308,6 @@ def test_a_short_wait_is_obeyed(server: RegistryApi) -> None:
 
 
 def test_docker_hub_limits_are_explained() -> None:
-    from task.edges.http import Answer as Said
-    from task.edges.registry.refusal import refused
-
     error = refused("docker.io", "library/nginx", Said(429, {}, b"", ""), None)
     assert "login" in error.hint
     assert error.exit == 75
@@ -370,10 +374,6 @@ def test_a_registry_over_https_only(
 
 
 def _certificate(folder: Path) -> Path:
-    import subprocess
-
-    from support import needs
-
     path = folder / "cert.pem"
     subprocess.run(
         [*needs("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
@@ -385,8 +385,6 @@ def _certificate(folder: Path) -> Path:
 
 
 def test_http_is_for_this_machine_only_unless_it_is_configured(server: RegistryApi) -> None:
-    from task.edges.registry.endpoint import place_of
-
     def urls(reference: str, **given: object) -> tuple[str, ...]:
         entries, insecure = given.get("entries", ()), given.get("insecure", ())
         return place_of(parse_image(reference), entries, insecure, "").endpoint.urls  # type: ignore[arg-type]
@@ -450,8 +448,6 @@ def test_a_registry_below_a_path(server: RegistryApi) -> None:
 
 
 def test_the_limit_of_registries_conf_is_kept(server: RegistryApi) -> None:
-    import time
-
     entry = RegistryConf("x", server.url, server.name, limit=20)
     questions = [Question(parse_image(f"{server.name}/acme/api:{tag}"), ("exists",)) for tag in range(11)]
     began = time.monotonic()
@@ -460,8 +456,6 @@ def test_the_limit_of_registries_conf_is_kept(server: RegistryApi) -> None:
 
 
 def test_credentials_of_registries_conf(server: RegistryApi) -> None:
-    from task.parse.credentials import parse_credential_source
-
     server.challenge, server.users = 'Basic realm="x"', {"ci": PASSWORD}
     entry = RegistryConf("x", server.url, server.name, credentials=parse_credential_source("env:REG"))
     question = Question(parse_image(f"{server.name}/acme/api:1.0"), ("digest",))

@@ -1,6 +1,7 @@
 """Facts about images: the right answer, by no more requests than it takes."""
 
 import json
+from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -159,8 +160,6 @@ def schema_1(signed: bool) -> bytes:
     body = json.dumps(data, indent=3).encode()
     if not signed:
         return body
-    from base64 import urlsafe_b64encode
-
     ends = json.dumps({"formatLength": len(body) - 2, "formatTail": urlsafe_b64encode(body[-2:]).decode().rstrip("=")})
     signature = {"protected": urlsafe_b64encode(ends.encode()).decode().rstrip("="), "signature": "x"}
     return body[:-2] + b',\n   "signatures": ' + json.dumps([signature]).encode() + b"\n}"

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -30,7 +31,7 @@ def server() -> Iterator[RegistryApi]:
 
 
 def registry(lists: Lists = Lists(), limits: Limits = LIMITS) -> Registry:
-    return Registry(Logins({}), Ways(limits=limits._replace(tries=1), lists=lists))
+    return Registry(Logins({}), Ways(limits=replace(limits, tries=1), lists=lists))
 
 
 def tags(server: RegistryApi, repository: str = "acme/api", lists: Lists = Lists()) -> tuple[str, ...]:

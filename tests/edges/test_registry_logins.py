@@ -4,6 +4,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -347,7 +348,7 @@ def test_registries_conf_may_name_any_variable_and_any_secret() -> None:
     with pytest.raises(RegistryError, match="--allow-exec"):
         logins.of_conf(CredentialSource("ext", script="/bin/true"), 0, "ghcr.io", "a/b")
     with pytest.raises(RegistryError, match="it is Argo CD's"):
-        logins.of_conf(place._replace(name="cluster-prod"), 0, "ghcr.io", "a/b")
+        logins.of_conf(replace(place, name="cluster-prod"), 0, "ghcr.io", "a/b")
 
 
 def test_nothing_of_a_login_is_printed() -> None:

@@ -1,9 +1,11 @@
 """Signatures as cosign stores them: found in both places, checked with real keys, bound to the digest."""
 
+import json
 import sys
 import threading
 import types
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +46,7 @@ def server() -> Iterator[RegistryApi]:
 
 
 def question(server: RegistryApi, digest: str = IMAGE.digest) -> Question:
-    return Question(parse_image(f"{server.name}/acme/api:1.0")._replace(digest=digest), ())
+    return Question(replace(parse_image(f"{server.name}/acme/api:1.0"), digest=digest), ())
 
 
 def asked(server: RegistryApi, check: Check, timeout: float = 0.0) -> str | TaskError:
@@ -352,8 +354,6 @@ ENTRY = {
 def test_the_log_is_asked_for_the_proof_of_a_payload(
     server: RegistryApi, monkeypatch: pytest.MonkeyPatch, status: int, entry: Any, why: str
 ) -> None:
-    import json
-
     package = Package(monkeypatch, WHO)
     server.faults["logIndex=7"] = lambda _: (status, {}, json.dumps(entry).encode())
     answer = Keyless(*WHO, print, server.url).objection(logged_payload())

@@ -1,6 +1,7 @@
 """Whole plays against Argo CD's API: when the wait ends, how, and what is shown meanwhile."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from io import StringIO
 from typing import Any
 
@@ -274,7 +275,7 @@ def test_a_log_gets_one_line_per_change(server: ArgoCDServer) -> None:
     display = Display(Log(stream=stream), {"TERM": "xterm"}, 60)
     seen = sight(server)
     display.show(seen)
-    display.show(seen._replace(changed=()))
+    display.show(replace(seen, changed=()))
     assert stream.getvalue().count("\n") == 1
     assert stream.getvalue().startswith("argocd/web: progressing after 0 s: the sync is running")
 

@@ -13,7 +13,8 @@ import pytest
 from runs import application, arguments, hook, manifest, repository, start
 from support import git
 
-from task.edges.git import Git, GitEnded
+from task.edges.git import Git
+from task.edges.git_failed import GitEnded
 from task.edges.git_watch import bytes_moved
 from task.edges.stores.bare import BareStore
 from task.errors import UnreachableError

@@ -1,6 +1,7 @@
 """What the tests of the editors share: targets, one call, independent readers, YAML in every style."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import yaml
@@ -28,7 +29,7 @@ def target(kind: TargetKind, image: str = "ghcr.io/acme/api", keys: Keys | None 
     """A target of the Application `argocd/web`, alias `api`."""
     path = more.pop("path", PATHS[kind])
     source = more.pop("source", None) or Source("https://git.example/x.git", "apps/web")
-    entry = parse_image(image)._replace(tag="", digest="")
+    entry = replace(parse_image(image), tag="", digest="")
     more.setdefault("application", "argocd/web")
     more.setdefault("alias", "api")
     return Target(kind, path, keys or Keys(), entry, source, **more)

@@ -9,6 +9,7 @@ import yaml
 from edits.editing import edit, image, plain, source, target, typed
 from support import DATA
 
+from task.edits.helm_values import read
 from task.edits.override_kustomize import entry
 from task.edits.yaml_scalar import plain_safe
 from task.errors import TargetError
@@ -94,8 +95,6 @@ def test_a_value_at_a_key_path(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", cases("helmvalues", "get"))
 def test_reading_a_key_path(case: dict[str, Any]) -> None:
-    from task.edits.helm_values import read
-
     given, expect = case["input"], case["expect"]
     aim = target("helmvalues", "acme/x", Keys(tag=given["key"]), path="v.yaml")
     files = {"v.yaml": File(given["text"])}

@@ -1,5 +1,6 @@
 """Two aliases of one image, an app and its migration: neither reads or writes what belongs to the other."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -91,7 +92,7 @@ def test_an_alias_adds_its_own_and_leaves_the_others(kind: TargetKind, text: Any
 
 def test_what_the_spec_says_of_the_other_alias_is_carried_as_it_is() -> None:
     source = Source("x", "apps/web", images=(f"web={WEB}:v1", f"web-db={WEB}:v1"))
-    to = aim("kustomize-override", "migrate", **TWO)._replace(source=source)
+    to = replace(aim("kustomize-override", "migrate", **TWO), source=source)
     changed, _ = edit({}, to, f"{WEB}:v2")
     assert f"web={WEB}:v1" in changed[OVERRIDE].text
     assert f"web-db={WEB}:v2" in changed[OVERRIDE].text
@@ -119,7 +120,7 @@ def test_a_mark_for_one_alias_is_not_written_for_the_other() -> None:
 def test_the_live_application(alias: str, place: int) -> None:
     images = [f"web={WEB}:v1", f"web-db={WEB}:v1"]
     manifest = {"spec": {"source": {"kustomize": {"images": images}}}}
-    to = aim("kustomize-override", alias, **TWO)._replace(kind="live", source=Source("x", kind="Kustomize"))
+    to = replace(aim("kustomize-override", alias, **TWO), kind="live", source=Source("x", kind="Kustomize"))
     assert live.read(manifest, 0, to).sound
     operations, _ = live.write(manifest, 0, to, parse_image(f"{WEB}:v2"))
     assert [one["path"] for one in operations if one["op"] == "replace"] == [f"/spec/source/kustomize/images/{place}"]

@@ -60,7 +60,11 @@ def test_no_parameter_is_lost(
     }
     aim = target("helm-override", "acme/web", source=source(parameters=tuple(spec)))
     after = {**files, **edit(files, aim, f"acme/web:{version}")[0]}
-    origin = {"helm": {"parameters": [{"name": n, "value": v, "forceString": f} for n, v, f in spec]}}
+    origin = {
+        "helm": {
+            "parameters": [{"name": one.name, "value": one.value, "forceString": one.force_string} for one in spec]
+        }
+    }
     texts = [files[COMMON].text] if common is not None else []
     result = by_name(merged(origin, *texts, after[OVERRIDE].text)["helm"])
     wanted = by_name(origin["helm"])
@@ -85,7 +89,11 @@ def test_an_element_does_not_inherit_from_the_element_of_the_spec_at_its_place()
     text = "helm:\n  parameters:\n  - name: second  # from the Application\n    value: '1'\n"
     aim = target("helm-override", "acme/web", source=source(parameters=spec))
     after = edit({OVERRIDE: File(text)}, aim, "acme/web:2")[0]
-    origin = {"helm": {"parameters": [{"name": n, "value": v, "forceString": f} for n, v, f in spec]}}
+    origin = {
+        "helm": {
+            "parameters": [{"name": one.name, "value": one.value, "forceString": one.force_string} for one in spec]
+        }
+    }
     assert by_name(merged(origin, after[OVERRIDE].text)["helm"])["second"] == ("2", False)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from task.edits import EDITORS
 from task.edits.yaml_tree import parse
 from task.errors import AnnotationError, TargetError
-from task.model import File, Keys, Target, TargetKind
+from task.model import File, Keys, Reading, Target, TargetKind
 
 KINDS: list[TargetKind] = [*EDITORS]
 FILE_OF = {"kustomization": "apps/web/kustomization.yaml", "manifests": "apps/web/deploy.yaml"}
@@ -83,7 +83,7 @@ def test_a_folder_on_the_way_that_is_none(kind: TargetKind, mode: str) -> None:
 
 @pytest.mark.parametrize("kind", ["helmvalues", "helm-override", "kustomize-override", "plugin-override"])
 def test_a_missing_file_says_nothing(kind: TargetKind) -> None:
-    assert read({}, aim(kind)) == ("", "", "", True, PATHS[kind])
+    assert read({}, aim(kind)) == Reading(file=PATHS[kind])
 
 
 @pytest.mark.parametrize("kind", ["kustomization", "manifests", "flux"])

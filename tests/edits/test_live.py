@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from task.edits.live import read, write
 from task.errors import AnnotationError, SourceError
-from task.model import Image, Keys, Kind, Source, Target
+from task.model import Edit, Image, Keys, Kind, Source, Target
 from task.parse.image import parse_image
 
 WEB = "ghcr.io/acme/web"
@@ -154,7 +154,7 @@ def test_every_change_stands_behind_a_test_of_what_was_there() -> None:
 
 def test_a_helm_edit_names_the_parameter() -> None:
     _, edits = write(app(helm(parameter("image.tag", "1"))), 0, target("Helm"), parse_image(f"{WEB}:2"))
-    assert ("spec.source.helm.parameters", "image.tag", "1", "2") in edits
+    assert Edit("spec.source.helm.parameters", "image.tag", "1", "2") in edits
 
 
 SOURCES = [

@@ -2,6 +2,7 @@
 
 import re
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -118,9 +119,9 @@ def test_no_mark_but_a_comment_behind_a_value_in_block_style(text: str) -> None:
 )
 def test_which_differences_are_told(element: str, spec: tuple[str, str, bool], told: bool) -> None:
     files = {OVERRIDE: File(f"helm:\n  parameters:\n  - {element}\n")}
-    aim = AIMS["helm"](items=[spec])._replace(managed=("image.tag", "db.tag"))
+    aim = replace(AIMS["helm"](items=[spec]), managed=("image.tag", "db.tag"))
     assert bool(strays("helm-override", files, aim)) is told
-    assert strays("helm-override", files, aim._replace(carry=False)) == ()
+    assert strays("helm-override", files, replace(aim, carry=False)) == ()
 
 
 def test_a_file_of_ten_thousand_marks_takes_no_time() -> None:

@@ -1,10 +1,12 @@
 """What a target says now, and when a write is needed although the letters are equal."""
 
+from dataclasses import replace
+
 import pytest
 from edits.editing import DIGEST, OVERRIDE, PATHS, read, source, target
 
 from task.edits import EDITORS
-from task.model import File, Keys, Place, TargetKind
+from task.model import File, Keys, Place, Reading, TargetKind
 
 API = "ghcr.io/acme/api"
 
@@ -50,7 +52,7 @@ def file_of(kind: TargetKind) -> str:
 @pytest.mark.parametrize(("kind", "keys", "text", "says"), SAYS)
 def test_what_it_says(kind: TargetKind, keys: Keys, text: str, says: tuple[str, str, str]) -> None:
     aim = target(kind, keys=keys, application="")
-    assert read({file_of(kind): File(text)}, aim) == (*says, True, file_of(kind))
+    assert read({file_of(kind): File(text)}, aim) == Reading(*says, True, file_of(kind))
 
 
 UNSOUND: list[tuple[TargetKind, Keys, str]] = [
@@ -81,7 +83,7 @@ def test_a_write_is_needed_although_the_letters_may_be_equal(kind: TargetKind, k
 def test_manifests_that_differ_are_not_sound() -> None:
     pod = "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - image: {}\n"
     files = {"apps/web/a.yaml": File(pod.format(f"{API}:v1")), "apps/web/b.yaml": File(pod.format(f"{API}:v2"))}
-    assert read(files, target("manifests")) == (API, "v1", "", False, "apps/web/a.yaml")
+    assert read(files, target("manifests")) == Reading(API, "v1", "", False, "apps/web/a.yaml")
 
 
 def test_the_other_spelling_of_an_override_file_is_used_where_only_it_exists() -> None:
@@ -118,5 +120,5 @@ def test_a_folder_with_its_sub_folders_and_a_single_manifest() -> None:
 
 
 def test_the_common_file_of_a_source_at_the_root() -> None:
-    aim = target("helm-override", path=".argocd-source-web.yaml", source=source()._replace(path="."))
+    aim = target("helm-override", path=".argocd-source-web.yaml", source=replace(source(), path="."))
     assert EDITORS["helm-override"].places(aim)[1:] == (Place(".argocd-source.yaml"),)

@@ -9,7 +9,7 @@ from edits.editing import documents
 from support import DATA, ROOT
 
 from task.edits.yaml_check import Splice, apply
-from task.edits.yaml_text import replace
+from task.edits.yaml_text import splice
 from task.edits.yaml_tree import Node, Tree, parse, walk
 
 MOST = 10  # values of one file, which is checked whole after each
@@ -29,12 +29,12 @@ def values(tree: Tree) -> list[Node]:
 def check(text: str) -> None:
     tree = parse(text)
     for node in values(tree):
-        new = replace(tree, [(node, "1.10")])
+        new = splice(tree, [(node, "1.10")])
         lines, now = text.splitlines(), new.text.splitlines()
         first = next(number for number, pair in enumerate(zip(lines, now, strict=False)) if pair[0] != pair[1])
         tail = len(now) - first - 1
         assert tail == 0 or lines[-tail:] == now[-tail:] or node.style in {"|", ">"}
-        assert replace(new, []).text == new.text
+        assert splice(new, []).text == new.text
         assert sum(str(each).count("1.10") for each in documents(new.text)) > 0
 
 

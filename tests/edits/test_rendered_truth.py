@@ -54,7 +54,11 @@ def without(document: Any, *path: str) -> Any:
 
 @pytest.mark.parametrize("tag", TAGS)
 def test_an_override_file_changes_the_image_and_keeps_every_other_value(tmp_path: Path, tag: str) -> None:
-    origin = {"helm": {"parameters": [{"name": n, "value": v, "forceString": f} for n, v, f in SPEC]}}
+    origin = {
+        "helm": {
+            "parameters": [{"name": one.name, "value": one.value, "forceString": one.force_string} for one in SPEC]
+        }
+    }
     after = edit({}, target("helm-override", "acme/web", source=source(parameters=SPEC)), f"acme/web:{tag}")[0]
     folder = chart(tmp_path)
     old = rendered(folder, origin["helm"]["parameters"])
@@ -64,7 +68,11 @@ def test_an_override_file_changes_the_image_and_keeps_every_other_value(tmp_path
 
 
 def test_an_override_file_renders_what_people_wrote_and_what_it_follows(tmp_path: Path) -> None:
-    origin = {"helm": {"parameters": [{"name": n, "value": v, "forceString": f} for n, v, f in SPEC]}}
+    origin = {
+        "helm": {
+            "parameters": [{"name": one.name, "value": one.value, "forceString": one.force_string} for one in SPEC]
+        }
+    }
     mine = '  - name: replicaCount  # twice the load\n    value: "5"\n    forcestring: false\n'
     theirs = "  - name: log.level  # from the Application\n    value: info\n    forcestring: false\n"
     gone = "  - name: left  # from the Application\n    value: over\n    forcestring: false\n"

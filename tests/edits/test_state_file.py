@@ -2,6 +2,7 @@
 
 import difflib
 import re
+from dataclasses import replace
 from typing import Any
 
 import jsonschema
@@ -114,7 +115,7 @@ def read(text: str) -> State:
 
 def other(state: State, alias: str, **more: Any) -> State:
     """The state with something else remembered of one image."""
-    return state._replace(images={**state.images, alias: state.images.get(alias, Memory())._replace(**more)})
+    return replace(state, images={**state.images, alias: replace(state.images.get(alias, Memory()), **more)})
 
 
 def test_a_new_file() -> None:
@@ -172,16 +173,16 @@ def test_what_people_wrote_counts_by_its_letters() -> None:
         (other(FULL, "api", replaced=("1.10", "1.9")), ['+         - "1.10"', '-         - "1.8"']),
         (other(FULL, "api", replaced=()), ["-         replaced:", '-         - "1.9"', '-         - "1.8"']),
         (other(FULL, "api", replaced=("1.9", "1.8", "x")), ["+         - x"]),
-        (other(FULL, "api", written=WRITTEN._replace(tag="v2")),
+        (other(FULL, "api", written=replace(WRITTEN, tag="v2")),
          ['-           tag: "1.10"', '+           tag: "v2"']),
-        (FULL._replace(hold=Hold("stop")), ["+     hold:", "+       reason: stop"]),
+        (replace(FULL, hold=Hold("stop")), ["+     hold:", "+       reason: stop"]),
         (other(FULL, "db", replaced=("1",)), ["+       db:", "+         replaced:", '+         - "1"']),
         (other(FULL, "aaa", replaced=("1",)), ["+       aaa:", "+         replaced:", '+         - "1"']),
         (other(FULL, "zzz", replaced=("1",)), ["+       zzz:", "+         replaced:", '+         - "1"']),
         (other(FULL, "web", replaced=("1",)), ["+         replaced:", '+         - "1"']),
         (other(FULL, "web", rollback=Meant("previous", "1.9")),
          ["+         rollback:", "+           to: previous", '+           tag: "1.9"']),
-        (FULL._replace(images={"api": API}), ["-       web:", *(f"- {line}" for line in TEXT.splitlines()[17:])]),
+        (replace(FULL, images={"api": API}), ["-       web:", *(f"- {line}" for line in TEXT.splitlines()[17:])]),
         (State(None, {"api": API, "web": Memory(deferred=Written("v3", build=Build(8)))}),
          ["-         hold:", "-           reason: not before Christmas", "-           by: jane",
           '-           at: "2026-11-21T06:00:00Z"', '-           until: "2026-12-27T00:00:00Z"',
@@ -198,8 +199,8 @@ def test_only_the_lines_meant_change(state: State, expected: list[str]) -> None:
 @pytest.mark.parametrize(
     ("state", "expected"),
     [
-        (BY_HAND_STATE._replace(hold=None), ["-     hold: {reason: 'freeze', until: 2026-12-01}  # ask Jane"]),
-        (BY_HAND_STATE._replace(hold=Hold("thaw")), ["-     hold: {reason: 'freeze', until: 2026-12-01}  # ask Jane",
+        (replace(BY_HAND_STATE, hold=None), ["-     hold: {reason: 'freeze', until: 2026-12-01}  # ask Jane"]),
+        (replace(BY_HAND_STATE, hold=Hold("thaw")), ["-     hold: {reason: 'freeze', until: 2026-12-01}  # ask Jane",
                                                      "+     hold: {reason: thaw}  # ask Jane"]),
         (other(BY_HAND_STATE, "api", written=Written("1.11", build=Build(43, created="2026-11-21T05:00:00Z"))),
          ["-                 tag: 1.10  # plain, as people write it",
@@ -443,7 +444,7 @@ def test_every_reader_reads_texts(state: State) -> None:
 
 @given(STATES, ALIASES, MEMORIES)
 def test_other_images_keep_their_lines(state: State, alias: str, memory: Memory) -> None:
-    before = write("", state._replace(images={**state.images, "other": API}))
+    before = write("", replace(state, images={**state.images, "other": API}))
     after = write(before, State(state.hold, {**state.images, "other": API, alias: memory}))
     kept = write("", State(None, {"other": API})).partition("images:\n")[2]
     assert alias == "other" or (kept in before and kept in after)
@@ -488,7 +489,7 @@ def test_what_people_write_in_any_style_can_be_edited(data: st.DataObject, old: 
     after = write(before, new)
     assert read(after) == new
     assert write(after, new) == after
-    both = write(before, old._replace(images={**old.images, "zoo": API}))
+    both = write(before, replace(old, images={**old.images, "zoo": API}))
     gone = [line for line in changes(before, both) if line[0] == "-"]
     assert not gone or re.search(
         r"""(?m)(images|files|\.yaml)['"]?: \{|^\ufeff?\{""", before

@@ -6,6 +6,7 @@ A second POST for a branch with an open request is no error: it gives the open o
 
 import re
 from typing import Any
+from urllib.parse import urlencode
 
 from fakes.forge_server import ForgeServer, Pull, Reply, Request
 
@@ -93,8 +94,6 @@ class BitbucketCloud(ForgeServer):
         page = int(request.one("page", "1"))
         body: dict[str, Any] = {"values": values[(page - 1) * size : page * size], "page": page, "pagelen": size}
         if page * size < len(values):
-            from urllib.parse import urlencode
-
             rest = {**{name: one[-1] for name, one in request.query.items()}, "page": str(page + 1)}
             body["next"] = f"{self.url}{request.path}?{urlencode(rest)}"
         return Reply(200, body)

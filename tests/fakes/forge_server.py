@@ -27,7 +27,8 @@ class Request(NamedTuple):
         return self.query.get(name, [default])[-1]
 
 
-class Reply(NamedTuple):
+@dataclass(frozen=True)
+class Reply:
     """One answer. `status` 0 breaks the connection off, -1 does so after the work."""
 
     status: int

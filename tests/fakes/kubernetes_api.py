@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
@@ -90,7 +91,7 @@ def _handler(api: KubernetesApi) -> type[BaseHTTPRequestHandler]:
             data = json.dumps(body, separators=(",", ":")).encode()
             packed = api.compresses and len(data) > GZIP_FROM and "gzip" in self.headers.get("Accept-Encoding", "")
             data = gzip.compress(data, 1) if packed else data
-            api.asked.append(asked._replace(sent=len(data)))
+            api.asked.append(replace(asked, sent=len(data)))
             self.send(code, data, packed=packed)
 
         def send(self, code: int, data: bytes, kind: str = "application/json", *, packed: bool = False) -> None:

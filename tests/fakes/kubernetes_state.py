@@ -4,7 +4,7 @@ import copy
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 APPLICATIONS, UPDATERS = "argoproj.io/applications", "argocd-image-updater.argoproj.io/imageupdaters"
 EVENTS, SECRETS, CONFIG_MAPS = "/events", "/secrets", "/configmaps"
@@ -20,7 +20,8 @@ ADMIN = "admin"
 Object = dict[str, Any]
 
 
-class Asked(NamedTuple):
+@dataclass(frozen=True)
+class Asked:
     """One request as RBAC sees it."""
 
     user: str

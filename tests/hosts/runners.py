@@ -6,6 +6,7 @@ are errors, as they are there. Nothing about the manifests is known here but the
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,7 @@ def tekton(
     results = {name: f"{written}/{name}" for name in names}
     step = fill(step, TEKTON, lambda name: _result_path(name, results) or resolve(name))
     volumes = {place: Volume() for place in ("/workspace", "/tekton/home", "/tekton/creds", written)}
-    volumes |= {where: workspaces[name]._replace(group=group) for name, where in bound.items()}
+    volumes |= {where: replace(workspaces[name], group=group) for name, where in bound.items()}
     volumes |= _mounts(fill(spec.get("volumes", ()), TEKTON, resolve), step.get("volumeMounts", ()), secrets, group)
     return Step(
         image=step["image"],
@@ -177,8 +178,8 @@ def github(inputs: Given, workspace: Volume, env: Given = NOTHING, *, token: str
         env={**_github_variables(values), **env, **given.get("env", {})},
         volumes={
             **{f"/github/{name}": theirs for name in folders},
-            "/github/file_commands": theirs._replace(files=dict.fromkeys(map(_last, files.values()), "")),
-            "/github/workspace": workspace._replace(mode=0o755, owner=1001, group=1001),
+            "/github/file_commands": replace(theirs, files=dict.fromkeys(map(_last, files.values()), "")),
+            "/github/workspace": replace(workspace, mode=0o755, owner=1001, group=1001),
         },
         results=lambda root: _github_outputs(read_files(root, files)["set_output_1"]),
         folder="/github/workspace",
@@ -279,7 +280,7 @@ def _mounts(
 ) -> dict[str, Volume]:
     """What the kubelet mounts where."""
     known = {one["name"]: _volume(one, secrets, group) for one in volumes}
-    return {one["mountPath"]: known[one["name"]]._replace(read_only=one.get("readOnly", False)) for one in mounts}
+    return {one["mountPath"]: replace(known[one["name"]], read_only=one.get("readOnly", False)) for one in mounts}
 
 
 def _volume(volume: Mapping[str, Any], secrets: Secrets, group: int) -> Volume:

@@ -6,6 +6,7 @@ Everything that is mounted lies below one folder under the path that it has in t
 import os
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,10 +17,11 @@ from scripts import containers
 COMMAND = "/usr/local/bin/image-update"
 
 
-class Volume(NamedTuple):
+@dataclass(frozen=True)
+class Volume:
     """A folder, empty or with files; or a Secret, which lies there as the kubelet mounts it."""
 
-    files: Mapping[str, str] = {}
+    files: Mapping[str, str] = field(default_factory=dict)
     secret: bool = False
     mode: int = 0o777  # of a folder; of a Secret's files
     owner: int = 0
@@ -27,7 +29,8 @@ class Volume(NamedTuple):
     read_only: bool = False
 
 
-class Step(NamedTuple):
+@dataclass(frozen=True)
+class Step:
     """What a host made of its manifest and what it was given."""
 
     image: str

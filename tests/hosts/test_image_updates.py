@@ -4,6 +4,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -79,10 +80,10 @@ def tekton(scene: Scene, way: str, *, mode: int = 0o644, group: int = 0) -> Step
     secret = Volume(secret=True, mode=mode, read_only=True)
     bound = {"source": applications(scene, way)}
     if way == "ssh":
-        bound["ssh-directory"] = secret._replace(files=scene.ssh_secret())
+        bound["ssh-directory"] = replace(secret, files=scene.ssh_secret())
     else:
-        bound["basic-auth"] = secret._replace(files=scene.basic_auth())
-        bound["ssl-ca-directory"] = secret._replace(files={"ca.crt": scene.web.ca.read_text()})
+        bound["basic-auth"] = replace(secret, files=scene.basic_auth())
+        bound["ssl-ca-directory"] = replace(secret, files={"ca.crt": scene.web.ca.read_text()})
     return runners.tekton({"image": f"{WEB}:1.1.0", "applications": APPLICATIONS}, bound, group=group)
 
 
@@ -94,7 +95,7 @@ def tekton_home(scene: Scene, way: str) -> Step:
     if way == "https":
         files = {**scene.basic_auth(), "ca.crt": scene.web.ca.read_text()}
         files[".gitconfig"] += "[http]\n\tsslCAInfo = /tekton/home/ca.crt\n"
-    return step._replace(volumes={**step.volumes, "/tekton/home": Volume(files)})
+    return replace(step, volumes={**step.volumes, "/tekton/home": Volume(files)})
 
 
 def argo(scene: Scene, way: str) -> Step:
@@ -209,7 +210,7 @@ def test_a_signed_commit_by_a_user_without_a_name(runtime: str, scene: Scene, tm
     step = tekton(scene, "ssh")
     env = {"IMAGE_UPDATE_SIGNING_KEY": signing_key(tmp_path, form, scene), "IMAGE_UPDATE_SIGNING_FORMAT": form}
     root = tmp_path / "root"
-    ran = as_container(step._replace(env={**step.env, **env}), root, runtime, *STRANGER)
+    ran = as_container(replace(step, env={**step.env, **env}), root, runtime, *STRANGER)
     assert (ran.code, scene.landed()) == (0, True), ran.stderr
     words = {"openpgp": "BEGIN PGP SIGNATURE", "ssh": "BEGIN SSH SIGNATURE"}
     assert words[form] in git(scene.repo, "cat-file", "commit", "main")

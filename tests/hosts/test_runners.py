@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ def tekton(given: Mapping[str, str], apps: str, path: Path = TASK) -> Step:
 
 def step_action(given: Mapping[str, str], apps: str) -> Step:
     step = tekton({"applications": f"/workspace/{APPLICATIONS}", **given}, apps, STEP_ACTION)
-    return step._replace(volumes={**step.volumes, "/workspace": source(apps)})
+    return replace(step, volumes={**step.volumes, "/workspace": source(apps)})
 
 
 def argo(given: Mapping[str, str], apps: str) -> Step:
@@ -192,7 +193,7 @@ def another(host: str, name: str) -> str:
 
 def started(host: str, given: Mapping[str, str]) -> Step:
     """What the host starts; without that which reads the results, as functions are never equal."""
-    return HOSTS[host](given, "")._replace(results=nothing)
+    return replace(HOSTS[host](given, ""), results=nothing)
 
 
 def nothing(_root: Path) -> Mapping[str, str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from host_schemas import problems, schema_of
 from hosts.checks import documents, maps, texts
 from support import ROOT
@@ -173,6 +174,4 @@ def test_artifact_hub_reads_the_annotations(document: Mapping[str, Any]) -> None
 
 
 def documents_of(text: str) -> list[Any]:
-    import yaml
-
     return list(yaml.safe_load_all(text))

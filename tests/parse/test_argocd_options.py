@@ -1,5 +1,7 @@
 """ARGOCD_OPTS and its companions mean what they mean to the argocd command."""
 
+from dataclasses import fields
+
 import pytest
 
 from task.errors import Malformed
@@ -7,11 +9,15 @@ from task.parse.argocd_options import Connection, connection, parse_headers, par
 from task.secret import Secret
 
 
+def vars_of(found: Connection) -> dict[str, object]:
+    return {field.name: getattr(found, field.name) for field in fields(found)}
+
+
 def shown(found: Connection) -> dict[str, object]:
     """What was found, secrets opened, defaults left out."""
     headers = tuple((name, value.reveal()) for name, value in found.headers)
-    plain = {**found._asdict(), "token": found.token.reveal(), "headers": headers}
-    default = {**Connection()._asdict(), "token": ""}
+    plain = {**vars_of(found), "token": found.token.reveal(), "headers": headers}
+    default = {**vars_of(Connection()), "token": ""}
     return {name: value for name, value in plain.items() if value != default[name]}
 
 

@@ -1,5 +1,7 @@
 """What tells a build from others: options first, then what the CI system says."""
 
+from dataclasses import replace
+
 import pytest
 
 from task.errors import Malformed, UsageError
@@ -63,19 +65,20 @@ OF_GITHUB = Build(42, IN_GITHUB, SHA, "https://github.com/acme/web")
     ],
 )  # fmt: skip
 def test_the_ci_systems_count(environ: dict[str, str], sequence: int | None, counter: str) -> None:
-    assert build_of(environ)[:2] == (sequence, counter)
+    build = build_of(environ)
+    assert (build.sequence, build.counter) == (sequence, counter)
 
 
 @pytest.mark.parametrize(
     ("environ", "options", "expected"),
     [
         (GITHUB, {}, OF_GITHUB),
-        (GITHUB, {"sequence": "3"}, OF_GITHUB._replace(sequence=3, counter="")),
-        (GITHUB, {"sequence": "0"}, OF_GITHUB._replace(sequence=0, counter="")),
+        (GITHUB, {"sequence": "3"}, replace(OF_GITHUB, sequence=3, counter="")),
+        (GITHUB, {"sequence": "0"}, replace(OF_GITHUB, sequence=0, counter="")),
         (GITHUB, {"source_commit": SHA.upper()}, OF_GITHUB),
-        (GITHUB, {"source_commit": SHA[:8]}, OF_GITHUB._replace(commit=SHA[:8])),
+        (GITHUB, {"source_commit": SHA[:8]}, replace(OF_GITHUB, commit=SHA[:8])),
         (GITHUB, {"source_repository": "git@github.com:acme/web.git"},
-         OF_GITHUB._replace(repository="git@github.com:acme/web.git")),
+         replace(OF_GITHUB, repository="git@github.com:acme/web.git")),
         # A job that deploys what another has built: its number, commit and repository are not the build's.
         (GITHUB, {"source_commit": OTHER}, Build(commit=OTHER)),
         (GITHUB, {"source_commit": OTHER, "sequence": "5"}, Build(5, commit=OTHER)),

@@ -1,6 +1,7 @@
 """Credential sources. Rows of the cases are Image Updater's own outputs."""
 
 import json
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ def rows(suite: str) -> list[Any]:
 
 
 def as_said(source: CredentialSource) -> dict[str, str]:
-    return {"type": source.kind, **{key: value for key, value in source._asdict().items() if key != "kind"}}
+    return {"type": source.kind, **{key: value for key, value in asdict(source).items() if key != "kind"}}
 
 
 @pytest.mark.parametrize("case", rows("credentials"))
@@ -53,11 +54,11 @@ PULL = CredentialSource("pullsecret", namespace="ns", name="n", field=".dockerco
         ("ext:/scripts/x.sh", CredentialSource("ext", script="/scripts/x.sh")),
         ("ext:x.sh", CredentialSource("ext", script="x.sh")),  # refused when it is run
         ("Secret:ns/n#f", SECRET),
-        ("gcr.io=secret:ns/n#f", SECRET._replace(registry="gcr.io")),
-        ("reg:5000=pullsecret:ns/n", PULL._replace(registry="reg:5000")),
+        ("gcr.io=secret:ns/n#f", replace(SECRET, registry="gcr.io")),
+        ("reg:5000=pullsecret:ns/n", replace(PULL, registry="reg:5000")),
         ("gcr.io=env:A=B", CredentialSource("env", registry="gcr.io", env="A=B")),
         ("secret:ns/n#a=b", None),  # what stands before the first "=" is a registry
-        ("pullsecret:ns/n#f", PULL._replace(name="n#f")),
+        ("pullsecret:ns/n#f", replace(PULL, name="n#f")),
     ],
 )
 def test_a_source_without_a_required_registry(spec: str, expected: CredentialSource | None) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from task.errors import Malformed
-from task.parse.docker_config import best_key, normal, parse_docker_config, server_of
+from task.parse.docker_config import DockerConfig, best_key, normal, parse_docker_config, server_of
 
 
 def auth(text: str) -> str:
@@ -71,7 +71,7 @@ def test_the_older_form() -> None:
     "text", ["{}", '{"currentContext": "desktop", "HttpHeaders": {"User-Agent": "x"}}', '{"auths": null}']
 )
 def test_a_file_that_holds_no_logins(text: str) -> None:
-    assert parse_docker_config(text) == ({}, {}, "")
+    assert parse_docker_config(text) == DockerConfig({}, {}, "")
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from task.errors import Malformed
@@ -178,7 +180,7 @@ def test_ssh_hosts_of_other_names_belong_to_the_forge_that_was_chosen() -> None:
     place = place_of("git@ssh.example.com:a/b/c.git", [chosen])
     assert place is not None
     assert (place.api, place.project) == ("https://gitlab.example.com/api/v4", ("a", "b", "c"))
-    assert place_of("git@ssh.example.com:a/b/c.git", [chosen._replace(chosen=False)]) is None
+    assert place_of("git@ssh.example.com:a/b/c.git", [replace(chosen, chosen=False)]) is None
     assert place_of("https://other.example.com/a/b", [chosen]) is None  # https says itself where its web is
 
 

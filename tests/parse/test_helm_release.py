@@ -1,6 +1,7 @@
 """Flux v1 HelmReleases. What counts as an image, a filter and a policy is what Flux v1.21 does."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -135,7 +136,7 @@ def updated(text: str, found: Subscribed) -> Any:
     files = {PATH: File(text)}
     for sub in found.subscriptions:
         target = Target("flux", PATH, sub.keys, sub.entry.image, sub.source, sub.application.key, sub.entry.alias)
-        new, _ = EDITORS["flux"].write(files, target, sub.entry.image._replace(tag="2"))
+        new, _ = EDITORS["flux"].write(files, target, replace(sub.entry.image, tag="2"))
         files.update(new)
     return yaml.safe_load(files[PATH].text)["spec"]["values"]
 

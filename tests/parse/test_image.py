@@ -1,6 +1,7 @@
 """Image references and image-list entries: tables first, then the law that printing and parsing agree."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ def test_reads_entries_as_image_updater_does(case: dict[str, Any]) -> None:
     assert entry.image.digest == (expect["digest"] or "")
     assert their_registry(entry.image) == expect["registry"]
     assert entry.image.name == expect["full_without_tag"]
-    assert entry.image._replace(tag=entry.constraint).reference == expect["full"]
+    assert replace(entry.image, tag=entry.constraint).reference == expect["full"]
 
 
 # op=short_form has no counterpart: Image Updater looks images up by a long and a short name, we compare identities.

@@ -1,5 +1,6 @@
 """ImageUpdater resources → annotations. What AIU does is read from its v1.3 documentation and schema."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ WEB = {"alias": "web", "imageName": "ghcr.io/acme/web"}
 
 def app(name: str = "web", namespace: str = "argocd", **more: Any) -> Application:
     source = Source("https://git.example/x.git", "apps/web", "main", kind="Helm", section="Helm")
-    return Application(namespace, name, more.pop("annotations", {}), (source,))._replace(**more)
+    return replace(Application(namespace, name, more.pop("annotations", {}), (source,)), **more)
 
 
 def updater(*refs: Any, name: str = "one", namespace: str | None = "argocd", **spec: Any) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """What the annotations mean. Rows of `cases/annotations.json` are AIU's own outputs."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ OURS = {
 
 def app(annotations: dict[str, str], **more: Any) -> Application:
     source = Source("https://git.example/x.git", "apps/web", "main", kind="Helm", section="Helm")
-    return Application("argocd", "web", annotations, (source,))._replace(**more)
+    return replace(Application("argocd", "web", annotations, (source,)), **more)
 
 
 def only(annotations: dict[str, str]) -> Subscribed:

@@ -1,6 +1,7 @@
 """Pull requests by the command, on every forge: opened, left alone, updated, merged, closed, and when it fails."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -170,7 +171,7 @@ FAULTS = [
 def test_nothing_is_lost(refusal: str, method: str, code: int, rule: str, scene: Scene) -> None:
     reply = scene.server.refusal(refusal)
     limited = refusal == "limited"
-    reply = reply._replace(headers=(("Retry-After", "3600"),)) if limited else reply
+    reply = replace(reply, headers=(("Retry-After", "3600"),)) if limited else reply
     scene.server.fail(reply, method, times=99)
     report = scene.event(f"{WEB}:1.1.0", code=code)
     assert verdict(report) == ("error", rule)

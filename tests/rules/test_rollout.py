@@ -272,7 +272,8 @@ def test_a_patched_application_counts_once_its_spec_was_compared_and_applied() -
     state["status"]["sync"]["comparedTo"] = {"source": {**new, "directory": {}}}
     assert judge(state, wanted).sure is False  # the last operation was for the spec of before
     state["status"]["operationState"]["syncResult"]["source"] = new
-    assert judge(state, wanted)[:2] == ("synced-and-healthy", "synced and healthy")
+    judged = judge(state, wanted)
+    assert (judged.state, judged.because) == ("synced-and-healthy", "synced and healthy")
     assert judge(state, wanted).sure
 
 

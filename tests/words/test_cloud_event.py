@@ -1,6 +1,7 @@
 """A CloudEvent for each commit."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,7 +36,7 @@ def decision(name: str = "web", verdict: VerdictName = "update", head: str = "ma
 
 
 def commit(**more: Any) -> Commit:
-    return Commit(REPO, "main", "main", "a" * 40, "b" * 40, ("f",), ("argocd/web",))._replace(**more)
+    return replace(Commit(REPO, "main", "main", "a" * 40, "b" * 40, ("f",), ("argocd/web",)), **more)
 
 
 def events(*commits: Commit, decisions: tuple[Decision, ...] = (decision(),), source: str = "") -> Any:

@@ -3,6 +3,7 @@
 import io
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -40,7 +41,7 @@ def poisoned(value: Any, text: str, name: str = "") -> Any:
     if isinstance(value, str):
         return value if name in OURS else text
     if hasattr(value, "_fields"):
-        return value._replace(**{one: poisoned(getattr(value, one), text, one) for one in value._fields})
+        return replace(value, **{one: poisoned(getattr(value, one), text, one) for one in value._fields})
     if isinstance(value, tuple | list):
         return type(value)(poisoned(one, text, name) for one in value)
     if isinstance(value, Mapping):
@@ -61,13 +62,13 @@ def evil(text: str) -> Report:
 
 def test_on_the_screen(evil: Report) -> None:
     assert dangers(screen(evil)) == []
-    assert dangers(screen(evil._replace(decisions=(), problems=()))) == []
+    assert dangers(screen(replace(evil, decisions=(), problems=()))) == []
 
 
 @pytest.mark.parametrize("width", [24, 60, 120])
 def test_in_a_table(evil: Report, width: int, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     """As it is printed: a line may begin where a longer one was broken."""
-    for one in (evil, evil._replace(decisions=())):
+    for one in (evil, replace(evil, decisions=())):
         assert write_stdout(table(as_json(one), Look(width))) is None
     assert dangers(capsysbinary.readouterr().out.decode()) == []
 

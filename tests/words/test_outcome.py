@@ -1,6 +1,7 @@
 """Which exit code a run ends with."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from reports import decision
@@ -31,7 +32,7 @@ def test_every_error_of_a_decision_counts(error: type[TaskError]) -> None:
 def test_every_error_that_follows_a_push_counts(error: type[TaskError]) -> None:
     problem = Problem("", error.rule, "so", exit=int(error.exit))
     assert exit_code([decision()], [problem], require_update=True) == error.exit
-    assert exit_code([decision()], [problem._replace(severity="warning")], require_update=True) == Exit.OK
+    assert exit_code([decision()], [replace(problem, severity="warning")], require_update=True) == Exit.OK
 
 
 ORDER = [1, 2, 75, 4, 3, 6, 5]
@@ -44,5 +45,5 @@ def test_of_several_codes_the_one_that_most_needs_somebody(first: int, later: li
 
 
 def test_an_error_without_a_code_of_its_own_is_no_success() -> None:
-    nameless = decision()._replace(verdict=Verdict("error", "annotation", "so"))
+    nameless = replace(decision(), verdict=Verdict("error", "annotation", "so"))
     assert exit_code([nameless], (), require_update=False) == Exit.CONFIGURATION

@@ -1,5 +1,8 @@
 """What is shown while rollouts are waited for, and what is said at the end."""
 
+from dataclasses import replace
+from unicodedata import combining, east_asian_width
+
 import pytest
 
 from task.words.progress import Row, line, picture, redraw, summary
@@ -41,8 +44,6 @@ def test_colours_are_optional() -> None:
 @pytest.mark.parametrize("columns", [1, 20, 40, 79, 200])
 @pytest.mark.parametrize("text", ["x" * 500, "\u6f22\u5b57" * 200, "e\u0301" * 300])
 def test_no_line_is_wider_than_the_terminal(columns: int, text: str) -> None:
-    from unicodedata import combining, east_asian_width
-
     rows = (Row("argocd/" + "a" * 60, "progressing", text), Row("x/y", "waiting", text))
     for one in picture(rows, 10_000, 36_000, size=(columns, 24), colour=False):
         wide = sum(0 if combining(char) else 1 + (east_asian_width(char) in "WF") for char in one)
@@ -50,7 +51,7 @@ def test_no_line_is_wider_than_the_terminal(columns: int, text: str) -> None:
 
 
 def test_where_not_all_fit_the_open_and_failed_ones_come_first() -> None:
-    rows = (*(OK._replace(application=f"argocd/a{number}") for number in range(40)), WAITS, BAD)
+    rows = (*(replace(OK, application=f"argocd/a{number}") for number in range(40)), WAITS, BAD)
     lines = picture(rows, 1, 600, size=(80, 10), colour=False)
     assert len(lines) <= 9
     assert "argocd/job" in lines[1]

@@ -1,6 +1,7 @@
 import re
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
@@ -113,7 +114,7 @@ DIFFERENT = [
     [app(namespace="other")],
     [app(), app(name="other")],
     [app(change(name="ghcr.io/acme/other"))],
-    [app(change()._replace(alias="other"))],
+    [app(replace(change(), alias="other"))],
 ]
 
 

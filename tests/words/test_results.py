@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -63,7 +64,7 @@ def test_whatever_others_name_every_host_can_read_it(texts: tuple[str, ...]) -> 
 
 def test_the_commit_of_an_update_is_told_before_one_that_only_remembers() -> None:
     other = decision("defer", "held", "api")
-    other = other._replace(subscription=other.subscription._replace(repo="https://a.example.com/x"))
+    other = replace(other, subscription=replace(other.subscription, repo="https://a.example.com/x"))
     memory = commit(repo="https://a.example.com/x", applications=("argocd/api",), commit="c" * 40)
     found = checked(report(decision(), other, commits=(memory, commit())))
     assert (found["commit"], found["updated"]) == ("a" * 40, "true")
@@ -76,8 +77,8 @@ def test_the_commit_of_an_update_is_told_before_one_that_only_remembers() -> Non
     [
         (report(decision(), commits=(commit(),)), "true"),
         (report(decision(kind="live")), "true"),
-        (report(decision(), commits=(commit(commit=None),))._replace(dry=True), "false"),
-        (report(decision(kind="live"))._replace(dry=True), "false"),
+        (replace(report(decision(), commits=(commit(commit=None),)), dry=True), "false"),
+        (replace(report(decision(kind="live")), dry=True), "false"),
         (report(decision("defer", "held"), commits=(commit(),)), "false"),
         (report(decision("unchanged", "same"), commits=(commit(stands=True),)), "false"),
         (report(decision("error", "repository"), commits=(commit(),), code=75), "false"),
@@ -97,8 +98,8 @@ MARKDOWN = (
 @pytest.mark.parametrize("text", [*MARKDOWN, *ATTACKS])
 def test_a_summary_holds_text_and_nothing_else(text: str) -> None:
     """Of what others named only letters, digits and harmless signs stand in it as they are."""
-    one = decision(current=decision().current._replace(tag=text))
-    one = one._replace(verdict=one.verdict._replace(because=text))
+    one = decision(current=replace(decision().current, tag=text))
+    one = replace(one, verdict=replace(one.verdict, because=text))
     shown = github_summary(report(one, commits=(commit(head=text, repo=text),)))
     assert dangers(shown) == []
     plain = github_summary(report(decision(), commits=(commit(head="x", repo="x"),)))
@@ -118,7 +119,7 @@ def test_a_summary_says_where_the_request_is() -> None:
 
 
 def test_a_summary_stays_below_what_github_takes() -> None:
-    one = decision()._replace(verdict=decision().verdict._replace(because="|" * 5000))
+    one = replace(decision(), verdict=replace(decision().verdict, because="|" * 5000))
     shown = github_summary(report(*[one] * 2000, commits=tuple(commit(head="|" * 5000) for _ in range(500))))
     assert len(shown.encode()) < 1 << 20
     assert "more decisions: see the report" in shown

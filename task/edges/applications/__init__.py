@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from task.record import NamedTuple
 
-
-class Found(NamedTuple):
+@dataclass(frozen=True)
+class Found:
     """One manifest and where it was read; or, with `problem`, something that could not be read."""
 
     item: Mapping[str, Any]

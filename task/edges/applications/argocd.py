@@ -7,6 +7,7 @@ together, only for those that are of interest.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 from task import stop
@@ -59,8 +60,6 @@ class ArgoCD:
         keys = list(dict.fromkeys(key for namespace in self._namespaces for key in self._keys(namespace)))
         if len(keys) < 2:  # noqa: PLR2004 - one needs no threads, which take time to load
             return [self._found(key) for key in keys]
-        from concurrent.futures import ThreadPoolExecutor
-
         with ThreadPoolExecutor(min(len(keys), AT_ONCE)) as pool:
             with stop.unheard():  # signals are for the main thread, which waits
                 found = pool.map(self._found, keys)

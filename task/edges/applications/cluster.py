@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Any
 
 from task import stop
@@ -17,7 +19,6 @@ from task.edges.kubernetes_errors import AbsentError, ForbiddenError
 from task.model import Application
 from task.parse.application import annotated
 from task.parse.narrow import Narrow, considered
-from task.record import NamedTuple
 
 ORIGIN = "cluster"
 AT_ONCE = 8  # requests for single objects
@@ -32,7 +33,8 @@ Item = Mapping[str, Any]
 Wanted = Callable[[Item], bool]
 
 
-class _Claim(NamedTuple):
+@dataclass(frozen=True)
+class _Claim:
     """Which Applications one ImageUpdater may reference; no Application that it does reference is missed."""
 
     namespace: str
@@ -56,7 +58,7 @@ class Cluster:
         wanted: Wanted = lambda _item: True,
         log: Callable[[str, str], None] = lambda *_: None,
     ) -> None:
-        self._kubernetes, self._prefix, self._narrow = kubernetes, prefix, narrow._replace(projects=())
+        self._kubernetes, self._prefix, self._narrow = kubernetes, prefix, replace(narrow, projects=())
         self._narrowed = self._narrow != Narrow()
         self._home, self._wanted, self._log = argocd_namespace, wanted, log
         self.listed = 0  # Applications that were looked at
@@ -112,7 +114,7 @@ class Cluster:
     def _falls_back(self) -> bool:
         """Whether the control plane's namespace is among those that are wanted."""
         place = Application(self._home, "", {}, ())
-        return considered(place, self._narrow._replace(names=(), selector=""))
+        return considered(place, replace(self._narrow, names=(), selector=""))
 
     def _chosen(self, scope: str, claims: Sequence[_Claim]) -> list[Item]:
         """What is needed of each Application that may concern us: its metadata, without what others manage in it."""
@@ -165,8 +167,6 @@ class Cluster:
             found: Iterable[Item | None] = map(self._one, needed)
             yield from (item for item in found if item is not None)
             return
-        from concurrent.futures import ThreadPoolExecutor
-
         pool = ThreadPoolExecutor(min(len(needed), AT_ONCE))
         try:
             with stop.unheard():  # signals are for the main thread, which waits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 from typing import Protocol
 
 from task.edges.applications import Found
@@ -59,7 +60,7 @@ class GitManifests:
             if file.problem:
                 yield Found({}, where, f"cannot read {where}: {file.problem}", "write manifests as UTF-8 text")
             for found in found_in(file.text.encode(), where):
-                yield found._replace(place=(snapshot.repo, branch, path))
+                yield replace(found, place=(snapshot.repo, branch, path))
 
 
 def _ref(query: str) -> str:

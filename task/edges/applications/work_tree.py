@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from functools import lru_cache
 
-from task.edges.git import Git, GitFailed
+from task.edges.git import Git
 from task.edges.git_errors import quoted
+from task.edges.git_failed import GitFailed
 from task.edges.git_names import printable
-from task.record import NamedTuple
 
 _SECONDS = 30.0  # an `include` of a configuration may name a pipe that nobody writes to
 _NO_COMMIT = ("ambiguous argument 'HEAD'", "unknown revision")
 
 
-class Located(NamedTuple):
+@dataclass(frozen=True)
+class Located:
     """A file of a repository."""
 
     repo: str  # the URL of the remote `origin`, as it is configured

@@ -8,25 +8,26 @@ does not hide its neighbours.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from task.errors import Malformed
-from task.pattern import pattern
-from task.record import NamedTuple
 from task.yaml_events import NotYaml, parsed
 
 MAX_DEPTH = 200
 # Documents without any of these are no manifests of ours and are not even parsed.
-OURS = pattern(r"argoproj\.io|fluxcd\.io|weave\.works")
-_START = pattern(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
+OURS = re.compile(r"argoproj\.io|fluxcd\.io|weave\.works")
+_START = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 _PLAIN = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _NULL = frozenset(("", "~", "null", "Null", "NULL"))
 
 
-class Document(NamedTuple):
+@dataclass(frozen=True)
+class Document:
     """One document: its data, or why it could not be read."""
 
     data: Any
@@ -40,8 +41,6 @@ def documents(text: str) -> Iterator[Document]:
     if not OURS.search(text):
         return
     if text.lstrip().startswith("{"):
-        import json
-
         try:
             yield Document(_without_halves(json.loads(text), text), 1)
             return
@@ -69,8 +68,6 @@ def _without_halves(data: Any, text: str) -> Any:
     r"""JSON's escapes can write half a character (`\ud800`), which no text holds: U+FFFD then, as in Go."""
     if "\\ud" not in text and "\\uD" not in text:
         return data
-    import json
-
     whole = json.dumps(data, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return json.loads(whole)
 

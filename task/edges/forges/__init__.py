@@ -7,6 +7,7 @@ never count. Whatever fails here, the pushed branch stays, and running again com
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from urllib.parse import urljoin
 
@@ -16,7 +17,6 @@ from task.edges.http import Answer, Http, Limits, Login, NoAnswerError, origin
 from task.errors import Outpaced, TaskError, UnreachableError
 from task.model import Proposal, Proposed
 from task.parse.forge import Place
-from task.record import NamedTuple
 from task.secret import Secret
 from task.words.proposal import described
 
@@ -48,7 +48,8 @@ class Forge(Protocol):
         """Connections are closed."""
 
 
-class Token(NamedTuple):
+@dataclass(frozen=True)
+class Token:
     """What the API knows us by. `source` is where it was given, for messages."""
 
     secret: Secret = Secret("")
@@ -56,7 +57,8 @@ class Token(NamedTuple):
     source: str = ""  # "IMAGE_UPDATE_FORGE_TOKEN", "--forge-token-file", …
 
 
-class Reach(NamedTuple):
+@dataclass(frozen=True)
+class Reach:
     """How one repository's forge is reached; every forge is made from this alone."""
 
     place: Place
@@ -261,13 +263,13 @@ def _since(before: Proposed | None, merged: Proposed, proposal: Proposal) -> boo
 def _brought_up_to_date(steps: Steps, found: Proposed, proposal: Proposal) -> Proposed:
     ours = described(proposal.body)
     if newer := _moved(steps, ours, proposal.head):
-        return found._replace(head_commit=newer, note=MOVED)
+        return replace(found, head_commit=newer, note=MOVED)
     done = steps.update(found, proposal)
     if not (newer := _moved(steps, ours, proposal.head)):
-        return done._replace(head_commit=ours or done.head_commit)  # forges take their time to see a push
+        return replace(done, head_commit=ours or done.head_commit)  # forges take their time to see a push
     if described(found.body) == newer:  # we wrote over the text of a newer commit: put it back
-        done = steps.update(done, proposal._replace(title=found.title, body=found.body))
-    return done._replace(head_commit=newer, note=MOVED)
+        done = steps.update(done, replace(proposal, title=found.title, body=found.body))
+    return replace(done, head_commit=newer, note=MOVED)
 
 
 MOVED = "a newer build was pushed to the branch meanwhile, and describes itself"

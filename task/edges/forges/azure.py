@@ -7,7 +7,9 @@ with a page to sign in, under a status that looks like success.
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from task.edges.forges import AlreadyThere, Client, Overtaken, Reach, Token, settle
@@ -42,7 +44,7 @@ class Azure:
         """Nothing is asked yet."""
         place = reach.place
         self._client = _Client(reach)
-        self._people = _Client(reach._replace(place=place._replace(api=identities_api(place.api))))
+        self._people = _Client(replace(reach, place=replace(place, api=identities_api(place.api))))
         self._host, self._web = place.host, place.web
         _organization, project, repository = place.project
         self._project = f"/{quoted(project)}/_apis"
@@ -122,7 +124,7 @@ class Azure:
         if proposal.auto_merge and not dig(item, "autoCompleteSetBy", "id"):
             with tried(notes, "auto-complete"):
                 self._auto_complete(item, found, proposal)
-        return found._replace(note=notes.text(found.note))
+        return replace(found, note=notes.text(found.note))
 
     def _review(self, item: Any, found: Proposed, name: str) -> None:
         identity = name if _GUID.fullmatch(name) else self._identity(name)
@@ -248,8 +250,6 @@ class _Client(Client):
 
 def login(token: Token) -> Mapping[str, str]:
     """The header that logs in: the job's own token (System.AccessToken, a JWT), or a personal access token."""
-    from base64 import b64encode
-
     secret = token.secret.reveal()
     if not secret:
         return {}

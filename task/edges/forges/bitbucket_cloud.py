@@ -6,8 +6,10 @@ no reviewers, and opening a second request for a branch is no error, but gives t
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from task import stop
 from task.edges.forges import MOVED, Client, Overtaken, Reach, Token, settle
@@ -17,7 +19,6 @@ from task.edges.http import Answer, origin
 from task.errors import ForgeError, Outpaced, TaskError
 from task.model import Proposal, Proposed
 from task.parse.forge import quoted
-from task.record import NamedTuple
 from task.words.proposal import LONGEST_BODY, described
 
 _NEEDS = "give the token write access to pull requests (scopes read:pullrequest and write:pullrequest)"
@@ -66,7 +67,7 @@ class BitbucketCloud:
             return found
         path = f"{self._base}/commit/{quoted(found.merge_commit)}"  # it tells only the first twelve letters
         commit = self._client.json("GET", path, f"read the merge commit of pull request {number}")
-        return found._replace(merge_commit=dig(commit, "hash") or found.merge_commit)
+        return replace(found, merge_commit=dig(commit, "hash") or found.merge_commit)
 
     def close(self) -> None:
         """As `Forge.close`."""
@@ -90,21 +91,21 @@ class BitbucketCloud:
         made = self._proposed(self._send(_Write("POST", f"{self._base}/pullrequests", body, what), reviewers, notes))
         if not same(made, proposal):  # it was open already, and took the title only
             return self.update(made, proposal)
-        return made._replace(note=notes.text(made.note))
+        return replace(made, note=notes.text(made.note))
 
     def update(self, found: Proposed, proposal: Proposal) -> Proposed:
         """As `Steps.update`. Reviewers are added, never taken away."""
         right, notes = same(found, proposal), _unable(proposal)
         people = self._people(proposal.reviewers, notes)
         if right and not people:
-            return found._replace(note=notes.text(found.note))
+            return replace(found, note=notes.text(found.note))
         item = self._read(found.number)
         if overtaken(found, self._proposed(item), proposal):
             raise Overtaken
         present = [dig(one, "uuid") for one in listed(item, "reviewers")]
         wanted = list(dict.fromkeys([*present, *people]))
         if right and wanted == present:
-            return found._replace(note=notes.text(found.note))
+            return replace(found, note=notes.text(found.note))
         body = {"title": proposal.title, "description": proposal.body}
         try:
             path, what = f"{self._base}/pullrequests/{quoted(found.number)}", f"update pull request {found.number}"
@@ -113,7 +114,7 @@ class BitbucketCloud:
             if self._proposed(self._read(found.number)).state == "open":
                 raise
             raise Overtaken from None  # merged or declined meanwhile
-        return self._proposed(made)._replace(note=notes.text())
+        return replace(self._proposed(made), note=notes.text())
 
     def tip(self, head: str) -> str:
         """As `Steps.tip`."""
@@ -131,7 +132,7 @@ class BitbucketCloud:
             stop.sleep(pause)
             found = self.find(proposal.base, proposal.head)
             if found and found.state == "open":
-                return found._replace(head_commit=tip, note=MOVED)
+                return replace(found, head_commit=tip, note=MOVED)
         return None
 
     def _send(self, write: _Write, people: list[str], notes: Notes) -> Any:
@@ -214,8 +215,6 @@ class _Client(Client):
 
 def login(token: Token) -> Mapping[str, str]:
     """The header that logs in: a pair (e-mail and API token, name and app password), or an access token alone."""
-    from base64 import b64encode
-
     if not token.secret:
         return {}
     if token.user in ("", _BARE):

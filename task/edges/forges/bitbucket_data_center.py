@@ -6,8 +6,10 @@ reviewers takes them all away.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from task.edges.forges import AlreadyThere, Client, Overtaken, Reach, Token, settle
 from task.edges.forges.content import dig, fitted, listed, numbered, overtaken, same
@@ -16,7 +18,6 @@ from task.edges.http import Answer
 from task.errors import CredentialsError, ForgeError, Outpaced, RepositoryError, TaskError, UnreachableError
 from task.model import Proposal, Proposed
 from task.parse.forge import quoted
-from task.record import NamedTuple
 from task.words.proposal import LONGEST_BODY
 
 _NEEDS = "give the token the permission to write to the repository"
@@ -134,7 +135,7 @@ class BitbucketDataCenter:
         if proposal.auto_merge and found.state == "open":
             with tried(notes, "auto-merge"):
                 found = self._auto_merge(item, found)
-        return found._replace(note=notes.text(found.note))
+        return replace(found, note=notes.text(found.note))
 
     def _auto_merge(self, item: Any, found: Proposed) -> Proposed:
         """Ask for it, unless that is done; an older Bitbucket would merge at once, whatever the checks say."""
@@ -228,8 +229,6 @@ class _Client(Client):
 
 def login(token: Token) -> Mapping[str, str]:
     """The header that logs in: an HTTP access token alone, or a user's name with a password or token."""
-    from base64 import b64encode
-
     if not token.secret:
         return {}
     if token.user in ("", _BARE):

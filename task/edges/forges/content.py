@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any
 
 from task.errors import UnreachableError
 from task.model import Proposal, Proposed
-from task.pattern import pattern
 from task.words.printable import web_page
 from task.words.proposal import BRANCHES, LONGEST_TITLE, described, marked
 
-_COMMIT = pattern("[0-9A-Fa-f]{7,64}")  # Bitbucket tells twelve digits
+_COMMIT = re.compile("[0-9A-Fa-f]{7,64}")  # Bitbucket tells twelve digits
 
 
 def fitted(proposal: Proposal, longest: int) -> Proposal:
     """The proposal with a title and body that the forge takes; the marks at the body's end are kept whole."""
     title = proposal.title if len(proposal.title) <= LONGEST_TITLE else f"{proposal.title[: LONGEST_TITLE - 1]}…"
     if len(proposal.body) <= longest:
-        return proposal._replace(title=title)
+        return replace(proposal, title=title)
     text, _, marks = proposal.body.rstrip().rpartition("\n\n")
     if not (marked(marks) or described(marks)):
         text, marks = proposal.body, ""
     end = f"\n…\n\n{marks}\n" if marks else "\n…\n"
-    return proposal._replace(title=title, body=text[: longest - len(end)] + end)
+    return replace(proposal, title=title, body=text[: longest - len(end)] + end)
 
 
 def same(found: Proposed, proposal: Proposal) -> bool:
@@ -61,7 +62,7 @@ def numbered(number: str, host: str) -> str:
 def honest(found: Proposed, page: str) -> Proposed:
     """The request, without what can be no address and no commit; `page` is the repository's, where its own is none."""
     merged = found.merge_commit if _COMMIT.fullmatch(found.merge_commit) else ""
-    return found._replace(url=web_page(found.url) or page, merge_commit=merged)
+    return replace(found, url=web_page(found.url) or page, merge_commit=merged)
 
 
 def ours_to_delete(head: str) -> bool:

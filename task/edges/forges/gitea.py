@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from task import stop
@@ -69,7 +70,7 @@ class Gitea:
         pull = self._read(number)
         done = proposed(pull)
         stuck = done.state == "open" and pull.get("mergeable") is False and not _draft_word(pull)
-        return done._replace(note=f"it cannot be merged into {pull['base']['ref']}: conflicts" if stuck else "")
+        return replace(done, note=f"it cannot be merged into {pull['base']['ref']}: conflicts" if stuck else "")
 
     def close(self) -> None:
         """Connections are closed."""
@@ -136,7 +137,7 @@ class Gitea:
         if proposal.auto_merge and done.state == "open":
             with tried(notes, "auto-merge"):
                 done = self._auto_merged(done, proposal, notes)
-        return done._replace(note=notes.text(done.note))
+        return replace(done, note=notes.text(done.note))
 
     def _set_labels(self, number: str, names: list[str]) -> None:
         """By name, which finds the organization's as well, without the right to read them; what is missing is made.

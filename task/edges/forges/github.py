@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from task.edges.forges import AlreadyThere, Client, Reach, settle
@@ -132,7 +133,7 @@ class GitHub:
         if proposal.auto_merge and done.state == "open":
             with tried(notes, "auto-merge"):
                 done = AutoMerge(self._client, self._path, pull, notes).switch_on(done)
-        return done._replace(note=notes.text(done.note))
+        return replace(done, note=notes.text(done.note))
 
     def _assign(self, issue: str, people: list[str], notes: Notes) -> None:
         """GitHub passes over whom it does not take, without a word."""

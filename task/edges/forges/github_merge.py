@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from task.edges.forges import Client
@@ -52,8 +53,8 @@ class AutoMerge:
         answer = self._client.ask("PUT", path, "merge it", json=body, fine=(403, 405, 409, 422))
         if answer.status == 200:  # noqa: PLR2004 - HTTP
             self._notes.add("nothing was required of it: it is merged already")
-            return done._replace(
-                state="merged", merge_commit=str(self._client.parsed(answer, "merge it").get("sha") or "")
+            return replace(
+                done, state="merged", merge_commit=str(self._client.parsed(answer, "merge it").get("sha") or "")
             )
         said = self._client.words(answer)
         if "merge queue" in said.lower():

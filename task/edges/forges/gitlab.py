@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from task import stop
@@ -119,7 +120,7 @@ class GitLab:
         if proposal.auto_merge and done.state == "open":
             with tried(notes, "auto-merge"):
                 done = self._auto_merged(request, described(proposal.body), notes)
-        return done._replace(note=notes.text(done.note))
+        return replace(done, note=notes.text(done.note))
 
     def _with_people(self, request: Mapping[str, Any], role: str, names: Iterable[str], notes: Notes) -> Any:
         """The list is written as a whole, so whoever is in it already stays. Several need a paid tier."""

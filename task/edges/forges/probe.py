@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from urllib.parse import quote
 
 from task.edges.http import Answer, Http, Limits, NoAnswerError
 from task.errors import ForgeError, UnreachableError
@@ -39,8 +40,6 @@ def probe(
 
 def _folders(remote: Remote) -> list[str]:
     """The host's root, and the first folder where there is room for one before owner and repository."""
-    from urllib.parse import quote
-
     deep = not remote.ssh and len(remote.parts) > 2  # noqa: PLR2004 - owner and repository
     return ["", f"/{quote(remote.parts[0])}"] if deep else [""]
 

@@ -6,6 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from task.edges.forges import Forge, Reach
+from task.edges.forges.azure import Azure
+from task.edges.forges.bitbucket_cloud import BitbucketCloud
+from task.edges.forges.bitbucket_data_center import BitbucketDataCenter
+from task.edges.forges.gitea import Gitea
+from task.edges.forges.github import GitHub
+from task.edges.forges.gitlab import GitLab
 from task.errors import UnreachableError
 from task.model import Proposal, Proposed
 from task.parse.forge import ForgeName
@@ -14,38 +20,26 @@ Value = TypeVar("Value")
 
 
 def _github(reach: Reach) -> Forge:
-    from task.edges.forges.github import GitHub
-
     return GitHub(reach)
 
 
 def _gitlab(reach: Reach) -> Forge:
-    from task.edges.forges.gitlab import GitLab
-
     return GitLab(reach)
 
 
 def _gitea(reach: Reach) -> Forge:
-    from task.edges.forges.gitea import Gitea
-
     return Gitea(reach)
 
 
 def _bitbucket(reach: Reach) -> Forge:
-    from task.edges.forges.bitbucket_cloud import BitbucketCloud
-
     return BitbucketCloud(reach)
 
 
 def _data_center(reach: Reach) -> Forge:
-    from task.edges.forges.bitbucket_data_center import BitbucketDataCenter
-
     return BitbucketDataCenter(reach)
 
 
 def _azure(reach: Reach) -> Forge:
-    from task.edges.forges.azure import Azure
-
     return Azure(reach)
 
 

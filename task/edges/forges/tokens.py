@@ -7,13 +7,14 @@ addresses that it is for. A forge's token goes to nobody else, and over plain ht
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from task.edges.forges import Token
 from task.edges.git_environment import Login
+from task.edges.http import origin
 from task.errors import CredentialsError, UsageError
 from task.files import read_text
 from task.parse.forge import PUBLIC, Known, Place
-from task.record import NamedTuple
 from task.secret import Secret
 
 VARIABLE = "IMAGE_UPDATE_FORGE_TOKEN"
@@ -24,7 +25,8 @@ SERVERS = ("GITHUB_SERVER_URL", "CI_SERVER_URL", "SYSTEM_COLLECTIONURI")
 SHOW = "say which forge it is for: --forge github=https://github.com, or --git-credentials-url https://github.com/acme/"
 
 
-class Given(NamedTuple):
+@dataclass(frozen=True)
+class Given:
     """What the command line says of forges' tokens."""
 
     file: str = ""  # --forge-token-file
@@ -80,8 +82,6 @@ def covers(prefix: str, web: str) -> bool:
 
 
 def _split(url: str) -> tuple[str, str]:
-    from task.edges.http import origin
-
     path = url.partition("://")[2].partition("/")[2].partition("?")[0].partition("#")[0]
     return origin(url), path.strip("/")
 

@@ -6,6 +6,7 @@ import time
 from _thread import allocate_lock
 from collections.abc import Callable
 from threading import BoundedSemaphore
+from urllib.parse import quote
 
 from task import stop
 from task.edges.http import Answer, Http, Limits, NoAnswerError, origin
@@ -53,8 +54,6 @@ class Api:
         Raises `RegistryDownError`, `RegistryAccessError`, or `RegistryError` for every other answer. A registry that
         could not be reached is not asked again.
         """
-        from urllib.parse import quote
-
         url = f"/v2/{quote(repository)}{path}"
         headers = {"Accept": accept} if accept else {}
         sent = self._authorized(repository, login)

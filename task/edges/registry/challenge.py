@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from task.pattern import pattern
-from task.record import NamedTuple
-
-_PIECE = pattern(r'[\s,]*([A-Za-z0-9!#$&^_`|~.+*%\'-]+)(?:\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,"]*))?', re.ASCII)
+_PIECE = re.compile(r'[\s,]*([A-Za-z0-9!#$&^_`|~.+*%\'-]+)(?:\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,"]*))?', re.ASCII)
 
 # Names under which anybody may have a server: neighbours there are strangers.
 _SHARED = frozenset(
@@ -32,7 +30,8 @@ _PAIRS = (
 )
 
 
-class Challenge(NamedTuple):
+@dataclass(frozen=True)
+class Challenge:
     """One way to log in that a registry offers."""
 
     scheme: str  # in lower case

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from _thread import allocate_lock
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 from task.edges.http import Limits
@@ -15,17 +16,17 @@ from task.edges.registry.manifest import Manifest
 from task.edges.registry.memory import Memory
 from task.edges.registry.parallel import each
 from task.edges.registry.repository import Lists, Referrer, Repository
-from task.errors import TaskError, UsageError
+from task.errors import Malformed, TaskError, UsageError
 from task.files import read_text
 from task.model import Answer, Image, Question
 from task.parse.docker_config import RegistryLogin
 from task.parse.registries_conf import RegistryConf, parse_registries_conf
-from task.record import NamedTuple
 
 _MOST_THREADS = 32
 
 
-class Ways(NamedTuple):
+@dataclass(frozen=True)
+class Ways:
     """How registries are reached."""
 
     entries: Sequence[RegistryConf] = ()  # of registries.conf
@@ -179,8 +180,6 @@ def _tags(known: _Known) -> tuple[str, ...]:
 
 def read_registries_conf(path: str) -> tuple[RegistryConf, ...]:
     """The entries of `--registries-conf`. Raises `UsageError`."""
-    from task.errors import Malformed
-
     try:
         return parse_registries_conf(read_text(path))
     except (OSError, UnicodeDecodeError) as error:
@@ -195,7 +194,7 @@ def _both(known: Answer, more: Answer, facts: Collection[str]) -> Answer:
     if more.error or not more.exists:
         return more
     new = {fact: getattr(more, fact) for fact in facts if fact != "exists"}
-    return known._replace(**new)
+    return replace(known, **new)
 
 
 def _part(answer: Answer, question: Question) -> Answer:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from task.errors import UsageError
 from task.files import read_text
 from task.model import Image
 from task.parse.docker_config import HUB, normal
 from task.parse.registries_conf import RegistryConf, find_registry
-from task.pattern import pattern
-from task.record import NamedTuple
 
 _HUB_API = "https://registry-1.docker.io"
-_LOOPBACK = pattern(r"(?:localhost|127\.[0-9]+\.[0-9]+\.[0-9]+|\[::1\])(?::[0-9]+)?", re.ASCII)
+_LOOPBACK = re.compile(r"(?:localhost|127\.[0-9]+\.[0-9]+\.[0-9]+|\[::1\])(?::[0-9]+)?", re.ASCII)
 
 
-class Endpoint(NamedTuple):
+@dataclass(frozen=True)
+class Endpoint:
     """One registry."""
 
     name: str  # as images name it: "docker.io", "ghcr.io", "localhost:5000"
@@ -32,7 +32,8 @@ class Endpoint(NamedTuple):
         return all(is_loopback(host_of(url)) for url in self.urls)
 
 
-class Place(NamedTuple):
+@dataclass(frozen=True)
+class Place:
     """Where one image's repository is."""
 
     endpoint: Endpoint

@@ -7,6 +7,7 @@ image its config. created, labels: the manifest and the config; of an index thos
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from task.edges.registry.manifest import Config, Member, fits, history_config, members, newness, read_config
 from task.edges.registry.memory import Memory
@@ -127,5 +128,5 @@ def _config(repository: Repository, one: Member, memory: Memory) -> Config | Non
         one = next((part for part in parts if part.digest == one.digest), one)
     if one.digest not in memory.configs:
         config = read_config(repository.json_blob(one.config)) if one.config else Config()
-        memory.says(one.digest, config._replace(created=config.created or one.created))
+        memory.says(one.digest, replace(config, created=config.created or one.created))
     return memory.configs[one.digest]

@@ -11,7 +11,7 @@ from typing import Any
 
 from task.edges.http import Http, Limits, NoAnswerError
 from task.errors import Malformed, RegistryDownError, UsageError
-from task.light import once
+from task.once import once
 from task.parse.signature import Signed, as_bundle
 
 LOG = "https://rekor.sigstore.dev"
@@ -24,7 +24,7 @@ class Keyless:
     def __init__(self, identity: str, issuer: str, log: Callable[[str], None], url: str = LOG) -> None:
         """Raises `UsageError` where the package is missing."""
         try:
-            from sigstore.verify import policy
+            from sigstore.verify import policy  # noqa: PLC0415 - 230 ms, and few need it
         except ImportError:
             hint = "install argocd-image-update[sigstore], or give a key: --verify"
             raise UsageError(_PACKAGE, hint=hint) from None
@@ -34,7 +34,7 @@ class Keyless:
 
     def objection(self, found: Signed) -> str:
         """Why the signature is not good; "" where it is. Raises `RegistryDownError` where that cannot be found out."""
-        from sigstore.models import Bundle
+        from sigstore.models import Bundle  # noqa: PLC0415 - 230 ms, and few need it
 
         if found.form == "payload" and (not found.certificate or found.log_index < 0):
             return "a signature is by a key, and not by an identity"
@@ -70,8 +70,8 @@ class Keyless:
 
 
 def _verifier() -> Any:
-    from sigstore.errors import Error
-    from sigstore.verify import Verifier
+    from sigstore.errors import Error  # noqa: PLC0415 - 230 ms, and few need it
+    from sigstore.verify import Verifier  # noqa: PLC0415 - 230 ms, and few need it
 
     try:
         return Verifier.production()

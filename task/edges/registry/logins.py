@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from _thread import allocate_lock
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 
 from task.edges.registry import programs
 from task.edges.registry.config_files import config_files
@@ -22,7 +23,6 @@ from task.parse.docker_config import (
     parse_docker_config,
     server_of,
 )
-from task.record import NamedTuple
 from task.secret import Secret
 
 # (namespace, name) → the data of a secret of the cluster. Raises `LookupError` where there is none, `Malformed` for one
@@ -33,14 +33,16 @@ _ANNOTATION = "pull-secret"
 _NO_USER = frozenset(" \"'{}[]")
 
 
-class Given(NamedTuple):
+@dataclass(frozen=True)
+class Given:
     """A login that options give, and the registries or repositories it is for: `ghcr.io`, `ghcr.io/acme`."""
 
     login: RegistryLogin
     scopes: tuple[str, ...]
 
 
-class Allowed(NamedTuple):
+@dataclass(frozen=True)
+class Allowed:
     """What an annotation may name."""
 
     env: Collection[str] = ()  # variables of `env:`; registries.conf may name any

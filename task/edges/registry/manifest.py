@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
+from base64 import urlsafe_b64decode
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
 from task.errors import RegistryError
-from task.pattern import pattern
-from task.record import NamedTuple
 
 INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
 IMAGES = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
 SIGNED = "application/vnd.docker.distribution.manifest.v1+prettyjws"
 # All of them, always: with fewer, registries answer "not found", or with the digest of another manifest.
 ACCEPT = ", ".join((*INDEXES, *IMAGES, SIGNED))
-_DIGEST = pattern(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}", re.ASCII)
-_TIME = pattern(
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}", re.ASCII)
+_TIME = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]+))?([Zz]|[+-][0-9]{2}:[0-9]{2})",
     re.ASCII,
 )
@@ -24,12 +27,13 @@ _NEVER = "0001-01-01T"  # Go's time without a value
 _CREATED = "org.opencontainers.image.created"
 
 
-class Config(NamedTuple):
+@dataclass(frozen=True)
+class Config:
     """What one image says of itself."""
 
     created: str = ""  # RFC 3339, UTC; "" for none
     platform: str = ""  # os/arch[/variant]
-    labels: Mapping[str, str] = {}
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 class Member(NamedTuple):
@@ -41,7 +45,8 @@ class Member(NamedTuple):
     created: str = ""  # as the manifest itself says, for what has no config
 
 
-class Manifest(NamedTuple):
+@dataclass(frozen=True)
+class Manifest:
     """What a registry has under one tag or digest."""
 
     digest: str
@@ -67,16 +72,11 @@ def is_digest(text: str) -> bool:
 
 def digest_of(body: bytes, algorithm: str = "sha256") -> str:
     """The digest of these bytes."""
-    import hashlib
-
     return f"{algorithm}:{hashlib.new(algorithm, body).hexdigest()}"
 
 
 def signed_payload(body: bytes, data: Mapping[str, Any]) -> bytes:
     """The bytes that the digest of a manifest of schema 1 is made of: without its signatures."""
-    import json
-    from base64 import urlsafe_b64decode
-
     try:
         protected = data["signatures"][0]["protected"]
         ends = json.loads(urlsafe_b64decode(protected + "=" * (-len(protected) % 4)))
@@ -101,8 +101,6 @@ def members(manifest: Manifest) -> tuple[Member, ...]:
 
 def history_config(data: Mapping[str, Any]) -> Config:
     """What a manifest of schema 1 says of its image, in the newest entry of its history."""
-    import json
-
     try:
         return read_config(json.loads(data["history"][0]["v1Compatibility"]))
     except (LookupError, TypeError, ValueError):
@@ -123,8 +121,6 @@ def instant(text: str) -> str:
     match = _TIME.fullmatch(text.strip())
     if not match or text.startswith(_NEVER):
         return ""
-    from datetime import UTC, datetime
-
     day, clock, fraction, zone = match.groups()
     try:
         when = datetime.fromisoformat(f"{day}T{clock}{zone.upper().replace('Z', '+00:00')}").astimezone(UTC)

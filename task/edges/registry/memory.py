@@ -6,10 +6,12 @@ seen under a tag is only a hint, and one HEAD says whether it still holds.
 
 from __future__ import annotations
 
+import json
 import os
 from _thread import allocate_lock
 from collections.abc import Mapping
 from contextlib import suppress
+from hashlib import sha256
 from typing import Any
 
 from task.edges.registry.manifest import Config, Member, is_digest
@@ -21,8 +23,6 @@ class Memory:
     """What is known of one repository. Safe to use from several threads."""
 
     def __init__(self, folder: str = "", name: str = "") -> None:
-        from hashlib import sha256
-
         self.members: dict[str, tuple[Member, ...]] = {}  # by the digest of the manifest
         self.configs: dict[str, Config] = {}  # by the digest of the image's manifest
         self.tags: dict[str, str] = {}  # tag → digest, when last seen
@@ -49,8 +49,6 @@ class Memory:
         """Written in one piece. A folder that cannot be written costs the next run some requests, nothing else."""
         if not self._path or not self._changed:
             return
-        import json
-
         data = {
             "form": _FORM,
             "tags": dict(self.tags),
@@ -66,8 +64,6 @@ class Memory:
             self._changed = False
 
     def _load(self) -> None:
-        import json
-
         with suppress(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
             with open(self._path, encoding="utf-8") as file:
                 data: Mapping[str, Any] = json.load(file)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import sys
+import warnings
 from collections.abc import Mapping
 
+import sh
+
 from task import stop
-from task.edges import quick_sh
 from task.edges.child_environment import child_environment
 from task.errors import RegistryAccessError, RegistryDownError, RegistryError
 from task.parse.docker_config import RegistryLogin
-from task.pattern import pattern
 from task.secret import Secret
 
-_NAME = pattern(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _PATIENCE = {"helper": 30, "script": 10}  # seconds
 _NO_LOGIN = b"credentials not found"  # how every helper says so
 _TOKEN = "<token>"  # noqa: S105 - a helper's word for: the secret is an identity token
@@ -59,14 +62,11 @@ def _run(
 ) -> tuple[int | None, bytes, bytes]:
     """(exit code, or None where there is no such program, what it printed); no error holds what it printed."""
     stop.check()
-    sh = quick_sh.load()
     try:
         program = sh.Command(name, None if os.path.isabs(name) else _path(environ))
     except sh.CommandNotFound:
         return None, b"", b""
     if sys.version_info >= (3, 12):
-        import warnings  # another program is executed at once, which is sound beside threads
-
         warnings.filterwarnings("ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning)
     theirs = child_environment(environ, (name,) if kind == "helper" else ())
     try:
@@ -74,10 +74,10 @@ def _run(
             running = program(
                 *args, _env=theirs, _in=said, _bg=True, _bg_exc=False, _tty_in=False, _tty_out=False,
                 _timeout=_PATIENCE[kind], _new_session=True, _preexec_fn=stop.hear, _return_cmd=True,
-                _ok_code=range(256),
+                _ok_code=tuple(range(256)),
             )  # fmt: skip
         with stop.ending(running.terminate):
-            running.wait()
+            running = running.wait()
         return running.exit_code, bytes(running.stdout), bytes(running.stderr)
     except sh.TimeoutException:
         raise RegistryDownError(
@@ -93,8 +93,6 @@ def _path(environ: Mapping[str, str]) -> list[str]:
 
 
 def _answer(out: bytes, program: str) -> RegistryLogin | None:
-    import json
-
     try:
         data = json.loads(out)
         user, secret = data.get("Username") or "", data.get("Secret") or ""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote, urljoin
 
 from task.edges.http import Answer, origin
 from task.edges.registry.api import Api
@@ -18,27 +22,27 @@ from task.edges.registry.manifest import (
 )
 from task.errors import RegistryDownError, RegistryError
 from task.parse.docker_config import RegistryLogin
-from task.pattern import pattern
-from task.record import NamedTuple
 
-_NEXT = pattern(r'<([^<>]*)>[^,<]*?;\s*rel\s*=\s*"?next"?(?=[\s;,]|$)')
+_NEXT = re.compile(r'<([^<>]*)>[^,<]*?;\s*rel\s*=\s*"?next"?(?=[\s;,]|$)')
 _PAGES = (10_000, 1000)  # tags in a page: as many as most registries give at once, and as all allow (400 else)
-_REFERENCE = pattern(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_REFERENCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _MOST_SHOWN = 100
 _NO_HEAD = (405, 501)
 _NO_API = (400, 404, 405, 501)
 
 
-class Referrer(NamedTuple):
+@dataclass(frozen=True)
+class Referrer:
     """Something that belongs to an image: a signature, an attestation, a list of its parts."""
 
     digest: str
     media_type: str
     artifact_type: str = ""
-    annotations: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
-class Lists(NamedTuple):
+@dataclass(frozen=True)
+class Lists:
     """What one list may cost, all of its pages together: a registry may be anybody's."""
 
     size: int = 64 * 1024 * 1024  # bytes
@@ -86,8 +90,6 @@ class Repository:
 
     def json_blob(self, digest: str) -> Mapping[str, Any]:
         """A blob that is a JSON object, as the config of an image is."""
-        import json
-
         try:
             data = json.loads(self.blob(digest))
         except (ValueError, RecursionError):
@@ -102,8 +104,6 @@ class Repository:
 
     def referrers(self, digest: str, artifact_type: str = "") -> tuple[Referrer, ...]:
         """What refers to the image of a digest: by the API for that or, where there is none, by the tag instead."""
-        from urllib.parse import quote
-
         query = f"?artifactType={quote(artifact_type, safe='')}" if artifact_type else ""
         paged, found = False, list[Referrer]()
         for page in self._pages(f"/referrers/{digest}{query}", INDEXES[0], missing=_NO_API):
@@ -165,8 +165,6 @@ class Repository:
             path = self._next(answer)
 
     def _next(self, answer: Answer) -> str:
-        from urllib.parse import quote, urljoin
-
         match = _NEXT.search(answer.headers.get("Link", "")[:8192])
         if not match:
             return ""

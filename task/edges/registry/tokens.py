@@ -13,13 +13,14 @@ What differs:
 from __future__ import annotations
 
 import time
+from base64 import b64encode
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from task.edges.http import Answer, Http, NoAnswerError, origin
 from task.errors import RegistryAccessError, RegistryDownError, RegistryError
 from task.parse.docker_config import RegistryLogin
-from task.record import NamedTuple
 from task.secret import Secret
 
 ACR_USER = "00000000-0000-0000-0000-000000000000"
@@ -31,7 +32,8 @@ _LONGEST = 64 * 1024
 Lent = Callable[[str], Http]  # a URL → who asks that server
 
 
-class Token(NamedTuple):
+@dataclass(frozen=True)
+class Token:
     """What opens one repository, until then."""
 
     text: Secret
@@ -58,8 +60,6 @@ def fetch(lent: Lent, realm: str, wanted: Mapping[str, str], login: RegistryLogi
 
 def basic(login: RegistryLogin) -> dict[str, str]:
     """The header of Basic authentication."""
-    from base64 import b64encode
-
     pair = f"{login.username}:{login.password.reveal()}".encode()
     return {"Authorization": f"Basic {b64encode(pair).decode()}"}
 

@@ -6,28 +6,24 @@ One store is one repository. It keeps what it has fetched, so that the answer to
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import Self, TypeVar
 
 from task import stop
-from task.edges.git import Git, GitFailed
+from task.edges import git_errors
+from task.edges.git import Git
+from task.edges.git_failed import GitFailed
 from task.edges.git_names import base_branch_name, branch_name, printable
+from task.edges.signing import Signer
 from task.edges.stores import fast_import
+from task.edges.stores.history import History
 from task.edges.stores.objects import MissingObjectError
 from task.edges.stores.remote import Remote, StartAgain
 from task.edges.stores.texts import file_of
 from task.edges.stores.tree_walk import Entry, Seen, Tree, look, parse_tree
-from task.edges.stores.turn import Turn
 from task.errors import Outpaced, SourceError, TargetError, TaskError, UnreachableError
-from task.light import later
 from task.model import Changeset, File, Landing, Place, Snapshot
-
-if TYPE_CHECKING:
-    from task.edges import git_errors
-    from task.edges.signing import Signer
-    from task.edges.stores.history import History
-else:
-    git_errors = later("task.edges.git_errors")  # for what goes wrong
 
 T = TypeVar("T")
 _PAUSES = (0.5, 2.0)  # seconds before a push that did not arrive is tried again
@@ -36,16 +32,12 @@ _PAUSES = (0.5, 2.0)  # seconds before a push that did not arrive is tried again
 class BareStore:
     """`snapshot` reads, `land` commits and pushes, or raises `Outpaced`: compare-and-swap on a branch's tip."""
 
-    def __init__(
-        self, git: Git, repo: str, signer: Signer | None = None, cache_dir: str = "", *, in_turn: float = 0
-    ) -> None:
-        """`in_turn`: seconds to wait for other runs on this machine; for who is going to write what was read."""
+    def __init__(self, git: Git, repo: str, signer: Signer | None = None, cache_dir: str = "") -> None:
         self._remote = Remote(git, repo, cache_dir)
         # What a history needs is of no use to anything else.
         self._another = partial(Remote, git, repo, cache_dir, self._remote.clock)
         self._histories: list[History] = []
         self._signer = signer
-        self._turn = Turn(in_turn) if in_turn else None
         self._roots: dict[str, str] = {}  # commit → its tree
         self._trees: dict[str, Tree] = {}
         self._texts: dict[str, File] = {}  # blob → what it holds
@@ -58,7 +50,6 @@ class BareStore:
 
     def close(self) -> None:
         """Remove all that was fetched."""
-        self._end_turn()
         for history in self._histories:
             history.close()
         self._remote.close()
@@ -89,10 +80,7 @@ class BareStore:
         """
         name = self.default_branch() if branch in {"", "HEAD"} else base_branch_name(branch)
         wanted = cache(lambda: tuple(dict.fromkeys(places)))
-        found = self._twice(lambda: self._read(name, wanted))
-        if self._turn and self._turn.take(self._remote.subject(name)):  # whoever was before us has moved the branch
-            found = self._twice(lambda: self._read(name, wanted))
-        return found
+        return self._twice(lambda: self._read(name, wanted))
 
     def ahead(self, head: str, places: Collection[Place]) -> Snapshot | None:
         """The places asked for, at a head branch's tip; None where there is no such branch."""
@@ -103,8 +91,6 @@ class BareStore:
 
     def earlier(self, branch: str, path: str, limit: int = 100) -> History:
         """The path's text at the branch's tip and the different ones before it, newest first; see `History`."""
-        from task.edges.stores.history import History
-
         name = self.default_branch() if branch in {"", "HEAD"} else branch_name(branch)
         self._histories.append(History(self._another(), name, path, limit))
         return self._histories[-1]
@@ -119,16 +105,6 @@ class BareStore:
 
         A head branch of its own is created, or replaced if it is still what was found; never the base branch.
         """
-        try:
-            return self._land(change)
-        finally:
-            self._end_turn()
-
-    def _end_turn(self) -> None:
-        if self._turn:
-            self._turn.end()
-
-    def _land(self, change: Changeset) -> Landing:
         base, head = change.destination.base, change.destination.head
         made = self._twice(lambda: self._make(change))
         held, there = self._held(change, made)
@@ -200,7 +176,7 @@ class BareStore:
         return {path: self._file(entry, wanted=path in seen.texts) for path, entry in seen.entries.items()}
 
     def _file(self, entry: Entry, *, wanted: bool) -> File:
-        return self._texts[entry.oid]._replace(mode=entry.mode) if wanted else File("", entry.mode)
+        return replace(self._texts[entry.oid], mode=entry.mode) if wanted else File("", entry.mode)
 
     def _twice(self, work: Callable[[], T]) -> T:
         """Again, from an empty repository, where the server gives no single objects, or what was kept is broken."""

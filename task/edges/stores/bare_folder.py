@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from task import stop
 from task.edges import private_folder
 from task.edges.git_owner import Local
+from task.edges.stores.cache import Cache
 from task.errors import UnreachableError
-
-if TYPE_CHECKING:
-    from task.edges.stores.cache import Cache
 
 REMOTE = "image-update"  # not "origin", of which a user's git configuration may say something
 

@@ -4,6 +4,7 @@ Packs are named by what they hold and appear whole, so any number of runs may re
 without a lock. Nothing here is needed: whatever cannot be read is fetched again, whatever is broken is removed.
 """
 
+import hashlib
 import os
 import time
 from collections.abc import Iterator
@@ -23,8 +24,6 @@ class Cache:
     """The folder of one repository."""
 
     def __init__(self, parent: str, url: str) -> None:
-        import hashlib
-
         self._folder = os.path.abspath(
             os.path.join(parent, hashlib.sha256(url.encode(errors="replace")).hexdigest()[:32])
         )

@@ -5,15 +5,17 @@ fast-import rewrites just the trees on the way to the files, without an index or
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from task.model import Changeset, File, Person
-from task.record import NamedTuple
 
 REF = "refs/image-update/work"
 COMMAND = ("fast-import", "--quiet", "--force", "--date-format=now", "--done")
 _NO_NAMES = frozenset({"", ".", "..", ".git", "git~1"})
 
 
-class Made(NamedTuple):
+@dataclass(frozen=True)
+class Made:
     """The commit and its tree."""
 
     commit: str

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from posixpath import basename
 from typing import Literal
 
@@ -14,7 +15,6 @@ from task.edges.stores.objects import MissingObjectError
 from task.edges.stores.remote import Remote, StartAgain
 from task.edges.stores.texts import file_of
 from task.edges.stores.tree_walk import FOLDER, Entry, Tree, parse_tree
-from task.record import NamedTuple
 
 DEPTHS = (50, 200, 1000, 5000, 20_000)  # commits that are asked for, as long as more are wanted
 LIMIT = 100  # texts
@@ -28,7 +28,8 @@ _ALIKE = 0.5  # as `git log --follow` has it
 End = Literal["", "root", "server", "limit"]
 
 
-class _Commit(NamedTuple):
+@dataclass(frozen=True)
+class _Commit:
     """A commit, and what lies in front of it: its first parent."""
 
     oid: str
@@ -36,7 +37,8 @@ class _Commit(NamedTuple):
     parent: str  # "" for a root
 
 
-class _Found(NamedTuple):
+@dataclass(frozen=True)
+class _Found:
     """What some commits tell."""
 
     blobs: list[tuple[str, str]]  # (commit, blob or "" for none)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from task import stop
 from task.edges.git import Git, Talk
 from task.edges.stores.bare_folder import BareFolder
 from task.errors import SourceError, UnreachableError
-from task.record import NamedTuple
 
 LARGEST = 10_000_000  # bytes; more is no file that a person writes
 TOGETHER = 512_000_000  # bytes that are read at once, as of a cluster
 _AT_ONCE = 500  # questions that fit into a pipe, so that neither side waits for the other
 
 
-class Object(NamedTuple):
+@dataclass(frozen=True)
+class Object:
     """One object: `content` is None where it is larger than `LARGEST`."""
 
     kind: str  # "commit", "tree", "blob"

@@ -7,21 +7,17 @@ import time
 from collections.abc import Callable
 from functools import partial
 from io import BytesIO
-from typing import TYPE_CHECKING
 
 from task import stop
-from task.edges.git import Git, GitEnded, GitFailed, Ran
+from task.edges import git_errors
+from task.edges.git import Git, Ran
 from task.edges.git_bounds import Clock
+from task.edges.git_failed import GitEnded, GitFailed
 from task.edges.git_names import without_login
 from task.edges.stores.bare_folder import REMOTE, BareFolder
+from task.edges.stores.cache import Cache
 from task.edges.stores.objects import Objects
 from task.errors import Outpaced, SourceError, TaskError
-from task.light import later
-
-if TYPE_CHECKING:
-    from task.edges import git_errors
-else:
-    git_errors = later("task.edges.git_errors")  # for what goes wrong
 
 # How little of a tip is asked for, and what is tried where a server refuses that (GitHub limits the depth of tree
 # filters; old and dumb servers know no filters).
@@ -63,8 +59,6 @@ class Remote:
         self._env = self._git.login(self._url) | self._git.ssh_environment(self._git.url(self._url))
 
     def _borrow(self, cache_dir: str, url: str) -> None:
-        from task.edges.stores.cache import Cache
-
         cache = Cache(cache_dir, url)
         if why := cache.open("sha1"):
             self._git.log(f"warning: {why}")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from task.edges.git_names import printable
 from task.errors import SourceError
 from task.model import Place
-from task.record import NamedTuple
 
 FOLDER, SYMLINK, SUBMODULE = "040000", "120000", "160000"
 # Ten trees, each of which names the next one ten times, stand for ten billion files.
@@ -18,7 +18,8 @@ _MANIFESTS = (".yaml", ".yml", ".json")
 Tree = Mapping[str, "Entry"]
 
 
-class Entry(NamedTuple):
+@dataclass(frozen=True)
+class Entry:
     """One line of a tree."""
 
     mode: str  # six digits
@@ -35,7 +36,8 @@ class Entry(NamedTuple):
         return self.mode.startswith("100")
 
 
-class Seen(NamedTuple):
+@dataclass(frozen=True)
+class Seen:
     """What the trees say about some places."""
 
     entries: dict[str, Entry]  # path → what is there

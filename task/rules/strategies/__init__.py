@@ -6,17 +6,10 @@ A new strategy is one module here, one line in `STRATEGIES`, one row in docs/str
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from task.light import later
 from task.model import Policy, Strategy
-
-if TYPE_CHECKING:
-    from task.rules.strategies import alphabetical, digest, newest_build, semver
-else:  # a run needs one of them
-    alphabetical, digest, newest_build, semver = (
-        later(f"{__name__}.{name}") for name in ("alphabetical", "digest", "newest_build", "semver")
-    )
+from task.rules.strategies import alphabetical, digest, newest_build, semver
 
 
 class Rule(Protocol):

@@ -9,11 +9,11 @@ Templates come from annotations, so work, depth and length are bounded. Source o
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from task.errors import Malformed
-from task.record import NamedTuple
 from task.words.go_template.literals import go_bytes
 from task.words.go_template.nodes import FailedTemplate, GoMap, Node
 from task.words.go_template.parse import read
@@ -24,7 +24,8 @@ __all__ = ["FailedTemplate", "GoMap", "Template", "parse"]
 STEPS = 100_000
 
 
-class Template(NamedTuple):
+@dataclass(frozen=True)
+class Template:
     """A template that parses."""
 
     nodes: tuple[Node, ...]

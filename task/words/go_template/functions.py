@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from task.record import NamedTuple
 from task.words.go_template.literals import go_bytes, go_text
 from task.words.go_template.nodes import FailedTemplate, GoMap
 from task.words.go_template.printing import printed, sprint, sprintf, sprintln
@@ -16,7 +16,8 @@ UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012
 MOST_SLICES = 3
 
 
-class Builtin(NamedTuple):
+@dataclass(frozen=True)
+class Builtin:
     """A function and how many arguments it takes."""
 
     call: Callable[..., Any]

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 
 from task.errors import Malformed
-from task.pattern import pattern
 
-ESCAPE = pattern(r"\\(?:x([0-9a-fA-F]{2})|([0-7]{3})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([abfnrtv\\'\"]))")
+ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|([0-7]{3})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([abfnrtv\\'\"]))")
 SIMPLE = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\", "'": "'", '"': '"'}
-INTEGER = pattern(
+INTEGER = re.compile(
     r"[+-]?(?:0[xX](?:_?[0-9a-fA-F])+|0[oO](?:_?[0-7])+|0[bB](?:_?[01])+|0(?:_?[0-7])*|[1-9](?:_?[0-9])*)"
 )
-DECIMAL = pattern(r"[+-]?(?:D\.?(?:D)?|\.D)(?:[eE][+-]?D)?".replace("D", "[0-9](?:_?[0-9])*"))
-HEXADECIMAL = pattern(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+")
+DECIMAL = re.compile(r"[+-]?(?:D\.?(?:D)?|\.D)(?:[eE][+-]?D)?".replace("D", "[0-9](?:_?[0-9])*"))
+HEXADECIMAL = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+")
 LARGEST = 2**63 - 1
 
 

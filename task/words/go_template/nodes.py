@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from task.errors import Malformed
-from task.record import NamedTuple
 
 LONGEST_TEMPLATE = 256 * 1024  # characters
 LONGEST_TEXT = 1024 * 1024  # characters of a result, or of one value on the way to it
@@ -18,21 +19,24 @@ class GoMap(dict[str, str]):
     """A Go `map[string]string` in a template's data: a missing key prints `<no value>`, where a struct's fails."""
 
 
-class Literal(NamedTuple):
+@dataclass(frozen=True)
+class Literal:
     """A string, number or boolean, or nil (`None`)."""
 
     value: str | int | float | bool | None
     text: str
 
 
-class Field(NamedTuple):
+@dataclass(frozen=True)
+class Field:
     """`.A.B`; no names: `.` itself."""
 
     names: tuple[str, ...]
     text: str
 
 
-class Variable(NamedTuple):
+@dataclass(frozen=True)
+class Variable:
     """`$x.A.B`; the name includes the dollar sign."""
 
     name: str
@@ -40,14 +44,16 @@ class Variable(NamedTuple):
     text: str
 
 
-class Function(NamedTuple):
+@dataclass(frozen=True)
+class Function:
     """The name of a builtin."""
 
     name: str
     text: str
 
 
-class Pipe(NamedTuple):
+@dataclass(frozen=True)
+class Pipe:
     """`$x := a | b`: commands, each a list of operands, and the variables that take the result."""
 
     commands: tuple[tuple[Operand, ...], ...]
@@ -56,7 +62,8 @@ class Pipe(NamedTuple):
     text: str
 
 
-class Chain(NamedTuple):
+@dataclass(frozen=True)
+class Chain:
     """`(pipeline).A.B`."""
 
     inner: Pipe | Function
@@ -67,20 +74,23 @@ class Chain(NamedTuple):
 Operand = Literal | Field | Variable | Function | Pipe | Chain
 
 
-class Text(NamedTuple):
+@dataclass(frozen=True)
+class Text:
     """Text outside of actions."""
 
     text: str
 
 
-class Action(NamedTuple):
+@dataclass(frozen=True)
+class Action:
     """A pipeline whose value is printed, unless it goes into a variable."""
 
     pipe: Pipe
     line: int
 
 
-class Block(NamedTuple):
+@dataclass(frozen=True)
+class Block:
     """`if`, `with` or `range`."""
 
     kind: str
@@ -90,7 +100,8 @@ class Block(NamedTuple):
     line: int
 
 
-class Jump(NamedTuple):
+@dataclass(frozen=True)
+class Jump:
     """`break` or `continue`."""
 
     kind: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from task.errors import Malformed
 from task.words.go_template import literals
@@ -221,7 +222,7 @@ class Parser:
             return term
         text = "".join(token.text for token in self.tokens[start : self.at])
         if isinstance(term, Variable):
-            return term._replace(names=tuple(names), text=text)
+            return replace(term, names=tuple(names), text=text)
         if isinstance(term, Field) and term.names:
             return Field(term.names + tuple(names), text)
         if isinstance(term, Pipe | Function):
@@ -236,7 +237,7 @@ class Parser:
             self.deeper(token.line)
             inner = self.pipe("parenthesized pipeline", "right")
             self.depth -= 1
-            return inner._replace(text=f"({inner.text})")
+            return replace(inner, text=f"({inner.text})")
         if token.kind == "variable":
             if text not in self.variables:
                 raise malformed(token.line, f'undefined variable "{text}"')

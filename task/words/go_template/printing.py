@@ -6,12 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from task.pattern import pattern
 from task.words.go_template.nodes import LONGEST_TEXT, FailedTemplate, GoMap
 from task.words.go_template.scalars import PLAIN, Spec, padded, scalar
 
 WIDEST = 1_000_000  # as in Go; it goes on with garbage, we stop
-DIRECTIVE = pattern(
+DIRECTIVE = re.compile(
     r"%(?P<flags>[-+# 0]*)(?P<first>\[[^\]]*\])?(?P<width>\*|[0-9]*)"
     r"(?:\.(?P<second>\[[^\]]*\])?(?P<precision>\*|[0-9]*)(?=.))?(?P<third>\[[^\]]*\])?(?P<verb>.?)",
     re.DOTALL,

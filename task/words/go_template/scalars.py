@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from task.record import NamedTuple
+from dataclasses import dataclass, replace
+
 from task.words.go_template.literals import go_bytes
 from task.words.go_template.nodes import FailedTemplate
 
@@ -12,7 +13,8 @@ BASES = {"d": "d", "b": "b", "o": "o", "O": "o", "x": "x", "X": "X"}
 PREFIXES = {"b": "0b", "o": "0", "x": "0x", "X": "0X"}
 
 
-class Spec(NamedTuple):
+@dataclass(frozen=True)
+class Spec:
     """The flags, width and precision of one directive."""
 
     flags: str = ""
@@ -102,7 +104,7 @@ def _integer(spec: Spec, verb: str, value: int) -> str | None:
         prefix = "0o" + ("0" if "#" in spec.flags and digits[0] != "0" else "")
     elif verb == "o" and digits[0] == "0":
         prefix = ""
-    return spec._replace(flags=spec.flags.replace("0", "")).pad(sign + prefix + digits)
+    return replace(spec, flags=spec.flags.replace("0", "")).pad(sign + prefix + digits)
 
 
 def _rune(spec: Spec, verb: str, value: int) -> str:
@@ -112,7 +114,7 @@ def _rune(spec: Spec, verb: str, value: int) -> str:
         if spec.precision is not None or value < 0:
             raise FailedTemplate("printf: %U takes a character, and no precision here")
         shown = f" '{letter}'" if "#" in spec.flags and letter.isprintable() else ""
-        return spec._replace(flags=spec.flags.replace("0", "")).pad(f"U+{value:04X}{shown}")
+        return replace(spec, flags=spec.flags.replace("0", "")).pad(f"U+{value:04X}{shown}")
     return spec.pad(letter if verb == "c" else quote(letter, "'", ascii_only="+" in spec.flags))
 
 
@@ -131,7 +133,7 @@ def _float(spec: Spec, verb: str, value: float) -> str | None:
     sign = "-" if negative else "+" if "+" in spec.flags else " " if " " in spec.flags else ""
     if "0" in spec.flags and "-" not in spec.flags:
         text = text.rjust(spec.width - len(sign), "0")
-    return spec._replace(flags=spec.flags.replace("0", "")).pad(sign + text)
+    return replace(spec, flags=spec.flags.replace("0", "")).pad(sign + text)
 
 
 def shortest(number: float) -> str:

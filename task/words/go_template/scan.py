@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from task.errors import Malformed
-from task.pattern import pattern
-from task.record import NamedTuple
 
 SPACES = " \t\r\n"
 KEYWORDS = frozenset(("block", "break", "continue", "define", "else", "end", "if", "nil", "range", "template", "with"))
 UNFINISHED = {'"': "quoted string", "`": "raw quoted string", "'": "character constant"}
 # A closing delimiter may carry a trim marker, which begins with a space: a run of spaces ends before it.
-ACTION = pattern(
+ACTION = re.compile(
     r"""(?P<close>(?:[ \t\r\n]-)?\}\})
     |(?P<space>[ \t\r\n]+(?!-\}\}))
     |(?P<declare>:=)|(?P<assign>=)|(?P<pipe>\|)|(?P<left>\()|(?P<right>\))
@@ -25,7 +24,8 @@ ACTION = pattern(
 )
 
 
-class Token(NamedTuple):
+@dataclass(frozen=True)
+class Token:
     """One token; `line` counts from one."""
 
     kind: str

@@ -1,0 +1,18 @@
+"""What became of a git command that failed."""
+
+from __future__ import annotations
+
+
+class GitFailed(Exception):
+    """A git command ended with an error; the caller knows what it was about."""
+
+    def __init__(self, command: str, code: int, out: bytes, err: str) -> None:
+        super().__init__(f"git {command} ended with {code}")
+        self.command = command
+        self.code = code
+        self.out = out
+        self.err = err
+
+
+class GitEnded(GitFailed):
+    """A git command was ended because it took too long, or because it sent or needed too much."""
