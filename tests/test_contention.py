@@ -190,3 +190,4 @@ def test_several_repositories_at_the_same_time(tmp_path: Path) -> None:
     began = time.monotonic()
     (report,) = ends([start(arguments(apps))])
     assert time.monotonic() - began < 6 * 1.5
+    assert [one["repository"] for one in report["commits"]] == [str(repo) for repo in repos]
