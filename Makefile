@@ -17,7 +17,7 @@ help: ## show this list
 demo: .venv/.runtime ## see it happen: a throw-away repository, one event, the decisions and the diff
 	@$(BIN)/image-update demo $(ARGS)
 
-check: .venv/.dev ## format, lint, types, floors and the quick tests: under a minute
+check: .venv/.dev ## format, lint, types, layers and the quick tests: under a minute
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/yamllint --strict .

@@ -12,12 +12,12 @@ import yaml
 
 from bench.figure import Figure, Side, alternate
 from bench.material import PREFIX
-from task.door import Call
-from task.edges.log import Log
-from task.orders import order_of
-from task.parse.event import event_images
-from task.pipeline import run
-from task.rules.tag_filter import allowed
+from task.ci.event import event_images
+from task.cli.door import Call
+from task.cli.orders import order_of
+from task.output.log import Log
+from task.pipeline.run import run
+from task.policy.tag_filter import allowed
 from task.settings import settings_of
 from task.wiring import edges_of
 

@@ -18,10 +18,10 @@ from urllib.request import urlopen
 
 from bench.figure import Figure, Side, Unit
 from bench.material import IMAGE, PREFIX
-from task.edges.applications.cluster import Cluster
-from task.edges.cluster_access import ClusterAccess
-from task.edges.kubeconfig import Kubeconfig, Server, User
-from task.edges.kubernetes import APPLICATIONS, Kubernetes
+from task.applications.cluster import Cluster
+from task.kubernetes.access import ClusterAccess
+from task.kubernetes.client import APPLICATIONS, Kubernetes
+from task.kubernetes.kubeconfig import Kubeconfig, Server, User
 
 COUNT, MATCHING = 10_000, 10
 ROUNDS = 3

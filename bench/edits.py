@@ -8,9 +8,9 @@ from itertools import count
 from ruamel.yaml import YAML
 
 from bench.figure import Figure, Side, alternate
-from task.edits import EDITORS
+from task.editors import EDITORS
+from task.image import parse_image
 from task.model import File, Keys, Source, Target
-from task.parse.image import parse_image
 
 LINES = 5_000
 ROUNDS = 5

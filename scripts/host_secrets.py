@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from task.options import OPTIONS
+from task.cli.options import OPTIONS
 from task.wiring import SECRETS
 
 ROOT = Path(__file__).resolve().parent.parent

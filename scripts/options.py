@@ -1,4 +1,4 @@
-"""Writes the table of options of docs/reference.md, and adds what is new in `task/options.py` to the hosts' manifests.
+"""Writes the table of options of docs/reference.md; adds new ones of `task/cli/options.py` to the hosts' manifests.
 
     python -m scripts.options
 
@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from scripts import cluster_template, host_secrets, stepaction
-from task.options import OPTIONS, Option, options_of
+from task.cli.options import OPTIONS, Option, options_of
 
 ROOT = Path(__file__).resolve().parent.parent
 TASK, TEMPLATE, ACTION, COMPONENT = (

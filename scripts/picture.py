@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from task.words.columns import columns
+from task.output.columns import columns
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "demo.svg"

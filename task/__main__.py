@@ -6,8 +6,8 @@ import os
 import signal
 import sys
 
-from task import stop
-from task.edges.output import abandon
+from task import shutdown as stop
+from task.output.stdout import abandon
 
 
 def main() -> None:
@@ -20,7 +20,7 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
     stop.install()
     try:
-        from task.cli import main as run  # noqa: PLC0415 - a signal that comes during the imports has to wait
+        from task.cli.app import main as run  # noqa: PLC0415 - a signal that comes during the imports has to wait
 
         code = run(sys.argv[1:])
         stop.deaf()  # what was done is told: too late to stop anything

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Secret:
-    """Holds a password, token or key; prints as ``***``. Only `task.edges` calls `reveal`."""
+    """Holds a password, token or key; prints as ``***``. Only what leaves the process calls `reveal`."""
 
     __slots__ = ("_value",)
 

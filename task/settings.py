@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
-from task.door import Call, Raw
+from task.cli.door import Call, Raw
+from task.cli.options import BY_HAND, OPTIONS, Option
 from task.errors import UsageError
 from task.model import Person, Strategy
-from task.options import BY_HAND, OPTIONS, Option
 from task.secret import Secret
 
 TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")

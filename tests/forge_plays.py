@@ -11,9 +11,9 @@ from hashlib import sha1
 import pytest
 from fakes.forge_server import ForgeServer, Reply
 
-from task.edges.forges import Forge, Place, Reach, Token
-from task.edges.http import Limits
 from task.errors import CredentialsError, Exit, ForgeError, Outpaced, RepositoryError, TaskError, UnreachableError
+from task.forges import Forge, Place, Reach, Token
+from task.http import Limits
 from task.model import Proposal, Proposed
 from task.secret import Secret
 

@@ -27,11 +27,11 @@ DATA_CENTER = f"scm/{bitbucket_data_center_api.KEY}/{bitbucket_data_center_api.S
 # Bitbucket Cloud is in one place only, which no option changes: the command, with another place for it.
 ELSEWHERE = """
 import sys
-from task.cli import main
-from task.parse import forge
+from task.cli.app import main
+from task.forges import address
 def there(remote, root):
-    return forge.Place("bitbucket", "bitbucket.org", root + "/2.0", remote.parts, root + "/" + "/".join(remote.parts))
-forge.BUILDERS["bitbucket"] = there
+    return address.Place("bitbucket", "bitbucket.org", root + "/2.0", remote.parts, root + "/" + "/".join(remote.parts))
+address.BUILDERS["bitbucket"] = there
 sys.exit(main(sys.argv[1:]))
 """
 

@@ -11,13 +11,13 @@ from dataclasses import replace
 import pytest
 from runs import KUSTOMIZATION, WEB, application, target
 
-from task.decide import Ask, decide
-from task.draft import Wording, drafts
+from task.annotations.application import PREFIX, parse_application
+from task.annotations.subscription import subscribe
+from task.image import parse_image
 from task.model import Build, File, Person, Snapshot, Subscription
-from task.parse.application import PREFIX, parse_application
-from task.parse.image import parse_image
-from task.parse.subscription import subscribe
-from task.weigh import Facts, Terms
+from task.pipeline.changeset import Wording, drafts
+from task.pipeline.decide import Ask, decide
+from task.pipeline.weigh import Facts, Terms
 
 COMMITS = [f"{number:040x}" for number in range(9)]
 WORDING = Wording(Person("a", "a@example.com"))

@@ -3,17 +3,17 @@
 import pytest
 from runs import WEB, application
 
-from task.draft import Wording
-from task.find import Scope
-from task.match import match
+from task.annotations.application import PREFIX, parse_application
+from task.annotations.narrow import Narrow
+from task.annotations.subscription import Defaults, subscribe
+from task.image import parse_image
 from task.model import Person
-from task.parse.application import PREFIX, parse_application
-from task.parse.image import parse_image
-from task.parse.narrow import Narrow
-from task.parse.subscription import Defaults, subscribe
-from task.pipeline import by_repository
-from task.weigh import Terms
-from task.world import Order
+from task.pipeline.changeset import Wording
+from task.pipeline.discover import Scope
+from task.pipeline.match import match
+from task.pipeline.ports import Order
+from task.pipeline.run import by_repository
+from task.pipeline.weigh import Terms
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,15 @@ from git_servers import git_server
 from runs import application, arguments, hook, manifest, repository
 from support import git, image_update, needs
 
-from task.edges.access import Access, Plan
-from task.edges.child_environment import TOKENS, child_environment
-from task.edges.exec_credential import ask
-from task.edges.git import Git
-from task.edges.git_environment import Login
-from task.edges.git_failed import GitFailed
-from task.edges.kubeconfig import Plugin, Server
-from task.edges.registry import programs
+from task.child_environment import TOKENS, child_environment
 from task.errors import SourceAccessError
+from task.git.access import Access, Plan
+from task.git.command import Git
+from task.git.environment import Login
+from task.git.failed import GitFailed
+from task.kubernetes.exec_plugin import ask
+from task.kubernetes.kubeconfig import Plugin, Server
+from task.registry import programs
 from task.secret import Secret
 
 SECRET = "s3cret"

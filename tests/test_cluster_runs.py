@@ -19,14 +19,14 @@ from real_servers import sshd
 from runs import KUSTOMIZATION, PREFIX, WEB, repository, target
 from support import Result, bare_repo, commit, git, show
 
-from task.door import Call
-from task.edges import cluster_access
-from task.edges.log import Log
-from task.edges.repo_access import plan_of
+from task.annotations.application import parse_application
+from task.annotations.subscription import subscribe
+from task.argocd.repo_access import plan_of
+from task.argocd.repo_secrets import RepoCredentials
+from task.cli.door import Call
+from task.kubernetes import access as cluster_access
 from task.model import Subscription
-from task.parse.application import parse_application
-from task.parse.repo_secrets import RepoCredentials
-from task.parse.subscription import subscribe
+from task.output.log import Log
 from task.secret import Secret
 from task.settings import settings_of
 from task.wiring.argo import sources

@@ -11,7 +11,7 @@ from runner_rules import ATTACKS, dangers, obeyed
 from runs import PREFIX, WEB, application, arguments, hook, manifest, repository, target
 from support import Result, commit, image_update
 
-from task.parse.annotations import APPLICATION_KEYS, IMAGE_KEYS
+from task.annotations.keys import APPLICATION_KEYS, IMAGE_KEYS
 
 ACTIONS = {
     "GITHUB_ACTIONS": "true",

@@ -10,12 +10,12 @@ from host_schemas import fields
 from support import ROOT
 
 from scripts.options import table
-from task.edges.git_errors import FAILURES, Meaning
+from task.annotations.keys import APPLICATION_KEYS, DEPRECATED, IMAGE_KEYS, STRATEGIES
+from task.ci.results import NAMES
+from task.cli.options import COMMANDS, OPTIONS
 from task.errors import Exit
-from task.options import COMMANDS, OPTIONS
-from task.parse.annotations import APPLICATION_KEYS, DEPRECATED, IMAGE_KEYS, STRATEGIES
+from task.git.errors import FAILURES, Meaning
 from task.schemas import load
-from task.words.results import NAMES
 
 REFERENCE = (ROOT / "docs" / "reference.md").read_text()
 ANNOTATIONS = (ROOT / "docs" / "annotations.md").read_text()
@@ -134,9 +134,9 @@ def test_every_failure_of_git_is_explained(meaning: Meaning) -> None:
     assert f"`{meaning.message}`" in PAGES["docs/troubleshooting.md"]
 
 
-def test_every_floor_of_the_house_is_in_the_picture() -> None:
-    floors = (
+def test_every_layer_of_the_house_is_in_the_picture() -> None:
+    layers = (
         (ROOT / ".importlinter").read_text().partition("layers =\n")[2].partition("\n#")[0].partition("exhaustive")[0]
     )
     picture = (ROOT / "CONTRIBUTING.md").read_text().partition("## The house")[2].partition("\n## ")[0]
-    assert [name for name in re.findall(r"\w+", floors) if not re.search(rf"\b{name}\b", picture)] == []
+    assert [name for name in re.findall(r"\w+", layers) if not re.search(rf"\b{name}\b", picture)] == []

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from task.door import FAST, Call, read, with_environment
-from task.options import OPTIONS, Option, options_of
+from task.cli.door import FAST, Call, read, with_environment
+from task.cli.options import OPTIONS, Option, options_of
+from task.cli.typer_door import enter
 from task.settings import settings_of
-from task.typer_door import enter
 
 NAMES = {option.name: option for option in options_of("plan")}
 

@@ -8,9 +8,9 @@ import pytest
 import yaml
 from support import DATA, image_update
 
-from task.lint import Finding, findings
+from task.annotations.application import parse_application
+from task.annotations.lint import Finding, findings
 from task.model import Application, Source
-from task.parse.application import parse_application
 from task.schemas import load
 
 P = "argocd-image-updater.argoproj.io/"

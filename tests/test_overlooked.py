@@ -2,11 +2,12 @@
 
 import pytest
 
+from task.annotations.subscription import subscribe
+from task.cli.options import SECRETS
+from task.cli.strange_variables import strange_variables
+from task.image import parse_image
 from task.model import Application, Image, Source
-from task.options import SECRETS
-from task.overlooked import Seen, nobody_called, nobody_tracks, strange_variables, unread_keys, untracked
-from task.parse.image import parse_image
-from task.parse.subscription import subscribe
+from task.pipeline.overlooked import Seen, nobody_called, nobody_tracks, unread_keys, untracked
 from task.wiring import SECRETS as MASKED
 
 WEB = parse_image("ghcr.io/acme/web:1.1.0")

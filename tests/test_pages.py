@@ -12,8 +12,8 @@ from host_schemas import problems, schema_of
 from support import ROOT, image_update, needs
 
 from scripts.transcripts import blocks
-from task.options import COMMANDS, OPTIONS, options_of
-from task.words.results import NAMES, dotenv
+from task.ci.results import NAMES, dotenv
+from task.cli.options import COMMANDS, OPTIONS, options_of
 
 PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in sorted((ROOT / "docs").rglob("*.md"))}
 EVERYWHERE = {"README.md": (ROOT / "README.md").read_text(), **PAGES}

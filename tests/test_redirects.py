@@ -11,7 +11,7 @@ from serving import certificate
 from support import Result, git, image_update, show
 from test_repository_settings import TOKEN, in_cluster, of_argo_cd
 
-from task.edges.http import Http, NoAnswerError
+from task.http import Http, NoAnswerError
 
 ELSEWHERE = "a token that is a header (http.extraHeader, bearerToken) goes to its own server only"
 

@@ -19,15 +19,15 @@ from fakes.registry_api import RegistryApi, Reply, Seen, registry_api
 from runs import application, manifest
 from support import DATA, Result, bare_repo, command, commit, git, image_update, show
 
-from task.decide import decide, hopeless
-from task.draft import Wording, drafts
-from task.match import every
+from task.annotations.application import PREFIX, parse_application
+from task.annotations.subscription import subscribe
+from task.image import parse_image
 from task.model import Answer, File, Person, Question, Snapshot
-from task.parse.application import PREFIX, parse_application
-from task.parse.image import parse_image
-from task.parse.subscription import subscribe
-from task.scan import scanned
-from task.weigh import Facts, Terms
+from task.pipeline.changeset import Wording, drafts
+from task.pipeline.decide import decide, hopeless
+from task.pipeline.match import every
+from task.pipeline.scan import scanned
+from task.pipeline.weigh import Facts, Terms
 
 ASK = {"IMAGE_UPDATE_REGISTRY_CHECK": "auto"}
 DAY = "2026-11-{:02}T06:00:00Z"

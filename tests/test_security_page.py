@@ -11,7 +11,7 @@ import pytest
 from runs import WEB, application, manifest
 from support import ROOT, image_update
 
-from task.options import OPTIONS
+from task.cli.options import OPTIONS
 from task.secret import Secret
 
 PAGE = (ROOT / "docs" / "security.md").read_text()

@@ -210,7 +210,7 @@ def test_an_import_is_not_broken_off() -> None:
     during = "os.kill(os.getpid(), signal.SIGTERM)\nfor _ in range(9): pass\nprint('imported')"
     code = f"""
 import os, signal
-from task import stop
+from task import shutdown as stop
 stop.install()
 exec(compile({during!r}, "<frozen importlib._bootstrap>", "exec"))
 try:

@@ -11,14 +11,14 @@ import pytest
 import yaml
 from support import DATA
 
-from task.decide import Ask, decide, hopeless
-from task.draft import Wording, drafts
-from task.match import match
+from task.annotations.application import PREFIX, parse_application
+from task.annotations.subscription import subscribe
+from task.image import parse_image
 from task.model import File, Image, Person, Snapshot
-from task.parse.application import PREFIX, parse_application
-from task.parse.image import parse_image
-from task.parse.subscription import subscribe
-from task.weigh import Terms
+from task.pipeline.changeset import Wording, drafts
+from task.pipeline.decide import Ask, decide, hopeless
+from task.pipeline.match import match
+from task.pipeline.weigh import Terms
 
 SUITES = ("update-flow", "override-helm", "override-kustomize", "kustomization", "helmvalues")
 CASES = [

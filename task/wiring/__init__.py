@@ -8,20 +8,21 @@ from _thread import allocate_lock
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 
-from task import stop
-from task.edges.applications.git_manifests import GitManifests
-from task.edges.applications.manifests import Manifests
-from task.edges.applications.work_tree import locate as find
-from task.edges.git import Git
-from task.edges.lineage import Lineage
-from task.edges.log import Log
-from task.edges.registry.client import Registry
+from task import shutdown as stop
+from task.applications.files import Manifests
+from task.applications.git import GitManifests
+from task.applications.work_tree import locate as find
 from task.errors import UsageError
-from task.find import Manifest, Scope
+from task.git.ancestry import Lineage
+from task.git.command import Git
 from task.model import Image, Problem, Subscription
 from task.once import once
+from task.output.log import Log
+from task.pipeline.discover import Manifest, Scope
+from task.pipeline.ports import Edges, Landed, Store
+from task.pipeline.verify import Signatures
+from task.registry.client import Registry
 from task.settings import RegistrySettings, Settings
-from task.vouch import Signatures
 from task.wiring.argo import TOKENS as ARGO_TOKENS
 from task.wiring.argo import Argo, sources
 from task.wiring.follow import Follow
@@ -32,7 +33,6 @@ from task.wiring.git import Doors, FromCluster, signers
 from task.wiring.progress import told
 from task.wiring.registries import registry_of, signatures_of
 from task.wiring.waiting import Descends, descent
-from task.world import Edges, Landed, Store
 
 # Variables that hold a secret, beside the options: secrets are never arguments.
 SECRETS = (*GIT_SECRETS, *ARGO_TOKENS, *FORGE_TOKENS, "IMAGE_UPDATE_REGISTRY_PASSWORD", "IMAGE_UPDATE_CLOUDEVENT_TOKEN")

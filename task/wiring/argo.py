@@ -7,28 +7,28 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from task.edges.access import Plan
-from task.edges.applications.argocd import ArgoCD
-from task.edges.applications.cluster import Cluster
-from task.edges.argocd import ArgoCDApi
-from task.edges.cluster_access import cluster_access, in_cluster
-from task.edges.cluster_secrets import ClusterSecrets
-from task.edges.http import Limits
-from task.edges.kubernetes import Kubernetes
-from task.edges.log import Log
-from task.edges.repo_access import plan_of, settings_of
-from task.edges.rollouts import LIMITS, Api
-from task.edges.stores.live import ClusterApplications, LiveApplications
+from task.annotations.application import annotated
+from task.applications.argocd import ArgoCD
+from task.applications.cluster import Cluster
+from task.argocd.api import ArgoCDApi
+from task.argocd.cluster_secrets import ClusterSecrets
+from task.argocd.options import Connection, parse_headers
+from task.argocd.repo_access import plan_of, settings_of
+from task.argocd.repo_secrets import RepoCredentials
+from task.argocd.rollouts import LIMITS, Api
 from task.errors import Malformed, TaskError, UsageError
-from task.find import Manifest, Scope, concerns, within_narrowing
+from task.git.access import Plan
+from task.http import Limits
+from task.kubernetes.access import cluster_access, in_cluster
+from task.kubernetes.client import Kubernetes
+from task.kubernetes.live import ClusterApplications, LiveApplications
 from task.model import Application, Image, Subscription
 from task.once import once
-from task.parse.application import annotated
-from task.parse.argocd_options import Connection, parse_headers
-from task.parse.repo_secrets import RepoCredentials
+from task.output.log import Log
+from task.pipeline.discover import Manifest, Scope, concerns, within_narrowing
+from task.pipeline.ports import Live
 from task.secret import Secret
 from task.settings import ArgoSettings, Settings
-from task.world import Live
 
 Wanted = Callable[[Mapping[str, Any]], bool]
 TOKENS = ("IMAGE_UPDATE_ARGOCD_AUTH_TOKEN", "ARGOCD_AUTH_TOKEN")

@@ -6,21 +6,21 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from task.draft import change_of
-from task.edges.kubernetes import APPLICATIONS
-from task.edges.rollouts import Awaited, Judge, refresh
+from task.annotations.write_back import normal_url
+from task.argocd.rollout_view import parent_of
+from task.argocd.rollouts import Awaited, Judge, refresh
 from task.errors import TaskError
+from task.kubernetes.client import APPLICATIONS
+from task.kubernetes.events import updated_event
 from task.model import Problem
-from task.parse.write_back import normal_url
-from task.rules.rollout_view import parent_of
+from task.output.outcome import public_url
+from task.pipeline.changeset import change_of
+from task.pipeline.ports import Landed
 from task.settings import Settings
 from task.wiring.argo import Argo
 from task.wiring.forges import Requests
 from task.wiring.merging import Merges
 from task.wiring.waiting import Descends, all_of, holding, judge_of, rollout_error, watch
-from task.words.events import updated_event
-from task.words.outcome import public_url
-from task.world import Landed
 
 Severity = Literal["error", "warning"]
 

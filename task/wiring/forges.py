@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
-from task.edges.forges.opened import Forges
-from task.edges.forges.tokens import Given, Tokens
-from task.edges.git_environment import Login
-from task.edges.git_names import rewritten
-from task.edges.log import Log
 from task.errors import Malformed, TaskError, UsageError
+from task.forges.address import Known, compare_url, forge_option, known_to
+from task.forges.opened import Forges
+from task.forges.tokens import Given, Tokens
+from task.git.environment import Login
+from task.git.names import rewritten
 from task.once import once
-from task.parse.forge import Known, compare_url, forge_option, known_to
+from task.output.log import Log
+from task.pipeline.ports import Forge
 from task.settings import Settings
-from task.world import Forge
 
 Logins = Callable[[str], "tuple[Login, ...]"]  # Git's logins for a URL
 TOKENS = ("IMAGE_UPDATE_FORGE_TOKEN", "SYSTEM_ACCESSTOKEN")

@@ -7,19 +7,19 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 
-from task.edges.access import Access, Plan
-from task.edges.credentials import access_of
-from task.edges.git import Git
-from task.edges.git_bounds import SPARE, Bounds
-from task.edges.git_environment import Login
-from task.edges.git_names import rewritten, without_login
-from task.edges.log import Log
-from task.edges.signing import Signer, key_of
-from task.edges.stores.bare import BareStore
+from task.git.access import Access, Plan
+from task.git.command import Git
+from task.git.credentials import access_of
+from task.git.environment import Login
+from task.git.names import rewritten, without_login
+from task.git.repository.bare import BareStore
+from task.git.signing import Signer, key_of
 from task.model import Subscription
 from task.once import once
+from task.output.log import Log
+from task.pipeline.ports import Store
+from task.process_bounds import SPARE, Bounds
 from task.settings import AccessSettings, GitSettings, Settings
-from task.world import Store
 
 # Variables that hold a secret, beside the options: secrets are never arguments.
 SECRETS = (

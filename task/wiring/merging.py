@@ -6,12 +6,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from task import stop
-from task.edges.log import Log
+from task import shutdown as stop
 from task.errors import RolloutError, TaskError, UnreachableError
 from task.model import Proposed
+from task.output.log import Log
+from task.pipeline.ports import Forge, Landed
 from task.wiring.forges import Requests
-from task.world import Forge, Landed
 
 FIRST_PAUSE, MERGE_PAUSE = 0.5, 10.0  # seconds between two looks at a request
 

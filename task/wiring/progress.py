@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from task.edges.log import Log
-from task.edges.progress import Progress
-from task.edges.terminal import columns_of
-from task.words.outcome import public_url
-from task.world import Edges, Store
+from task.output.log import Log
+from task.output.outcome import public_url
+from task.output.progress_edge import Progress
+from task.output.terminal import columns_of
+from task.pipeline.ports import Edges, Store
 
 STORE: Mapping[str, str] = {
     "default_branch": "asking {} for its branch",

@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 
-from task.edges.registry.api import LIMITS
-from task.edges.registry.client import Registry, Ways, read_registries_conf
-from task.edges.registry.config_files import password_of
-from task.edges.registry.keyless import Keyless
-from task.edges.registry.logins import Allowed, Given, Logins
-from task.edges.registry.public_keys import PublicKeys
-from task.edges.registry.signatures import Check, Signatures
 from task.errors import UsageError
 from task.files import read_text
+from task.registry.api import LIMITS
+from task.registry.client import Registry, Ways, read_registries_conf
+from task.registry.config_files import password_of
+from task.registry.keyless import Keyless
+from task.registry.logins import Allowed, Given, Logins
+from task.registry.public_keys import PublicKeys
+from task.registry.signatures import Check, Signatures
 from task.settings import Settings
 from task.wiring.argo import Argo
 

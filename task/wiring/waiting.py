@@ -7,19 +7,19 @@ from contextlib import ExitStack
 from time import monotonic
 from typing import Any
 
-from task.edges.git import Git
-from task.edges.lineage import Lineage
-from task.edges.log import Log
-from task.edges.rollout_display import Display
-from task.edges.rollouts import Api, Awaited, Judge, Judged, Pace, Rollouts
+from task.annotations.write_back import normal_url
+from task.argocd.rollout import Wanted, judge
+from task.argocd.rollout_display import Display
+from task.argocd.rollouts import Api, Awaited, Judge, Judged, Pace, Rollouts
 from task.errors import RolloutError, TaskError
+from task.git.ancestry import Lineage
+from task.git.command import Git
 from task.model import Subscription
 from task.once import once
-from task.parse.write_back import normal_url
-from task.rules.rollout import Wanted, judge
+from task.output.log import Log
+from task.output.progress import Row, summary
 from task.settings import Settings
 from task.wiring.git import Doors
-from task.words.progress import Row, summary
 
 _FULL = 40  # letters of a commit id
 _AGAIN = 15.0  # seconds until it is asked again what could not be told

@@ -19,7 +19,7 @@ from support import ROOT, needs
 
 from scripts import containers
 from task import __version__
-from task.words.results import NAMES
+from task.ci.results import NAMES
 
 # What can be read off
 
@@ -82,7 +82,7 @@ def test_no_module_is_compiled_while_it_runs(runtime: str) -> None:
     script = "PYTHONVERBOSE=1 image-update run --help 2>&1; PYTHONVERBOSE=1 image-update lint --applications / 2>&1; :"
     log = shell(runtime, script)
     loaded = re.findall(r"^# code object from '?([^'\n]+?)'?$", log, re.MULTILINE)
-    assert any(path.endswith("/task/cli.py") or "/task/__pycache__/cli." in path for path in loaded)
+    assert any(path.endswith("/task/cli/app.py") or "/task/__pycache__/cli." in path for path in loaded)
     assert [path for path in loaded if not path.endswith(".pyc")] == []
 
 

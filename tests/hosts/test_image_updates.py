@@ -18,7 +18,7 @@ from real_servers import PASSWORD, USER, Nginx, Sshd, nginx, sshd
 from runs import WEB, application, repository, target
 from support import git, needs, show
 
-from task.words.results import NAMES
+from task.ci.results import NAMES
 
 
 @pytest.fixture(scope="module")

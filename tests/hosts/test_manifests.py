@@ -12,9 +12,9 @@ from hosts.checks import texts
 from support import ROOT
 
 from task import __version__
-from task.options import OPTIONS, Option, options_of
+from task.ci.results import NAMES as RESULTS
+from task.cli.options import OPTIONS, Option, options_of
 from task.wiring import SECRETS
-from task.words.results import NAMES as RESULTS
 
 TASK = ROOT / "tekton" / "task" / "image-update" / "image-update.yaml"
 TEMPLATE = ROOT / "argo-workflows" / "image-update" / "manifests.yaml"

@@ -22,15 +22,15 @@ from fakes.kubernetes_api import (
 from fakes.kubernetes_rules import granted
 from support import ROOT
 
-from task.edges import kubernetes as client
-from task.edges.applications.cluster import Cluster
-from task.edges.cluster_access import ClusterAccess
-from task.edges.kubeconfig import Kubeconfig, Server, User
-from task.edges.kubernetes import Kubernetes
-from task.edges.kubernetes_errors import ForbiddenError
-from task.parse.narrow import Narrow
+from task.annotations.narrow import Narrow
+from task.applications.cluster import Cluster
+from task.kubernetes import client
+from task.kubernetes.access import ClusterAccess
+from task.kubernetes.client import Kubernetes
+from task.kubernetes.errors import ForbiddenError
+from task.kubernetes.events import updated_event
+from task.kubernetes.kubeconfig import Kubeconfig, Server, User
 from task.secret import Secret
-from task.words.events import updated_event
 
 HOSTS = ("tekton", "argo-workflows")
 PREFIX = "argocd-image-updater.argoproj.io/"

@@ -16,8 +16,8 @@ from hosts.steps import Ran, Step, Volume, as_process
 from runs import WEB, application, repository, target
 from support import git, show
 
-from task.options import OPTIONS
-from task.words.results import NAMES
+from task.ci.results import NAMES
+from task.cli.options import OPTIONS
 
 APPLICATIONS = "applications.json"
 Start = Callable[[Mapping[str, str], str], Step]  # (parameters, the Applications) → the step

@@ -11,7 +11,7 @@ from host_schemas import problems, schema_of
 from hosts.checks import documents, maps, texts
 from support import ROOT
 
-from task.options import COMMANDS
+from task.cli.options import COMMANDS
 
 (TASK,) = documents(ROOT / "tekton/task/image-update/image-update.yaml")
 (STEP_ACTION,) = documents(ROOT / "tekton/stepaction/image-update/image-update.yaml")

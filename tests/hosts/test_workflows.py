@@ -12,8 +12,8 @@ from host_schemas import problems
 from hosts.checks import documents, maps, texts
 from support import ROOT, missing, needs
 
-from task.options import OPTIONS, options_of
-from task.words.results import NAMES as RESULTS
+from task.ci.results import NAMES as RESULTS
+from task.cli.options import OPTIONS, options_of
 
 ACTION = ROOT / "action.yml"
 COMPONENT = ROOT / "templates" / "image-update.yml"

@@ -1,0 +1,1 @@
+"""What Applications ask for: annotations and custom resources in, subscriptions out."""

@@ -1,0 +1,183 @@
+"""What to write where a value answers another key's question: a range in `allow-tags`, a tag in `helm.image-tag`.
+
+Each mistake here stands in an issue of Argo CD Image Updater (AIU); the numbers name some of them.
+"""
+
+from __future__ import annotations
+
+import re
+
+from task.errors import Malformed
+from task.image import live_image
+from task.model import Entry
+from task.policy.tag_filter import allow_pattern, regexp_of_glob
+from task.policy.version_range import parse_range, parse_version
+
+TAG_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
+_WILD_PART = re.compile(r"(?:^|\.)[xX*](?:\.|$|-)")
+_SHA = re.compile(r"(?:sha-?)?(?=[0-9]*[a-f])(?=[a-f]*[0-9])[0-9a-f]{7,40}")
+_TOKENS = r"\.[*+]|\\[._-]|\[\^?[A-Za-z0-9_-]+\]|[A-Za-z0-9_.-]"
+_TOKEN, _SIMPLE = re.compile(_TOKENS), re.compile(rf"(?:{_TOKENS})+")
+_AS_GLOB = {".*": "*", ".+": "?*"}  # a lone "." is meant as itself: ^0.28.*
+_TAG_WORDS = ("tag", "version")
+_NAME_WORDS = ("repository", "repo", "registry", "name")
+
+
+def range_of(text: str) -> str:
+    """The range of versions that a text can only be, with blanks for commas; "" for any other text.
+
+    `1.2.3` and `*` are ranges as well, but people write them for a tag and for any tag.
+    """
+    word, colon, rest = text.partition(":")
+    named = bool(colon) and word.strip().lower() == "semver"
+    found = " ".join((rest if named else text).replace(",", " ").split())
+    looks = named or found[:1] in tuple("<>=!^~") or "||" in found or " - " in found or _WILD_PART.search(found)
+    if not looks or not any(letter.isdigit() for letter in found):
+        return ""
+    try:
+        parse_range(found)
+    except Malformed:
+        return ""
+    return found
+
+
+def listed(entry: Entry, constraint: str) -> str:
+    """The entry of `image-list` with this constraint. Without an alias, an `=` of the constraint would end one."""
+    alias = entry.alias or (entry.image.name.rpartition("/")[2] if "=" in constraint else "")
+    text = f"{entry.image.name}:{constraint}" if constraint else entry.image.name
+    return f"{alias}={text}" if alias else text
+
+
+def key_of(entry: Entry, key: str) -> str:
+    """What a per-image key of the entry is called."""
+    return f"{entry.alias}.{key}" if entry.alias else key
+
+
+def on_allow_tags(entry: Entry, key: str, value: str) -> str:
+    """What to write in place of an `allow-tags` that is a range of versions; "" where it is none."""
+    wanted = range_of(value)
+    if not wanted:
+        return ""
+    move = _move(entry, wanted, key)
+    if wanted.startswith("^") and not value.lower().startswith("semver"):  # ^1.2 is a regular expression, too
+        return f"write regexp:{wanted} if you mean tags that begin so; for the range {wanted}, {move}"
+    return move
+
+
+def on_strategy(entry: Entry, key: str, value: str) -> str:
+    """What to write in place of an `update-strategy` that is no strategy; "" where nothing is known."""
+    word, colon, rest = (part.strip() for part in value.partition(":"))
+    if wanted := range_of(value):
+        return f"write {key}: semver, and {listed(entry, wanted)} in image-list"
+    if colon and rest and word.lower() == "digest":
+        return f"write {key}: digest, and {listed(entry, rest)} in image-list"
+    if colon and word.lower() in ("regexp", "regex"):
+        return f"write {key_of(entry, 'allow-tags')}: regexp:{rest}, and a strategy of its own"
+    return ""
+
+
+def on_constraint(entry: Entry) -> str:
+    """What to write in place of a constraint that is a tag to follow, or a pattern; "" where nothing is known."""
+    word, colon, rest = (part.strip() for part in entry.constraint.partition(":"))
+    if wanted := range_of(entry.constraint) if colon else "":
+        return f"write {listed(entry, wanted)}"
+    if colon and word.lower() in ("regexp", "regex"):
+        return f"write {listed(entry, '')} in image-list, and {key_of(entry, 'allow-tags')}: regexp:{rest}"
+    if set(entry.constraint) <= TAG_LETTERS and not parse_version(entry.constraint):
+        return f"to follow the tag {entry.constraint!r}, write {key_of(entry, 'update-strategy')}: digest"
+    if regexp := regexp_of_glob(entry.constraint):
+        return f"write {listed(entry, '')} in image-list, and {key_of(entry, 'allow-tags')}: {regexp}"
+    return ""
+
+
+def on_ignored_constraint(entry: Entry) -> str:
+    """The same where the strategy looks at no constraint."""
+    if wanted := range_of(entry.constraint):
+        return f"write {key_of(entry, 'update-strategy')}: semver to take {wanted} only, or leave {wanted!r} out"
+    said = on_constraint(entry)
+    if said.startswith("to follow"):
+        return f"{said}; for every tag, write {listed(entry, '')}"
+    return said or f"write {listed(entry, '')}, and allow-tags: regexp:… to choose tags"
+
+
+def _move(entry: Entry, wanted: str, key: str) -> str:
+    if entry.constraint and entry.constraint != wanted:
+        return f"remove {key}: image-list has the constraint {entry.constraint!r}, and can have {wanted!r} instead"
+    return f"write {listed(entry, wanted)} in image-list and remove {key}"
+
+
+def blind_pattern(text: str) -> str:
+    """What to write in place of a pattern in blanks, quotes or slashes, which no tag has; "" where none are."""
+    bare = text.strip()
+    for mark in ("/", "'", '"'):
+        if len(bare) > 1 and bare[0] == bare[-1] == mark:
+            bare = bare[1:-1]
+    if bare == text:
+        return ""
+    try:
+        allow_pattern(f"regexp:{bare}")
+    except Malformed:
+        return ""
+    return f"regexp:{bare}"
+
+
+def blind_glob(glob: str) -> str:
+    """The character of a glob that no tag has, so that it ignores nothing; "" if all may be there."""
+    outside = re.sub(r"\[(?:\\.|[^\]])*\]|\\", "", glob)
+    return next((letter for letter in outside if letter not in TAG_LETTERS and letter not in "*?"), "")
+
+
+def on_blind_glob(glob: str) -> str:
+    """What to write in place of a glob that ignores nothing."""
+    if meant := glob_of_regexp(glob):
+        return f"ignore-tags takes globs: write {meant}"
+    if (words := glob.strip("{}").split()) and len(words) > 1:
+        return f"commas stand between globs: write {', '.join(words)}"
+    return "ignore-tags takes globs (* ? [a-z]) with commas between them; regular expressions are for allow-tags"
+
+
+def glob_of_regexp(text: str) -> str:
+    """The glob for a simple regular expression, `regexp:` in front of it or not; "" where none says the same."""
+    word, colon, rest = text.partition(":")
+    whole = rest.strip() if colon and word.strip().lower() in ("regexp", "regex") else text
+    begins, ends = whole.startswith("^"), whole.endswith("$")
+    inner = whole.removeprefix("^").removesuffix("$")
+    if not inner or not _SIMPLE.fullmatch(inner):
+        return ""
+    body = "".join(_AS_GLOB.get(token, token.removeprefix("\\")) for token in _TOKEN.findall(inner))
+    return re.sub(r"\*{2,}", "*", f"{'' if begins else '*'}{body}{'' if ends else '*'}")
+
+
+def is_image(value: str, entry: Entry) -> bool | None:
+    """Whether a Helm key is really an image: True for the entry's own or one with a tag, None where it may be a key."""
+    if not set(value) & set("/:@") or set(value) & set("\\[{"):
+        return False
+    image = live_image(value)
+    if image is None:
+        return False
+    own = image.identity == entry.image.identity or image.repository == entry.image.repository
+    return True if own or image.tag or image.digest else None
+
+
+def is_tag(value: str) -> bool:
+    """Whether a Helm key is really a tag: `v1.2.3`, `latest`, `develop-v0.20.0-33` (AIU pull request 663), a commit."""
+    if not value or set(value) - TAG_LETTERS:
+        return False
+    if value == "latest" or parse_version(value) or _SHA.fullmatch(value):
+        return True
+    named = _last(value).lower().endswith((*_TAG_WORDS, *_NAME_WORDS, "image"))
+    return not named and any(part.isdigit() for part in value.split(".")[1:])
+
+
+def is_tag_key(key: str) -> bool:
+    """Whether a Helm key is called as keys of tags are."""
+    return _last(key).lower().endswith(_TAG_WORDS)
+
+
+def is_name_key(key: str) -> bool:
+    """Whether a Helm key is called as keys of names are."""
+    return _last(key).lower().endswith(_NAME_WORDS)
+
+
+def _last(key: str) -> str:
+    return key.rpartition(".")[2]

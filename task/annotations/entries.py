@@ -1,0 +1,176 @@
+"""The settings of one entry → Policy and Keys, with everything that is wrong with them.
+
+A pure function of texts, and so remembered: thousands of Applications say the same few things.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeVar
+
+from task.annotations import advice
+from task.annotations import keys as annotation
+from task.annotations.keys import Faulty, Setting
+from task.errors import Malformed
+from task.model import Entry, Flaw, Keys, Policy, Strategy
+from task.policy import tag_filter
+from task.policy.version_range import parse_range
+
+T = TypeVar("T")
+BLANK_INDEX = re.compile(r"\[[0-9]*\s[0-9\s]*\]")
+
+
+@dataclass(frozen=True)
+class EntryReading:
+    """What one entry asks for, and its flaws."""
+
+    entry: Entry
+    policy: Policy
+    keys: Keys
+    flaws: tuple[Flaw, ...]
+    broken: bool  # whether an error (not only a warning) was found
+    managed: tuple[str, ...]  # the names in an override file that belong to this entry
+    strategy: Strategy | None = None  # None: there is none of the name that the annotation says
+
+
+@lru_cache(maxsize=65536)
+def read_entry(
+    entry: Entry, settings: tuple[tuple[str, Setting], ...], strategy: Strategy, *, pin_digest: bool
+) -> EntryReading:
+    """Read the settings that hold for an entry; `strategy` and `pin_digest` hold where no setting says otherwise."""
+    return _Reader(entry, dict(settings)).read(strategy, pin_digest)
+
+
+class _Reader:
+    """Reads setting after setting, remembering what is wrong with each."""
+
+    def __init__(self, entry: Entry, settings: dict[str, Setting]) -> None:
+        self.entry = entry
+        self.settings = settings
+        self.flaws: list[Flaw] = []
+
+    def read(self, default: Strategy, pin: bool) -> EntryReading:  # noqa: FBT001 - the default of a setting
+        nothing: tuple[Strategy, str] = ("semver", "")
+        strategy, extra = self._try(lambda: self._strategy(default), nothing)
+        known = None if any(flaw.severity == "error" for flaw in self.flaws) else strategy
+        policy = Policy(
+            strategy=strategy,
+            constraints=self._try(lambda: self._constraints(strategy, extra), ()),
+            allow=self._try(self._allow, None),
+            ignore=self._try(self._ignore, ()),
+            platforms=annotation.platforms(self._get("platforms")),
+            pin_digest=self._try(lambda: self._pin(pin), otherwise=False),
+            pull_secret=self._get("pull-secret").value,
+        )
+        self._force_update()
+        self._indices()
+        names = self._keys()
+        broken = any(flaw.severity == "error" for flaw in self.flaws)
+        return EntryReading(self.entry, policy, names, tuple(self.flaws), broken, _managed(self.entry, names), known)
+
+    def _get(self, key: str) -> Setting:
+        return self.settings.get(key, NONE)
+
+    def _try(self, read: Callable[[], T], otherwise: T) -> T:
+        try:
+            return read()
+        except Faulty as error:
+            self.flaws.append(flaw_of(self.entry, error))
+            return otherwise
+
+    def _warn(self, key: str, value: str, message: str, hint: str) -> None:
+        self.flaws.append(Flaw(self.entry.text, self.entry, key, value, f"{key}: {message}", hint, severity="warning"))
+
+    def _keys(self) -> Keys:
+        get = self._get
+        return Keys(
+            name=get("helm.image-name").value or get("plugin.image-name").value,
+            tag=get("helm.image-tag").value or get("plugin.image-tag").value,
+            spec=get("helm.image-spec").value or get("plugin.image-spec").value,
+            kustomize_name=get("kustomize.image-name").value,
+            manifests_name=get("manifests.image-name").value,
+        )
+
+    def _strategy(self, default: Strategy) -> tuple[Strategy, str]:
+        try:
+            return annotation.strategy(self._get("update-strategy"), default, self._warn)
+        except Faulty as error:
+            error.hint = advice.on_strategy(self.entry, error.key, error.value) or error.hint
+            raise
+
+    def _indices(self) -> None:
+        """AIU refuses an index with blanks, Helm too; here it would be a key of that name that no file has."""
+        for key in ("helm.image-name", "helm.image-tag", "helm.image-spec"):
+            setting = self._get(key)
+            if BLANK_INDEX.search(setting.value):
+                fixed = BLANK_INDEX.sub(lambda match: "".join(match[0].split()), setting.value)
+                message = f"{setting.value!r} has a blank inside an index"
+                self.flaws.append(flaw_of(self.entry, Faulty(setting.key, setting.value, message, f"write {fixed}")))
+
+    def _constraints(self, strategy: Strategy, extra: str) -> tuple[str, ...]:
+        found = tuple(dict.fromkeys(filter(None, (self.entry.constraint, extra))))
+        if strategy == "digest" and not self.entry.constraint:
+            fix = f"write {self.entry.alias or 'web'}={self.entry.image.name}:<tag>"
+            raise Faulty("image-list", self.entry.text, "the digest strategy needs the tag to follow", fix)
+        for text in found if strategy == "semver" else ():
+            if text == self.entry.constraint:
+                _checked(Setting("image-list", text), parse_range, lambda: advice.on_constraint(self.entry))
+            else:
+                _checked(Setting(self._get("update-strategy").key, text), parse_range)
+        return found
+
+    def _allow(self) -> str | None:
+        setting = self._get("allow-tags")
+        if not setting and (setting := self._get("tag-match")):
+            self._warn(setting.key, setting.value, "tag-match is now called allow-tags", "rename the annotation")
+        if not setting:
+            return None
+        return _checked(
+            setting,
+            tag_filter.allow_pattern,
+            lambda: advice.on_allow_tags(self.entry, setting.key, setting.value),
+        )
+
+    def _ignore(self) -> tuple[str, ...]:
+        setting = self._get("ignore-tags")
+        globs = _checked(setting, tag_filter.ignore_globs) if setting else ()
+        for glob in globs:  # AIU goes on, and takes the tags that somebody wanted ignored
+            if sign := advice.blind_glob(glob):
+                told = f"{glob!r} ignores nothing: no tag has {sign!r}"
+                raise Faulty(setting.key, setting.value, told, advice.on_blind_glob(glob))
+        return globs
+
+    def _pin(self, default: bool) -> bool:  # noqa: FBT001 - likewise
+        setting = self._get("pin-digest")
+        return annotation.boolean(setting) if setting else default
+
+    def _force_update(self) -> None:
+        try:
+            annotation.boolean(self._get("force-update"))
+        except Faulty as error:
+            self._warn(error.key, error.value, f"{error.value!r} is neither true nor false", error.hint)
+
+
+NONE = Setting()
+
+
+def _managed(entry: Entry, names: Keys) -> tuple[str, ...]:
+    helm = (names.spec,) if names.spec else (names.name or "image.name", names.tag or "image.tag")
+    kustomize = (names.kustomize_name,) if names.kustomize_name else ()
+    return (*helm, entry.image.identity, *kustomize)
+
+
+def flaw_of(entry: Entry, error: Faulty) -> Flaw:
+    """An annotation that cannot be used, as a flaw of an entry."""
+    return Flaw(entry.text, entry, error.key, error.value, str(error), error.hint)
+
+
+def _checked(setting: Setting, read: Callable[[str], T], advise: Callable[[], str] = str) -> T:
+    """`read` the value; what is wrong with it becomes a `Faulty` that knows its key, with the better hint if any."""
+    try:
+        return read(setting.value)
+    except Malformed as error:
+        raise Faulty(setting.key, setting.value, error.message, advise() or error.hint) from None

@@ -1,0 +1,257 @@
+"""Keys under the annotation prefix that say nothing here: what was meant by each, and what to write instead.
+
+A misspelt rule never lets a tag through, so what counts as a misspelling is fixed: a *near miss* equals a known key
+after lower case and `_`, `.` → `-`, or differs from one in at most two letters or in the order of its words. Keys of
+older versions and of forks of Argo CD Image Updater are no near misses; each has its own way out in `FORMER`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from task.annotations.keys import APPLICATION_KEYS, IMAGE_KEYS, prefixes, split_key
+from task.errors import Malformed
+from task.image import parse_image_list, split_image_list
+
+# What people find in older manifests, in guides and in forks of AIU; keys in the normal form of `_normal`. `{}` is
+# the alias with its dot. Deckhouse's fork updates charts (`chart-version`); the `git-…` keys are settings of AIU's
+# ConfigMap or command line that guides show as annotations.
+FORMER: Mapping[str, str] = {
+    "credentials": "write {}pull-secret",
+    "git-credentials": "write write-back-method: git:secret:<namespace>/<name>",
+    "git-secret": "write write-back-method: git:secret:<namespace>/<name>",
+    "git-commit-message": "give the step --commit-message-template",
+    "git-commit-message-template": "give the step --commit-message-template",
+    "git-commit-user": "give the step --git-author-name",
+    "git-user": "give the step --git-author-name",
+    "git-username": "give the step --git-author-name",
+    "git-commit-email": "give the step --git-author-email",
+    "git-email": "give the step --git-author-email",
+    "git-commit-sign-off": "give the step --sign-off",
+    "git-commit-signing-key": "give the step --signing-key",
+    "git-commit-signing-method": "give the step --signing-format",
+    # nothing ever read these; people guess them (AIU issue 1018)
+    "filter-tag": "write {}allow-tags: regexp:…",
+    "filter-tags": "write {}allow-tags: regexp:…",
+    "image-name": "write {0}helm.image-name, or {0}kustomize.image-name",
+    "image-tag": "write {}helm.image-tag",
+    "chart-version": "write the range as targetRevision of the chart's source: Argo CD follows it",
+}
+MOST_LETTERS = 2  # in which a near miss differs
+SHOWN = 10  # aliases that a hint lists
+LONGEST = 253  # letters; Kubernetes takes 63 behind the prefix, a manifest may hold anything
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """A key that says nothing here, why, and what to write instead."""
+
+    # near: a near miss of a known key. former: a key of older versions or forks. level: a key of the whole
+    # Application under an alias. orphan: a per-image key whose prefix names no entry. unknown: none of these.
+    kind: Literal["near", "former", "level", "orphan", "unknown"]
+    message: str
+    hint: str
+    meant: str = ""  # the key that was meant, as it would be written: "web.allow-tags"; "" where none is near
+    name: str = ""  # of a near miss: the prefix whose entries it governs; "" is every entry
+
+    @property
+    def governs(self) -> bool:
+        """Whether it is a misspelt rule or place: the entries that it governs must not be written."""
+        return self.kind == "near" and self.meant != "image-list"
+
+
+@dataclass(frozen=True)
+class Names:
+    """Which prefixes name an entry."""
+
+    known: frozenset[str]
+    shown: tuple[str, ...]  # one for each entry, as people would write it
+
+
+def doubts(annotations: Mapping[str, str]) -> tuple[tuple[str, Doubt], ...]:
+    """The annotations (keys without prefix) that say nothing here, as (key, why)."""
+    return _doubts(tuple(annotations), annotations.get("image-list", ""))
+
+
+@lru_cache(maxsize=4096)  # the Applications of one generator carry the same keys
+def _doubts(keys: tuple[str, ...], image_list: str) -> tuple[tuple[str, Doubt], ...]:
+    names: Names | None = None
+    found = []
+    for key in keys:
+        name, known = split_key(key)
+        if key in APPLICATION_KEYS or (known and not name):
+            continue
+        if known and _has_alias(image_list, name):
+            continue
+        names = names or names_of(image_list)
+        if one := doubt(key, names):
+            found.append((key, one))
+    return tuple(found)
+
+
+def _has_alias(image_list: str, alias: str) -> bool:
+    """Whether the alias stands there as it is: true for nearly all keys, and found without reading the entries."""
+    at = image_list.find(f"{alias}=")
+    return at == 0 or (at > 0 and image_list[at - 1] in ", \n")
+
+
+@lru_cache(maxsize=4096)
+def names_of(image_list: str) -> Names:
+    """The prefixes that name the entries of an `image-list`; an entry that cannot be read keeps its alias."""
+    listed = zip(split_image_list(image_list), parse_image_list(image_list), strict=True)
+    entries, unread = [], []
+    for text, one in listed:
+        if isinstance(one, Malformed):
+            alias, equals, _ = text.partition("=")
+            unread += [alias.strip()] if equals else []
+        else:
+            entries.append(one)
+    aliases = frozenset(name for one in entries if one.alias for name in prefixes(one))
+    bare = [names for one in entries if not one.alias and (names := prefixes(one, aliases))]
+    known = aliases.union(unread, *bare)
+    shown = (*(prefixes(one)[0] for one in entries if one.alias), *unread, *(names[-1] for names in bare))
+    return Names(known, tuple(dict.fromkeys(shown)))
+
+
+@lru_cache(maxsize=4096)
+def doubt(key: str, names: Names) -> Doubt | None:
+    """Why a key says nothing for these entries, None for one that does."""
+    name, known = split_key(key)
+    if key in APPLICATION_KEYS or (known and (not name or name in names.known)):
+        return None
+    if len(key) > LONGEST:
+        return Doubt("unknown", f"unknown annotation {key[:LONGEST]!r}…", "remove it")
+    return _under_a_name(key, names) or _of_a_level(key) or _misspelt(key, names) or _unknown(key, names)
+
+
+def _splits(key: str, at: str = ".") -> list[tuple[str, str]]:
+    """Every way to see an alias in front of a key; aliases hold dots too, so the longest comes first."""
+    return [(key[:i], key[i + 1 :]) for i in range(len(key) - 1, 0, -1) if key[i] in at]
+
+
+def _under_a_name(key: str, names: Names) -> Doubt | None:
+    """What stands under a prefix that an entry has."""
+    for name, rest in _splits(key):
+        if name not in names.known:
+            continue
+        if rest in APPLICATION_KEYS:
+            return _level(key, rest)
+        if _normal(rest) in FORMER:
+            return _former(key, name, rest)
+        if known := nearest(rest, IMAGE_KEYS):
+            return _near(key, known, name)
+    return None
+
+
+def _of_a_level(key: str) -> Doubt | None:
+    """A key of older versions and forks; a key of the whole Application under a prefix."""
+    if _normal(key) in FORMER:
+        return _former(key, "", key)
+    return next((_level(key, rest) for _, rest in _splits(key) if rest in APPLICATION_KEYS), None)
+
+
+def _misspelt(key: str, names: Names) -> Doubt | None:
+    """A near miss of a key of all entries, or of one under a prefix that an entry has."""
+    if split_key(key)[1]:  # spelt well: only its prefix may be written in another way
+        separators = "."
+    else:
+        separators = "._-"
+        if known := nearest(key, (*APPLICATION_KEYS, *IMAGE_KEYS)):
+            return _near(key, known)
+    normal = {_normal(name): name for name in sorted(names.known)}
+    for head, rest in _splits(key, separators):
+        if (name := normal.get(_normal(head))) and (known := nearest(rest, IMAGE_KEYS)):
+            return _near(key, known, name)
+    return None
+
+
+def _unknown(key: str, names: Names) -> Doubt:
+    """A per-image key whose prefix names no entry; else a key that nobody knows."""
+    for head, rest in reversed(_splits(key)):
+        if _normal(rest) in FORMER:
+            return _former(key, head, rest)
+        if known := nearest(rest, IMAGE_KEYS):
+            return _orphan(key, head, known, names)
+    guess = nearest(key, (*APPLICATION_KEYS, *IMAGE_KEYS), len(key) // 3)
+    hint = f"did you mean {guess}? " if guess else ""
+    return Doubt("unknown", f"unknown annotation {key!r}", f"{hint}See the list of annotations, or remove it", guess)
+
+
+def _near(key: str, known: str, name: str = "") -> Doubt:
+    known = "allow-tags" if known == "tag-match" else known
+    meant = f"{name}.{known}" if name else known
+    hint = f"did you mean {meant}? Rename the annotation, or remove it"
+    return Doubt("near", f"unknown annotation {key!r}, which is almost {meant}", hint, meant, name)
+
+
+def _former(key: str, name: str, rest: str) -> Doubt:
+    way = FORMER[_normal(rest)].format(f"{name}." if name else "")
+    return Doubt("former", f"{key} is not read: it comes from another version, a fork or a guide of Image Updater", way)
+
+
+def _level(key: str, known: str) -> Doubt:
+    hint = f"write {known}, for the whole Application"
+    return Doubt("level", f"{key} is not read: {known} has no per-image form", hint, known)
+
+
+def _orphan(key: str, head: str, known: str, names: Names) -> Doubt:
+    close = nearest(head, names.shown)
+    aliases = ", ".join(names.shown[:SHOWN]) + (", …" if len(names.shown) > SHOWN else "")
+    there = f"the aliases there are: {aliases}" if aliases else "no entry has an alias"
+    hint = f"did you mean {close}.{known}? " if close else f"write {head}=<image> in image-list, or remove it; "
+    return Doubt(
+        "orphan",
+        f"{key} is not read: no entry of image-list has the alias {head!r}",
+        f"{hint}{there[:1].upper() + there[1:] if close else there}",
+        f"{close}.{known}" if close else "",
+    )
+
+
+def nearest(word: str, known: Iterable[str], most: int = MOST_LETTERS) -> str:
+    """The known key that a word is, or nearly is; "" where it is near none."""
+    normal, words = _normal(word), _words(word)
+    best, least = "", most + 1
+    for one in known:
+        other = _normal(one)
+        if normal == other or words == _words(one):
+            return one
+        if (letters := differ(normal, other, least)) < least:
+            best, least = one, letters
+    return best
+
+
+@lru_cache(maxsize=4096)
+def _normal(key: str) -> str:
+    return key.lower().replace("_", "-").replace(".", "-")
+
+
+@lru_cache(maxsize=4096)
+def _words(key: str) -> Sequence[str]:
+    return sorted(re.split(r"[-._]+", key.lower()))
+
+
+def differ(one: str, other: str, limit: int) -> int:
+    """In how many letters two words differ (inserted, dropped, replaced, swapped); `limit` for that many and more."""
+    if abs(len(one) - len(other)) >= limit:
+        return limit
+    start = next((i for i, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None)
+    if start is None:
+        return min(limit, abs(len(one) - len(other)))
+    one, other = one[start:], other[start:]
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(one, 1):
+        new = [i]
+        for j, against in enumerate(other, 1):
+            cost = min(row[j] + 1, new[-1] + 1, row[j - 1] + (letter != against))
+            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == against:
+                cost = min(cost, before[j - 2] + 1)
+            new.append(cost)
+        if min(new) >= limit and min(row) >= limit:
+            return limit
+        before, row = row, new
+    return min(row[-1], limit)

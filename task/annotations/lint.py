@@ -1,0 +1,347 @@
+"""Pure: one Application → every problem of its annotations, each with what to write.
+
+`lint` is where everything is an error that `run` would stumble over, and where typical
+mistakes get a sentence of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from task.annotations.advice import (
+    blind_pattern,
+    is_image,
+    is_name_key,
+    is_tag,
+    is_tag_key,
+    key_of,
+    listed,
+    on_ignored_constraint,
+    range_of,
+)
+from task.annotations.credential_source import DOCKER_CONFIG, parse_credential_source
+from task.annotations.keys import IMAGE_KEYS, Setting, index, prefixes, settings, split_key
+from task.annotations.known_keys import doubt, names_of
+from task.annotations.subscription import Defaults, subscribe
+from task.annotations.write_back import inside
+from task.errors import Malformed, TaskError
+from task.image import live_image, parse_image_list, split_image_list
+from task.model import Application, Entry, Flaw, Subscribed, Subscription
+from task.policy.platforms import is_platform
+from task.templates.branch_name import check_branch_template
+
+Severity = Literal["error", "warning", "info"]
+OURS = ("pull-request", "write-back-source", "pin-digest", "manifests.image-name")
+# AIU reads these per image only; here their Application-wide form counts for every image.
+PER_IMAGE_IN_AIU = (*(key for key in IMAGE_KEYS if "." in key), "platforms")
+PLACEHOLDER = re.compile(
+    r"<(?!v?(?:[0-9*]|[xX]\b))[A-Za-z][^<>]*>|\{\{.*|\$?\{[A-Za-z][^{}]*\}|\$\([A-Za-z][^()]*\)|\$[A-Z_]+"
+)
+RANGE = re.compile(r"(?:[<>!]=?|=[<>]?|~>?|\^)\s*v?(?:[0-9*]|[xX]\b).*")
+VERSION = re.compile(r"v?[0-9]+(?:\.(?:[0-9]+|[xX*])){0,2}(?:-\S+)?")
+PATTERN = re.compile(r"(?:[^=:]*=)?(?:(?:regexp?|glob|semver):|[^:@]*[*?\\^$()|])", re.IGNORECASE)
+ALIAS = re.compile(r"[A-Za-z0-9_./-]+")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One problem, where it is and what to write."""
+
+    application: str
+    key: str
+    value: str
+    severity: Severity
+    message: str
+    hint: str
+    origin: str  # "file:line" of the manifest, "" when it came from elsewhere
+
+
+def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding, ...]:
+    """Everything about the annotations of one Application, errors first."""
+    subscribed = subscribe(app, defaults)
+    listed = dict(_misplaced(app.annotations.get("image-list", "")))
+    flaws = (
+        flaw for flaw in subscribed.flaws if flaw.severity != "info" and not flaw.misspelt
+    )  # `_key` tells of those
+    found = [of_flaw(app, flaw) for flaw in flaws if flaw.text not in listed]
+    found += [_finding(app, "image-list", "error", *said) for said in listed.values()]
+    if app.annotations and not split_image_list(app.annotations.get("image-list", "")):
+        message = "there are annotations but no image-list: nothing is ever updated"
+        found.append(_finding(app, "image-list", "warning", message, "write image-list: <alias>=<image>"))
+    if app.annotations.get("write-back-method") == "argocd":
+        for key in ("write-back-target", "git-branch", "git-repository"):
+            if app.annotations.get(key):
+                message = f"{key} says nothing beside write-back-method: argocd, which writes no file"
+                found.append(_finding(app, key, "warning", message, f"write write-back-method: git, or remove {key}"))
+    found += [finding for key in app.annotations for finding in _key(app, key)]
+    found += [finding for key in app.annotations for finding in _value(app, key)]
+    found += _entries(app, listed)
+    found += _shared(app, subscribed)
+    found += _targets(app, subscribed)
+    order = ("error", "warning", "info")
+    return tuple(sorted(dict.fromkeys(found), key=lambda one: order.index(one.severity)))
+
+
+def _finding(app: Application, key: str, severity: Severity, message: str, hint: str) -> Finding:
+    return Finding(app.key, key, app.annotations.get(key, ""), severity, message, hint, app.origin)
+
+
+def of_flaw(app: Application, flaw: Flaw) -> Finding:
+    """A flaw as a finding."""
+    return Finding(app.key, flaw.key, flaw.value, flaw.severity, flaw.message, flaw.hint, app.origin)
+
+
+def _misplaced(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
+    """The pieces of an `image-list` that are no images, each with what is wrong and what to write."""
+    pieces, entries = split_image_list(text), parse_image_list(text)
+    for number, piece in enumerate(pieces):
+        before = pieces[number - 1] if number else ""
+        ranged = before and isinstance(one := entries[number - 1], Entry) and one.constraint
+        if found := PLACEHOLDER.search(piece):
+            yield piece, (f"{piece!r} holds the placeholder {found.group()!r}", "write what it stands for")
+        elif (before and RANGE.fullmatch(piece)) or (ranged and VERSION.fullmatch(piece)):
+            hint = "join constraints with a blank: >=1.2 <2"
+            yield piece, (f"{piece!r} stands behind a comma: a comma ends an entry", hint)
+        elif any(before.count(open_) > before.count(close) for open_, close in ("{}", "[]", "()")):
+            hint = "write the image alone in image-list, and the pattern in <alias>.allow-tags: regexp:…"
+            yield piece, (f"{piece!r} stands behind a comma, which cut a pattern: a comma ends an entry", hint)
+        elif RANGE.fullmatch(piece):
+            yield piece, (f"{piece!r} is a range of versions without an image", f"write <alias>=<image>:{piece}")
+        elif PATTERN.match(piece):
+            hint = "name each image by itself: <alias>=<image>; to choose tags, write <alias>.allow-tags: regexp:…"
+            yield piece, (f"{piece!r} is a pattern, which image-list does not take", hint)
+
+
+def _key(app: Application, key: str) -> Iterator[Finding]:
+    """A key that says nothing here, or that AIU does not read at this place."""
+    name, known = split_key(key)
+    if key in PER_IMAGE_IN_AIU:
+        message = f"{key} counts for every image here; AIU ignores it without an alias"
+        yield _finding(app, key, "info", message, f"write <alias>.{key}")
+        return
+    if known and name:
+        entries = [one for one in parse_image_list(app.annotations.get("image-list", "")) if isinstance(one, Entry)]
+        aliases = {prefix for one in entries if one.alias for prefix in prefixes(one)}
+        bare = [one for one in entries if not one.alias and name in prefixes(one, frozenset(aliases))]
+        if bare and name not in aliases:
+            message = f"the entry {bare[0].text!r} has no alias; AIU reads per-image keys only under an alias"
+            yield _finding(app, key, "info", message, f"write {name}={bare[0].text} in image-list")
+            return
+    if said := doubt(key, names_of(app.annotations.get("image-list", ""))):
+        wrong = said.kind in ("near", "level") or (said.kind == "orphan" and said.meant)
+        yield _finding(app, key, "error" if wrong else "warning", said.message, said.hint)
+    elif key in OURS or known in OURS:
+        yield _finding(app, key, "info", f"{known or key} works here; AIU ignores it", "")
+
+
+def _value(app: Application, key: str) -> Iterator[Finding]:
+    """A value that only the registry's turn would show to be wrong."""
+    value = app.annotations[key]
+    if not value:
+        return
+    if "{{" in value and key not in ("git-branch", "image-list"):
+        message = f"{key}: {value!r} is a template that nobody fills in: annotations of an Application are plain texts"
+        yield _finding(
+            app, key, "error", message, "write what it stands for, or have it filled in by an ApplicationSet"
+        )
+    if key == "pull-secret" or key.endswith(".pull-secret"):
+        try:
+            source = parse_credential_source(value)
+        except Malformed as error:
+            yield _finding(app, key, "error", f"{key}: {error.message}", error.hint)
+        else:
+            if source.kind == "secret" and source.field in (DOCKER_CONFIG, ".dockercfg"):
+                message = f"{key}: the field {source.field} is no user:password, which secret:…#<field> takes"
+                yield _finding(app, key, "error", message, f"write pullsecret:{source.namespace}/{source.name}")
+    if key == "platforms" or key.endswith(".platforms"):
+        names = [name for one in value.split(",") if (name := one.strip())] or [value]
+        if bad := [name for name in names if not is_platform(name)]:
+            message = f"{key}: {bad[0]!r} is no platform: no image is ever for it"
+            yield _finding(app, key, "error", message, "write <os>/<architecture>[/<variant>], as in linux/arm64")
+        elif value != value.lower():
+            message = f"{key}: platforms are written in small letters: no image is ever for {value!r}"
+            yield _finding(app, key, "error", message, f"write {value.lower()}")
+
+
+def _entries(app: Application, misplaced: Collection[str]) -> Iterator[Finding]:
+    """What only shows when the settings of an entry are seen together, and with the entry."""
+    text = app.annotations.get("image-list", "")
+    entries = [one for one in parse_image_list(text) if isinstance(one, Entry) and one.text not in misplaced]
+    aliases = frozenset(name for one in entries if one.alias for name in prefixes(one))
+    found = index(app.annotations)
+    for entry in entries:
+        if entry.image.repository != entry.image.repository.lower():
+            message = (
+                f"{entry.text!r}: the repository has upper-case letters, which no registry takes: no event fits it"
+            )
+            name = entry.image.name.removesuffix(entry.image.repository) + entry.image.repository.lower()
+            fixed = listed(replace(entry, image=replace(entry.image, name=name)), entry.constraint)
+            yield _finding(app, "image-list", "error", message, f"write {fixed}")
+        if entry.alias and not ALIAS.fullmatch(entry.alias):
+            message = (
+                f"the alias {entry.alias!r} has signs that no annotation's name can have: no per-image key is found"
+            )
+            yield _finding(app, "image-list", "warning", message, "take letters, digits, '-', '_' and '.' only")
+        settings_of = dict(settings(found, prefixes(entry, aliases)))
+        yield from _helm_keys(app, entry, settings_of)
+        yield from _kinds(app, entry, settings_of)
+        strategy = settings_of.get("update-strategy", Setting())
+        word, colon, _ = strategy.value.partition(":")
+        wanted = range_of(strategy.value) if colon and word.strip().lower() == "semver" else ""
+        if wanted and wanted != entry.constraint:
+            both = f"{entry.constraint} {wanted}" if entry.constraint and "||" not in wanted else wanted
+            message = f"{strategy.value!r} works here; AIU reads it as semver without a constraint"
+            hint = f"write {listed(entry, both)} in image-list, and {strategy.key}: semver"
+            yield _finding(app, strategy.key, "info", message, hint)
+        allow = settings_of.get("allow-tags", Setting())
+        keyword, colon, expression = allow.value.partition(":")
+        if colon and keyword.lower() == "regexp" and (bare := blind_pattern(expression)):
+            message = (
+                f"{allow.key}: the pattern {expression!r} takes no tag: blanks, quotes and slashes around it count"
+            )
+            yield _finding(app, allow.key, "error", message, f"write {bare}")
+        named = settings_of.get("kustomize.image-name", Setting())
+        image = live_image(named.value) if named else None
+        if image and (image.tag or image.digest):
+            message = f"{named.key}: {named.value!r} is a name with a version, which is taken for a part of the name"
+            yield _finding(app, named.key, "error", message, f"write {image.name}")
+
+
+def _helm_keys(app: Application, entry: Entry, found: Mapping[str, Setting]) -> Iterator[Finding]:
+    """A Helm key takes the name of a parameter, or the path of a value; people write the value itself."""
+    name, tag, spec = (found.get(f"helm.image-{what}", Setting()) for what in ("name", "tag", "spec"))
+    for one, sample in ((name, "image.repository"), (tag, "image.tag"), (spec, "image")):
+        key, value = one.key, one.value
+        wanted = "the key takes the name of the Helm parameter that holds it"
+        bare = value.removeprefix("$").lstrip(".")
+        if bare.startswith("Values."):
+            message = f"{key}: {value!r} is how a template names the value"
+            yield _finding(app, key, "error", message, f"write {bare.removeprefix('Values.')}")
+        elif is_tag(value):
+            yield _finding(
+                app, key, "error", f"{key}: {value!r} is a tag; {wanted}", f"write {sample}, or as the chart has it"
+            )
+        elif (image := is_image(value, entry)) is not False:
+            message = f"{key}: {value!r} {'is' if image else 'looks like'} an image; {wanted}"
+            yield _finding(
+                app, key, "error" if image else "warning", message, f"write {sample}, or as the chart has it"
+            )
+        elif "." in value and any(part.isdigit() for part in value.split(".")):
+            message = f"{key}: {value!r} has a number for a key, which is no place in a list"
+            places = re.sub(r"\.([0-9]+)(?=\.|$)", r"[\1]", value)
+            yield _finding(app, key, "warning", message, f"write {places} for a place in a list")
+    if spec and is_tag_key(spec.value):
+        message = f"{spec.key} takes the whole reference (name:tag), and {spec.value!r} looks like a key of the tag"
+        yield _finding(app, spec.key, "warning", message, f"write {key_of(entry, 'helm.image-tag')}: {spec.value}")
+    elif not spec and tag and is_name_key(tag.value):
+        message = f"{tag.key} takes the tag, and {tag.value!r} looks like a key of the name"
+        swapped = name and is_tag_key(name.value)
+        hint = f"write {tag.key}: {name.value} and {name.key}: {tag.value}" if swapped else "write the key of the tag"
+        yield _finding(app, tag.key, "error" if swapped else "warning", message, hint)
+
+
+def _kinds(app: Application, entry: Entry, found: Mapping[str, Setting]) -> Iterator[Finding]:
+    """Keys of two types for one image: AIU 0.x takes those of the Application's type, 1.x refuses the Application."""
+    first = {
+        kind: one
+        for kind in ("helm", "kustomize", "plugin")
+        for key, one in found.items()
+        if key.startswith(f"{kind}.")
+    }
+    target = app.annotations.get("write-back-target", "")
+    if len(first) < 2 or ("kustomization" in target and "helmvalues" in target):  # noqa: PLR2004 - two types
+        return
+    kinds = {source.kind.lower() for source in app.sources} & set(first)
+    kept = next(iter(kinds)) if len(kinds) == 1 else ""
+    names = " and ".join(one.key for one in first.values())
+    message = f"{entry.text!r} has keys of several types: {names}; only those of the Application's type count"
+    hint = f"keep the {kept}.… keys" if kept else "keep those of the Application's type (spec.source)"
+    wrong = next(one.key for kind, one in first.items() if kind != kept)
+    yield _finding(app, wrong, "warning", message, hint)
+
+
+def _shared(app: Application, subscribed: Subscribed) -> Iterator[Finding]:
+    """Two images that take turns in one Helm value: each event would undo the other's."""
+    taken: dict[tuple[str, str], str] = {}
+    for sub in subscribed.subscriptions:
+        if sub.target != "helmvalues" and (sub.target not in ("override", "file") or sub.source.kind != "Helm"):
+            continue
+        key = sub.keys.spec or sub.keys.tag or "image.tag"
+        other = taken.setdefault((sub.path, key), sub.entry.text)
+        if other != sub.entry.text:
+            yield _finding(
+                app,
+                "image-list",
+                "error",
+                f"{other!r} and {sub.entry.text!r} are both written to {key}",
+                f"write {sub.entry.alias or '<alias>'}.helm.image-tag and .helm.image-name, each alias its own",
+            )
+
+
+def _targets(app: Application, subscribed: Subscribed) -> Iterator[Finding]:
+    """What only shows when a target meets its keys or its source."""
+    for sub in subscribed.subscriptions:
+        if sub.entry.constraint and sub.policy.strategy in ("newest-build", "alphabetical"):
+            yield _finding(
+                app,
+                "image-list",
+                "warning",
+                f"{sub.entry.text!r}: {sub.policy.strategy} takes every tag, whatever {sub.entry.constraint!r} says",
+                on_ignored_constraint(sub.entry),
+            )
+        if sub.keys.name and sub.keys.name == sub.keys.tag and not sub.keys.spec:
+            yield _finding(
+                app,
+                "image-list",
+                "error",
+                f"helm.image-name and helm.image-tag of {sub.entry.text!r} are both {sub.keys.name!r}",
+                f"write {sub.entry.alias or '<alias>'}.helm.image-spec: {sub.keys.name}",
+            )
+        if sub.target == "helmvalues" and sub.keys.name and not (sub.keys.tag or sub.keys.spec):
+            yield _finding(
+                app,
+                "write-back-target",
+                "error",
+                f"helmvalues with only helm.image-name for {sub.entry.text!r}: the tag would go nowhere",
+                f"write {sub.entry.alias or '<alias>'}.helm.image-tag",
+            )
+        if sub.target == "helmvalues" and (root := _meant_from_the_root(sub)):
+            message = f"{sub.path!r} is none of the source's valueFiles: paths are relative to the source's path"
+            yield _finding(app, "write-back-target", "error", message, f"write helmvalues:/{root}")
+        if sub.target == "override" and sub.source.kind == "Directory" and sub.method == "git":
+            yield _finding(
+                app,
+                "write-back-target",
+                "error",
+                "the source is a plain directory, which has no override file",
+                "write write-back-target: manifests",
+            )
+        if sub.head and (trouble := _template_trouble(sub.head)):
+            yield _finding(
+                app, "git-branch", "error", f"git-branch: {trouble}", "write a Go text/template without sprig functions"
+            )
+
+
+def _meant_from_the_root(sub: Subscription) -> str:
+    """The values file that a path means when it begins at the root, as people expect (AIU issue 1518); "" if none."""
+    folder = f"{sub.source.path}/" if sub.source.path else ""
+    if sub.repo != sub.source.repo or not folder or not sub.path.startswith(folder):
+        return ""
+    files = set()
+    for name in sub.source.value_files:
+        with suppress(TaskError):
+            files.add(inside(sub.source.path, name))
+    rest = sub.path.removeprefix(folder)
+    return rest if rest in files and sub.path not in files else ""
+
+
+def _template_trouble(template: str) -> str:
+    try:
+        check_branch_template(template)
+    except Malformed as error:
+        return error.message
+    return ""

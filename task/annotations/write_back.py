@@ -1,0 +1,270 @@
+"""Where an update of an Application goes: repository, branches and target, from its annotations.
+
+AIU chooses the source of a multi-source Application by the type that the target asks for;
+so do we (`choose_source`). A `chart:` source is no Git repository and is never cloned.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+
+from task.annotations.keys import Faulty, git_branch, write_back_method
+from task.annotations.known_keys import nearest
+from task.errors import SourceError, TargetError
+from task.model import Application, Kind, Source
+
+TARGET = "write-back-target"
+FORCED: Mapping[str, Kind] = {"kustomization": "Kustomize", "helmvalues": "Helm"}
+TARGETS = ("kustomization", "helmvalues", "manifests")
+KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+# Words that would be files of this name, which nobody reads (AIU issues 867, 934), and what was meant.
+MEANT: Mapping[str, str] = {
+    "helm": "helmvalues",
+    "values": "helmvalues",
+    "kustomize": "kustomization",
+    "kustomise": "kustomization",
+    "manifest": "manifests",
+    "directory": "manifests",
+}
+_SCHEMES = {"git+ssh": "ssh", "ssh+git": "ssh"}
+_PORTS = {"ssh": ":22", "https": ":443", "http": ":80"}
+WAY_OUT_OF_CHARTS = (
+    "Argo CD reads override files only from Git sources: keep the values in Git and write "
+    "write-back-target: helmvalues:$<ref>/<file>, or helmvalues:/<file> with git-repository: <url>"
+)
+
+
+@dataclass(frozen=True)
+class Where:
+    """One write-back target, resolved as far as it can be without looking into Git."""
+
+    target: str  # "override", "kustomization", "helmvalues", "manifests", "file"
+    path: str
+    source: Source
+    repo: str
+    base: str  # "" is the default branch
+    head: str  # template; "" is the base branch
+    method: str
+    credentials: str
+    fallbacks: tuple[str, ...] = ()
+    home: str = ""  # the folder of the first target that goes to the same branch: what is remembered lies there
+
+
+def write_backs(app: Application, argocd_namespace: str) -> tuple[Where, ...]:
+    """All write-back targets of an Application.
+
+    Raises `Faulty` for an annotation that cannot be used, `SourceError` or `TargetError`
+    for a place that cannot be written.
+    """
+    method, credentials = write_back_method(app.annotations.get("write-back-method", ""))
+    base, head = git_branch(app.annotations.get("git-branch", ""))
+    places = [_where(app, text, argocd_namespace) for text in _texts(app)]
+    if len(places) > 1:  # most name one, and to compare them takes as long as to find it
+        places = list(dict.fromkeys(places))  # named twice: once
+    homes: dict[tuple[str, str], str] = {}
+    found = []
+    for place in places:
+        branch = _branch(base or place.base)
+        home = homes.setdefault((normal_url(place.repo), branch), _folder(place))
+        found.append(replace(place, base=branch, head=head, method=method, credentials=credentials, home=home))
+    return tuple(found)
+
+
+def _folder(place: Where) -> str:
+    """The folder of what a target writes; "" is the root."""
+    whole = place.target in ("kustomization", "manifests") and not place.path.endswith((".yaml", ".yml", ".json"))
+    return place.path if whole else posixpath.dirname(place.path)
+
+
+def problems(app: Application, argocd_namespace: str) -> tuple[Faulty | SourceError | TargetError, ...]:
+    """Everything that keeps an Application from being written, where `write_backs` raises the first."""
+    readings: list[Callable[[], object]] = [
+        lambda: write_back_method(app.annotations.get("write-back-method", "")),
+        lambda: git_branch(app.annotations.get("git-branch", "")),
+        *(partial(_where, app, text, argocd_namespace) for text in _texts(app)),
+    ]
+    return tuple(error for read in readings if (error := _problem(read)))
+
+
+def _problem(read: Callable[[], object]) -> Faulty | SourceError | TargetError | None:
+    try:
+        read()
+    except (Faulty, SourceError, TargetError) as error:
+        return error
+    return None
+
+
+def _texts(app: Application) -> list[str]:
+    return [one.strip() for one in app.annotations.get(TARGET, "").split(",") if one.strip()] or [""]
+
+
+def _where(app: Application, text: str, argocd_namespace: str) -> Where:
+    target, path = _target(text)
+    source = choose_source(app, FORCED.get(target, ""))
+    if target == "helmvalues" and path.startswith("$"):
+        return _in_ref(app, path, source)
+    _refuse_chart(app, source, target)
+    repo, base = _repository(app, source)
+    fallbacks: tuple[str, ...] = ()
+    if target == "override":
+        folder = inside(source.path, ".", "source")
+        path, *others = (f"{folder}/{name}" if folder else name for name in override_names(app, argocd_namespace))
+        fallbacks = tuple(others)
+    elif target == "file":
+        path = inside("", path.lstrip("/"))
+    else:
+        path = inside(source.path, path or ("values.yaml" if target == "helmvalues" else "."))
+    return Where(target, path, source, repo, base, "", "git", "", fallbacks)
+
+
+@lru_cache(maxsize=4096)
+def _target(text: str) -> tuple[str, str]:
+    """`write-back-target` → (kind, path as written)."""
+    word, colon, path = text.partition(":")
+    word, path = word.strip(), path.strip()
+    if word == "kustomization" and posixpath.basename(path) in KUSTOMIZATIONS:
+        told = f"{text!r} names a file, and kustomization takes the folder it lies in"
+        raise Faulty(
+            TARGET, text, told, f"write kustomization:{posixpath.dirname(path) or ('/' if '/' in path else '.')}"
+        )
+    if word in TARGETS:
+        return word, path
+    if "/" not in word and "." not in word and (meant := MEANT.get(word.lower()) or nearest(word, TARGETS)):
+        raise Faulty(TARGET, text, f"unknown target {text!r}", f"write {meant}{f':{path}' if path else ''}")
+    for known in FORCED:
+        if text.startswith(known):
+            if posixpath.basename(text) in KUSTOMIZATIONS:
+                break
+            raise Faulty(TARGET, text, f"unknown target {text!r}", f"write {known} or {known}:<path>")
+    if posixpath.basename(text).lower() in (name.lower() for name in KUSTOMIZATIONS):
+        folder = posixpath.dirname(text).lstrip("/") or "."
+        raise Faulty(TARGET, text, f"{text!r} is a kustomization file", f"write kustomization:/{folder}")
+    if colon or text.lower() in ("helmvalues", "manifests"):
+        raise Faulty(
+            TARGET,
+            text,
+            f"unknown target {text!r}",
+            "write kustomization[:dir], helmvalues[:file], manifests[:path] or a file",
+        )
+    return ("file", text) if text else ("override", "")
+
+
+def choose_source(app: Application, forced: Kind) -> Source:
+    """The source an update belongs to: by `write-back-source`, else by type, as AIU does."""
+    if not app.sources:
+        raise SourceError("the Application has no source", hint="give it spec.source or spec.sources")
+    if name := app.annotations.get("write-back-source", ""):
+        return _named_source(app, name)
+    if not app.multi:
+        return app.sources[0]
+    stated = (source.kind for source in app.sources if source.kind in ("Helm", "Kustomize", "Plugin"))
+    kind = forced or next(stated, "")
+    explicit = [source for source in app.sources if kind and source.section == kind]
+    aligned = [source for source in app.sources if kind and source.kind == kind]
+    return (explicit or aligned or [source for source in app.sources if not source.ref] or list(app.sources))[0]
+
+
+def _named_source(app: Application, name: str) -> Source:
+    for index, source in enumerate(app.sources):
+        if name in (source.ref, str(index)):
+            return source
+    known = ", ".join(source.ref or str(index) for index, source in enumerate(app.sources))
+    raise Faulty("write-back-source", name, f"no source {name!r}", f"write an index from 0 or a ref: {known}")
+
+
+def _in_ref(app: Application, path: str, source: Source) -> Where:
+    ref, _, rest = path[1:].partition("/")
+    found = next((one for one in app.sources if one.ref == ref), None)
+    if found is None or not rest:
+        known = ", ".join(f"${one.ref}" for one in app.sources if one.ref) or "none"
+        raise Faulty(
+            TARGET, f"helmvalues:{path}", f"no source has the ref {ref!r}", f"refs of this Application: {known}"
+        )
+    return Where("helmvalues", inside("", rest), source, found.repo, found.revision, "", "git", "")
+
+
+def _refuse_chart(app: Application, source: Source, target: str) -> None:
+    if not source.chart:
+        return
+    if target == "override" or not app.annotations.get("git-repository"):
+        raise SourceError(
+            f"the source is the Helm chart {source.chart!r}, not a Git repository", hint=WAY_OUT_OF_CHARTS
+        )
+
+
+def _repository(app: Application, source: Source) -> tuple[str, str]:
+    """Repository and revision. With `git-repository`: those of the source that has this URL."""
+    other = app.annotations.get("git-repository", "")
+    if not other:
+        if not source.repo:
+            raise SourceError("the source has no repoURL", hint="give it one, or annotate git-repository")
+        return source.repo, source.revision
+    same = [one for one in app.sources if app.multi and normal_url(one.repo) == normal_url(other)]
+    if same:
+        return other, same[0].revision
+    return other, "" if source.chart else source.revision
+
+
+@lru_cache(maxsize=4096)
+def normal_url(url: str) -> str:
+    """Equal for the spellings of one repository: those that Argo CD takes as equal (its NormalizeGitURL), and a few.
+
+    These few are the scheme's own port, and over ssh slashes before the path, `git+ssh:` and git's `[user@host:port]:`.
+    Two groups of one repository would write to it at the same time, and open two requests.
+    """
+    text = url.strip().rstrip("/")
+    text = text.removesuffix(".git")
+    scheme, sep, rest = text.partition("://")
+    if not sep and "@" in text and ":" in text:
+        scheme, rest = "ssh", text.replace(":", "/", 1)
+        if text.startswith("[") and "]:" in text:
+            rest = text[1:].replace("]:", "/", 1)
+    host, slash, path = rest.partition("/")
+    scheme = _SCHEMES.get(scheme.lower(), scheme.lower())
+    if scheme == "file" or not (sep or scheme == "ssh"):  # folders differ by their case
+        return f"file://{text.removeprefix('file://')}"
+    if scheme == "ssh":
+        path = path.lstrip("/")
+    return f"{scheme}://{host.lower().removesuffix(_PORTS.get(scheme, ':'))}{slash}{path.lower()}"
+
+
+def _branch(revision: str) -> str:
+    return "" if revision in ("", "HEAD") else revision.removeprefix("refs/heads/")
+
+
+def override_names(app: Application, argocd_namespace: str) -> tuple[str, str]:
+    """The override file's name by Argo CD's rule, and the other spelling.
+
+    Argo CD prefixes the namespace exactly when the Application lives outside the control
+    plane's namespace (argo-cd util/argo, AppInstanceName).
+    """
+    plain, prefixed = f".argocd-source-{app.name}.yaml", f".argocd-source-{app.namespace}_{app.name}.yaml"
+    return (plain, prefixed) if app.namespace in ("", argocd_namespace) else (prefixed, plain)
+
+
+@lru_cache(maxsize=4096)
+def inside(folder: str, path: str, what: str = "target") -> str:
+    """`path` seen from `folder` (from the root with a leading "/"), cleaned; never outside the repository."""
+    joined = path if path.startswith("/") else f"{folder}/{path}"
+    if not joined.isprintable() or "\\" in joined:
+        raise _error(what)(f"the path {joined!r} holds characters that no path here has", hint="rename it")
+    parts: list[str] = []
+    for part in joined.split("/"):
+        if part == "..":
+            if not parts:
+                raise _error(what)(
+                    f"the path {joined.lstrip('/')!r} leaves the repository", hint="name a path inside it"
+                )
+            parts.pop()
+        elif part.lower() == ".git":
+            raise _error(what)(f"the path {joined!r} lies in .git", hint="name a path of the work tree")
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/".join(parts)
+
+
+def _error(what: str) -> type[SourceError | TargetError]:
+    return SourceError if what == "source" else TargetError

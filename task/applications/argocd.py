@@ -1,0 +1,95 @@
+"""Applications from Argo CD's API: `--applications argocd`.
+
+Names, annotations and labels of all come in one answer; whole Applications, some hundred times as large
+together, only for those that are of interest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+from task import shutdown as stop
+from task.applications import Found
+from task.errors import SourceDownError, SourceError
+from task.model import Application
+
+AT_ONCE = 8  # requests
+ORIGIN = "argocd"
+Wants = Callable[[Mapping[str, Any]], bool]
+
+
+class Api(Protocol):
+    """What is needed of `task.argocd.api.ArgoCDApi`."""
+
+    def list_applications(
+        self, *, projects: Sequence[str] = (), selector: str = "", namespace: str = ""
+    ) -> list[dict[str, Any]]:
+        """Their metadata."""
+
+    def get_application(self, namespace: str, name: str) -> dict[str, Any]:
+        """A whole one."""
+
+
+class ArgoCD:
+    """`--applications argocd`. `wanted` says by its metadata whether an Application is of interest.
+
+    `passed` makes of the metadata of one that is not what is known of it; None for what nobody asks about.
+    """
+
+    def __init__(  # noqa: PLR0913 - by name
+        self,
+        api: Api,
+        wanted: Wants,
+        *,
+        passed: Callable[[Mapping[str, Any]], Application | None] = lambda _item: None,
+        projects: Sequence[str] = (),
+        selector: str = "",
+        namespaces: Sequence[str] = (),
+    ) -> None:
+        """Projects and namespaces may be globs; those that are none narrow what the server sends."""
+        self._api, self._wanted, self._selector = api, wanted, selector
+        self._projects = projects if not any(map(_glob, projects)) else ()
+        self._namespaces = namespaces if namespaces and not any(map(_glob, namespaces)) else ("",)
+        self._passed = passed
+        self.passed_over: list[Application] = []  # what `passed` made of them
+
+    def all(self) -> Iterable[Found]:
+        """The Applications of interest, whole. One that cannot be read is a problem; a server that is down raises."""
+        keys = list(dict.fromkeys(key for namespace in self._namespaces for key in self._keys(namespace)))
+        if len(keys) < 2:  # noqa: PLR2004 - one needs no threads, which take time to load
+            return [self._found(key) for key in keys]
+        with ThreadPoolExecutor(min(len(keys), AT_ONCE)) as pool:
+            with stop.unheard():  # signals are for the main thread, which waits
+                found = pool.map(self._found, keys)
+            return list(found)
+
+    def _keys(self, namespace: str) -> list[tuple[str, str]]:
+        listed = self._api.list_applications(projects=self._projects, selector=self._selector, namespace=namespace)
+        chosen = [item for item in listed if self._wanted(item)]
+        keys = {key for item in chosen if (key := _key(item))}
+        self.passed_over += [app for item in listed if _key(item) not in keys and (app := self._passed(item))]
+        return [key for item in chosen if (key := _key(item))]
+
+    def _found(self, key: tuple[str, str]) -> Found:
+        try:
+            return Found(self._api.get_application(*key), ORIGIN)
+        except SourceDownError:
+            raise
+        except SourceError as error:  # deleted since the list was made
+            return Found({}, ORIGIN, str(error), error.hint)
+
+
+def _glob(text: str) -> bool:
+    return any(char in text for char in "*?[\\")
+
+
+def _key(item: Mapping[str, Any]) -> tuple[str, str] | None:
+    """(namespace, name); older servers leave the namespace out where it is the control plane's."""
+    metadata = item.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if not isinstance(metadata, dict) or not isinstance(name, str) or not name:
+        return None
+    namespace = metadata.get("namespace")
+    return namespace if isinstance(namespace, str) else "", name

@@ -1,0 +1,108 @@
+"""Applications from files, folders and standard input: no cluster needed.
+
+Lists may be mixed with any other manifests, which are passed over. A file that cannot be
+read is a problem of its own; the others count.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from task.applications import Found
+from task.errors import UsageError
+from task.files import read_file
+from task.yaml_documents import documents
+
+LARGEST = 512 * 1024 * 1024  # bytes of one file: ten thousand Applications, as kubectl prints them
+SUFFIXES = (".yaml", ".yml", ".json")
+
+
+class Manifests:
+    """`--applications FILE`, `FOLDER` or `-`."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def all(self) -> Iterable[Found]:
+        """Every manifest that may concern us. Raises `UsageError` when the source itself is unusable."""
+        if self.path == "-":
+            return found_in(_piped(), "stdin")
+        if os.path.isdir(self.path):
+            return self._folder()
+        if not os.path.exists(self.path):
+            raise UsageError(
+                f"--applications: {self.path!r} does not exist",
+                hint="name a file or folder of manifests, or - for stdin",
+            )
+        return self._file(self.path)
+
+    def _folder(self) -> Iterator[Found]:
+        unreadable: list[OSError] = []
+        for folder, subfolders, names in os.walk(self.path, onerror=unreadable.append):
+            subfolders[:] = sorted(name for name in subfolders if name != ".git")
+            for name in sorted(names):
+                path = os.path.join(folder, name)
+                if name.endswith(SUFFIXES):
+                    yield from self._file(path)
+        for error in unreadable:
+            if error.filename == self.path:
+                raise UsageError(
+                    f"--applications: cannot read {error.filename!r}: {error.strerror}", hint="check its permissions"
+                )
+            where = str(error.filename)
+            yield Found({}, where, f"cannot read {where}: {error.strerror}", "check its permissions")
+
+    def _file(self, path: str) -> Iterator[Found]:
+        try:
+            content = read_file(path, LARGEST)
+        except OSError as error:
+            if path == self.path:
+                raise UsageError(
+                    f"--applications: cannot read {path!r}: {error.strerror}", hint="name a readable file of manifests"
+                ) from None
+            yield Found({}, path, f"cannot read {path}: {error.strerror}", "make it a readable file, or take it away")
+            return
+        yield from found_in(content, path)
+
+
+def _piped() -> bytes:
+    content = sys.stdin.buffer.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise UsageError(
+            f"--applications: what stdin holds is larger than {LARGEST:,} bytes",
+            hint="leave out what is not needed: kubectl get --selector, or several runs",
+        )
+    return content
+
+
+def found_in(content: bytes, origin: str) -> Iterator[Found]:
+    """The manifests of one file; the items of a `List` one by one."""
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        yield Found({}, origin, f"{origin} is not UTF-8 text", "write manifests in UTF-8")
+        return
+    for document in documents(text):
+        where = f"{origin}:{document.line}"
+        if document.problem:
+            yield Found({}, where, f"{where}: not YAML: {document.problem}", "mend the file; its other documents count")
+        elif isinstance(document.data, (dict, list)):
+            yield from _items(document.data, where)
+
+
+def _items(data: dict[str, Any] | list[Any], where: str) -> Iterator[Found]:
+    """The manifest, or those of a `List` (of an `ApplicationList`: they may lack their kind) or of a JSON array."""
+    kind = "List" if isinstance(data, list) else str(data.get("kind", ""))
+    items = data if isinstance(data, list) else data.get("items")
+    if not kind.endswith("List") or not isinstance(items, list):
+        yield Found(data if isinstance(data, dict) else {}, where)
+        return
+    typed = (
+        {"apiVersion": data.get("apiVersion"), "kind": kind[:-4]}
+        if kind != "List" and not isinstance(data, list)
+        else {}
+    )
+    yield from (Found({**typed, **item}, where) for item in items if isinstance(item, dict))

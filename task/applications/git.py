@@ -1,0 +1,76 @@
+"""Application manifests in Git: `REPO//PATH?ref=REF`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+from typing import Protocol
+
+from task.applications import Found
+from task.applications.files import found_in
+from task.errors import SourceError, UsageError
+from task.model import Place, Snapshot
+
+
+class Store(Protocol):
+    """What is needed of a repository."""
+
+    def default_branch(self) -> str:
+        """The branch that HEAD names."""
+
+    def snapshot(self, branch: str, places: Collection[Place]) -> Snapshot:
+        """The places asked for."""
+
+    def close(self) -> None:
+        """Nothing is left behind."""
+
+
+class GitManifests:
+    """All manifests of a file or folder of a repository, sub-folders included."""
+
+    def __init__(self, store: Store, path: str) -> None:
+        self.store = store
+        self.path, _, self.query = path.partition("?")
+        self.path = self.path.strip("/")
+
+    def all(self) -> Iterable[Found]:
+        """Every manifest that may concern us. Raises the store's errors, `SourceError` for a missing path.
+
+        And `UsageError` for a query that says anything but `ref`: the Applications of another branch than the one that
+        was meant would be read, and nobody would see it.
+        """
+        try:
+            ref = _ref(self.query)
+            branch = ref if ref not in ("", "HEAD") else self.store.default_branch()
+            yield from self._files(branch)
+        finally:
+            self.store.close()
+
+    def _files(self, branch: str) -> Iterator[Found]:
+        is_file = self.path.endswith((".yaml", ".yml", ".json"))
+        snapshot = self.store.snapshot(branch, [Place(self.path, "text" if is_file else "tree")])
+        files = {path: file for path, file in snapshot.files.items() if file.text or file.problem}
+        if not files:
+            raise SourceError(
+                f"--applications: no manifest at {self.path or '/'} of {snapshot.repo} on {branch}",
+                hint="check the path behind // and ?ref=",
+            )
+        for path, file in sorted(files.items()):
+            where = f"{snapshot.repo}//{path}"
+            if file.problem:
+                yield Found({}, where, f"cannot read {where}: {file.problem}", "write manifests as UTF-8 text")
+            for found in found_in(file.text.encode(), where):
+                yield replace(found, place=(snapshot.repo, branch, path))
+
+
+def _ref(query: str) -> str:
+    """The value of `ref=`, "" without one."""
+    refs = []
+    for part in filter(None, query.split("&")):
+        key, _, value = part.partition("=")
+        if key != "ref":
+            raise UsageError(f"--applications: unknown key {key!r} in ?{query}", hint="write REPO//PATH?ref=REF")
+        refs.append(value)
+    if len(set(refs)) > 1:
+        raise UsageError(f"--applications: several refs in ?{query}", hint="write REPO//PATH?ref=REF")
+    return refs[0] if refs else ""

@@ -1,0 +1,93 @@
+"""What answers of Argo CD's API, and the lack of one, mean to whoever has to act."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from task.argocd.options import Connection
+from task.errors import Outpaced, SourceAccessError, SourceDownError, SourceError, TaskError
+from task.http import Answer, NoAnswerError, origin
+
+_TOKEN = "make one: argocd account generate-token; give it as ARGOCD_AUTH_TOKEN or --argocd-auth-token-file"  # noqa: S105
+_CONFLICT, _ACCEPTABLE = 409, 300
+_SHORT = 4  # letters; a shorter secret would be found in any text
+
+
+def unreachable(error: NoAnswerError, to: Connection) -> TaskError:
+    """The error for a request that got no answer."""
+    where = f"Argo CD: {error.message}"
+    if error.kind == "tls":
+        return SourceAccessError(
+            where, hint="--argocd-ca-file names its CA; --argocd-plaintext is for a server without TLS"
+        )
+    if error.kind == "redirect":
+        return SourceAccessError(where, hint="name the server that answers itself: --argocd-server")
+    if error.kind == "large":
+        return SourceError(where, hint="narrow the Applications: --project, --selector, --namespace")
+    if error.kind == "slow" or to.plaintext:
+        return SourceDownError(where, hint="run it again; if it stays so, check --argocd-server")
+    return SourceDownError(where, hint="run it again; if it stays so, check --argocd-server (and --argocd-plaintext)")
+
+
+def explained(answer: Answer, to: Connection, right: str, subject: str, secrets: tuple[str, ...]) -> Exception:
+    """The error (or `Outpaced`) for an answer that is not what was asked for."""
+    if origin(answer.url) != origin(to.base):
+        hint = (
+            "leave out --argocd-plaintext" if to.plaintext else "give the headers that the proxy wants: --argocd-header"
+        )
+        return SourceAccessError(f"Argo CD's server redirects to {origin(answer.url)}, where no token goes", hint=hint)
+    code, message = _message(answer, secrets)
+    if _conflict(answer.status, message):
+        return Outpaced(f"{subject}: {message}")
+    if code is None and (page := _page(answer, to)):
+        return page
+    if answer.status in (401, 403):
+        return _no_access(answer.status, message, right, subject, given=bool(to.token or to.token_file))
+    said = f"{subject}: Argo CD says: {message or 'nothing'} ({answer.status})"
+    if answer.status == 429 or answer.status >= 500:  # noqa: PLR2004
+        return SourceDownError(said, hint="run it again")
+    hint = "check the name and --argocd-root-path" if answer.status == 404 else "see Argo CD's log for more"  # noqa: PLR2004
+    return SourceError(said, hint=hint)
+
+
+def _no_access(status: int, message: str, right: str, subject: str, *, given: bool) -> TaskError:
+    if status == 401:  # noqa: PLR2004
+        what = "Argo CD does not accept the token" if given else "Argo CD wants a token, and none is given"
+        return SourceAccessError(f"{what} ({message or 'unauthenticated'})", hint=_TOKEN)
+    hint = f"check the name, or grant it in argocd-rbac-cm: p, <subject>, {right}, allow"
+    return SourceAccessError(f"{subject}: does not exist, or the token may not ({right})", hint=hint)
+
+
+def _message(answer: Answer, secrets: tuple[str, ...]) -> tuple[int | None, str]:
+    """The gRPC code (None: the gateway did not say this) and what it says, without secrets."""
+    try:
+        found: Any = answer.json()
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not isinstance(found.get("code"), int):
+        return None, ""
+    message = found.get("message") or found.get("error")
+    text = "".join(char if char.isprintable() else " " for char in str(message or ""))
+    for secret in secrets:
+        text = text.replace(secret, "***") if len(secret) >= _SHORT else text
+    return found["code"], text[:300]
+
+
+def _conflict(status: int, message: str) -> bool:
+    """Whether a patch met another state than it was made for; the API says that by 500."""
+    if status == _CONFLICT or "too many conflicts" in message.lower():
+        return True
+    return "applying patch" in message or "testing value" in message.lower()
+
+
+def _page(answer: Answer, to: Connection) -> TaskError | None:
+    """The error for what the API itself never says: web pages, other services."""
+    kind = str(answer.headers.get("Content-Type", "")).partition(";")[0].strip().lower()
+    html = kind == "text/html" or answer.body.lstrip()[:1] == b"<"
+    if answer.status < _ACCEPTABLE or (html and answer.status in (401, 403, 404)):
+        what = "a web page" if html else f"{kind or 'something'} that is not its JSON"
+        return SourceAccessError(
+            f"{origin(to.base)} answers with {what} ({answer.status}), not with Argo CD's API",
+            hint="is a login page in front of it (--argocd-header), or is it at another path (--argocd-root-path)?",
+        )
+    return None

@@ -1,0 +1,180 @@
+"""Argo CD's REST API: Applications are listed, read, refreshed and patched; why a rollout fails is asked for.
+
+The API is a gateway to gRPC: errors are JSON with `error`, `code` (gRPC's) and `message`. So that nobody can
+find out what exists, it answers 403 "permission denied" for an Application that does not exist as well.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from urllib.parse import quote
+
+from task.argocd.answers import explained, unreachable
+from task.argocd.options import Connection, connection
+from task.errors import Malformed, SourceAccessError, SourceDownError, SourceError, UsageError
+from task.files import check_file, read_text
+from task.http import Answer, Http, Limits, NoAnswerError, origin
+
+KIND = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}
+# The gateway knows these texts only, whole (argo-cd server/application/forwarder_overwrite.go).
+METADATA = ("metadata.name", "metadata.namespace", "metadata.annotations", "metadata.labels")
+REFRESH_PATIENCE = 15.0  # seconds; what is asked for happens later, too
+
+
+class ArgoCDApi:
+    """One Argo CD server. Errors are `SourceError`s: no access, down, not found; safe to use from several threads."""
+
+    def __init__(
+        self,
+        given: Connection,
+        environ: Mapping[str, str],
+        *,
+        namespace: str = "argocd",
+        limits: Limits = Limits(),
+        log: Callable[[str], None] = lambda _line: None,
+    ) -> None:
+        """`given` by options, the gaps filled from the variables. Raises `UsageError` for what makes no sense."""
+        try:
+            self._to = connection(given, environ)
+        except Malformed as error:
+            raise UsageError(error.message, hint=error.hint) from None
+        for path in filter(None, (self._to.ca_file, self._to.certificate, self._to.key, self._to.token_file)):
+            try:
+                check_file(path)
+            except (OSError, ValueError) as error:
+                why = getattr(error, "strerror", None) or "it is no path"
+                raise UsageError(f"Argo CD: cannot read {path!r}: {why}", hint="name a readable file") from None
+        self.namespace = namespace
+        self._http = self._door(limits, log)
+        self._quick = self._door(replace(limits, silence=min(limits.silence, REFRESH_PATIENCE)), log)
+
+    def _door(self, limits: Limits, log: Callable[[str], None]) -> Http:
+        to = self._to
+        return Http(
+            to.base,
+            login=self._login,
+            ca_file=to.ca_file,
+            verify=not to.insecure,
+            certificate=(to.certificate, to.key) if to.certificate else None,
+            limits=limits,
+            log=log,
+        )
+
+    def _login(self) -> dict[str, str]:
+        """The token, and the headers given: they may log in to a proxy, so they go to this one origin only, too."""
+        headers = {name: value.reveal() for name, value in self._to.headers}
+        if token := self._token():
+            headers["Authorization"] = f"Bearer {token}"
+        return headers
+
+    def _token(self) -> str:
+        """Read anew each time: whoever writes the file may renew it."""
+        if not self._to.token_file:
+            token = self._to.token.reveal()
+        else:
+            try:
+                token = read_text(self._to.token_file).strip()
+            except (OSError, UnicodeDecodeError):
+                raise SourceAccessError(
+                    f"the file with Argo CD's token cannot be read: {self._to.token_file!r}", hint="mount it readable"
+                ) from None
+        if not (token.isascii() and token.isprintable()) or " " in token:
+            raise SourceAccessError("Argo CD's token is none: it holds blanks or strange characters", hint="check it")
+        return token
+
+    def list_applications(
+        self, fields: Sequence[str] = METADATA, *, projects: Sequence[str] = (), selector: str = "", namespace: str = ""
+    ) -> list[dict[str, Any]]:
+        """The Applications that the token may get; of each only `fields`, without any the whole."""
+        params: dict[str, Any] = {
+            "fields": ",".join(("metadata.resourceVersion", *(f"items.{one}" for one in fields))) if fields else None,
+            "projects": list(projects) or None,
+            "selector": selector or None,
+            "appNamespace": namespace or None,
+        }
+        found = self._get("/api/v1/applications", params, "applications, get, */*", "the list of Applications")
+        items = found.get("items") or []
+        if not isinstance(items, list):
+            raise SourceDownError("Argo CD answers with something else than a list of Applications", hint="ask again")
+        return [{**KIND, **item} for item in items if isinstance(item, dict)]
+
+    def get_application(self, namespace: str, name: str) -> dict[str, Any]:
+        """The whole Application."""
+        found = self._get(_path(name), self._where(namespace), *self._right("get", namespace, name))
+        return {**KIND, **found}
+
+    def refresh_application(self, namespace: str, name: str) -> None:
+        """Argo CD looks at Git now. The answer comes when it has; one that takes long is not waited for."""
+        params = {"refresh": "normal", **self._where(namespace)}
+        right, subject = self._right("get", namespace, name)
+        try:
+            answer = self._quick.ask("GET", _path(name), params=params, again=False)
+        except NoAnswerError as error:
+            if error.kind == "slow":
+                return
+            raise unreachable(error, self._to) from None
+        self._known(answer, right, subject)
+
+    def patch_application(self, namespace: str, name: str, operations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Apply a JSON patch; the Application as it is then. Raises `Outpaced` when it has changed meanwhile."""
+        right, subject = self._right("update", namespace, name)
+        body = {"name": name, "patch": json.dumps(list(operations)), "patchType": "json", **self._where(namespace)}
+        try:
+            answer = self._http.ask("PATCH", _path(name), json=body)
+        except NoAnswerError as error:
+            raise unreachable(error, self._to) from None
+        return {**KIND, **self._known(answer, right, subject)}
+
+    def resource_tree(self, namespace: str, name: str) -> dict[str, Any]:
+        """The live resources below the Application, down to its pods, each with its health."""
+        right = self._right("get", namespace, name)
+        return self._get(f"{_path(name)}/resource-tree", self._where(namespace), *right)
+
+    def sync_windows(self, namespace: str, name: str) -> dict[str, Any]:
+        """The sync windows that concern the Application: `assignedWindows`, `activeWindows`, `canSync`."""
+        right = self._right("get", namespace, name)
+        return self._get(f"{_path(name)}/syncwindows", self._where(namespace), *right)
+
+    def close(self) -> None:
+        """Connections are closed."""
+        self._http.close()
+        self._quick.close()
+
+    def _get(self, path: str, params: Mapping[str, Any], right: str, subject: str) -> dict[str, Any]:
+        try:
+            answer = self._http.ask("GET", path, params={key: one for key, one in params.items() if one is not None})
+        except NoAnswerError as error:
+            raise unreachable(error, self._to) from None
+        return self._known(answer, right, subject)
+
+    def _known(self, answer: Answer, right: str, subject: str) -> dict[str, Any]:
+        """The answer's JSON object; whatever else came is told in our words."""
+        if answer.status == 200 and origin(answer.url) == origin(self._to.base):  # noqa: PLR2004 - the gateway knows no other success
+            try:
+                found = answer.json()
+            except (ValueError, RecursionError):
+                found = None
+            if isinstance(found, dict):
+                return found
+        raise explained(answer, self._to, right, subject, self._secrets())
+
+    def _secrets(self) -> tuple[str, ...]:
+        """What no message may hold, even if the server says it."""
+        return tuple(one for one in (self._token(), *(value.reveal() for _, value in self._to.headers)) if one)
+
+    def _where(self, namespace: str) -> dict[str, str]:
+        return {"appNamespace": namespace} if namespace else {}
+
+    def _right(self, action: str, namespace: str, name: str) -> tuple[str, str]:
+        """(the RBAC permission it takes, what it is about)."""
+        elsewhere = f"{namespace}/" if namespace not in ("", self.namespace) else ""
+        return f"applications, {action}, <project>/{elsewhere}{name}", f"{namespace or self.namespace}/{name}"
+
+
+def _path(name: str) -> str:
+    if name in ("", ".", ".."):
+        raise SourceError(f"{name!r} is no name of an Application", hint="write the name that Argo CD shows")
+    return f"/api/v1/applications/{quote(name, safe='')}"

@@ -1,0 +1,175 @@
+"""Credentials that a cluster holds: Argo CD's repository secrets, and secrets that annotations name.
+
+What an Application's owner names is not trusted: only secrets of the Application's own namespace and of the control
+plane's are read, and those of Argo CD's own serve only for what they are for. Servers are checked with the known hosts
+and authorities that Argo CD itself uses.
+"""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from task.argocd.repo_secrets import (
+    LABEL,
+    REPOSITORY,
+    TEMPLATE,
+    RepoCredentials,
+    RepoSecret,
+    argo_cds_kind,
+    choose,
+    may_log_in,
+    named_credentials,
+    repo_secret,
+    secret_place,
+)
+from task.errors import AnnotationError, CredentialsError, Malformed
+from task.kubernetes.client import SECRETS, Kubernetes
+from task.kubernetes.errors import ForbiddenError
+
+KNOWN_HOSTS, AUTHORITIES = "argocd-ssh-known-hosts-cm", "argocd-tls-certs-cm"
+
+
+class ClusterSecrets:
+    """Read when first needed, once in a run. Safe to use from several threads. Raises what `Kubernetes` raises."""
+
+    def __init__(
+        self,
+        kubernetes: Kubernetes,
+        argocd_namespace: str = "argocd",
+        log: Callable[[str, str], None] = lambda *_: None,
+    ) -> None:
+        self._kubernetes, self._home, self._log = kubernetes, argocd_namespace, log
+        self._lock = allocate_lock()
+        self._secrets: tuple[RepoSecret, ...] | None = None
+        self._maps: dict[str, Mapping[str, str]] = {}
+
+    def repository(self, url: str, project: str = "") -> RepoCredentials | None:
+        """What Argo CD itself uses for this repository; None where it has nothing, or does not show it to us."""
+        with self._lock:
+            if self._secrets is None:
+                self._secrets = self._listed()
+            found = choose(self._secrets, url, project)
+            return None if found is None else self._with_server(found, url)
+
+    def named(self, text: str, url: str, namespace: str, project: str = "") -> RepoCredentials:
+        """What `git:secret:…` of an Application of this namespace and project names: `secret:[<namespace>/]<name>`.
+
+        Raises `AnnotationError` for a secret that the Application may not name for this URL, `CredentialsError` for one
+        that is not there or does not fit the URL.
+        """
+        try:
+            home, name = secret_place(text, namespace)
+        except Malformed as error:
+            raise AnnotationError(error.message, hint=error.hint) from None
+        secret = f"{home}/{name}"
+        if home not in (namespace, self._home):
+            raise AnnotationError(
+                f"secret {secret} is in another namespace than the Application ({namespace})",
+                hint="name a secret of the Application's own namespace, or of Argo CD's",
+            )
+        item = self._kubernetes.get(SECRETS, home, name)
+        if item is None:
+            raise CredentialsError(f"there is no secret {secret}", hint="create it, or name another one")
+        kind, data = _kind(item, name), _texts(_bytes(item))
+        if not kind and home != namespace:
+            raise AnnotationError(
+                f"secret {secret} is for Applications of the namespace {home}, and this one is in {namespace}",
+                hint="name a secret of the Application's own namespace, or have one made for Argo CD (repository)",
+            )
+        try:
+            if kind:
+                may_log_in(secret, kind, data, url, project)
+        except Malformed as error:
+            raise AnnotationError(error.message, hint=error.hint) from None
+        try:
+            found = named_credentials(secret, url, data)
+        except Malformed as error:
+            raise CredentialsError(error.message, hint=error.hint) from None
+        with self._lock:
+            return self._with_server(replace(found, owners=not kind), url)
+
+    def of_registry(self, namespace: str, name: str) -> Mapping[str, bytes]:
+        """What a secret holds that is named as a registry's login, decoded. Who may name it is for the caller to say.
+
+        Raises `LookupError` for one that is not there, `Malformed` for one of Argo CD's own.
+        """
+        item = self._kubernetes.get(SECRETS, namespace, name)
+        if item is None:
+            raise LookupError(name)
+        if _kind(item, name):
+            # `secret:argocd/cluster-prod#config` is JSON, so it has a colon: a cluster's token went to any registry.
+            raise Malformed(
+                f"secret {namespace}/{name} belongs to Argo CD itself and is no login for a registry",
+                "name a secret that was made for this registry",
+            )
+        return _bytes(item)
+
+    def _listed(self) -> tuple[RepoSecret, ...]:
+        try:
+            return tuple(secret for kind in (REPOSITORY, TEMPLATE) for secret in self._of(kind))
+        except ForbiddenError as error:
+            self._log("info", f"Argo CD's repository secrets are not used: {error.message}; {error.hint}")
+            return ()
+
+    def _of(self, kind: str) -> list[RepoSecret]:
+        """One secret that cannot be read does not hide the others."""
+        found = []
+        for item in self._kubernetes.list(SECRETS, self._home, selector=f"{LABEL}={kind}", full=True):
+            name = f"{self._home}/{item['metadata'].get('name', '')}"
+            try:
+                secret = repo_secret(kind, name, _texts(_bytes(item)))
+            except Malformed as error:
+                self._log("warning", f"{error.message}: it is passed over; {error.hint}")
+                continue
+            found += [secret] if secret else []
+        return found
+
+    def _with_server(self, found: RepoCredentials, url: str) -> RepoCredentials:
+        """With what Argo CD knows of the server."""
+        if url.lower().startswith(("https://", "http://")):
+            return replace(found, authorities=self._map(AUTHORITIES).get(_host(url), ""))
+        return replace(found, known_hosts=self._map(KNOWN_HOSTS).get("ssh_known_hosts", ""))
+
+    def _map(self, name: str) -> Mapping[str, str]:
+        if name not in self._maps:
+            try:
+                self._maps[name] = self._kubernetes.config_map(self._home, name) or {}
+            except ForbiddenError as error:
+                self._log("info", f"{error.message}; {error.hint}")
+                self._maps[name] = {}
+        return self._maps[name]
+
+
+def _kind(item: Mapping[str, Any], name: str) -> str:
+    return argo_cds_kind(name, (item.get("metadata") or {}).get("labels") or {})
+
+
+def _bytes(item: Mapping[str, Any]) -> dict[str, bytes]:
+    found = {}
+    for key, value in (item.get("data") or {}).items():
+        try:
+            found[key] = b64decode(value or "")
+        except (ValueError, TypeError):
+            continue  # the API server lets no such value in
+    return found
+
+
+def _texts(data: Mapping[str, bytes]) -> dict[str, str]:
+    """What is text; the rest is no field of a credential."""
+    found = {}
+    for key, value in data.items():
+        try:
+            found[key] = value.decode()
+        except UnicodeDecodeError:
+            continue
+    return found
+
+
+def _host(url: str) -> str:
+    """The name by which Argo CD keeps a server's authorities: without login and port."""
+    host = url.partition("://")[2].partition("/")[0].rpartition("@")[2].lower()
+    return host.partition("]")[0].strip("[") if host.startswith("[") else host.partition(":")[0]

@@ -1,0 +1,93 @@
+"""Credentials of a cluster's secret → what git is given for that one repository."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from task.argocd.repo_secrets import AppKey, RepoCredentials
+from task.errors import CredentialsError
+from task.git.access import Plan
+from task.git.environment import Login
+from task.git.github_app import App, Way, token
+from task.git.names import origin_of, without_login
+from task.git.ssh import SshFiles
+from task.git.ssh_keys import has_passphrase, is_private_key
+from task.secret import Secret
+
+_KEY = "image-update-key"
+_UNCHECKED = "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n"  # the secret says `insecure`
+_TOKEN_USER = "x-access-token"  # noqa: S105 - a user name
+
+
+def plan_of(found: RepoCredentials, url: str) -> Plan:
+    """Login, key, known hosts and authorities, for this repository only. Raises `CredentialsError` for a bad key.
+
+    Git itself is told the server and not the repository's path: a renamed repository is redirected within its server,
+    and nothing else is reached with this plan.
+    """
+    if not url.lower().startswith(("https://", "http://")):
+        return Plan(ssh=_ssh(found))
+    origin, proxied = origin_of(url), ("no_proxy", "NO_PROXY") if found.proxy else ()
+    plan = Plan(
+        certificates=found.authorities,
+        variables=tuple((name, found.no_proxy) for name in proxied),  # as Argo CD has it, in place of the pod's own
+        only=without_login(url).rstrip("/").removesuffix(".git"),
+        # Who names the proxy and has nothing checked, reads along: their own login may go there, the platform's not.
+        alone=found.owners and found.insecure,
+    )
+    if found.app is None:
+        login = Login(origin, found.username or _TOKEN_USER, found.password)
+        return replace(plan, logins=(login,)) if found.password else plan
+    return replace(plan, app=lambda ca_file: Login(origin, _TOKEN_USER, _app_token(found, ca_file)), app_server=origin)
+
+
+def settings_of(found: RepoCredentials, url: str, folder: str) -> list[tuple[str, str]]:
+    """Git's settings for this repository beyond a login: by `GIT_CONFIG_*`, never as arguments, since some are secret.
+
+    A client certificate is put into `folder`, which must be private.
+    """
+    if not url.lower().startswith(("https://", "http://")):
+        return []
+    prefix, pairs = f"http.{origin_of(url)}", []
+    if found.insecure:
+        pairs.append((f"{prefix}.sslVerify", "false"))
+    if found.proxy:
+        pairs.append((f"{prefix}.proxy", found.proxy.reveal()))
+    if found.bearer:
+        pairs.append((f"{prefix}.extraHeader", f"Authorization: Bearer {found.bearer.reveal()}"))
+    if found.certificate:
+        name = os.urandom(4).hex()
+        pairs.append((f"{prefix}.sslCert", _write(folder, f"{name}.pem", found.certificate)))
+        pairs.append((f"{prefix}.sslKey", _write(folder, f"{name}.key", found.certificate_key.reveal())))
+    return pairs
+
+
+def _ssh(found: RepoCredentials) -> SshFiles:
+    key = found.ssh_key.reveal().replace("\r", "").strip()
+    if key and not is_private_key(key):
+        raise CredentialsError(f"secret {found.secret}: sshPrivateKey is no private key", hint="give the private half")
+    if key and has_passphrase(key):
+        raise CredentialsError(
+            f"secret {found.secret}: sshPrivateKey has a passphrase, and nobody is there to be asked for it",
+            hint="make a key of its own, without one: ssh-keygen -t ed25519 -N ''",
+        )
+    files = {_KEY: f"{key}\n"} if key else {}
+    if found.insecure:
+        return SshFiles({**files, "config": _UNCHECKED}, tuple(files), only_keys=bool(key))
+    known = found.known_hosts.strip()
+    files |= {"known_hosts": f"{known}\n"} if known else {}
+    return SshFiles(files, (_KEY,) if key else (), only_keys=bool(key), known_hosts=bool(known))
+
+
+def _app_token(found: RepoCredentials, ca_file: str) -> Secret:
+    app = found.app or AppKey("", "", Secret(""), "")
+    way = Way(ca_file, verify=not found.insecure, proxy=found.proxy, no_proxy=found.no_proxy)
+    return token(App(app.id, app.installation, app.key, app.api), way)
+
+
+def _write(folder: str, name: str, text: str) -> str:
+    path = os.path.join(folder, name)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+    return path

@@ -1,0 +1,235 @@
+"""Whether a revision is rolled out, by what Argo CD says of the Application.
+
+What it says, in this order: a refresh compares with the new revision (OutOfSync, the health still
+that of the old one) → auto-sync asks for an operation → it runs → it succeeds → a later comparison
+says Synced, with the health of what was applied (Progressing, then Healthy or Degraded). So neither
+Synced nor Healthy counts alone: the comparison must be with the wanted revision, and later than the
+operation that applied it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from task.argocd.rollout_causes import NOTHING, causes, conditions, listed, mapping, mappings, pulling, said, text
+from task.argocd.rollout_view import View, Wanted, later, revisions_of, view_of
+
+__all__ = ["Rollout", "State", "Wanted", "blocks", "judge", "later"]
+
+Wants = Literal["", "tree", "windows"]
+State = Literal["waiting", "progressing", "synced-and-healthy", "failed", "needs-sync"]
+REFRESH = "argocd.argoproj.io/refresh"
+SKIP = "argocd.argoproj.io/skip-reconcile"
+_BROKEN = ("Failed", "Error")
+# A comparison that ended so says nothing about the revision: Argo CD repeats it by itself.
+_PASSING = (
+    "code = Unavailable",
+    "code = DeadlineExceeded",
+    "code = Canceled",
+    "connection refused",
+    "context deadline exceeded",
+    "i/o timeout",
+    "TLS handshake timeout",
+)
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """How far it is. `failed` and `needs-sync` end the wait: it will not go on by itself."""
+
+    state: State
+    because: str
+    hint: str = ""
+    sure: bool = True  # False: it counts once a later comparison says the same
+    stale: bool = False  # a newer comparison is needed: ask for a refresh
+    wants: Wants = ""  # what was not given, and would make the answer more precise
+    compared: str = ""  # status.reconciledAt: when Argo CD last looked at Git
+    revision: str = ""  # what it looked at
+
+
+def judge(
+    item: Mapping[str, Any],
+    wanted: Wanted,
+    tree: Mapping[str, Any] = NOTHING,
+    windows: Mapping[str, Any] = NOTHING,
+) -> Rollout:
+    """How far the rollout is. `tree` (resources) and `windows` (sync windows) make the answer more precise.
+
+    Whatever is older than the wanted revision never counts, neither as a success nor as a failure.
+    """
+    metadata = mapping(item, "metadata")
+    if metadata.get("deletionTimestamp"):
+        return Rollout("failed", "the Application is being deleted")
+    if text(mapping(metadata, "annotations"), SKIP).lower() in ("true", "t", "1"):
+        hint = f"remove the annotation {SKIP}"
+        return Rollout("needs-sync", "Argo CD is told to pass over this Application", hint)
+    dry = _hydrated(item, wanted)
+    if isinstance(dry, Rollout):
+        return dry
+    view = view_of(item, dry, tree)
+    answer = _refused(view) or _running(view) or _broken(view) or _elsewhere(view, dry) or _at_revision(view, windows)
+    return replace(answer, compared=view.compared, revision=", ".join(revisions_of(view.sync)))
+
+
+def _hydrated(item: Mapping[str, Any], wanted: Wanted) -> Wanted | Rollout:
+    """With a source hydrator, what is synced is the commit made of the wanted (dry) one."""
+    if not mapping(mapping(item, "spec"), "sourceHydrator"):
+        return wanted
+    status = mapping(mapping(item, "status"), "sourceHydrator")
+    last, now = mapping(status, "lastSuccessfulOperation"), mapping(status, "currentOperation")
+    dry, wet = text(last, "drySHA"), text(last, "hydratedSHA")
+    if dry and wet and wanted.accepts(dry):
+        return Wanted(lambda revision: revision == wet, wanted.since)  # in whatever repository the result lies
+    if text(now, "phase") == "Failed" and wanted.accepts(text(now, "drySHA")):
+        return Rollout("failed", f"hydrating the revision failed: {said(text(now, 'message'))}")
+    return Rollout("waiting", "the revision is not hydrated yet", stale=True)
+
+
+def _refused(view: View) -> Rollout | None:
+    """What Argo CD says of an Application that it cannot compare at all."""
+    if text(view.sync, "status") not in ("Unknown", ""):
+        return None
+    if problems := conditions(view.status, "InvalidSpecError"):
+        if _looking(view):
+            return Rollout("waiting", "Argo CD has not looked at it again yet")
+        hint = "correct the Application's spec or its AppProject"
+        return Rollout("failed", f"the Application's spec is refused: {listed(problems)}", hint)
+    problems = conditions(view.status, "ComparisonError", "UnknownError")
+    return _not_compared(view, problems) if problems else None
+
+
+def _not_compared(view: View, problems: tuple[str, ...]) -> Rollout:
+    if not view.fresh:
+        return Rollout("waiting", "Argo CD has not compared again yet", stale=True)
+    if not conditions(view.status, "ComparisonError") or all(_passing(one) for one in problems):
+        return Rollout("progressing", f"Argo CD cannot compare just now: {listed(problems)}", stale=True)
+    hint = "the manifests of this revision cannot be made: correct them in Git"
+    return Rollout("failed", f"Argo CD cannot compare: {listed(problems)}", hint, sure=False)
+
+
+def _passing(message: str) -> bool:
+    return any(sign in message for sign in _PASSING)
+
+
+def _running(view: View) -> Rollout | None:
+    """An operation that runs, or is asked for."""
+    if not (mapping(view.item, "operation") or view.phase in ("Running", "Terminating")):
+        return None
+    message = text(view.operation, "message") if view.phase in ("Running", "Terminating") else ""
+    if "blocked by sync window" in message:
+        return _blocked()
+    if view.applied and (unpulled := _unpulled(view)):
+        return unpulled  # a wave waits for pods that will never start
+    what = "the sync is running" if view.applied else "a sync of another revision is running"
+    state: State = "progressing" if view.at or view.applied else "waiting"
+    wants: Wants = "tree" if view.applied else ""
+    return Rollout(state, f"{what}: {said(message)}" if message else what, wants=wants)
+
+
+def _blocked() -> Rollout:
+    hint = "someone must sync it once the window allows, or the window opens later: argocd app sync"
+    return Rollout("needs-sync", "a sync window keeps Argo CD from syncing", hint)
+
+
+def _broken(view: View) -> Rollout | None:
+    """The last operation, when it was for the wanted revision and failed for good (retries are over)."""
+    if not view.applied or view.phase not in _BROKEN or (view.at and not view.current):
+        return None  # of another wanted revision there will be another operation
+    why = causes(view.status, view.operation, view.tree)
+    return Rollout("failed", f"the sync failed: {listed(why)}", "see the Application in Argo CD")
+
+
+def _elsewhere(view: View, wanted: Wanted) -> Rollout | None:
+    """Not compared with the wanted revision, or not since it was asked for."""
+    if view.at and view.fresh:
+        return None
+    if view.at:
+        return Rollout("waiting", "Argo CD has not compared again yet", stale=True)
+    if wanted.spec:
+        return Rollout("waiting", "Argo CD has not compared with the changed Application yet", stale=True)
+    if _looking(view):  # while manifests cannot be made it says nothing else for three minutes
+        return Rollout("waiting", "Argo CD has not finished looking at Git since it was asked to")
+    there = ", ".join(one[:12] for one in revisions_of(view.sync))
+    if not there:
+        return Rollout("waiting", "Argo CD has not compared yet", stale=True)
+    return Rollout("waiting", f"Argo CD compares with {there}, which is not known to hold the revision", stale=True)
+
+
+def _looking(view: View) -> bool:
+    """Whether a refresh is asked for and not done yet."""
+    return REFRESH in mapping(mapping(view.item, "metadata"), "annotations")
+
+
+def _at_revision(view: View, windows: Mapping[str, Any]) -> Rollout:
+    """Compared with the wanted revision, and no operation runs or failed."""
+    if text(view.sync, "status") == "Synced":
+        return _synced(view)
+    if text(view.sync, "status") == "OutOfSync":
+        return _out_of_sync(view, windows)
+    return Rollout("progressing", "its sync status is not known yet", stale=True)
+
+
+def _synced(view: View) -> Rollout:
+    ended = text(view.operation, "finishedAt")
+    if not later(view.compared, ended):  # the health may still be that of before, whatever was synced
+        return Rollout("progressing", "synced; its health since then is not known yet", stale=True)
+    health = text(mapping(view.status, "health"), "status")
+    if health == "Healthy":
+        # Without an operation there was nothing to apply; a second look makes sure of it.
+        applied = view.applied and view.phase == "Succeeded"
+        return Rollout("synced-and-healthy", "synced and healthy", sure=applied, stale=not applied)
+    why = causes(view.status, NOTHING, view.tree)
+    if health == "Degraded":
+        return Rollout("failed", f"degraded: {listed(why)}", "see the Application in Argo CD", sure=False, wants="tree")
+    if unpulled := _unpulled(view):
+        return unpulled
+    because = {"Suspended": "suspended: someone may have to resume it", "": "its health is not known yet"}
+    detail = f": {listed(why)}" if why else ""
+    return Rollout("progressing", f"synced, {because.get(health, health.lower())}{detail}", wants="tree")
+
+
+def _unpulled(view: View) -> Rollout | None:
+    """Pods made since the sync began whose image cannot be pulled."""
+    pulls = pulling(view.tree, text(view.operation, "startedAt") if view.applied else "")
+    hint = "is the image in the registry, and may the cluster pull it?"
+    return Rollout("failed", f"the image cannot be pulled: {listed(pulls)}", hint, sure=False) if pulls else None
+
+
+def _out_of_sync(view: View, windows: Mapping[str, Any]) -> Rollout:
+    automated = mapping(mapping(view.item, "spec"), "syncPolicy").get("automated")
+    if not isinstance(automated, dict) or automated.get("enabled") is False:
+        return Rollout("needs-sync", "auto-sync is off: someone must sync it", "argocd app sync, or Sync in the UI")
+    resources = [one for one in mappings(view.status.get("resources")) if text(one, "status") == "OutOfSync"]
+    names = listed([f"{text(one, 'kind')} {text(one, 'name')}" for one in resources])
+    if resources and not automated.get("prune") and all(one.get("requiresPruning") is True for one in resources):
+        because = f"only what is to be pruned is left, and auto-prune is off: {names}"
+        return Rollout("needs-sync", because, "someone must sync it with pruning: argocd app sync --prune", sure=False)
+    if view.applied and view.current:
+        return _out_of_sync_again(view, names, heals=automated.get("selfHeal") is True)
+    revisions = revisions_of(view.sync)
+    if refused := [one for one in conditions(view.status, "SyncError") if any(each in one for each in revisions)]:
+        return Rollout("failed", f"Argo CD does not sync: {listed(refused)}", "someone must sync it")
+    if blocks(windows):
+        return _blocked()
+    unless = "" if windows else ", unless a sync window keeps it from that"  # which the Kubernetes API does not tell
+    return Rollout("progressing", f"out of sync, auto-sync is about to begin{unless}", wants="windows")
+
+
+def _out_of_sync_again(view: View, names: str, *, heals: bool) -> Rollout:
+    """The sync succeeded, and yet something differs."""
+    if not later(view.compared, text(view.operation, "finishedAt")):
+        return Rollout("progressing", "synced; Argo CD has not compared since then", stale=True)
+    detail = f": {names}" if names else ""
+    because = f"out of sync again after the sync{detail}"
+    if heals:
+        return Rollout("progressing", because, stale=True)
+    return Rollout("needs-sync", because, "something else changes these: see the diff in Argo CD", sure=False)
+
+
+def blocks(windows: Mapping[str, Any]) -> bool:
+    """Whether sync windows keep auto-sync from beginning now (Argo CD: a deny wins; with allows, one must be open)."""
+    active = {text(one, "kind") for one in mappings(windows.get("activeWindows"))}
+    assigned = {text(one, "kind") for one in mappings(windows.get("assignedWindows"))}
+    return "deny" in active or ("allow" in assigned and "allow" not in active)

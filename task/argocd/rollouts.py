@@ -1,0 +1,304 @@
+"""Waits until Argo CD has rolled out a revision: asks for a refresh, looks again and again, tells what changes.
+
+What is seen is judged elsewhere (`task.argocd.rollout`, given by the caller); this is about when to look. What does not
+count for sure yet counts once a later comparison says the same; a failure must last for some seconds besides.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from task import shutdown as stop
+from task.errors import PRECEDENCE, SourceDownError, SourceError, TaskError
+from task.http import Limits
+from task.output.progress import Row
+
+T = TypeVar("T")
+AT_ONCE = 8  # requests
+LIMITS = Limits(connect=5.0, silence=15.0, total=30.0, tries=1)  # for an API that is looked at again anyway
+NOTHING: Mapping[str, Any] = {}
+Log = Callable[[str, str], object]
+
+
+class Api(Protocol):
+    """What is needed of Argo CD; `task.argocd.api.ArgoCDApi` fits, and Kubernetes by `stores.live`."""
+
+    def get_application(self, namespace: str, name: str) -> Mapping[str, Any]:
+        """The whole Application."""
+
+    def refresh_application(self, namespace: str, name: str) -> None:
+        """Argo CD is to look at Git now."""
+
+    def resource_tree(self, namespace: str, name: str) -> Mapping[str, Any]:
+        """The live resources, down to pods; {} where that is not known."""
+
+    def sync_windows(self, namespace: str, name: str) -> Mapping[str, Any]:
+        """The sync windows; {} where that is not known."""
+
+
+class Judged(Protocol):
+    """What is said of one look: `task.argocd.rollout.Rollout`."""
+
+    @property
+    def state(self) -> str:
+        """waiting, progressing, synced-and-healthy, failed, needs-sync."""
+
+    @property
+    def because(self) -> str:
+        """Why, in one sentence."""
+
+    @property
+    def hint(self) -> str:
+        """What to do."""
+
+    @property
+    def sure(self) -> bool:
+        """False: it counts once a later comparison says the same."""
+
+    @property
+    def stale(self) -> bool:
+        """A newer comparison is needed."""
+
+    @property
+    def wants(self) -> str:
+        """What would make the answer more precise: "tree", "windows", or nothing."""
+
+    @property
+    def compared(self) -> str:
+        """When Argo CD compared last."""
+
+
+# (Application, only comparisons later than this count, resource tree, sync windows) → how far the rollout is
+Judge = Callable[[Mapping[str, Any], str, Mapping[str, Any], Mapping[str, Any]], Judged]
+
+
+@dataclass(frozen=True)
+class Awaited:
+    """One Application, and what is waited for."""
+
+    namespace: str
+    name: str
+    judge: Judge
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`, as messages have it."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long, and how often. Seconds."""
+
+    limit: float = 600.0
+    first: float = 1.0
+    longest: float = 5.0
+    patience: float = 20.0  # that a failure which may pass by itself must last
+    refresh: float = 2.0  # before a refresh is asked for again; twice as long each time
+    explain: float = 10.0  # between two questions for the details
+
+
+@dataclass(frozen=True)
+class Sight:
+    """All Applications at a moment, and those that changed since the last."""
+
+    rows: tuple[Row, ...]
+    changed: tuple[Row, ...]
+    seconds: float
+
+
+class _Watch:
+    """What is known of one Application."""
+
+    def __init__(self, awaited: Awaited) -> None:
+        self.awaited = awaited
+        self.row = Row(awaited.key, "waiting", "Argo CD is asked")
+        self.told: tuple[str, str] = ("", "")
+        self.since: str | None = None  # None: it has not been seen yet
+        self.refresh_at, self.gap = 0.0, 0.0
+        self.refreshes = True  # False: it is not allowed
+        self.stale = False
+        self.suspected: tuple[Judged, float] | None = None  # what a later look must confirm, and when it was seen
+        self.details: dict[str, Mapping[str, Any]] = {}
+        self.explain_at = 0.0
+        self.refused = 0  # times in a row that the API refused
+        self.error: TaskError | None = None
+
+
+class Rollouts:
+    """One wait. `sights` goes on until all have ended or the time is over; then `rows` and `error` tell the result."""
+
+    def __init__(  # noqa: PLR0913 - the world, by name
+        self,
+        api: Api,
+        awaited: Sequence[Awaited],
+        pace: Pace = Pace(),
+        *,
+        log: Log = lambda _level, _sentence: None,
+        refreshes: bool = True,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = stop.sleep,
+        jitter: Callable[[], float] = lambda: int.from_bytes(os.urandom(2)) / 0xFFFF,
+    ) -> None:
+        self._api, self._pace, self._log = api, pace, log
+        self._now, self._sleep, self._jitter = now, sleep, jitter
+        self._watches = [_Watch(one) for one in awaited]
+        if not refreshes:  # Argo CD looks at Git when it does
+            for watch in self._watches:
+                watch.refreshes, watch.since = False, ""
+        self._began = now()
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """Each Application as it was seen last."""
+        return tuple(watch.row for watch in self._watches)
+
+    @property
+    def error(self) -> TaskError | None:
+        """Why the API could not tell at last; None where it could."""
+        errors = [watch.error for watch in self._watches if watch.error]
+        return min(errors, key=lambda one: PRECEDENCE.index(one.exit)) if errors else None
+
+    def sights(self) -> Iterator[Sight]:
+        """A sight after every round of looks."""
+        wait = self._pace.first
+        while open_ones := [watch for watch in self._watches if not watch.row.ended]:
+            stop.check()
+            _each(self._look, open_ones)
+            left = self._pace.limit - self._elapsed()
+            if left <= 0:
+                self._give_up()
+            sight = self._sight()
+            yield sight
+            wait = self._pace.first if sight.changed else min(wait * 1.5, self._pace.longest)
+            if any(not watch.row.ended for watch in self._watches):
+                self._sleep(min(wait * (0.75 + self._jitter() / 2), max(left, 0.05)))
+
+    def _sight(self) -> Sight:
+        changed = [watch for watch in self._watches if (watch.row.state, watch.row.because) != watch.told]
+        for watch in changed:
+            watch.told = (watch.row.state, watch.row.because)
+        return Sight(self.rows, tuple(watch.row for watch in changed), self._elapsed())
+
+    def _elapsed(self) -> float:
+        return self._now() - self._began
+
+    def _look(self, watch: _Watch) -> None:
+        """Look at one Application. What the API cannot tell just now is no reason to end; what it refuses twice is."""
+        where = watch.awaited.namespace, watch.awaited.name
+        try:
+            item = self._api.get_application(*where)
+            if self._to_refresh(watch, item):
+                self._refresh(watch)
+                item = self._api.get_application(*where)
+            self._settle(watch, self._judged(watch, item))
+            watch.error, watch.refused = None, 0
+        except SourceDownError as error:
+            watch.error = error
+            self._show(watch, watch.row.state, f"no answer just now: {error.message}")
+        except SourceError as error:
+            watch.refused += 1
+            self._show(watch, "failed" if watch.refused > 1 else watch.row.state, error.message, error.hint)
+            watch.error = error if watch.refused > 1 else None
+
+    def _to_refresh(self, watch: _Watch, item: Mapping[str, Any]) -> bool:
+        """The first time always: what it had compared until then does not count any more."""
+        if watch.since is None:
+            status = item.get("status")
+            compared = status.get("reconciledAt") if isinstance(status, dict) else ""
+            watch.since = compared if isinstance(compared, str) else ""
+            return True
+        return watch.stale and watch.refreshes and self._now() >= watch.refresh_at
+
+    def _refresh(self, watch: _Watch) -> None:
+        watch.gap = min(watch.gap * 2, 30.0) or self._pace.refresh
+        watch.refresh_at = self._now() + watch.gap
+        try:
+            self._api.refresh_application(watch.awaited.namespace, watch.awaited.name)
+        except SourceDownError:
+            return  # it is asked for again
+        except SourceError as error:
+            watch.refreshes, watch.since = False, ""
+            self._log(
+                "warning", f"{watch.awaited.key}: cannot ask for a refresh, Argo CD looks by itself: {error.message}"
+            )
+
+    def _judged(self, watch: _Watch, item: Mapping[str, Any]) -> Judged:
+        judge, since = watch.awaited.judge, watch.since or ""
+        found = judge(item, since, NOTHING, NOTHING)
+        if not found.wants:
+            return found
+        if self._now() >= watch.explain_at:
+            watch.explain_at = self._now() + self._pace.explain
+            watch.details[found.wants] = self._detail(watch.awaited, found.wants)
+        return judge(item, since, watch.details.get("tree", NOTHING), watch.details.get("windows", NOTHING))
+
+    def _detail(self, of: Awaited, wants: str) -> Mapping[str, Any]:
+        ask = self._api.resource_tree if wants == "tree" else self._api.sync_windows
+        try:
+            return ask(of.namespace, of.name)
+        except SourceError:
+            return NOTHING  # it only makes the answer more precise
+
+    def _settle(self, watch: _Watch, found: Judged) -> None:
+        """What is seen counts, or is to be confirmed."""
+        watch.stale = found.stale or not found.sure
+        if found.sure or self._confirmed(watch, found):
+            watch.suspected = None
+            self._show(watch, found.state, found.because, found.hint)
+            return
+        if watch.suspected is None or watch.suspected[0].state != found.state:
+            watch.suspected = (found, self._now())
+            watch.gap = 0.0
+        self._show(watch, "progressing", f"{found.because}; looking again")
+
+    def _confirmed(self, watch: _Watch, found: Judged) -> bool:
+        if watch.suspected is None:
+            return False
+        first, seen = watch.suspected
+        lasting = found.state == "synced-and-healthy" or self._now() - seen >= self._pace.patience
+        return first.state == found.state and first.compared != found.compared and lasting
+
+    def _show(self, watch: _Watch, state: str, because: str, hint: str = "") -> None:
+        watch.row = Row(watch.awaited.key, state, because, hint, self._elapsed())
+
+    def _give_up(self) -> None:
+        """The time is over; what is suspected is the best that can be said."""
+        for watch in self._watches:
+            if watch.row.ended:
+                continue
+            first = watch.suspected[0] if watch.suspected else None
+            if first and first.state != "synced-and-healthy":
+                self._show(watch, first.state, first.because, first.hint)
+            else:
+                self._show(watch, "timed-out", watch.row.because, "see the Application in Argo CD, or wait longer")
+
+
+def refresh(api: Api, keys: Sequence[tuple[str, str]], log: Log) -> None:
+    """Ask Argo CD to look at Git now, for exactly these Applications. What cannot be asked for is a warning."""
+
+    def one(key: tuple[str, str]) -> None:
+        try:
+            api.refresh_application(*key)
+        except TaskError as error:
+            said = f"{error.message}; {error.hint}" if error.hint else error.message
+            log("warning", f"{'/'.join(key)}: cannot ask for a refresh, Argo CD looks by itself: {said}")
+
+    _each(one, list(dict.fromkeys(keys)))
+
+
+def _each(work: Callable[[T], None], many: Sequence[T]) -> None:
+    """Several at the same time; one needs no threads, which take time to load."""
+    if len(many) < 2:  # noqa: PLR2004
+        for one in many:
+            work(one)
+        return
+    with ThreadPoolExecutor(min(len(many), AT_ONCE)) as pool:
+        with stop.unheard():  # signals are for the main thread, which waits
+            found = pool.map(work, many)
+        list(found)

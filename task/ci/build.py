@@ -1,0 +1,159 @@
+"""`--sequence`, `--source-commit`, `--source-repository`, `--created` → what tells a build from others. Pure.
+
+What an option leaves open the variables of the CI system tell, as far as its job is the build itself: where
+`--source-commit` or `--source-repository` name something else than the job's own source, the job only deploys, and
+its number says nothing of the build's age. Tekton and Argo Workflows have no variables of their own: their manifests
+hand on `IMAGE_UPDATE_SEQUENCE` and the like. So must CircleCI's configuration (`<< pipeline.number >>`): the number
+that its jobs know (`CIRCLE_BUILD_NUM`) counts jobs, and grows when an old workflow is run again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from task.ci.variables import Origin, origin_of
+from task.errors import Malformed, UsageError
+from task.model import Build
+from task.timestamps import of_unix, utc
+
+_NUMBER = re.compile(r"[0-9]{1,20}")
+# Seconds since 1973, milliseconds since 2001, the first day; other numbers may be meant as 20261121 or 202611210600.
+_SECONDS = re.compile(r"([0-9]{1,5}|[0-9]{9,10})(?:\.([0-9]{1,9}))?")
+_MILLISECONDS = re.compile(r"[0-9]{13}")
+_COMMIT = re.compile(r"[0-9a-fA-F]{7,64}")
+# What reproducible builds write for want of a date: the epoch (also Jib's one second), ZIP's and Go's beginnings.
+_NO_DATES = ("1970-01-01", "1980-01-01", "0001-01-01")
+
+# (the number of the run, who counts; each of these is an alternative, in templates of variables). Numbers of two
+# counters are never compared. The first system whose variables are set counts.
+_COUNTERS = (
+    (  # GitHub, Gitea and Forgejo Actions: counted per workflow; running again keeps the number
+        "{GITHUB_RUN_NUMBER}",
+        (
+            "github:{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}/{WORKFLOW_FILE}",
+            "github:{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}/{GITHUB_WORKFLOW}",
+        ),
+    ),
+    ("{CI_PIPELINE_IID}", ("gitlab:{CI_PROJECT_URL}",)),
+    ("{CI_PIPELINE_NUMBER}", ("woodpecker:{CI_REPO_URL}",)),
+    ("{BITBUCKET_BUILD_NUMBER}", ("bitbucket:{BITBUCKET_GIT_HTTP_ORIGIN}", "bitbucket:{BITBUCKET_REPO_FULL_NAME}")),
+    ("{BUILDKITE_BUILD_NUMBER}", ("buildkite:{BUILDKITE_ORGANIZATION_SLUG}/{BUILDKITE_PIPELINE_SLUG}",)),
+    ("{DRONE_BUILD_NUMBER}", ("drone:{DRONE_REPO_LINK}", "drone:{DRONE_REPO}")),
+    ("{BUILD_BUILDID}", ("azure:{SYSTEM_COLLECTIONURI}",)),  # one count for the whole organization
+    ("{BUILD_NUMBER}", ("jenkins:{JOB_URL}", "jenkins:{JENKINS_URL}/{JOB_NAME}", "jenkins:{JOB_NAME}")),
+)
+
+
+def build_of(
+    environ: Mapping[str, str], *, sequence: str = "", source_commit: str = "", source_repository: str = "",
+    created: str = "",
+) -> Build:  # fmt: skip
+    """The build's identity: options first, then the CI system's own variables. Raises `UsageError` for an option.
+
+    `repository` is without userinfo, `created` in RFC 3339, UTC; times that only say "no date" are unknown.
+    """
+    number, time = sequence_of(sequence), created_of(created)
+    origin = origin_of(environ)
+    commit, repository = source_commit.strip().lower(), source_repository.strip()
+    own = _is_the_build(origin, commit, repository)
+    counted, counter = _counted(environ) if own and number is None else (number, "")
+    return Build(
+        sequence=counted,
+        counter=counter,
+        commit=commit or (_commit(origin.commit) if own else ""),
+        repository=_without_login(repository or (origin.repository if own else "")),
+        created=time,
+    )
+
+
+def sequence_of(text: str) -> int | None:
+    """`--sequence`; None for "". Raises `UsageError` for anything but a non-negative integer of up to 20 digits."""
+    text = text.strip()
+    if text and not _NUMBER.fullmatch(text):
+        raise UsageError(
+            f"--sequence: {text[:50]!r} is not what it takes",
+            hint="write a number that grows with every build, up to 20 digits (or set IMAGE_UPDATE_SEQUENCE)",
+        )
+    return int(text) if text else None
+
+
+def created_of(text: str) -> str:
+    """`--created` as RFC 3339, UTC; "" for "" and for what is no date. Raises `UsageError` for what is no time."""
+    text = text.strip()
+    if not text:
+        return ""
+    try:
+        time = _moment(text)
+    except Malformed as error:
+        hint = f"{error.hint}, or seconds or milliseconds since 1970 (or set IMAGE_UPDATE_CREATED)"
+        raise UsageError(f"--created: {error.message}", hint=hint) from error
+    return "" if time.startswith(_NO_DATES) else time
+
+
+def _moment(text: str) -> str:
+    if _MILLISECONDS.fullmatch(text):
+        return of_unix(*divmod(int(text), 1000))
+    unix = _SECONDS.fullmatch(text)
+    if unix is None:
+        return utc(text)
+    seconds, fraction = unix.groups(default="")
+    return of_unix(int(seconds), int((fraction + "000")[:3]))
+
+
+def _is_the_build(origin: Origin, commit: str, repository: str) -> bool:
+    """Whether the job's own source is the build's, as far as both are known."""
+    theirs = origin.commit.lower()
+    if commit and theirs and not (commit.startswith(theirs) or theirs.startswith(commit)):
+        return False
+    return not (repository and origin.repository) or _place(repository) == _place(origin.repository)
+
+
+def _place(url: str) -> str:
+    """One spelling for `https://user@host/a/b.git`, `ssh://git@host:22/a/b/` and `git@host:a/b`."""
+    host, _, path = (url.partition("://")[2] or url.replace(":", "/", 1)).partition("/")
+    return f"{host.rpartition('@')[2].partition(':')[0]}/{path.rstrip('/').removesuffix('.git')}".lower()
+
+
+def _counted(environ: Mapping[str, str]) -> tuple[int | None, str]:
+    """The number of this run, and who counted it."""
+    known = {name: text.strip() for name, text in environ.items() if text.strip()}
+    workflow = known.get("GITHUB_WORKFLOW_REF", "").partition("@")[0].split("/", 2)  # owner/repository/file@ref
+    known |= {"WORKFLOW_FILE": workflow[2]} if len(workflow) > 2 else {}  # noqa: PLR2004 - as above
+    for number, counters in _COUNTERS:
+        for counter in counters:
+            said, who = _filled(number, known), _filled(counter, known)
+            if said and who and _NUMBER.fullmatch(said):
+                return int(said), _without_scheme(who)
+    return None, ""
+
+
+def _filled(template: str, known: Mapping[str, str]) -> str:
+    try:
+        return template.format_map(known)
+    except KeyError:
+        return ""
+
+
+def _without_scheme(counter: str) -> str:
+    """`gitlab:https://user@host/a/` → `gitlab:host/a`."""
+    system, _, rest = counter.partition(":")
+    place = rest.partition("://")[2] or rest
+    host, slash, path = place.partition("/")
+    return f"{system}:{host.rpartition('@')[2]}{slash}{path}".replace("//", "/").rstrip("/")
+
+
+def _commit(text: str) -> str:
+    """A commit's id; what else a variable may hold (a branch's name, `HEAD`) is none."""
+    return text.lower() if text and _COMMIT.fullmatch(text) else ""
+
+
+def _without_login(url: str) -> str:
+    """The URL without userinfo; the user of an ssh URL is its address, and stays."""
+    scheme, marker, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    login, at, host = host.rpartition("@")
+    if not marker or not at:
+        return url
+    user = f"{login.partition(':')[0]}@" if "ssh" in scheme.lower() else ""
+    return f"{scheme}://{user}{host}{slash}{path}"

@@ -1,0 +1,39 @@
+"""The files that `--images-from` names: read here, understood by `task.ci.builders`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from task.ci.builders import Built, built
+from task.errors import Malformed, UsageError
+from task.files import read_file
+
+LARGEST = 10_000_000  # bytes; buildx' metadata with full provenance has some hundred thousand
+
+
+def read_built(paths: Sequence[str]) -> tuple[Built, ...]:
+    """What builders wrote, in order. Raises `UsageError` that names the file."""
+    return tuple(_built(path) for path in paths)
+
+
+def _built(path: str) -> Built:
+    try:
+        return built(_text(path))
+    except Malformed as problem:
+        raise UsageError(f"--images-from {path}: {problem.message}", hint=problem.hint) from None
+
+
+def _text(path: str) -> str:
+    try:
+        data = read_file(path, LARGEST)
+    except OSError as error:
+        raise UsageError(
+            f"--images-from: cannot read {path!r}: {error.strerror}",
+            hint="name the file that the build wrote; this step must see it (a workspace, an artifact)",
+        ) from None
+    except ValueError:  # a null byte
+        raise UsageError(f"--images-from: {path!r} is no path", hint="name the file that the build wrote") from None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise Malformed("it is no text", "name what the builder wrote about the image, not the image") from None

@@ -1,0 +1,276 @@
+"""What builders write about the images they pushed → references. Pure; the format is told by the content alone.
+
+Known are BuildKit's and buildx' metadata (also of `bake`), kaniko's digest and image-name files, ko's image refs,
+Jib's jib-image.json, Skaffold's build output, goreleaser's artifacts.json, and Tekton's `IMAGES`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from task.ci.event import without_login
+from task.errors import Malformed, UsageError
+from task.image import parse_image, parse_images
+from task.model import Image
+
+KNOWN = (
+    "known are BuildKit and buildx metadata, kaniko's digest and image-name files, ko --image-refs, jib-image.json, "
+    "skaffold --file-output, goreleaser's artifacts.json and Tekton's IMAGES"
+)
+MOST = 1000  # images of one file; no build makes more
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
+# What is worth quoting when it is wrong: a text file may be a password's that was named by mistake.
+_LIKE_A_REFERENCE = re.compile(r"[\w.-]+(?::\d+)?(?:/[\w.-]+)+(?::[\w.-]+)?(?:@[\w:]+)?")
+_SHOWN = 6
+
+
+@dataclass(frozen=True)
+class Built:
+    """What one file names."""
+
+    references: tuple[str, ...] = ()  # each with a tag or a digest
+    digest: str = ""  # of the image that the pipeline names itself
+
+
+def built(text: str) -> Built:
+    """The images that a builder's file names.
+
+    Raises `Malformed`, saying what was seen, for a text that is of no known format, or that may be of two.
+    """
+    text = text.removeprefix("\ufeff").strip()
+    if not text:
+        raise Malformed("the file is empty", "check that the build wrote it, and pushed")
+    found = _of_json(_json(text)) if text[0] in "{[" else _of_words(text)
+    if not found.references and not found.digest:
+        raise Malformed("no image is named in it", "check that the build pushed one")
+    if len(found.references) > MOST:
+        raise Malformed(f"{len(found.references)} images are named in it, {MOST} at most are taken", "split the file")
+    return found
+
+
+def with_built(given: Sequence[str], digest: str, files: Iterable[Built]) -> tuple[tuple[str, ...], str]:
+    """What `event_images` takes: `--image` and `--image-digest`, with what builders wrote.
+
+    A digest that a builder gives for a repository goes to the tags that are named without one: they are one build.
+    Raises `UsageError` for two digests of one image.
+    """
+    files = tuple(files)
+    digests = {text: None for text in (digest, *(one.digest for one in files)) if text}
+    if len(digests) > 1:
+        shown = ", ".join(f"{text[:19]}…" for text in digests)
+        raise UsageError(f"--images-from: two different digests for one image ({shown})", hint="give one of them")
+    return (*given, *_joined(given, [text for one in files for text in one.references])), next(iter(digests), "")
+
+
+def _joined(given: Sequence[str], found: Sequence[str]) -> tuple[str, ...]:
+    images = [parse_image(text) for text in dict.fromkeys(found)]
+    try:
+        named = [*parse_images(given), *images]
+    except Malformed:  # `event_images` says what is wrong with --image
+        return tuple(found)
+    bare = {image.identity: image.digest for image in images if not image.tag}
+    tagged = [image for image in named if image.tag and not image.digest and image.identity in bare]
+    taken = {image.identity for image in tagged}
+    whole = [replace(image, digest=bare[image.identity]) for image in tagged]
+    rest = [image for image in images if image not in tagged and (image.tag or image.identity not in taken)]
+    return tuple(dict.fromkeys(map(_text, (*rest, *whole))))
+
+
+def _text(image: Image) -> str:
+    return image.name + (f":{image.tag}" if image.tag else "") + (f"@{image.digest}" if image.digest else "")
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        told = "it is nested too deeply" if isinstance(problem, RecursionError) else str(problem)
+        raise Malformed(f"it begins like JSON and is none: {told}", KNOWN) from None
+
+
+def _of_json(document: Any) -> Built:
+    if isinstance(document, list):
+        return _of_list(document)
+    formats = [name for name, (known, _) in FORMATS.items() if known(document)]
+    if len(formats) > 1:
+        raise Malformed(
+            f"it may be {' or '.join(formats)}: {_keys(document)}", "give what the builder wrote, unchanged"
+        )
+    if not formats:
+        raise Malformed(f"no known builder writes this: {_keys(document)}", KNOWN)
+    return FORMATS[formats[0]][1](document)
+
+
+def _keys(document: Mapping[str, Any]) -> str:
+    """What was seen of an object; values stay unsaid, as they may be secrets."""
+    names = [repr(key[:40]) for key in document][:_SHOWN]
+    more = f" and {len(document) - _SHOWN} more" if len(document) > _SHOWN else ""
+    return f"a JSON object with {', '.join(names)}{more}" if names else "an empty JSON object"
+
+
+def _of_list(items: list[Any]) -> Built:
+    if all(isinstance(item, str) for item in items):
+        return Built(tuple(_reference(item.strip()) for item in items if item.strip()))
+    if not all(isinstance(item, Mapping) for item in items):
+        raise Malformed("no known builder writes this: a JSON list of mixed things", KNOWN)
+    if not all("type" in item and ("name" in item or "path" in item) for item in items):
+        odd = next(item for item in items if "type" not in item or not ("name" in item or "path" in item))
+        raise Malformed(f"no known builder writes this: a JSON list that holds {_keys(odd)}", KNOWN)
+    return _goreleaser(items)
+
+
+# BuildKit, buildx, bake
+
+
+def _has_metadata(document: Any) -> bool:
+    return isinstance(document, Mapping) and bool({"containerimage.digest", "image.name"} & set(document))
+
+
+def _is_buildkit(document: Mapping[str, Any]) -> bool:
+    return _has_metadata(document) or set(document) == {"buildx.build.ref"}
+
+
+def _is_bake(document: Mapping[str, Any]) -> bool:
+    return any(_has_metadata(value) for value in document.values())
+
+
+def _buildkit(document: Mapping[str, Any]) -> Built:
+    digest = _digest(document.get("containerimage.digest", ""), "containerimage.digest")
+    names = [
+        name for part in _string(document.get("image.name", ""), "image.name").split(",") if (name := part.strip())
+    ]
+    if not names:
+        return Built(digest=digest)
+    return Built(tuple(_with_digest(name, digest) for name in names))
+
+
+def _bake(document: Mapping[str, Any]) -> Built:
+    targets = [_buildkit(value) for value in document.values() if _has_metadata(value)]
+    if any(one.digest for one in targets):
+        raise Malformed("a target of bake has a digest but no image.name", "give its output a name")
+    return Built(tuple(text for one in targets for text in one.references))
+
+
+# Jib, Skaffold, goreleaser
+
+
+def _is_jib(document: Mapping[str, Any]) -> bool:
+    return "image" in document and "imageDigest" in document
+
+
+def _jib(document: Mapping[str, Any]) -> Built:
+    digest = _digest(document["imageDigest"], "imageDigest")
+    if not digest:
+        raise Malformed("its imageDigest is empty", "check that the build pushed the image")
+    image = parse_image(_reference(_with_digest(_string(document["image"], "image"), digest)))
+    tags = document.get("tags") or []
+    if not isinstance(tags, list):
+        raise Malformed("its tags are no list", KNOWN)
+    names = dict.fromkeys(tag for tag in (image.tag, *(_string(tag, "tags") for tag in tags)) if tag)
+    return Built(tuple(_reference(f"{image.name}:{tag}@{digest}") for tag in names) or (f"{image.name}@{digest}",))
+
+
+def _is_skaffold(document: Mapping[str, Any]) -> bool:
+    return isinstance(document.get("builds"), list)
+
+
+def _skaffold(document: Mapping[str, Any]) -> Built:
+    tags = [_member(build, "tag", "builds") for build in document["builds"]]
+    return Built(tuple(_reference(tag) for tag in tags))
+
+
+def _goreleaser(items: Sequence[Mapping[str, Any]]) -> Built:
+    """Images of single platforms are left out where a manifest holds them together."""
+    of_images = [item for item in items if re.search(r"\bDocker (Image|Manifest)\b", str(item["type"]))]
+    if not of_images:
+        kinds = ", ".join(repr(kind[:40]) for kind in sorted({str(item["type"]) for item in items})[:_SHOWN])
+        raise Malformed(f"no image is named in it, only artifacts of other types: {kinds or 'none'}", KNOWN)
+    known = [(parse_image(_artifact(item)), "Manifest" in str(item["type"])) for item in of_images]
+    whole = {image.identity for image, manifest in known if manifest}
+    kept = [image for image, manifest in known if manifest or image.identity not in whole]
+    exact = {(image.identity, image.tag) for image in kept if image.digest}
+    return Built(tuple(_text(one) for one in kept if one.digest or (one.identity, one.tag) not in exact))
+
+
+def _artifact(item: Mapping[str, Any]) -> str:
+    extra = item.get("extra")
+    digest = extra.get("Digest", "") if isinstance(extra, Mapping) else ""
+    return _reference(_with_digest(_string(item.get("name") or item.get("path"), "name"), _digest(digest, "Digest")))
+
+
+FORMATS: Mapping[str, tuple[Callable[[Any], bool], Callable[[Any], Built]]] = {
+    "buildx metadata": (_is_buildkit, _buildkit),
+    "metadata of buildx bake": (_is_bake, _bake),
+    "jib-image.json": (_is_jib, _jib),
+    "Skaffold's build output": (_is_skaffold, _skaffold),
+}
+
+
+# kaniko, ko, Tekton's IMAGES
+
+
+def _of_words(text: str) -> Built:
+    words = [(number, word) for number, line in enumerate(text.splitlines(), 1) for word in re.split(r"[\s,]+", line)]
+    words = [(number, word) for number, word in words if word]
+    digests = dict.fromkeys(word for _, word in words if _DIGEST.fullmatch(word))
+    if digests and len(digests) == 1 == len({word for _, word in words}):
+        return Built(digest=next(iter(digests)))
+    if digests:
+        seen = "digests and references" if len(digests) < len({word for _, word in words}) else "several digests"
+        raise Malformed(f"{seen} without a sign which belongs to which", "write repository:tag@digest, one on a line")
+    return Built(tuple(dict.fromkeys(_word(word, number) for number, word in words)))
+
+
+def _word(word: str, number: int) -> str:
+    if not _LIKE_A_REFERENCE.fullmatch(word) and "@" not in word:
+        raise Malformed(f"no known builder writes this: a text whose line {number} is no reference of an image", KNOWN)
+    try:
+        return _reference(word)
+    except Malformed as problem:
+        told = problem.message if _LIKE_A_REFERENCE.fullmatch(word) else "it is no reference of an image"
+        raise Malformed(f"line {number}: {told}", problem.hint) from None
+
+
+# Values
+
+
+def _reference(text: str) -> str:
+    """A reference that has a tag or a digest."""
+    try:
+        image = parse_image(text)
+    except Malformed as problem:
+        raise Malformed(without_login(problem.message), without_login(problem.hint)) from None
+    if not image.tag and not image.digest:
+        raise Malformed(f"{image.name!r} has neither tag nor digest", "have the builder write what it pushed")
+    return text
+
+
+def _with_digest(name: str, digest: str) -> str:
+    """The name with the digest, unless it has one; two that differ are an error."""
+    before = name.partition("@")[2]
+    if before and digest and before != digest:
+        raise Malformed(f"two different digests for one image ({before[:19]}…, {digest[:19]}…)", "build it again")
+    return _reference(name if before or not digest else f"{name}@{digest}")
+
+
+def _digest(value: Any, key: str) -> str:
+    text = _string(value, key)
+    if text and not _DIGEST.fullmatch(text):
+        raise Malformed(f"its {key} is no digest", "a digest is sha256: and 64 digits 0-9a-f")
+    return text
+
+
+def _member(item: Any, key: str, of: str) -> str:
+    if not isinstance(item, Mapping) or not item.get(key):
+        raise Malformed(f"an item of its {of} has no {key}", KNOWN)
+    return _string(item[key], key)
+
+
+def _string(value: Any, key: str) -> str:
+    if not isinstance(value, str):
+        raise Malformed(f"its {key} is no text", KNOWN)
+    return value.strip()

@@ -1,0 +1,46 @@
+"""Where an annotation stands: the line of a file, for messages that people click on."""
+
+from bisect import bisect_left, bisect_right
+from functools import lru_cache
+
+from task.applications.files import LARGEST
+from task.files import read_text
+
+MOST = 500  # lines looked at for one annotation: a List holds thousands of Applications with the same keys
+
+
+def line_of(path: str, start: int, key: str, value: str) -> int:
+    """The line of `key` (with its prefix) in the document that begins at line `start`; `start` where it is not found.
+
+    Of several lines the first that shows the value too, as a List has one document for all its Applications.
+    """
+    lines, ends = _read(path)
+    begin = max(start, 1) - 1
+    last = bisect_left(ends, begin + 1)
+    end = ends[last] if last < len(ends) else len(lines)
+    numbers = _numbers(path, key)
+    found = numbers[bisect_right(numbers, begin - 1) : bisect_left(numbers, end)][:MOST]
+    shown = value.strip().partition("\n")[0]
+    best = next((number for number in found if shown in lines[number]), found[0] if found else begin)
+    return best + 1 if found else start
+
+
+@lru_cache(maxsize=8)
+def _read(path: str) -> tuple[list[str], list[int]]:
+    """The lines of a file, and which of them (from 0) separate documents; nothing of a file that is no text here."""
+    try:
+        lines = read_text(path, LARGEST).split("\n")
+    except (OSError, ValueError):
+        return [], []
+    return lines, [number for number, line in enumerate(lines) if line.startswith("---")]
+
+
+@lru_cache(maxsize=1024)
+def _numbers(path: str, key: str) -> list[int]:
+    """The lines (from 0) that hold a key, as a whole word."""
+    lines, _ = _read(path)
+    return [
+        number
+        for number, line in enumerate(lines)
+        if key in line and line.partition(key)[2][:1] in ("", ":", '"', "'", " ")
+    ]

@@ -1,0 +1,139 @@
+"""`demo`: the main job on a throw-away repository, with nothing but Python and git."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+
+from task.ci.publish import shown
+from task.cli.door import Call, with_environment
+from task.cli.run import carry_out
+from task.git.command import Git
+from task.model import Report
+from task.output.colour import painted_diff
+from task.output.log import Log
+from task.output.stdout import say
+from task.output.terminal import look_of
+from task.settings import Settings, settings_of
+from task.text import printable_lines
+
+TAG = "1.5.0"
+IMAGES = (f"ghcr.io/acme/web:{TAG}", f"localhost:5000/acme/worker:{TAG}")
+PREFIX = "argocd-image-updater.argoproj.io"
+MANIFEST = """\
+apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata:
+  name: {name}
+  namespace: argocd
+  annotations:
+    {prefix}/write-back-method: git
+    {prefix}/image-list: {images}
+{more}spec:
+  project: default
+  source: {{repoURL: "{repo}", targetRevision: main, path: apps/{name}}}
+  destination: {{server: https://kubernetes.default.svc, namespace: {name}}}
+---
+"""
+FILES = {
+    "apps/shop/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 0.1.0\n",
+    "apps/shop/.argocd-source-shop.yaml": (
+        "helm:\n  parameters:\n  - name: web.image\n    value: ghcr.io/acme/web\n    forcestring: true\n"
+        "  - name: web.tag  # the web front end\n    value: 1.4.2\n    forcestring: true\n"
+    ),
+    "apps/worker/kustomization.yaml": (
+        "resources:\n- deployment.yaml\nimages:\n# two images on one registry with a port\n"
+        "- name: localhost:5000/acme/worker\n  newTag: 1.4.2\n- name: localhost:5000/acme/sidecar\n  newTag: 0.9.0\n"
+    ),
+    "apps/worker/deployment.yaml": "apiVersion: v1\nkind: List\nitems: []\n",
+    "apps/legacy/Chart.yaml": "apiVersion: v2\nname: legacy\nversion: 0.1.0\n",
+    "apps/legacy/.argocd-source-legacy.yaml": (
+        "helm:\n  parameters:\n  - name: image.tag\n    value: 1.4.2\n    forcestring: true\n"
+    ),
+}
+
+
+def demo(*, keep: bool) -> int:
+    """Make the repository, send one event, show what happens; the exit code."""
+    folder = tempfile.mkdtemp(prefix="image-update-demo-")
+    try:
+        return _play(folder)
+    finally:
+        if keep:
+            _say(f"\nKept: {folder} (repository gitops.git, Applications in applications.yaml)\n")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _play(folder: str) -> int:
+    repo, applications = os.path.join(folder, "gitops.git"), os.path.join(folder, "applications.yaml")
+    git = Git(dict(os.environ), protocols=frozenset({"file"}))
+    _make_repository(git, repo)
+    with open(applications, "w", encoding="utf-8") as file:
+        file.write(_applications(repo))
+    _say(f"A CI pipeline has just built {' and '.join(IMAGES)}\n")
+    _say("Three Applications take them: shop (Helm), worker (Kustomize), legacy (held to ~1.4)\n\n")
+    plan = carry_out(_settings("plan", applications), {}, Log("warning"))
+    report = carry_out(_settings("run", applications), {}, Log("warning"))
+    environ = dict(os.environ)
+    _say(shown(report, environ))
+    _say("\nThe diff:\n" + "\n".join(_diff(one.diff or "", environ) for one in plan.commits))
+    _say("\nThe commit:\n" + _last_commit(git, repo))
+    return _verified(report, plan)
+
+
+def _diff(diff: str, environ: dict[str, str]) -> str:
+    look = look_of(sys.stdout, environ)
+    return "\n".join(painted_diff(diff, look)) + "\n" if look else printable_lines(diff)
+
+
+def _say(text: str) -> None:
+    say(text)
+
+
+def _verified(report: Report, plan: Report) -> int:
+    """The demo fails when what it shows is not what must happen."""
+    verdicts = [one.verdict.verdict for one in report.decisions]
+    if sorted(verdicts) != ["refuse", "update", "update"] or [c.tree for c in plan.commits] != [
+        c.tree for c in report.commits
+    ]:
+        sys.stderr.write("the demo did not do what it shows; please report this\n")
+        return 1
+    return report.exit
+
+
+def _settings(command: str, applications: str) -> Settings:
+    values = {"image": IMAGES, "applications": (applications,), "allow-protocol": ("file",)}
+    return settings_of(with_environment(Call(command, values), {}))
+
+
+def _applications(repo: str) -> str:
+    def one(name: str, images: str, *more: str) -> str:
+        lines = "".join(f"    {PREFIX}/{line}\n" for line in more)
+        return MANIFEST.format(name=name, prefix=PREFIX, images=images, more=lines, repo=repo)
+
+    return (
+        one("shop", "web=ghcr.io/acme/web:^1", "web.helm.image-name: web.image", "web.helm.image-tag: web.tag")
+        + one("worker", "worker=localhost:5000/acme/worker:^1", "write-back-target: kustomization")
+        + one("legacy", "web=ghcr.io/acme/web:~1.4")
+    )
+
+
+def _make_repository(git: Git, repo: str) -> None:
+    """A bare repository with one commit."""
+    git.run("init", "--quiet", "--bare", "--initial-branch=main", "--", repo)
+    lines = [
+        "commit refs/heads/main",
+        "committer You <you@example.com> 1700000000 +0000",
+        "data 18\nThree applications",
+    ]
+    for path, text in FILES.items():
+        lines.append(f"M 100644 inline {path}\ndata {len(text.encode())}\n{text}")
+    git.run("--git-dir", repo, "fast-import", "--quiet", stdin="\n".join(lines) + "\n")
+
+
+def _last_commit(git: Git, repo: str) -> str:
+    shown = git.run("--git-dir", repo, "log", "-1", "--format=%h %an: %B", "main")
+    return "".join(f"    {line}\n" for line in shown.decode().rstrip().split("\n"))

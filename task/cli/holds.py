@@ -1,0 +1,70 @@
+"""What is held, for `lint` to show: asked of the repositories' state files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from task.annotations.lint import Finding
+from task.annotations.subscription import subscribe
+from task.cli.orders import scope_of
+from task.errors import TaskError
+from task.model import Application, Place, Subscription
+from task.pipeline.decide import NOTHING, file_of, state_path, states_of
+from task.pipeline.ports import Edges
+from task.policy.order import version_of
+from task.policy.remember import active, said
+from task.settings import Settings
+
+LOCAL = ("/", ".", "file://")  # reached without a login
+
+
+def held(apps: Iterable[Application], settings: Settings, edges: Edges, now: str) -> Iterator[Finding]:
+    """An info for everything that is held, and an error for a state file that nobody can read.
+
+    Local repositories are asked; others with `--holds`. One that cannot be reached is said in the log.
+    """
+    places: dict[tuple[str, str], list[Subscription]] = {}
+    defaults = scope_of(settings).defaults
+    for app in apps:
+        for sub in subscribe(app, defaults).subscriptions:
+            if settings.holds or (sub.repo.startswith(LOCAL) and "file" in settings.git.protocols):
+                places.setdefault((sub.repo, sub.base), []).append(sub)
+    for (repo, base), subs in places.items():
+        try:
+            yield from _of_repository(repo, base, subs, edges, now)
+        except TaskError as error:
+            edges.log("warning", f"what is held in it is not known: {error}")
+
+
+def _of_repository(repo: str, base: str, subs: Sequence[Subscription], edges: Edges, now: str) -> Iterator[Finding]:
+    store = edges.store(repo, subs[0])
+    try:
+        snapshot = store.snapshot(base, tuple(map(Place, dict.fromkeys(map(state_path, subs)))))
+    finally:
+        store.close()
+    seen: set[tuple[str, str]] = set()
+    for sub in subs:
+        key, origin, path = sub.application.key, sub.application.origin, state_path(sub)
+        try:
+            states = states_of(snapshot, sub)
+        except TaskError as error:
+            if (path, "") not in seen:
+                yield Finding(key, "", "", "error", str(error), error.hint, origin)
+            seen.add((path, ""))
+            continue
+        file = file_of(snapshot, sub, states)
+        if (path, file) in seen:
+            continue
+        seen.add((path, file))
+        state = states.get(file, NOTHING)
+        within = f" in {file}" if len(states) > 1 else ""
+        hint = f"image-update release {key}"
+        if hold := active(state.hold, now):
+            yield Finding(key, "", "", "info", f"all images{within} are {said(hold)}", hint, origin)
+        for name, memory in state.images.items():
+            waits = f"{version_of(memory.deferred)} waits" if memory.deferred else ""
+            if hold := active(memory.hold, now):
+                told = f"{name}{within} is {said(hold)}{f'; {waits}' if waits else ''}"
+                yield Finding(key, "", "", "info", told, hint, origin)
+            elif waits:
+                yield Finding(key, "", "", "info", f"{name}{within}: {waits}", hint, origin)

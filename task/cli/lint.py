@@ -1,0 +1,137 @@
+"""`lint`: the annotations of all Applications, every problem at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from task.annotations.lint import Finding, findings, of_flaw
+from task.cli.annotation_lines import line_of
+from task.cli.holds import held
+from task.cli.orders import scope_of
+from task.errors import Exit
+from task.model import Application, Flaw, Problem
+from task.output.log import Log
+from task.output.stdout import say
+from task.pipeline.discover import find
+from task.pipeline.overlooked import nobody_called
+from task.settings import Settings
+from task.text import exact_json, printable, without_logins
+from task.wiring import edges_of
+
+SCHEMA = "image-update/lint/v1"
+NO_FILES = ("stdin", "cluster", "argocd")  # lines of stdin are good for people, but no file has them
+
+
+def lint(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
+    """Print all findings; 3 when one of them is an error."""
+    found = _collect(settings, environ, log)
+    if settings.output.format == "json":
+        listed = {"schema": SCHEMA, "findings": [_as_json(*one) for one in found]}
+        say(exact_json(json.dumps(listed, indent=2, ensure_ascii=False)) + "\n")
+    elif log.form == "github":
+        say("".join(_as_command(*one) for one in found), commands=True)
+    else:
+        say(_as_text(found))
+    return int(Exit.CONFIGURATION) if any(one.severity == "error" for one, _, _ in found) else int(Exit.OK)
+
+
+Placed = tuple[Finding, str, int]  # a finding, its file ("" when not from one) and line
+
+
+def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> list[Placed]:
+    scope = scope_of(settings)
+    edges = edges_of(settings, environ, log, scope)
+    try:
+        found = find(edges.applications(), scope, edges.locate)
+        apps = [*found.applications, *(one.application for one in found.releases)]
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        on_hold = list(held(apps, settings, edges, now))
+    finally:
+        edges.close()
+    placed: list[Placed] = [(_of_problem(one), *_file(one.message.partition(": ")[0])) for one in found.problems]
+    unknown = nobody_called(scope.narrow.names, apps, (*found.outside, *edges.passed_over()))
+    placed += [(Finding("", "", "", one.severity, one.message, one.hint, ""), "", 0) for one in unknown]
+    for app in found.applications:
+        placed += [(one, *_place(one, settings.annotation_prefix)) for one in findings(app, scope.defaults)]
+    for release in found.releases:
+        placed += [
+            (one, *_place(one, "")) for one in (_of_release(release.application, flaw) for flaw in release.flaws)
+        ]
+    return placed + [(one, *_place(one, "")) for one in on_hold]
+
+
+def _of_release(release: Application, flaw: Flaw) -> Finding:
+    """Where a release lies is no annotation's fault, and may be another place when it counts."""
+    finding = of_flaw(release, flaw)
+    return finding if flaw.key else replace(finding, severity="warning")
+
+
+def _file(origin: str) -> tuple[str, int]:
+    """File and line where the text names a file."""
+    path, line = _origin(origin)
+    return (path, line) if os.path.exists(path) else ("", 0)
+
+
+def _of_problem(one: Problem) -> Finding:
+    """What cannot be read at all is an error here."""
+    if one.application:
+        return Finding(one.application, one.key, one.value, "warning", one.message, one.hint, "")
+    return Finding("", "", "", "error", one.message, one.hint, "")
+
+
+def _origin(origin: str) -> tuple[str, int]:
+    path, _, line = origin.rpartition(":")
+    return (path, int(line)) if path and line.isdigit() else (origin, 0)
+
+
+def _place(one: Finding, prefix: str) -> tuple[str, int]:
+    """File and line of the annotation, else of the manifest."""
+    path, start = _origin(one.origin)
+    if not one.key or path in NO_FILES:
+        return path, start
+    return path, line_of(path, start, f"{prefix}{one.key}", one.value)
+
+
+def _as_json(one: Finding, path: str, line: int) -> dict[str, object]:
+    return {
+        "application": one.application or None,
+        "key": one.key or None,
+        "value": without_logins(one.value) or None,
+        "severity": one.severity,
+        "message": without_logins(one.message),
+        "hint": without_logins(one.hint) or None,
+        "file": path if path and path not in NO_FILES else None,
+        "line": line if line and path not in NO_FILES else None,
+    }
+
+
+def _as_text(found: Sequence[Placed]) -> str:
+    lines = []
+    for one, path, line in found:
+        where = f"{path}:{line}" if line else path
+        lines.append(f"{one.severity:7} {one.application or where}  {one.message}")
+        if one.hint:
+            lines.append(f"        do: {one.hint}")
+        if one.application and where:
+            lines.append(f"        at: {where}")
+    errors = sum(one.severity == "error" for one, _, _ in found)
+    lines.append(f"{errors} errors, {len(found) - errors} warnings and remarks")
+    return "\n".join(map(printable, lines)) + "\n"
+
+
+def _as_command(one: Finding, path: str, line: int) -> str:
+    """A GitHub annotation on the file and line."""
+    kind = {"error": "error", "warning": "warning", "info": "notice"}[one.severity]
+    place = f"file={_escaped(path, prop=True)},line={line}" if line and path not in NO_FILES else ""
+    title = f"title={_escaped(one.application or 'manifest', prop=True)}"
+    text = f"{one.message}; {one.hint}" if one.hint else one.message
+    return f"::{kind} {','.join(filter(None, (place, title)))}::{_escaped(text)}\n"
+
+
+def _escaped(text: str, *, prop: bool = False) -> str:
+    text = printable(text).replace("%", "%25")
+    return text.replace(":", "%3A").replace(",", "%2C") if prop else text

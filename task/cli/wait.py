@@ -1,0 +1,113 @@
+"""`wait`: until Argo CD reports a revision of the named Applications synced and healthy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from task.argocd.rollouts import Api, Awaited, Judge, Judged
+from task.errors import Exit, UsageError
+from task.output.log import Log
+from task.output.progress import line
+from task.output.stdout import say
+from task.settings import Settings
+from task.wiring.argo import Argo
+from task.wiring.waiting import (
+    Descends,
+    accepts,
+    descends_of,
+    holding,
+    judge_of,
+    repositories,
+    rollout_error,
+    same,
+    watch,
+)
+
+_REVISION = re.compile(r"[0-9a-f]{7,64}")
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
+
+
+@dataclass(frozen=True)
+class WaitSettings:
+    """What is waited for."""
+
+    applications: tuple[str, ...]  # `name` or `namespace/name`
+    revision: str
+    repository: str = ""  # only its sources must be at the revision; "" is any source
+    limit: float = 600.0  # seconds
+    argocd_namespace: str = "argocd"  # of an Application that names none
+
+
+def wait(
+    settings: WaitSettings,
+    api: Callable[[], Api],
+    environ: Mapping[str, str],
+    log: Log,
+    descends: Descends = lambda *_: "",
+) -> int:
+    """Wait, show the progress on stderr, print a line for each Application; 0.
+
+    A later revision counts as well, where `descends` knows that it holds the one that is waited for.
+
+    Raises `RolloutError` where one is not rolled out, `SourceError` where Argo CD cannot tell, `UsageError`.
+    """
+    revision = settings.revision.strip().lower()
+    if not _REVISION.fullmatch(revision):
+        raise UsageError(
+            f"--revision: {settings.revision!r} is no commit id", hint="give the commit that was pushed, 40 letters"
+        )
+    keys = [key_of(one, settings.argocd_namespace) for one in settings.applications]
+    if not keys:
+        raise UsageError("no Application is named", hint="image-update wait NAME... --revision SHA")
+    awaited = [Awaited(*key, _judge(revision, settings.repository, descends)) for key in dict.fromkeys(keys)]
+    rows, error = watch(api(), awaited, settings.limit, environ, log)
+    say("".join(f"{line(row)}\n" for row in rows))
+    if found := error or rollout_error(rows):
+        raise found
+    return int(Exit.OK)
+
+
+def _judge(revision: str, repository: str, descends: Descends) -> Judge:
+    """Of the wanted revision itself, else of whatever repository of the Application a later one is in."""
+    itself, later = judge_of(lambda found: accepts(revision, found), repository), dict[str, Judge]()
+
+    def of(repo: str) -> Judge:
+        if repo not in later:
+            later[repo] = judge_of(holding(lambda found: descends(None, repo, found, revision), revision), repo)
+        return later[repo]
+
+    def judge(item: Mapping[str, Any], *seen: Any) -> Judged:
+        found = itself(item, *seen)
+        if found.state != "waiting":
+            return found
+        repos = dict.fromkeys(repo for repo in repositories(item) if same(repository, repo))
+        others = (of(repo)(item, *seen) for repo in repos)
+        return next((one for one in others if one.state != "waiting"), found)
+
+    return judge
+
+
+def wait_for(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
+    """`wait`, with the cluster or Argo CD that the settings name."""
+    with ExitStack() as opened:
+        argo = Argo(settings, environ, log, opened)
+        if not argo.where:
+            raise UsageError("nothing says which Argo CD to ask", hint="give --applications cluster or argocd")
+        given = settings.argo
+        asked = WaitSettings(
+            settings.held.apps, given.revision, given.repository, given.limit, settings.argocd_namespace
+        )
+        return wait(asked, argo.patient, environ, log, descends_of(settings, environ, log, opened))
+
+
+def key_of(text: str, namespace: str) -> tuple[str, str]:
+    """`name` or `namespace/name` → (namespace, name). Raises `UsageError` for what no Application is called."""
+    first, slash, rest = text.strip().partition("/")
+    key = (first, rest) if slash else (namespace, first)
+    if not all(_NAME.fullmatch(part) for part in key):
+        raise UsageError(f"{text!r} is no name of an Application", hint="write NAME or NAMESPACE/NAME")
+    return key

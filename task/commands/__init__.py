@@ -1,1 +1,0 @@
-"""One module per command: settings in, exit code out."""

@@ -1,0 +1,162 @@
+"""The image in `spec.values` of a Flux HelmRelease: its tag, and scalars with a setter comment.
+
+`keys.tag` (or `keys.name`) names the container as Flux v1 does: `chart-image`, or nothing, is
+the image at the top level of the values; anything else is a key path below them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from task.editors.manifests import key_path
+from task.editors.markers import marked_image, marked_text, marks
+from task.editors.texts import about, alone, result, split_tag, tag_value, tree_of
+from task.editors.value_path import find, parse_path
+from task.editors.yaml_grow import add_keys
+from task.editors.yaml_scalar import sound
+from task.editors.yaml_text import splice
+from task.editors.yaml_tree import Document, Node, Tree, resolved, value
+from task.errors import TargetError
+from task.image import live_image
+from task.model import Edit, Files, Image, Keys, Place, Reading, Target
+
+TOP = "chart-image"
+
+
+@dataclass(frozen=True)
+class Spot:
+    """Where the tag stands: a scalar of its own, a whole reference, or a mapping that lacks `tag`."""
+
+    document: Document
+    node: Node
+    kind: str  # "tag", "reference", "missing"
+    name: str  # the repository as the values say it
+
+
+def places(target: Target) -> tuple[Place, ...]:
+    """The file with the HelmRelease."""
+    return (Place(target.path),)
+
+
+def read(files: Files, target: Target) -> Reading:
+    """The tag in the values, or what a marked scalar says. TargetError: neither is there."""
+    tree = tree_of(files, target.path)
+    with about(target.path):
+        spot = _spot(tree, target)
+    if spot is None:
+        found = [marked_image(mark) for mark in marks(tree, target)]
+        name = next((each.name for each in found if each.name), "")
+        tag = next((each.tag for each in found if each.tag), "")
+        digest = next((each.digest for each in found if each.digest), "")
+        return Reading(name, tag, digest, file=target.path)
+    if spot.kind == "missing":
+        return Reading(spot.name, file=target.path)
+    node = resolved(spot.document, spot.node)
+    if spot.kind == "tag":
+        return Reading(spot.name, *split_tag(node.value), sound=sound(node), file=target.path)
+    image = live_image(node.value)
+    return Reading(spot.name, *(image.tag, image.digest) if image else ("", ""), sound=sound(node), file=target.path)
+
+
+def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
+    """The file with the new tag, and with marked scalars set."""
+    path = target.path
+    before = tree_of(files, path)
+    with about(path):
+        spot = _spot(before, target)
+        tree = _set(before, spot, image) if spot else before
+        edits = [_edit(path, before, spot, image)] if spot and tree.text != before.text else []
+        changes = [(mark, marked_text(mark, target, image)) for mark in marks(tree, target)]
+        now = [(mark, text) for mark, text in changes if resolved(mark.document, mark.node).value != text]
+        edits += [Edit(path, key_path(tree, m.node), resolved(m.document, m.node).value, text) for m, text in now]
+        if now:
+            tree = splice(tree, [(alone(tree, mark.document, mark.node), text) for mark, text in now])
+    return result(files, path, tree.text, tuple(edits))
+
+
+def _edit(path: str, tree: Tree, spot: Spot, image: Image) -> Edit:
+    old = "" if spot.kind == "missing" else resolved(spot.document, spot.node).value
+    key = key_path(tree, spot.node) + (".tag" if spot.kind == "missing" else "")
+    return Edit(path, key, old, _text(spot, image))
+
+
+def _text(spot: Spot, image: Image) -> str:
+    return replace(image, name=spot.name).reference if spot.kind == "reference" else tag_value(image)
+
+
+def _set(tree: Tree, spot: Spot, image: Image) -> Tree:
+    text = _text(spot, image)
+    node = alone(tree, spot.document, spot.node)
+    if spot.kind == "missing":
+        return add_keys(tree, node, {"tag": text})
+    there = resolved(spot.document, node)
+    return tree if there.value == text and sound(there) else splice(tree, [(node, text)])
+
+
+def _spot(tree: Tree, target: Target) -> Spot | None:
+    """The tag's place in the values; None where only markers say where to write. TargetError: neither."""
+    name = _container(target.keys)
+    for document, values in _releases(tree, target):
+        for holder in _holders(document, values, name):
+            if (spot := _tag(document, holder)) is not None:
+                return spot
+    if any(True for _ in marks(tree, target)):
+        return None
+    hint = "give it `image: {repository, tag}` or `image: name:tag`, or mark the scalar with a setter comment"
+    raise TargetError(f"no HelmRelease here has the image of {name or TOP} in spec.values", hint=hint)
+
+
+def _container(keys: Keys) -> str:
+    name = keys.tag or keys.name or keys.spec
+    return "" if name == TOP else name
+
+
+def _releases(tree: Tree, target: Target) -> Iterator[tuple[Document, Node]]:
+    """The values of the HelmReleases with the target's name, and its namespace where they say one."""
+    namespace, _, name = target.application.rpartition("/")
+    for document in tree.documents:
+        if _at(document, "kind") != "HelmRelease" or (name and _at(document, "metadata.name") != name):
+            continue
+        if _at(document, "metadata.namespace") not in {"", namespace}:
+            continue
+        nodes = find(document, parse_path("spec.values"), merges=True)
+        if nodes:
+            yield document, resolved(document, nodes[-1])
+
+
+def _at(document: Document, path: str) -> str:
+    nodes = find(document, parse_path(path), merges=True)
+    return resolved(document, nodes[-1]).value if nodes else ""
+
+
+def _holders(document: Document, values: Node, name: str) -> tuple[Node, ...]:
+    """The mapping that has the image: the values themselves, or what stands at the container's path in them."""
+    if not name:
+        return (values,)
+    below = replace(document, root=values)
+    return tuple(resolved(document, node) for node in find(below, parse_path(name), merges=True))
+
+
+def _tag(document: Document, holder: Node) -> Spot | None:
+    """The tag in `image: {repository, tag}`, `image: name` with `tag:` beside it, or `image: name:tag`."""
+    image = value(holder, "image") if holder.kind == "mapping" else holder
+    if image is None:
+        return _beside(document, holder, "")
+    node = resolved(document, image)
+    if node.kind == "mapping":
+        return _beside(document, node, "")
+    if node.kind != "scalar" or (found := live_image(node.value)) is None:
+        return None
+    beside = _beside(document, holder, node.value) if holder.kind == "mapping" and not found.tag else None
+    return beside if beside and beside.kind == "tag" else Spot(document, image, "reference", found.name)
+
+
+def _beside(document: Document, mapping: Node, name: str) -> Spot | None:
+    """The `tag` of a mapping; one to be made where it has a repository but no tag."""
+    repository = value(mapping, "repository") or value(mapping, "name")
+    known = name or (resolved(document, repository).value if repository is not None else "")
+    tag = value(mapping, "tag")
+    if tag is not None and resolved(document, tag).kind == "scalar":
+        return Spot(document, tag, "tag", known)
+    return Spot(document, mapping, "missing", known) if known and tag is None else None

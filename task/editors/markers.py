@@ -1,0 +1,82 @@
+"""Flux's setter comments: `{"$imagepolicy": "<namespace>:<name>[:tag|:name|:digest]"}` marks a scalar to be set."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from task.editors.texts import spelled, tag_value
+from task.editors.yaml_layout import line_start
+from task.editors.yaml_tree import Document, Node, Tree, resolved, walk
+from task.errors import TargetError
+from task.image import live_image
+from task.model import Image, Target
+
+SIGN = "$imagepolicy"
+_MARKER = re.compile(r'#[^#\n\r]*?\{\s*"\$imagepolicy"\s*:\s*"([^":]+):([^":]+)(?::(tag|name|digest))?"\s*\}')
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A marked scalar and which part of the image it holds."""
+
+    document: Document
+    node: Node
+    part: str  # "tag", "name", "digest"; "" for the whole reference
+
+
+def marks(tree: Tree, target: Target) -> Iterator[Mark]:
+    """The scalars that are marked for the target's alias, in the order of the text."""
+    if SIGN not in tree.text:
+        return
+    for match in _MARKER.finditer(tree.text):
+        if (match[1], match[2]) not in _names(target):
+            continue
+        found = _before(tree, match.start())
+        if found is not None:
+            yield Mark(*found, match[3] or "")
+
+
+def _names(target: Target) -> set[tuple[str, str]]:
+    namespace = target.application.partition("/")[0]
+    alias = target.alias or target.image.repository.rpartition("/")[2]
+    return {(namespace, alias), (namespace, alias.replace("/", "_"))}
+
+
+def _before(tree: Tree, at: int) -> tuple[Document, Node] | None:
+    """The value that ends before a comment, on its line; None where the `#` begins no comment, or for a bare key."""
+    start = line_start(tree.text, at)
+    last = None
+    for document in tree.documents:
+        for node in walk(document.root):
+            if node.kind not in {"scalar", "alias"}:
+                continue
+            if node.start <= at < node.end:
+                return None
+            if start <= node.start and node.end <= at:
+                last = document, node
+    return last if last and tree.key_of(last[1]) is not last[1] else None
+
+
+def marked_text(mark: Mark, target: Target, image: Image) -> str:
+    """What a marked scalar is to say. TargetError: it asks for a digest, and there is none."""
+    if mark.part == "tag":
+        return image.tag or tag_value(image)
+    if mark.part == "digest":
+        if not image.digest:
+            hint = "give the build's digest (--image-digest), or pin digests"
+            raise TargetError("a marker asks for the digest, and the event has none", hint=hint)
+        return image.digest
+    old = resolved(mark.document, mark.node).value
+    name = spelled(image, target, old)
+    return name if mark.part == "name" else replace(image, name=name).reference
+
+
+def marked_image(mark: Mark) -> Image:
+    """What a marked scalar says about the image now."""
+    text = resolved(mark.document, mark.node).value
+    blank = Image("", "", "")
+    if mark.part in {"tag", "digest"}:
+        return replace(blank, **{mark.part: text})
+    return live_image(text) or blank

@@ -1,0 +1,85 @@
+"""The state file of one Application: what is remembered, for each file that is written and each alias.
+
+`.image-update/<path>/<namespace>_<application>.state`, with the folder of the first write-back file as path.
+
+YAML that people may read, edit and revert. What is read counts by its letters: a plain `1.10` is that tag, no
+number. What is written changes the lines meant only; comments, quotes and order of the others stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from task.editors.state_data import data_of, remembered, states_of, with_unknown
+from task.editors.state_lines import edited, fresh, in_flow
+from task.editors.yaml_tree import Tree, parse
+from task.errors import TargetError
+from task.model import State
+
+LARGEST = 1_000_000  # characters
+_MEND = "correct the file, or delete it: then nothing is remembered, and no hold holds"
+_HEAD = "# What Image Update remembers of this Application: builds written, holds, what waits. People may edit this.\n"
+_CONFLICT = ("<<<<<<< ", "=======", ">>>>>>> ")
+
+
+def read_state(text: str) -> dict[str, State]:
+    """What the text says, by write-back file; nothing for an empty or comment-only one.
+
+    TargetError: what is wrong, in which line, and how to mend it. Times come as RFC 3339, UTC.
+    """
+    return states_of(_parsed(text))
+
+
+def write_state(text: str, states: Mapping[str, State]) -> str:
+    """The text that says `states`; "" where nothing is to be remembered: then the file goes.
+
+    As little of `text` as possible changes, nothing where it says so already; what a newer version wrote stays.
+    TargetError: `text` is no state file, or the states hold what is no time.
+    """
+    states = remembered(states)
+    tree = _parsed(text if text.strip("\ufeff \t\r\n") else "")
+    known = states_of(tree)
+    data = with_unknown(tree, data_of(states))
+    if not data:
+        return ""
+    return text if known == states else _shortest(tree, data, states)
+
+
+def _shortest(tree: Tree, data: Mapping[str, object], states: Mapping[str, State]) -> str:
+    """The result of the first way to write that says what was meant: line by line, else anew below its comments."""
+    ways: tuple[Callable[[Tree, Mapping[str, object]], str], ...] = (edited, fresh)
+    head, wanted = "" if tree.text else _HEAD, in_flow(_sorted(data))
+    for way in ways:
+        try:
+            text = head + way(tree, data)
+            new = _parsed(text)
+            if states_of(new) == states and in_flow(_sorted(with_unknown(new, data_of(states)))) == wanted:
+                return text
+        except TargetError:
+            continue
+    raise TargetError("what is to be remembered is too much for one file", hint="shorten the reason of the hold")
+
+
+def _sorted(data: object) -> object:
+    """The same with its keys in order, which makes no difference."""
+    return {key: _sorted(value) for key, value in sorted(data.items())} if isinstance(data, Mapping) else data
+
+
+def _parsed(text: str) -> Tree:
+    if len(text) > LARGEST:
+        raise TargetError("the state file is larger than 1 MB", hint=_MEND)
+    try:
+        return parse(text)
+    except TargetError as error:
+        raise _conflict(text) or TargetError(error.message, hint=_MEND) from error
+
+
+def _conflict(text: str) -> TargetError | None:
+    """What a merge that nobody resolved leaves behind."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith(_CONFLICT[0]):
+            hint = (
+                f"keep one side, and remove the lines that begin with {', '.join(mark.strip() for mark in _CONFLICT)}"
+            )
+            return TargetError(f"line {number}: a merge conflict was committed", hint=hint)
+    return None

@@ -1,0 +1,265 @@
+"""A state file's text made to say other data: line by line in what is there, or all lines anew.
+
+What comes out is not trusted: `state_file` reads it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import cast
+
+from task.editors.state_data import HOLD, MEMORY, WRITTEN
+from task.editors.yaml_check import Splice, apply
+from task.editors.yaml_grow import add_items, add_keys
+from task.editors.yaml_layout import (
+    Data,
+    column,
+    content_end,
+    eol,
+    flow,
+    indent_step,
+    line_end,
+    line_start,
+    only_blank,
+    sequence_shift,
+    value_slot,
+)
+from task.editors.yaml_scalar import double_quoted, spell
+from task.editors.yaml_text import splice
+from task.editors.yaml_tree import Node, Tree, pairs, parse
+from task.errors import Malformed, TargetError
+from task.timestamps import utc
+
+_ORDER = ("files", *MEMORY, "images", *HOLD, *WRITTEN)  # `hold` stands before `images` as well
+_NAMED = 1, 3  # how deep the mappings lie whose keys are names: below `files`, below `images`
+_CORE = "tag:yaml.org,2002:"
+_TYPED = set(",[]{}#:\n")  # a plain scalar with one of these may mean something else in flow style
+_LONG_KEY = 1000  # characters; readers give up looking for the `:` of a longer one
+Wanted = Mapping[str, object]  # a Node in it is what a newer version wrote: it stays as it is
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What differs between a text and the data that it should say."""
+
+    words: list[tuple[Node, str]]
+    nothings: list[tuple[Node, object]]  # nulls that something is to stand in for
+    splices: list[Splice]  # new entries, lists, what is in flow style
+    drops: list[Splice]
+
+
+def edited(tree: Tree, data: Wanted) -> str:
+    """The text with the fewest lines changed. TargetError where the text is not in block style."""
+    _refuse_flow(tree)
+    if words := _plan(tree, data).words:
+        tree = splice(tree, words)
+    while nothings := _plan(tree, data).nothings:
+        node, wanted = nothings[0]
+        fill = cast("Data", wanted)
+        tree = (
+            add_keys(tree, node, fill)
+            if isinstance(fill, Mapping)
+            else add_items(tree, node, [*cast("list[str]", fill)])
+        )
+    if splices := _plan(tree, data).splices:
+        tree = parse(apply(tree.text, splices))
+    return apply(tree.text, _plan(tree, data).drops)
+
+
+def fresh(tree: Tree, data: Wanted) -> str:
+    """All lines anew, below the comments that the text begins with."""
+    head, end = [], eol(tree.text)
+    for line in tree.text.splitlines():
+        if line.strip("\ufeff \t") and line != "---" and not line.lstrip("\ufeff \t").startswith("#"):
+            break
+        head.append(line)
+    return "".join(line + end for line in (*head, *_lines(data, 2, 0)))
+
+
+def _refuse_flow(tree: Tree) -> None:
+    root = tree.documents[0].root if tree.documents else None
+    if root is None or root.kind != "mapping" or root.style == "{":
+        raise TargetError("the state file is not in block style", hint="write one key in each line")
+
+
+def _plan(tree: Tree, data: Wanted) -> _Plan:
+    plan = _Plan([], [], [], [])
+    _compare(tree, tree.documents[0].root, data, plan)
+    return plan
+
+
+def _compare(tree: Tree, mapping: Node, data: Wanted, plan: _Plan) -> None:
+    there = {key.value for key, _ in pairs(mapping)}
+    for key, node in pairs(mapping):
+        if key.value not in data:
+            plan.drops.extend([] if _says_nothing(node) else [_line(tree, key, node)])
+        else:
+            _compare_value(tree, key.value, node, data[key.value], plan)
+    for name, wanted in data.items():
+        if name not in there:
+            plan.splices.append(_new_entry(tree, mapping, name, wanted))
+
+
+def _compare_value(tree: Tree, name: str, node: Node, wanted: object, plan: _Plan) -> None:
+    if _says(name, node, wanted):
+        return
+    if isinstance(wanted, str):
+        plan.words.append((node, wanted))
+    elif node.kind == "scalar":
+        plan.nothings.append((node, wanted))
+    elif node.style == "{":
+        plan.splices.append(Splice(node.start, node.end, in_flow(wanted)))
+    elif isinstance(wanted, Mapping):
+        _compare(tree, node, wanted, plan)
+    else:
+        plan.splices.extend(_items(tree, node, cast("list[str]", wanted)))
+
+
+def _says(name: str, node: Node, wanted: object) -> bool:
+    """Whether a value means this already, whatever its spelling."""
+    if isinstance(wanted, Node):
+        return True
+    if isinstance(wanted, str):
+        return node.kind == "scalar" and _word(name, "" if node.null else node.value) == wanted
+    if isinstance(wanted, Mapping):
+        there = {key.value: value for key, value in pairs(node)} if node.kind == "mapping" else {}
+        return all(_says_nothing(value) for key, value in there.items() if key not in wanted) and all(
+            key in there and _says(key, there[key], value) for key, value in wanted.items()
+        )
+    return node.kind == "sequence" and [item.value for item in node.children] == wanted
+
+
+def _word(name: str, text: str) -> str:
+    if name == "sequence":
+        return text.lstrip("0") or text[-1:]
+    if name in {"at", "until", "created"}:
+        try:
+            return utc(text)
+        except Malformed:
+            return text
+    return text
+
+
+def _says_nothing(node: Node) -> bool:
+    """Whether a value that is not wanted may stay: people leave keys without one."""
+    if node.kind == "mapping":
+        return all(key.value != "reason" and _says_nothing(value) for key, value in pairs(node))
+    return not node.children if node.kind == "sequence" else node.null or not node.value
+
+
+def _new_entry(tree: Tree, mapping: Node, name: str, wanted: object) -> Splice:
+    """A key on lines of its own, in the order of the file: images by name, what is known of them as usual."""
+    text, end = tree.text, eol(tree.text)
+    margin = " " * column(text, mapping)
+    lines = [margin + line for line in _lines({name: wanted}, indent_step(tree), sequence_shift(tree))]
+    entries = list(pairs(mapping))
+    ranks = [_rank(tree, mapping, key.value) for key, _ in entries]
+    place = next((at for at, rank in enumerate(ranks) if rank > _rank(tree, mapping, name)), len(ranks))
+    if place or tree.parent(mapping) is not None:
+        at = line_end(text, _end(text, *entries[place - 1])) if place else _behind_parent(tree, mapping)
+        return Splice(at, at, "".join(end + line for line in lines))
+    at = _above(tree, entries[0][0])
+    return Splice(at, at, "".join(line + end for line in lines))
+
+
+def _rank(tree: Tree, mapping: Node, name: str) -> tuple[int, str]:
+    depth = len(list(tree.ancestors(mapping))) - 1
+    key = tree.key_of(mapping)
+    if depth in _NAMED and key is not None and key.value in ("files", "images"):
+        return 0, name
+    return _ORDER.index(name) if name in _ORDER else len(_ORDER), ""
+
+
+def _behind_parent(tree: Tree, mapping: Node) -> int:
+    """The end of the line of the key that the mapping belongs to; comments below it belong to its first entry."""
+    key = tree.key_of(mapping)
+    slot = value_slot(tree.text, key) if key is not None else None
+    if slot is None:
+        raise TargetError("a key stands on lines of its own", hint="write it as `key:`")
+    return line_end(tree.text, slot)
+
+
+def _above(tree: Tree, key: Node) -> int:
+    """Where the line of the file's first key begins, or the comment that belongs to it; not the file's head."""
+    text, at = tree.text, line_start(tree.text, key.start)
+    if not only_blank(text, at, key.start):
+        raise TargetError("the first key stands behind something else", hint="write it on a line of its own")
+    above = at
+    while above and text[line_start(text, above - 1) : above].lstrip().startswith("#"):
+        above = line_start(text, above - 1)
+    return above if text[:above].strip("\ufeff \t\r\n") else at
+
+
+def _end(text: str, key: Node, node: Node) -> int:
+    return max(content_end(text, node), key.end, value_slot(text, key) or 0)
+
+
+def _line(tree: Tree, key: Node, node: Node) -> Splice:
+    """The whole lines of an entry, to be cut."""
+    text = tree.text
+    start = key.start - 2 if text[key.start - 2 : key.start] == "? " else key.start
+    if not only_blank(text, line_start(text, start), start):
+        raise TargetError("a key stands behind something else", hint="write it on a line of its own")
+    return _cut(text, line_start(text, start), line_end(text, _end(text, key, node)))
+
+
+def _cut(text: str, start: int, end: int) -> Splice:
+    """Lines together with one line end."""
+    if end < len(text):
+        return Splice(start, end + (2 if text[end : end + 2] == "\r\n" else 1), "")
+    return Splice(start - (2 if text[start - 2 : start] == "\r\n" else 1), end, "")
+
+
+def _items(tree: Tree, sequence: Node, wanted: Sequence[str]) -> Iterator[Splice]:
+    """A list made to say other items; those that stay keep their lines."""
+    text, end, items = tree.text, eol(tree.text), sequence.children
+    margin = " " * column(text, sequence)
+    for what, i, j, k, m in SequenceMatcher(None, [i.value for i in items], wanted, autojunk=False).get_opcodes():
+        lines = [f"{margin}- {spell(word)}" for word in wanted[k:m]]
+        if what == "equal":
+            continue
+        if what == "insert" and i == len(items):
+            at = line_end(text, content_end(text, items[-1]))
+            yield Splice(at, at, "".join(end + line for line in lines))
+        elif what == "insert":
+            at = line_start(text, items[i].start)
+            yield Splice(at, at, "".join(line + end for line in lines))
+        else:
+            start, tail = line_start(text, items[i].start), line_end(text, content_end(text, items[j - 1]))
+            yield Splice(start, tail, end.join(lines)) if lines else _cut(text, start, tail)
+
+
+def in_flow(data: object) -> str:
+    """The data on one line. What a newer version wrote keeps its types: what is plain stays plain."""
+    if isinstance(data, Node):
+        tag = f"{'!!' if data.tag.startswith(_CORE) else ''}{data.tag.removeprefix(_CORE)} " if data.tag else ""
+        if data.kind == "scalar":
+            plain = not data.style and not set(data.value) & _TYPED
+            return tag + (data.value if plain else double_quoted(data.value))
+        if data.kind == "sequence":
+            return f"{tag}[{', '.join(map(in_flow, data.children))}]"
+        return tag + "{" + ", ".join(f"{in_flow(key)}: {in_flow(value)}" for key, value in pairs(data)) + "}"
+    if isinstance(data, Mapping):
+        return "{" + ", ".join(f"{spell(key)}: {in_flow(value)}" for key, value in data.items()) + "}"
+    return flow(cast("Data", data))
+
+
+def _lines(data: Wanted, step: int, shift: int) -> list[str]:
+    """Block lines, one key or item each."""
+    lines: list[str] = []
+    for key, value in data.items():
+        name = spell(key)
+        if isinstance(value, str):
+            lines.append(f"{name}: {spell(value)}")
+        elif isinstance(value, Node):
+            lines.append(f"{name}: {in_flow(value)}")
+        elif not isinstance(value, Mapping):
+            lines += [f"{name}:", *(f"{' ' * shift}- {spell(item)}" for item in cast("list[str]", value))]
+        elif len(name) > _LONG_KEY:
+            first, *rest = _lines(value, step, shift)
+            lines += [f"? {name}", f": {first}", *(f"  {line}" for line in rest)]
+        else:
+            lines += [f"{name}:", *(" " * step + line for line in _lines(value, step, shift))]
+    return lines

@@ -1,0 +1,215 @@
+r"""Key paths into a values file: `a.b.c`, `list[0][1].tag`, `labels.app\.kubernetes\.io/name`.
+
+The nested path comes first, then keys that hold a dot themselves (annotations, section k, and
+contract, section 12).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from task.editors.yaml_tree import DEPTH, Document, Node, Tree, pairs, resolved, value, values
+from task.errors import TargetError
+
+_INDICES = re.compile(r"(.*?)((?:\[[^\]]*\])+)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One step of a path: a key and the list indices behind it."""
+
+    name: str
+    indices: tuple[int, ...]
+    text: str  # the whole step, unescaped: what a key with brackets in its name would be called
+    flaw: str = ""  # why the indices cannot be used
+
+
+@dataclass(frozen=True)
+class Spot:
+    """Where a path leads: to nodes that are there, or to what would have to be made."""
+
+    nodes: tuple[Node, ...]  # several when the key stands several times
+    parent: Node | None = None  # the mapping (or null) that lacks the rest of the path
+    missing: tuple[str, ...] = ()
+
+
+def parse_path(text: str) -> tuple[Segment, ...]:
+    """The steps of a path. TargetError: more steps than any file has levels."""
+    steps = [_segment(step.replace("\\.", ".")) for step in re.split(r"(?<!\\)\.", text)]
+    if len(steps) > DEPTH:
+        raise TargetError(f"the key path has more than {DEPTH} steps", hint="name a key that people would write")
+    return tuple(steps)
+
+
+def _segment(text: str) -> Segment:
+    match = _INDICES.fullmatch(text)
+    if match is None:
+        return Segment(text, (), text)
+    inner = match[2][1:-1].split("][")
+    if all(re.fullmatch(r"[0-9]{1,9}", part) for part in inner):
+        return Segment(match[1], tuple(map(int, inner)), text)
+    return Segment(match[1], (), text, f"the index in {text} is no number from 0 on")
+
+
+def find(document: Document, path: Sequence[Segment], *, merges: bool) -> tuple[Node, ...]:
+    """The nodes at the path; with `merges` also those that only a merge key (`<<`) brings in.
+
+    TargetError: two keys with dots fit equally well, or a list on the way has no such index.
+    """
+    found = sorted(_matches(document, document.root, path, merges), key=lambda match: match[0])
+    if not found:
+        return ()
+    best = [node for literals, node, _ in found if literals == found[0][0]]
+    holders = {id(holder) for literals, _, holder in found if literals == found[0][0]}
+    if found[0][0] and len(holders) > 1:
+        raise TargetError(
+            f"several keys with dots fit {_text(path)}", hint="escape the dots of the key that is meant: \\."
+        )
+    return tuple(best)
+
+
+_Match = tuple[int, Node, Node]  # how many dots were read as part of a key; the node; the mapping that holds it
+
+
+def _matches(document: Document, node: Node, path: Sequence[Segment], merges: bool) -> Iterator[_Match]:  # noqa: FBT001
+    mapping = resolved(document, node)
+    for used in range(1, len(path) + 1) if mapping.kind == "mapping" else ():
+        for key, indices in _keys(path[:used]):
+            for child in values(mapping, key) or (_merged(document, mapping, key) if merges else ()):
+                inner = _item(document, child, indices)
+                if inner is None:
+                    continue
+                if used == len(path):
+                    yield used - 1, inner, mapping
+                else:
+                    rest = _matches(document, inner, path[used:], merges)
+                    yield from ((literals + used - 1, each, holder) for literals, each, holder in rest)
+
+
+def _keys(steps: Sequence[Segment]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The keys, with the indices behind them, that these steps may be as one."""
+    front = "".join(f"{step.text}." for step in steps[:-1])
+    last = steps[-1]
+    if not last.flaw:
+        yield front + last.name, last.indices
+    if last.text != last.name:
+        yield front + last.text, ()
+
+
+def _item(document: Document, node: Node, indices: Sequence[int]) -> Node | None:
+    for index in indices:
+        inner = resolved(document, node)
+        if inner.kind != "sequence" or index >= len(inner.children):
+            return None
+        node = inner.children[index]
+    return node
+
+
+def _merged(document: Document, mapping: Node, key: str) -> tuple[Node, ...]:
+    """The values of a key in the mappings that `<<` names, the first of them winning."""
+    queue = [each for name, each in pairs(mapping) if name.value == "<<" and not name.style]
+    seen: set[int] = set()
+    while queue:
+        source = resolved(document, queue.pop(0))
+        if id(source) in seen:
+            continue
+        seen.add(id(source))
+        if source.kind == "sequence":
+            queue = [*source.children, *queue]
+        elif source.kind == "mapping":
+            if found := values(source, key):
+                return found
+            queue = [*(each for name, each in pairs(source) if name.value == "<<" and not name.style), *queue]
+    return ()
+
+
+def locate(tree: Tree, document: Document, path: Sequence[Segment]) -> Spot:
+    """Where to write: the nodes that are there, else the place for what is missing.
+
+    TargetError, beyond those of `find`: a parent on the path is no mapping, a list or an index is
+    missing, or the way leads through a merge key, whose other content a new key would hide.
+    """
+    if nodes := find(document, path, merges=False):
+        return Spot(nodes)
+    node, rest = resolved(document, document.root), tuple(path)
+    while node.kind == "mapping":
+        step = _step(document, tree, node, rest)
+        if step is None:
+            return Spot((), node, _to_make(document, node, rest))
+        node, rest = step
+    if node.null:
+        return Spot((), node, _to_make(document, node, rest))
+    what = {"sequence": "a list, which needs an index", "scalar": "a single value"}.get(node.kind, "no mapping")
+    raise TargetError(f"line {tree.line(node)}: a parent of {_text(path)} is {what}", hint="correct the key path")
+
+
+def _step(
+    document: Document, tree: Tree, node: Node, rest: tuple[Segment, ...]
+) -> tuple[Node, tuple[Segment, ...]] | None:
+    """One step down, by the plain key or by the only key with dots; None where there is neither."""
+    plain = value(node, rest[0].name)
+    if plain is not None and not rest[0].flaw:
+        _refuse_twice(tree, node, rest[0].name)
+        return _indexed(document, tree, plain, rest[0]), rest[1:]
+    dotted = [
+        (child, indices, used)
+        for used in range(2, len(rest))
+        for key, indices in _keys(rest[:used])
+        if (child := value(node, key)) is not None
+    ]
+    if len(dotted) > 1:
+        raise TargetError(
+            f"several keys with dots fit {_text(rest)}", hint="escape the dots of the key that is meant: \\."
+        )
+    for child, indices, used in dotted:
+        inner = _item(document, child, indices)
+        return (resolved(document, inner), rest[used:]) if inner is not None else None
+    return None
+
+
+def _refuse_twice(tree: Tree, node: Node, name: str) -> None:
+    found = values(node, name)
+    if len(found) > 1:
+        lines = " and ".join(str(tree.line(each)) for each in found)
+        raise TargetError(f"the key {name} stands in lines {lines}", hint="keep one of them")
+
+
+def _indexed(document: Document, tree: Tree, node: Node, segment: Segment) -> Node:
+    for index in segment.indices:
+        inner = resolved(document, node)
+        if inner.kind != "sequence":
+            raise TargetError(f"line {tree.line(node)}: {segment.name} is no list", hint="correct the key path")
+        if index >= len(inner.children):
+            count = len(inner.children)
+            raise TargetError(f"{segment.text}: the list has {count} items", hint="indices count from 0; none is added")
+        node = inner.children[index]
+    return resolved(document, node)
+
+
+def _to_make(document: Document, node: Node, rest: tuple[Segment, ...]) -> tuple[str, ...]:
+    for segment in rest:
+        if segment.flaw:
+            raise TargetError(segment.flaw, hint="write a number from 0 on between the brackets")
+        if segment.indices:
+            raise TargetError(
+                f"{segment.text}: there is no list {segment.name}", hint="create the list in the file first"
+            )
+    hidden = _merged(document, node, rest[0].name) if node.kind == "mapping" else ()
+    if len(rest) > 1 and any(_hides(document, each, rest[1].name) for each in hidden):
+        name = rest[0].name
+        raise TargetError(
+            f"{name} comes from a merge key (<<): a {name} here would hide its other keys", hint="write it out"
+        )
+    return tuple(segment.name for segment in rest)
+
+
+def _hides(document: Document, node: Node, name: str) -> bool:
+    """Whether a mapping says more than one key."""
+    inner = resolved(document, node)
+    return inner.kind == "mapping" and any(key.value != name for key, _ in pairs(inner))
+
+
+def _text(path: Sequence[Segment]) -> str:
+    return ".".join(segment.text for segment in path)

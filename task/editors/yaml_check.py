@@ -1,0 +1,119 @@
+"""Applies splices to YAML text and refuses those that would change more than was meant.
+
+The new text is parsed, and must differ from the old one in the meant nodes only, each of which
+must say what it was meant to say, to every reader of YAML.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from task.editors.yaml_layout import Data, Word
+from task.editors.yaml_scalar import sound
+from task.editors.yaml_tree import Document, Node, Tree, pairs, parse
+from task.errors import TargetError
+
+
+class Splice(NamedTuple):
+    """Put `text` in place of `[start:end]`."""
+
+    start: int
+    end: int
+    text: str
+
+
+Same = Callable[[Node, Node], Iterable[tuple[Node, Node]] | None]  # pairs still to compare, or None: not what was meant
+
+
+def apply(text: str, splices: Sequence[Splice]) -> str:
+    """The text with all splices; those at one place come out in the order given."""
+    parts, at = [], 0
+    for start, end, fresh in sorted(splices, key=lambda splice: splice[:2]):
+        parts += [text[at:start], fresh]
+        at = end
+    return "".join(parts) + text[at:]
+
+
+def more_than_meant() -> TargetError:
+    """The refusal of a change that would reach further than it should."""
+    return TargetError(
+        "the edit would change more than was meant", hint="write the value on a line of its own, as `key: value`"
+    )
+
+
+def checked(tree: Tree, splices: Sequence[Splice], meant: Mapping[int, Same]) -> Tree:
+    """The new tree. TargetError: a node differs that is not in `meant` (by the old node's id), or not as meant."""
+    try:
+        new = parse(apply(tree.text, splices))
+    except TargetError as error:
+        raise more_than_meant() from error
+    if len(new.documents) != len(tree.documents) or not _same(zip(tree.documents, new.documents, strict=True), meant):
+        raise more_than_meant()
+    return new
+
+
+def _same(documents: Iterable[tuple[Document, Document]], meant: Mapping[int, Same]) -> bool:
+    """Whether two streams say the same, but for the nodes that were meant to change."""
+    stack = [(old.root, new.root) for old, new in documents]
+    while stack:
+        old, new = stack.pop()
+        more = meant[id(old)](old, new) if id(old) in meant else _alike(old, new)
+        if more is None:
+            return False
+        stack.extend(more)
+    return True
+
+
+def _alike(old: Node, new: Node) -> Iterable[tuple[Node, Node]] | None:
+    if (old.kind, old.value, old.style, old.anchor, old.tag) != (new.kind, new.value, new.style, new.anchor, new.tag):
+        return None
+    return zip(old.children, new.children, strict=True) if len(old.children) == len(new.children) else None
+
+
+def grows(more: Mapping[str, Data] | Sequence[Data], *, last: bool = True) -> Same:
+    """A collection has these entries more, at its end or before its last entry."""
+    count = 2 * len(more) if isinstance(more, Mapping) else len(more)
+    width = 2 if isinstance(more, Mapping) else 1
+
+    def same(old: Node, new: Node) -> Iterable[tuple[Node, Node]] | None:
+        at = len(old.children) - (0 if last else width)
+        fresh = Node(new.kind, 0, 0, children=new.children[at : at + count])
+        if len(new.children) != len(old.children) + count or new.anchor != old.anchor or not holds(fresh, more):
+            return None
+        return zip(old.children, new.children[:at] + new.children[at + count :], strict=True)
+
+    return same
+
+
+def shrinks(*numbers: int) -> Same:
+    """A collection lacks the entries that stood at these places."""
+
+    def same(old: Node, new: Node) -> Iterable[tuple[Node, Node]] | None:
+        width = 2 if old.kind == "mapping" else 1
+        gone = set(numbers)
+        left = [each for place, each in enumerate(old.children) if place // width not in gone]
+        return zip(left, new.children, strict=True) if len(left) == len(new.children) and new.kind == old.kind else None
+
+    return same
+
+
+def holds(node: Node, data: Data) -> bool:
+    """Whether a node says exactly this data, its strings being strings for every reader."""
+    if isinstance(data, bool):
+        return node.kind == "scalar" and not node.style and node.value == str(data).lower()
+    if isinstance(data, str):
+        return node.value == data and sound(node)
+    if isinstance(data, Mapping):
+        keys = [key.value for key, _ in pairs(node)] if node.kind == "mapping" else None
+        return keys == list(data) and all(holds(value, data[key.value]) for key, value in pairs(node))
+    return node.kind == "sequence" and len(node.children) == len(data) and all(map(holds, node.children, data))
+
+
+def becomes(data: Word, old: Node) -> Same:
+    """A node says this, and keeps its anchor."""
+
+    def same(_: Node, now: Node) -> tuple[tuple[Node, Node], ...] | None:
+        return () if holds(now, data) and (old.kind == "alias" or now.anchor == old.anchor) else None
+
+    return same

@@ -1,0 +1,181 @@
+"""Where things stand in YAML text and how new lines of it look: columns, line ends, indentation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import TypeAlias
+
+from task.editors.yaml_scalar import spell
+from task.editors.yaml_tree import BREAKS, Node, Tree, pairs, walk
+from task.errors import TargetError
+
+Word: TypeAlias = str | bool  # what stands in one scalar: a string, or a plain true or false
+Data: TypeAlias = "Word | Mapping[str, Data] | Sequence[Data]"
+_WIDEST = 9
+_BREAK = re.compile(f"[{BREAKS}]")
+_PROPS = re.compile(r"(?:[&!][^\s]*(?:\s+|$)|#[^\n\r]*|\s+)*")
+
+
+def eol(text: str) -> str:
+    """The line end of the text: that of its first line."""
+    at = text.find("\n")
+    if at < 0 and "\r" in text:
+        return "\r"
+    return "\r\n" if at > 0 and text[at - 1] == "\r" else "\n"
+
+
+def line_end(text: str, at: int) -> int:
+    """Where the line that holds `at` ends, before its line end."""
+    match = _BREAK.search(text, at)
+    return match.start() if match else len(text)
+
+
+def line_start(text: str, at: int) -> int:
+    """Where the line that holds `at` begins."""
+    while at > 0 and text[at - 1] not in BREAKS and not (at == 1 and text[0] == "\ufeff"):
+        at -= 1
+    return at
+
+
+def only_blank(text: str, start: int, end: int) -> bool:
+    """Whether nothing but blanks stands between the two."""
+    return not text[start:end].strip(" \t")
+
+
+def body(text: str, node: Node) -> int:
+    """Where the node's own text begins, behind its anchor and tag."""
+    if not (node.anchor or node.tag) or node.kind == "alias":
+        return node.start
+    match = _PROPS.match(text, node.start, node.end)
+    return match.end() if match else node.start
+
+
+def content_end(text: str, node: Node) -> int:
+    """Where the node's last character stands; trailing blank lines and comments are not its own."""
+    while node.children and node.style != "{":
+        key = node.children[-2] if node.kind == "mapping" else None
+        node = node.children[-1]
+        if key is not None and node.kind == "scalar" and node.start >= node.end:
+            return max(key.end, value_slot(text, key) or 0)
+    if node.kind == "scalar" and node.style in {"|", ">"} and not _keeps(text, node):
+        return len(text[: node.end].rstrip())
+    if node.kind == "scalar" and node.style in {"|", ">"}:
+        end = node.end - int(text[: node.end].endswith(tuple(BREAKS)))
+        return end - int(text[:end].endswith("\r") and text[end : end + 1] == "\n")
+    return node.end
+
+
+def _keeps(text: str, node: Node) -> bool:
+    """Whether a block scalar keeps its trailing blank lines: `|+`."""
+    start = body(text, node)
+    return "+" in text[start : start + 3].split(" ", maxsplit=1)[0]
+
+
+def value_slot(text: str, key: Node) -> int | None:
+    """Behind the `:` of a key; None where there is none."""
+    at = key.end
+    while at < len(text) and text[at] in " \t":
+        at += 1
+    return at + 1 if text[at : at + 1] == ":" else None
+
+
+def slot(tree: Tree, node: Node) -> int:
+    """Where a value that is not there would begin."""
+    key = tree.key_of(node)
+    at = node.end if key is None else value_slot(tree.text, key)
+    if at is None or key is node:
+        raise TargetError(f"line {tree.line(node)} has a key without a value", hint="write `key: value` there")
+    return at
+
+
+def quoted_keys(tree: Tree, node: Node) -> bool:
+    """Whether keys are in double quotes here: JSON."""
+    each: Node | None
+    for each in tree.ancestors(node):
+        if each.kind == "mapping" and each.children:
+            return each.style == "{" and each.children[0].style == '"'
+    return False
+
+
+def column(text: str, node: Node) -> int:
+    """The column where the entries of a block collection begin: its keys, or its dashes."""
+    if node.kind == "sequence":
+        at = body(text, node)
+    else:
+        at = node.children[0].start
+        at = at - 2 if text[at - 2 : at] == "? " else at
+    return at - line_start(text, at)
+
+
+@lru_cache(maxsize=2)
+def _steps(tree: Tree) -> tuple[int, int]:
+    """How far nested mappings, and sequences in mappings, are indented in this text."""
+    step = shift = -1
+    for parent, child in _nested(tree):
+        distance = column(tree.text, child) - column(tree.text, parent)
+        if child.kind == "sequence" and shift < 0:
+            shift = max(0, distance)
+        elif child.kind == "mapping" and step < 0 < distance:
+            step = distance
+        if min(step, shift) >= 0:
+            break
+    return (step if step > 0 else shift if shift > 0 else 2), max(0, shift)
+
+
+def _nested(tree: Tree) -> Iterator[tuple[Node, Node]]:
+    for document in tree.documents:
+        for node in walk(document.root):
+            if node.kind == "mapping" and node.style != "{":
+                yield from ((node, each) for _, each in pairs(node) if each.children and each.style != "{")
+
+
+def indent_step(tree: Tree) -> int:
+    """How far this text indents a mapping in a mapping (2 where it has none)."""
+    return _steps(tree)[0]
+
+
+def sequence_shift(tree: Tree) -> int:
+    """How far this text indents a sequence in a mapping (0 where it has none)."""
+    return _steps(tree)[1]
+
+
+def dash_width(text: str, sequence: Node) -> int:
+    """How far behind its dash the last item of a block sequence begins; 2 for `- item`."""
+    item = sequence.children[-1].start
+    width = item - line_start(text, item) - column(text, sequence)
+    return width if 1 < width < _WIDEST and only_blank(text, item - width + 1, item) else 2
+
+
+def block(data: Data, step: int, shift: int, width: int = 2) -> list[str]:
+    """The lines of `data` in block style, without line ends; `width` is that of the outermost dashes."""
+    if isinstance(data, Mapping):
+        return [line for key, value in data.items() for line in _entry(key, value, step, shift)]
+    if isinstance(data, str | bool):
+        return [_word(data)]
+    dash, margin = "-".ljust(width), " " * width
+    return [
+        (margin if number else dash) + line for item in data for number, line in enumerate(block(item, step, shift))
+    ]
+
+
+def _entry(key: str, value: Data, step: int, shift: int) -> list[str]:
+    if isinstance(value, str | bool):
+        return [f"{spell(key)}: {_word(value)}"]
+    margin = " " * (step if isinstance(value, Mapping) else shift)
+    return [f"{spell(key)}:", *(margin + line for line in block(value, step, shift))]
+
+
+def flow(data: Data, *, quote: bool = False) -> str:
+    """`data` on one line, in flow style; with `quote` as JSON."""
+    if isinstance(data, str | bool):
+        return _word(data, quote=quote or ":" in str(data))  # `[a:1]` is an error to some readers
+    if isinstance(data, Mapping):
+        inner = (f"{spell(key, quote=quote)}: {flow(value, quote=quote)}" for key, value in data.items())
+        return "{" + ", ".join(inner) + "}"
+    return "[" + ", ".join(flow(item, quote=quote) for item in data) + "]"
+
+
+def _word(value: Word, *, quote: bool = False) -> str:
+    return str(value).lower() if isinstance(value, bool) else spell(value, quote=quote)

@@ -1,0 +1,94 @@
+"""How a string is spelled as a YAML scalar so that every reader takes it for that same string.
+
+YAML 1.1 readers (PyYAML, Helm, Argo CD, kustomize) and YAML 1.2 readers disagree on what a
+plain `1e3`, `0o17`, `1:30`, `yes` or `2024-01-02` is. Whatever any of them takes for
+something else than a string is quoted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from task.editors.yaml_tree import BREAKS, Node
+
+# What some reader takes for a number, a date, a merge key or a default value, anchored at both ends.
+_NUMBER = re.compile(
+    r"[-+]?(?:"
+    r"(?:[0-9][0-9_,]*\.?[0-9_]*|\.[0-9_]+)(?:[eE][-+]?[0-9_]*)?"  # 12, 1_000, 1.10, .5, 5., 12e03
+    r"|0[xX][0-9a-fA-F_]*(?:\.[0-9a-fA-F_]*)?(?:[pP][-+]?[0-9]*)?"
+    r"|0[oO][0-7_]*|0[bB][01_]*"
+    r"|[0-9][0-9_]*(?::[0-9_]*)+(?:\.[0-9_]*)?"  # sexagesimal: 1:30, 190:20:30.15
+    r"|\.(?:inf|nan)"
+    r")",
+    re.IGNORECASE,
+)
+_DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:$|[Tt\s].*)", re.DOTALL)
+_NUMERIC = "+-.0123456789"  # what numbers and dates begin with; "" is in it, too
+_WORDS = frozenset(("", "~", "null", "y", "n", "yes", "no", "on", "off", "true", "false", "=", "<<", "..."))
+# Characters without any meaning in YAML, in block and in flow context; `:` and a blank only inside.
+_PLAIN = re.compile(
+    r"[A-Za-z0-9_./+=~$(^](?:[A-Za-z0-9_./+=~$()^@;<>-]|:(?=[A-Za-z0-9_./+=~$-])| (?=[A-Za-z0-9_./+(]))*"
+)
+# What may not stand as it is between double quotes, in one reader or another.
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\xa0\xad\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+STRING = "tag:yaml.org,2002:str"
+
+
+def looks_typed(text: str) -> bool:
+    """Whether some YAML reader takes the plain scalar `text` for something else than a string."""
+    if text[:1] in _NUMERIC:
+        dated = text[4:5] == "-" and _DATE.fullmatch(text)
+        # No number has two points, and most versions have: the pattern is compiled for the others.
+        return not text or text == "..." or bool(dated or (text.count(".") < 2 and _NUMBER.fullmatch(text)))  # noqa: PLR2004
+    return text.lower() in _WORDS
+
+
+def plain_safe(text: str) -> bool:
+    """Whether every YAML 1.1 and 1.2 reader takes an unquoted `text` for that same string, wherever it stands."""
+    return bool(_PLAIN.fullmatch(text)) and not looks_typed(text)
+
+
+def sound(node: Node) -> bool:
+    """Whether every YAML reader takes this scalar for a string."""
+    if node.kind != "scalar":
+        return False
+    if node.tag:
+        return node.tag in {STRING, "!"}
+    return bool(node.style) or not looks_typed(node.value)
+
+
+def double_quoted(text: str) -> str:
+    """`text` between double quotes; also valid JSON unless it holds rare control characters."""
+    return _UNPRINTABLE.sub(_escape, json.dumps(text, ensure_ascii=False))
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return f"\\u{code:04x}"
+
+
+def spell(text: str, style: str = "", *, quote: bool = False) -> str:
+    """One line of YAML that every reader takes for the string `text`: plain if that is safe, else quoted.
+
+    `style` asks for `'` or `"`; `quote` for quotes whatever the text.
+    """
+    if style == "'" and not _UNPRINTABLE.search(text):
+        return "'" + text.replace("'", "''") + "'"
+    if style == '"' or quote or not plain_safe(text):
+        return double_quoted(text)
+    return text
+
+
+def reblock(old: str, text: str) -> str | None:
+    """A block scalar `old` (header and lines) with the content `text`; None if that cannot be said in its style.
+
+    The header keeps its kind and comment; the value ends without a line break.
+    """
+    match = re.match(rf"([|>])[0-9+-]*([^{BREAKS}]*)(\r\n|[{BREAKS}])", old)
+    lines = [line for line in re.split(rf"\r\n|[{BREAKS}]", old) if line.strip()][1:]
+    if match is None or not lines or not text or text.strip() != text or set(text) & set(BREAKS):
+        return None
+    kind, comment, eol = match.groups()
+    indent = lines[0][: len(lines[0]) - len(lines[0].lstrip(" "))]
+    return f"{kind}-{comment}{eol}{indent}{text}"

@@ -1,0 +1,296 @@
+"""What all forges share: the verbs the pipeline calls, one way to ask, one way to refuse, one way not to open two.
+
+A request belongs to a head branch of the repository itself: requests from forks may bear any branch's name, and
+never count. Whatever fails here, the pushed branch stays, and running again completes the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+from urllib.parse import urljoin
+
+from task import shutdown as stop
+from task.errors import Outpaced, TaskError, UnreachableError
+from task.forges.address import Place
+from task.forges.proposal import described
+from task.forges.refusal import limited, refused, unanswered, words
+from task.http import Answer, Http, Limits, Login, NoAnswerError, origin
+from task.model import Proposal, Proposed
+from task.secret import Secret
+
+LONGEST_WAIT = 30.0  # seconds that a limit is waited out; a forge that wants more is told of as an error
+# Anybody may name a forge by an Application's repoURL. A page of a hundred requests with long texts has 10 MB at most.
+LIMITS = Limits(total=60.0, size=16 * 1024 * 1024, values=1_000_000, slow=600.0)
+_TURNS = 3
+_RACES = 5
+_MOVED = (301, 307, 308)
+
+
+class Forge(Protocol):
+    """One repository on its forge."""
+
+    def find(self, base: str, head: str) -> Proposed | None:
+        """The open request from `head` into `base`; else the newest closed or merged one; None where none ever was."""
+
+    def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
+        """Open the request, or bring the open one up to date; there is never a second one.
+
+        `found` is what `find` said before the push: nobody has to look again. Raises `Outpaced` where the request was
+        merged meanwhile: what is left to propose has to be decided on the new tip.
+        """
+
+    def state(self, number: str) -> Proposed:
+        """How one request is doing: open, merged (with its merge commit) or closed."""
+
+    def close(self) -> None:
+        """Connections are closed."""
+
+
+@dataclass(frozen=True)
+class Token:
+    """What the API knows us by. `source` is where it was given, for messages."""
+
+    secret: Secret = Secret("")
+    user: str = ""  # of a login that is a pair (Bitbucket, Azure); "" is a bare token
+    source: str = ""  # "IMAGE_UPDATE_FORGE_TOKEN", "--forge-token-file", …
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How one repository's forge is reached; every forge is made from this alone."""
+
+    place: Place
+    token: Token
+    ca_file: str = ""
+    log: Callable[[str], None] = lambda _line: None
+    limits: Limits = LIMITS
+    warn: Callable[[str], None] = lambda _sentence: None  # what people should know: the repository has moved
+
+
+class Steps(Protocol):
+    """What `settle` needs of a forge."""
+
+    def find(self, base: str, head: str) -> Proposed | None:
+        """As `Forge.find`."""
+
+    def create(self, proposal: Proposal) -> Proposed:
+        """Open a request with everything. Raises `AlreadyThere` where the forge says that one is open."""
+
+    def update(self, found: Proposed, proposal: Proposal) -> Proposed:
+        """Give the open request this content; what is right already is not written again.
+
+        Raises `Overtaken` where it is open no longer, or describes another commit than when it was found.
+        """
+
+    def tip(self, head: str) -> str:
+        """The commit that the head branch has now; "" where it cannot be told."""
+
+
+class Overtaken(Exception):
+    """Others changed the request since it was found: look again. Never leaves `settle`."""
+
+
+class AlreadyThere(Exception):
+    """The forge says that a request for this branch is open already. Never leaves `settle`."""
+
+    def __init__(self, found: Proposed | None = None) -> None:
+        super().__init__()
+        self.found = found  # that request, where the forge names it
+
+
+class _Limited(Exception):
+    """Why there is no answer: nothing was done, and asking again would not help."""
+
+
+class Client:
+    """One forge's API: waits out short limits, and answers with JSON or one of our named errors."""
+
+    def __init__(
+        self, reach: Reach, login: Login, needs: str, headers: dict[str, str] | None = None, repository: str = ""
+    ) -> None:
+        """`needs`: which permission a token needs, for messages. `repository`: the path of the repository itself."""
+        self.reach = reach
+        self.moved_to = ""  # the repository's page, where the forge says that it has another name by now
+        self._needs = needs
+        self._repository = repository
+        self._moved: tuple[str, str] | None = None  # the beginnings of its addresses: as we know them, as they are
+        self._http = Http(
+            reach.place.api, login=login, ca_file=reach.ca_file, headers=headers, limits=reach.limits, log=reach.log
+        )
+
+    def ask(  # noqa: PLR0913 - what a request is made of
+        self,
+        method: str,
+        path: str,
+        what: str,
+        *,
+        params: dict[str, Any] | None = None,
+        json: Any = None,
+        fine: tuple[int, ...] = (),
+        again: bool | None = None,
+    ) -> Answer:
+        """The answer to one request; `what` ends the sentence "could not …". `again`: as `Http.ask` takes it.
+
+        A status of 300 and above, unless in `fine`, is raised as what `refused` makes of it.
+        """
+        stop.check()
+        answer = self._patient(method, path, what, params=params, json=json, again=again)
+        if answer.status < 300 or answer.status in fine:  # noqa: PLR2004 - HTTP
+            return answer
+        raise self.refused(answer, what) from (None if limited(answer) is None else _Limited())
+
+    def json(self, method: str, path: str, what: str, **more: Any) -> Any:
+        """As `ask`, and its JSON. Raises `UnreachableError` for an answer that is none."""
+        return self.parsed(self.ask(method, path, what, **more), what)
+
+    def parsed(self, answer: Answer, what: str) -> Any:
+        """The answer's JSON. Raises `UnreachableError` for one that is none."""
+        try:
+            return answer.json()
+        except (ValueError, RecursionError):
+            raise UnreachableError(
+                f"{self.reach.place.host} answers with something that is no JSON: could not {what}",
+                hint="check that the address is the forge's own, then run it again",
+            ) from None
+
+    def refused(self, answer: Answer, what: str) -> TaskError:
+        """The error that an answer means."""
+        return refused(answer, what, host=self.reach.place.host, needs=self._needs, token=self.reach.token.secret)
+
+    def words(self, answer: Answer) -> str:
+        """What the forge says in it, as a message may show it."""
+        return words(answer, self.reach.token.secret)
+
+    def close(self) -> None:
+        """Connections are closed."""
+        self._http.close()
+
+    def _patient(self, method: str, path: str, what: str, **more: Any) -> Answer:
+        for turn in range(_TURNS):
+            try:
+                answer = self._redirected(method, path, **more)
+            except NoAnswerError as error:
+                raise unanswered(error, what) from error
+            wait = limited(answer)
+            if wait is None or wait > LONGEST_WAIT or turn == _TURNS - 1:
+                return answer
+            stop.sleep(wait)
+        raise AssertionError  # pragma: no cover - the last turn returns
+
+    def _redirected(self, method: str, path: str, **more: Any) -> Answer:
+        """The answer, asked for at the repository's present address.
+
+        A forge redirects requests for a repository that was renamed. Gitea answers POST and PATCH like that, too, with
+        301 (GitHub: 307); GitLab refuses them (405). So what a redirect tells is kept for all that is asked later.
+        """
+        url = path if path.startswith("http") else f"{self.reach.place.api}{path}"
+        if self._moved and url.startswith(self._moved[0]):
+            url = f"{self._moved[1]}{url.removeprefix(self._moved[0])}"
+        answer = self._http.ask(method, url, **more)
+        if answer.status in _MOVED and self._learns(url, urljoin(url, answer.headers.get("Location", ""))):
+            return self._redirected(method, path, **more)
+        self._learns(url, answer.url)
+        return answer
+
+    def _learns(self, url: str, target: str) -> bool:
+        """Whether a redirect says that the repository has another name: the same address but for its beginning."""
+        url, target = url.partition("?")[0], target.partition("?")[0]
+        if self._moved or url == target or origin(url) != origin(target):
+            return False
+        old, new = url.split("/"), target.split("/")
+        while old and new and old[-1] == new[-1]:
+            old.pop()
+            new.pop()
+        before, after = "/".join(old), "/".join(new)
+        if before == url or not before.startswith(f"{self.reach.place.api}/"):
+            return False
+        self._moved = before, after
+        self._tell_where()
+        return True
+
+    def _tell_where(self) -> None:
+        """Say once where the repository is now. Addresses of an API may hold numbers: its page is asked for."""
+        place = self.reach.place
+        try:
+            answer = self._redirected("GET", self._repository)
+            shown = answer.json() if self._repository and answer.status == 200 else {}  # noqa: PLR2004 - HTTP
+            self.moved_to = str(shown.get("html_url") or shown.get("web_url") or "")
+        except (NoAnswerError, ValueError, AttributeError):
+            self.moved_to = ""
+        where = self.moved_to or "another address"
+        self.reach.warn(f"{place.web} has moved to {where}: write its present URL (repoURL, git-repository)")
+
+
+def settle(steps: Steps, proposal: Proposal, found: Proposed | None) -> Proposed:
+    """Open or update, whoever else does the same at the same time: one request, and the text of its newest commit.
+
+    `found`: what `find` said before the push. A request whose branch has moved on is left to whoever moved it;
+    `head_commit` of the answer tells. Raises `Outpaced` where the request was merged since.
+    """
+    before = found
+    for turn in range(_RACES):
+        if found and found.state == "merged" and _since(before, found, proposal):
+            raise Outpaced(f"{found.url} was merged meanwhile")
+        try:
+            if found is not None and found.state == "open":
+                return _brought_up_to_date(steps, found, proposal)
+            return steps.create(proposal)
+        except Overtaken:
+            found = None
+        except AlreadyThere as there:
+            found = there.found
+            stop.sleep(0.2 * turn)  # a list may lag behind
+        except UnreachableError as error:  # whether it was opened is unknown: look, and try once more
+            known = isinstance(error.__cause__, _Limited) or (found is not None and found.state == "open")
+            if known or turn or stop.code():
+                raise
+            found = None
+        found = found or steps.find(proposal.base, proposal.head)
+    raise UnreachableError(
+        f"others keep changing the request for {proposal.head}, or the forge does not show it",
+        hint="run it again: the branch stays",
+    )
+
+
+def _since(before: Proposed | None, merged: Proposed, proposal: Proposal) -> bool:
+    """Whether a merged request is the one that was to be updated, or holds the very commit that is proposed."""
+    was_open = before is not None and before.state == "open" and before.number == merged.number
+    return was_open or described(merged.body) == described(proposal.body) != ""
+
+
+def _brought_up_to_date(steps: Steps, found: Proposed, proposal: Proposal) -> Proposed:
+    ours = described(proposal.body)
+    if newer := _moved(steps, ours, proposal.head):
+        return replace(found, head_commit=newer, note=MOVED)
+    done = steps.update(found, proposal)
+    if not (newer := _moved(steps, ours, proposal.head)):
+        return replace(done, head_commit=ours or done.head_commit)  # forges take their time to see a push
+    if described(found.body) == newer:  # we wrote over the text of a newer commit: put it back
+        done = steps.update(done, replace(proposal, title=found.title, body=found.body))
+    return replace(done, head_commit=newer, note=MOVED)
+
+
+MOVED = "a newer build was pushed to the branch meanwhile, and describes itself"
+
+
+def _moved(steps: Steps, ours: str, head: str) -> str:
+    """The branch's tip where it is no longer the commit that we describe; "" where it is, or nobody knows."""
+    tip = steps.tip(head) if ours else ""
+    return tip if tip != ours else ""
+
+
+__all__ = [
+    "AlreadyThere",
+    "Client",
+    "Forge",
+    "Overtaken",
+    "Place",
+    "Reach",
+    "Steps",
+    "Token",
+    "limited",
+    "refused",
+    "settle",
+]

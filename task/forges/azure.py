@@ -1,0 +1,284 @@
+"""Azure DevOps, Services and Server (REST API 7.1): labels, reviewers, drafts and auto-complete; no assignees.
+
+learn.microsoft.com/rest/api/azure/devops/git. A list cuts descriptions to 400 characters; a wrong token is answered
+with a page to sign in, under a status that looks like success.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from task.errors import CredentialsError, ForgeError, RepositoryError, TaskError
+from task.forges import AlreadyThere, Client, Overtaken, Reach, Token, settle
+from task.forges.address import quoted
+from task.forges.content import dig, fitted, listed, numbered, ours_to_delete, overtaken, same
+from task.forges.notes import Notes, tried
+from task.forges.proposal import LONGEST_BODY
+from task.http import Answer, origin
+from task.model import Proposal, Proposed
+
+_NEEDS = "give the token the scope Code (read & write), and its owner the permission to contribute to pull requests"
+_SERVICES, _IDENTITIES = "https://dev.azure.com/", "https://vssps.dev.azure.com/"
+_VERSION = "7.1"
+_STATES: dict[str, Any] = {"active": "open", "completed": "merged", "abandoned": "closed"}
+_MERGE_POLICY = "fa4e907d-c16b-4a4c-9dfa-4916e5d171ab"  # "Limit merge types"
+_STRATEGIES = {
+    "allowNoFastForward": "noFastForward",
+    "allowSquash": "squash",
+    "allowRebase": "rebase",
+    "allowRebaseMerge": "rebaseMerge",
+}
+_GUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_REFUSED, _CONFLICT = 400, 409
+_NOT_NOW = (400, 403, 409)  # what a request that is no longer open may be answered with
+
+
+class Azure:
+    """One repository on Azure DevOps."""
+
+    def __init__(self, reach: Reach) -> None:
+        """Nothing is asked yet."""
+        place = reach.place
+        self._client = _Client(reach)
+        self._people = _Client(replace(reach, place=replace(place, api=identities_api(place.api))))
+        self._host, self._web = place.host, place.web
+        _organization, project, repository = place.project
+        self._project = f"/{quoted(project)}/_apis"
+        self._base = f"{self._project}/git/repositories/{quoted(repository)}"
+
+    def find(self, base: str, head: str) -> Proposed | None:
+        """As `Forge.find`."""
+        item = self._found(base, head)
+        return self._proposed(item) if item else None
+
+    def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
+        """As `Forge.propose`."""
+        return settle(self, fitted(proposal, LONGEST_BODY["azure"]), found)
+
+    def state(self, number: str) -> Proposed:
+        """As `Forge.state`."""
+        return self._proposed(self._read(number))
+
+    def close(self) -> None:
+        """As `Forge.close`."""
+        self._client.close()
+        self._people.close()
+
+    def create(self, proposal: Proposal) -> Proposed:
+        """As `Steps.create`."""
+        body = {
+            "sourceRefName": f"refs/heads/{proposal.head}",
+            "targetRefName": f"refs/heads/{proposal.base}",
+            "title": proposal.title,
+            "description": proposal.body,
+            "isDraft": proposal.draft,
+        }
+        what = f"open a pull request from {proposal.head} into {proposal.base}"
+        answer = self._client.ask("POST", f"{self._base}/pullrequests", what, json=body, fine=(_REFUSED, _CONFLICT))
+        if answer.status in (_REFUSED, _CONFLICT):
+            if _key(answer) == "GitPullRequestExistsException" or b"TF401179" in answer.body:
+                raise AlreadyThere
+            raise self._client.refused(answer, what)
+        return self._complete(self._client.parsed(answer, what), proposal)
+
+    def update(self, found: Proposed, proposal: Proposal) -> Proposed:
+        """As `Steps.update`. Reviewers and labels are added, never taken away."""
+        item = self._read(found.number)
+        now = self._proposed(item)
+        if overtaken(found, now, proposal):
+            raise Overtaken
+        if now.state == "open" and not same(now, proposal):
+            path, what = f"{self._base}/pullrequests/{quoted(found.number)}", f"update pull request {found.number}"
+            body = {"title": proposal.title, "description": proposal.body}
+            answer = self._client.ask("PATCH", path, what, json=body, fine=_NOT_NOW, again=True)
+            item = self._client.parsed(answer, what) if answer.status < _REFUSED else self._read(found.number)
+            now = self._proposed(item)
+            if answer.status >= _REFUSED and now.state == "open":
+                raise self._client.refused(answer, what)
+        if now.state != "open":
+            raise Overtaken
+        return self._complete(item, proposal)
+
+    def tip(self, head: str) -> str:
+        """As `Steps.tip`."""
+        params = {"filter": f"heads/{head}"}  # whatever begins so
+        found = self._client.json("GET", f"{self._base}/refs", f"read the branch {head}", params=params)
+        names = (dig(one, "objectId") for one in listed(found, "value") if dig(one, "name") == f"refs/heads/{head}")
+        return next(names, "")
+
+    def _complete(self, item: Any, proposal: Proposal) -> Proposed:
+        """The request with its reviewers, labels and auto-complete; it stands without what cannot be had."""
+        found, notes = self._proposed(item), Notes()
+        if proposal.assignees:
+            notes.add("Azure DevOps has no assignees on pull requests: name them as reviewers")
+        for name in dict.fromkeys(proposal.reviewers):
+            with tried(notes, f"reviewer {name}"):
+                self._review(item, found, name)
+        if proposal.labels:
+            with tried(notes, "labels"):
+                self._label(found, proposal.labels)
+        if proposal.auto_merge and not dig(item, "autoCompleteSetBy", "id"):
+            with tried(notes, "auto-complete"):
+                self._auto_complete(item, found, proposal)
+        return replace(found, note=notes.text(found.note))
+
+    def _review(self, item: Any, found: Proposed, name: str) -> None:
+        identity = name if _GUID.fullmatch(name) else self._identity(name)
+        present = {dig(one, "id").lower() for one in listed(item, "reviewers")}
+        if identity.lower() not in present:
+            path = f"{self._base}/pullRequests/{quoted(found.number)}/reviewers/{quoted(identity)}"
+            self._client.ask("PUT", path, f"add the reviewer {name}", json={"vote": 0})
+
+    def _identity(self, name: str) -> str:
+        """The id of the one identity of that name or address."""
+        params = {"searchFilter": "General", "filterValue": name, "queryMembership": "None"}
+        found = listed(self._people.json("GET", "/_apis/identities", f"look up {name}", params=params), "value")
+        exact = [one for one in found if name.casefold() in _names(one)]
+        ids = {identity for one in exact or found if (identity := dig(one, "id"))}
+        if len(ids) != 1:
+            raise ForgeError(f"{self._host} knows nobody, or several, of that name: give an e-mail address or an id")
+        return ids.pop()
+
+    def _label(self, found: Proposed, labels: tuple[str, ...]) -> None:
+        path, what = f"{self._base}/pullRequests/{quoted(found.number)}/labels", "add labels"
+        present = {dig(one, "name").casefold() for one in listed(self._client.json("GET", path, what), "value")}
+        for label in dict.fromkeys(labels):
+            if label.casefold() not in present:
+                self._client.ask("POST", path, f"add the label {label}", json={"name": label})
+
+    def _auto_complete(self, item: Any, found: Proposed, proposal: Proposal) -> None:
+        """It completes when all policies are met, in the first of the ways that they allow."""
+        options: dict[str, Any] = {"deleteSourceBranch": ours_to_delete(proposal.head)}
+        if strategy := self._strategy(dig(item, "repository", "id"), proposal.base):
+            options["mergeStrategy"] = strategy
+        body = {"autoCompleteSetBy": {"id": dig(item, "createdBy", "id")}, "completionOptions": options}
+        path = f"{self._base}/pullrequests/{quoted(found.number)}"
+        self._client.ask("PATCH", path, "set auto-complete", json=body, again=True)
+
+    def _strategy(self, repository: str, base: str) -> str:
+        """A way to merge that the branch's policies allow; "" where they do not limit it, or may not be read."""
+        params = {"repositoryId": repository, "refName": f"refs/heads/{base}", "policyType": _MERGE_POLICY}
+        try:
+            found = self._client.json(
+                "GET", f"{self._project}/git/policy/configurations", "read policies", params=params
+            )
+        except (ForgeError, RepositoryError):
+            return ""
+        limits = [one for one in listed(found, "value") if isinstance(one, dict) and one.get("isEnabled")]
+        if not limits:
+            return ""
+        allowed = (way for rule, way in _STRATEGIES.items() if dig(limits[0], "settings", rule) == "True")
+        return next(allowed, "")
+
+    def _found(self, base: str, head: str) -> Any:
+        """The open request, else the newest, read whole: lists come newest first."""
+        path, what = f"{self._base}/pullrequests", f"look for the pull request of {head}"
+        params = {
+            "searchCriteria.sourceRefName": f"refs/heads/{head}",
+            "searchCriteria.targetRefName": f"refs/heads/{base}",
+            "searchCriteria.status": "all",
+            "$top": 50,
+        }
+        found = listed(self._client.json("GET", path, what, params=params), "value")
+        ours = [one for one in found if isinstance(one, dict) and not one.get("forkSource")]
+        if not ours:
+            return None
+        newest = next((one for one in ours if dig(one, "status") == "active"), ours[0])
+        return self._read(numbered(dig(newest, "pullRequestId"), self._host))
+
+    def _read(self, number: str) -> Any:
+        return self._client.json("GET", f"{self._base}/pullrequests/{quoted(number)}", f"read pull request {number}")
+
+    def _proposed(self, item: Any) -> Proposed:
+        state, number = _STATES.get(dig(item, "status"), "closed"), numbered(dig(item, "pullRequestId"), self._host)
+        conflicted = state == "open" and dig(item, "mergeStatus") == "conflicts"
+        return Proposed(
+            url=f"{self._web}/pullrequest/{number}",
+            number=number,
+            state=state,
+            title=dig(item, "title"),
+            body=dig(item, "description"),
+            head_commit=dig(item, "lastMergeSourceCommit", "commitId"),
+            merge_commit=dig(item, "lastMergeCommit", "commitId") if state == "merged" else "",
+            conflicts=conflicted,
+            note="it conflicts with its base branch" if conflicted else "",
+        )
+
+
+class _Client(Client):
+    """Names the API's version, and knows a page to sign in from an answer."""
+
+    def __init__(self, reach: Reach) -> None:
+        headers = {"Accept": "application/json", "X-TFS-FedAuthRedirect": "Suppress"}
+        super().__init__(reach, lambda: login(reach.token), _NEEDS, headers)
+        self._version = _VERSION
+
+    def ask(self, method: str, path: str, what: str, **more: Any) -> Answer:
+        """As `Client.ask`; a Server that is older than the version asked for is asked in its own."""
+        answer = self._versioned(method, path, what, more)
+        if _key(answer) == "VssVersionOutOfRangeException":
+            self._version = next(iter(re.findall(rb"supports is (\d+\.\d+)", answer.body)), b"6.0").decode()
+            answer = self._versioned(method, path, what, more)
+        if answer.status == _REFUSED and _REFUSED not in more.get("fine", ()):
+            raise self.refused(answer, what)
+        if _signs_in(answer, self.reach.place.api):
+            raise self._locked_out(what)
+        return answer
+
+    def _versioned(self, method: str, path: str, what: str, more: dict[str, Any]) -> Answer:
+        fine = more.get("fine", ())
+        params = {**(more.get("params") or {}), "api-version": self._version}
+        return super().ask(method, path, what, **{**more, "params": params, "fine": (_REFUSED, *fine)})
+
+    def refused(self, answer: Answer, what: str) -> TaskError:
+        """As `Client.refused`; it is sent away to sign in, as well."""
+        if 300 <= answer.status < 400:  # noqa: PLR2004 - HTTP
+            return self._locked_out(what)
+        return super().refused(answer, what)
+
+    def _locked_out(self, what: str) -> TaskError:
+        return CredentialsError(
+            f"{self.reach.place.host} answers with its page to sign in: could not {what}",
+            hint="give a valid token as IMAGE_UPDATE_FORGE_TOKEN or by --forge-token-file: a personal access token of "
+            f"this organization, or System.AccessToken; {_NEEDS}",
+        )
+
+
+def login(token: Token) -> Mapping[str, str]:
+    """The header that logs in: the job's own token (System.AccessToken, a JWT), or a personal access token."""
+    secret = token.secret.reveal()
+    if not secret:
+        return {}
+    if secret.startswith("eyJ") and secret.count(".") == 2:  # noqa: PLR2004 - parts of a JWT, less one
+        return {"Authorization": f"Bearer {secret}"}
+    return {"Authorization": f"Basic {b64encode(f'{token.user}:{secret}'.encode()).decode()}"}
+
+
+def identities_api(api: str) -> str:
+    """Where people are looked up: Services have a host for it, Microsoft's as well; a Server does it itself."""
+    return _IDENTITIES + api.removeprefix(_SERVICES) if api.startswith(_SERVICES) else api
+
+
+def _signs_in(answer: Answer, api: str) -> bool:
+    html = "html" in answer.headers.get("Content-Type", "")
+    return answer.status == 203 or html or origin(answer.url) != origin(api)  # noqa: PLR2004 - HTTP
+
+
+def _key(answer: Answer) -> str:
+    """The class of an error."""
+    try:
+        return dig(answer.json(), "typeKey")
+    except (ValueError, RecursionError):
+        return ""
+
+
+def _names(identity: Any) -> set[str]:
+    values = (dig(identity, "properties", name, "$value") for name in ("Account", "Mail"))
+    return {name.casefold() for name in (dig(identity, "providerDisplayName"), *values) if name}
+
+
+__all__ = ["Azure", "identities_api", "login"]

@@ -1,0 +1,250 @@
+"""Bitbucket Cloud (REST API 2.0): no labels, no assignees, and no way to have it merge by itself.
+
+developer.atlassian.com/cloud/bitbucket/rest/api-group-pullrequests. Two things are unlike other forges: a list shows
+no reviewers, and opening a second request for a branch is no error, but gives the open one the new title.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from task import shutdown as stop
+from task.errors import ForgeError, Outpaced, TaskError
+from task.forges import MOVED, Client, Overtaken, Reach, Token, settle
+from task.forges.address import quoted
+from task.forges.content import dig, fitted, listed, numbered, ours_to_delete, overtaken, same
+from task.forges.notes import Notes, tried
+from task.forges.proposal import LONGEST_BODY, described
+from task.http import Answer, origin
+from task.model import Proposal, Proposed
+
+_NEEDS = "give the token write access to pull requests (scopes read:pullrequest and write:pullrequest)"
+_LOGIN = "an access token stands alone; an API token wants its account's e-mail address as --forge-username"
+_BARE = "x-token-auth"  # the name that Git wants beside an access token
+_STATES: dict[str, Any] = {"OPEN": "open", "MERGED": "merged", "DECLINED": "closed", "SUPERSEDED": "closed"}
+_PAGE, _PAGES = 20, 20
+_PAUSES = (0.3, 0.7, 1.0)
+_REFUSED, _GONE = 400, 404
+
+
+class BitbucketCloud:
+    """One repository on bitbucket.org."""
+
+    def __init__(self, reach: Reach) -> None:
+        """Nothing is asked yet."""
+        self._client = _Client(reach, lambda: login(reach.token), _NEEDS)
+        self._host = reach.place.host
+        self._workspace, slug = reach.place.project
+        self._base = f"/repositories/{quoted(self._workspace)}/{quoted(slug)}"
+        self._name = f"{self._workspace}/{slug}".lower()
+
+    def find(self, base: str, head: str) -> Proposed | None:
+        """As `Forge.find`."""
+        terms = (  # without a state, only open ones are shown
+            f"source.repository.full_name = {_literal(self._name)}",
+            f"source.branch.name = {_literal(head)}",
+            f"destination.branch.name = {_literal(base)}",
+            f"({' OR '.join(f'state = {_literal(state)}' for state in _STATES)})",
+        )
+        query = {"q": " AND ".join(terms), "sort": "-created_on", "pagelen": _PAGE}
+        what = f"look for the pull request of {head}"
+        found = listed(self._client.json("GET", f"{self._base}/pullrequests", what, params=query), "values")
+        ours = [one for one in found if dig(one, "source", "repository", "full_name").lower() == self._name]
+        newest = next((one for one in ours if dig(one, "state") == "OPEN"), ours[0] if ours else None)
+        return self._proposed(newest) if newest else None
+
+    def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
+        """As `Forge.propose`."""
+        return settle(self, fitted(proposal, LONGEST_BODY["bitbucket"]), found)
+
+    def state(self, number: str) -> Proposed:
+        """As `Forge.state`."""
+        found = self._proposed(self._read(number))
+        if not found.merge_commit:
+            return found
+        path = f"{self._base}/commit/{quoted(found.merge_commit)}"  # it tells only the first twelve letters
+        commit = self._client.json("GET", path, f"read the merge commit of pull request {number}")
+        return replace(found, merge_commit=dig(commit, "hash") or found.merge_commit)
+
+    def close(self) -> None:
+        """As `Forge.close`."""
+        self._client.close()
+
+    def create(self, proposal: Proposal) -> Proposed:
+        """As `Steps.create`. A build that the branch has left behind lets the newer one open it."""
+        if found := self._opened_by_a_newer_build(proposal):
+            return found
+        notes = _unable(proposal)
+        reviewers = self._people(proposal.reviewers, notes)
+        body = {
+            "title": proposal.title,
+            "description": proposal.body,
+            "source": {"branch": {"name": proposal.head}},
+            "destination": {"branch": {"name": proposal.base}},
+            "close_source_branch": ours_to_delete(proposal.head),
+            "draft": proposal.draft,
+        }
+        what = f"open a pull request from {proposal.head} into {proposal.base}"
+        made = self._proposed(self._send(_Write("POST", f"{self._base}/pullrequests", body, what), reviewers, notes))
+        if not same(made, proposal):  # it was open already, and took the title only
+            return self.update(made, proposal)
+        return replace(made, note=notes.text(made.note))
+
+    def update(self, found: Proposed, proposal: Proposal) -> Proposed:
+        """As `Steps.update`. Reviewers are added, never taken away."""
+        right, notes = same(found, proposal), _unable(proposal)
+        people = self._people(proposal.reviewers, notes)
+        if right and not people:
+            return replace(found, note=notes.text(found.note))
+        item = self._read(found.number)
+        if overtaken(found, self._proposed(item), proposal):
+            raise Overtaken
+        present = [dig(one, "uuid") for one in listed(item, "reviewers")]
+        wanted = list(dict.fromkeys([*present, *people]))
+        if right and wanted == present:
+            return replace(found, note=notes.text(found.note))
+        body = {"title": proposal.title, "description": proposal.body}
+        try:
+            path, what = f"{self._base}/pullrequests/{quoted(found.number)}", f"update pull request {found.number}"
+            made = self._send(_Write("PUT", path, body, what), wanted, notes)
+        except ForgeError:
+            if self._proposed(self._read(found.number)).state == "open":
+                raise
+            raise Overtaken from None  # merged or declined meanwhile
+        return replace(self._proposed(made), note=notes.text())
+
+    def tip(self, head: str) -> str:
+        """As `Steps.tip`."""
+        path = f"{self._base}/refs/branches/{quoted(head, '/~')}"
+        what = f"read the branch {head}"
+        answer = self._client.ask("GET", path, what, fine=(404,))
+        return dig(self._client.parsed(answer, what), "target", "hash") if answer.status != _GONE else ""
+
+    def _opened_by_a_newer_build(self, proposal: Proposal) -> Proposed | None:
+        """Ours would write over the newer one's text, without anybody being told."""
+        ours = described(proposal.body)
+        if not ours or (tip := self.tip(proposal.head)) in ("", ours):
+            return None
+        for pause in _PAUSES:
+            stop.sleep(pause)
+            found = self.find(proposal.base, proposal.head)
+            if found and found.state == "open":
+                return replace(found, head_commit=tip, note=MOVED)
+        return None
+
+    def _send(self, write: _Write, people: list[str], notes: Notes) -> Any:
+        """What became of it; where Bitbucket takes no such reviewers, without them."""
+        method, path, body, what = write
+        whole = {**body, "reviewers": [{"uuid": one} for one in people]}
+        answer = self._client.ask(method, path, what, json=whole, fine=(_REFUSED,))
+        if answer.status == _REFUSED and people and _about_reviewers(answer):
+            notes.add(f"no reviewers were added: Bitbucket says: {self._client.words(answer)}")
+            return self._client.json(method, path, what, json=body)
+        if answer.status == _REFUSED and b"no changes to be pulled" in answer.body:
+            raise Outpaced("the base branch holds all of the head branch by now")
+        if answer.status == _REFUSED:
+            raise self._client.refused(answer, what)
+        return self._client.parsed(answer, what)
+
+    def _people(self, names: tuple[str, ...], notes: Notes) -> list[str]:
+        """Their UUIDs. A name may be a UUID, an account id or a nickname; who is not found is noted."""
+        found = []
+        for name in dict.fromkeys(names):
+            with tried(notes, f"reviewer {name}"):
+                found.append(name if name.startswith("{") else self._uuid(name))
+        return found
+
+    def _uuid(self, name: str) -> str:
+        path, what = f"/workspaces/{quoted(self._workspace)}/members", f"look up the reviewer {name}"
+        for field in ("nickname", "account_id"):
+            items = list(self._pages(path, {"q": f"user.{field} = {_literal(name)}"}, what))
+            if len(items) == 1 and (uuid := dig(items[0], "user", "uuid")):
+                return uuid
+        raise ForgeError(f"the workspace {self._workspace} has no member, or several, of that name")
+
+    def _pages(self, path: str, query: dict[str, Any], what: str) -> Iterator[Any]:
+        """All items, page after page, as long as they come from the same place."""
+        params: dict[str, Any] | None = query
+        for _page in range(_PAGES):
+            answer = self._client.json("GET", path, what, params=params)
+            yield from listed(answer, "values")
+            path, params = dig(answer, "next"), None
+            if not path:
+                return
+            if origin(path) != origin(self._client.reach.place.api):
+                raise ForgeError(f"{self._host} names a next page on {origin(path)}: could not {what}")
+
+    def _read(self, number: str) -> Any:
+        return self._client.json("GET", f"{self._base}/pullrequests/{quoted(number)}", f"read pull request {number}")
+
+    def _proposed(self, item: Any) -> Proposed:
+        state, body = _STATES.get(dig(item, "state"), "closed"), dig(item, "description")
+        head, ours = dig(item, "source", "commit", "hash"), described(body)  # the first twelve letters, and all
+        return Proposed(
+            url=dig(item, "links", "html", "href"),
+            number=numbered(dig(item, "id"), self._host),
+            state=state,
+            title=dig(item, "title"),
+            body=body,
+            head_commit=ours if head and ours.startswith(head) else head,
+            merge_commit=dig(item, "merge_commit", "hash") if state == "merged" else "",
+        )
+
+
+class _Write(NamedTuple):
+    """A request that is opened or changed."""
+
+    method: str
+    path: str
+    body: dict[str, Any]
+    what: str
+
+
+class _Client(Client):
+    """It says 401 to a token that stands alone and should not; that is worth a hint."""
+
+    def refused(self, answer: Answer, what: str) -> TaskError:
+        error = super().refused(answer, what)
+        if answer.status == 401:  # noqa: PLR2004 - HTTP
+            return type(error)(error.message, hint=f"{error.hint}; {_LOGIN}", subject=error.subject)
+        return error
+
+
+def login(token: Token) -> Mapping[str, str]:
+    """The header that logs in: a pair (e-mail and API token, name and app password), or an access token alone."""
+    if not token.secret:
+        return {}
+    if token.user in ("", _BARE):
+        return {"Authorization": f"Bearer {token.secret.reveal()}"}
+    return {"Authorization": f"Basic {b64encode(f'{token.user}:{token.secret.reveal()}'.encode()).decode()}"}
+
+
+def _unable(proposal: Proposal) -> Notes:
+    """What was asked for and cannot be had here."""
+    notes = Notes()
+    if proposal.labels:
+        notes.add("Bitbucket has no labels on pull requests")
+    if proposal.assignees:
+        notes.add("Bitbucket has no assignees on pull requests: name them as reviewers")
+    if proposal.auto_merge:
+        notes.add("Bitbucket Cloud's API cannot make a pull request merge by itself: a person has to choose that")
+    return notes
+
+
+def _about_reviewers(answer: Answer) -> bool:
+    try:
+        return "reviewers" in answer.json()["error"]["fields"]
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def _literal(text: str) -> str:
+    """A string of Bitbucket's query language, whatever it holds."""
+    inner = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{inner}"'
+
+
+__all__ = ["BitbucketCloud", "login"]

@@ -1,0 +1,273 @@
+"""Bitbucket Data Center 7 and newer (REST API 1.0): no labels, no assignees; auto-merge since 8.15, drafts since 8.18.
+
+developer.atlassian.com/server/bitbucket/rest. A change has to name the version that it changes; who gives no
+reviewers takes them all away.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from task.errors import CredentialsError, ForgeError, Outpaced, RepositoryError, TaskError, UnreachableError
+from task.forges import AlreadyThere, Client, Overtaken, Reach, Token, settle
+from task.forges.address import quoted
+from task.forges.content import dig, fitted, listed, numbered, overtaken, same
+from task.forges.notes import Notes, tried
+from task.forges.proposal import LONGEST_BODY
+from task.http import Answer
+from task.model import Proposal, Proposed
+
+_NEEDS = "give the token the permission to write to the repository"
+_BARE = "x-token-auth"  # the name that Git wants beside a project's or repository's token
+_STATES: dict[str, Any] = {"OPEN": "open", "MERGED": "merged", "DECLINED": "closed"}
+_AUTO_MERGE_SINCE = (8, 15)
+_PAGE, _PAGES = 50, 5  # of the requests of one head branch
+_RACES = 5
+_CONFLICT, _GONE, _UNAUTHORIZED = 409, 404, 401
+
+
+class BitbucketDataCenter:
+    """One repository of a Bitbucket of one's own."""
+
+    def __init__(self, reach: Reach) -> None:
+        """Nothing is asked yet."""
+        self._client = _Client(reach, lambda: login(reach.token), _NEEDS)
+        self._host = reach.place.host
+        self._key, self._slug = reach.place.project
+        self._base = f"/projects/{quoted(self._key)}/repos/{quoted(self._slug)}"
+
+    def find(self, base: str, head: str) -> Proposed | None:
+        """As `Forge.find`."""
+        query = {"direction": "OUTGOING", "at": f"refs/heads/{head}", "state": "ALL", "order": "NEWEST"}
+        newest: Proposed | None = None
+        for item in self._pages("/pull-requests", query, f"look for the pull request of {head}"):
+            if self._belongs(item, base, head):
+                found = self._proposed(item)
+                if found.state == "open":
+                    return found
+                newest = newest or found
+        return newest
+
+    def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
+        """As `Forge.propose`."""
+        return settle(self, fitted(proposal, LONGEST_BODY["bitbucket-server"]), found)
+
+    def state(self, number: str) -> Proposed:
+        """As `Forge.state`."""
+        return self._proposed(self._read(number))
+
+    def close(self) -> None:
+        """As `Forge.close`."""
+        self._client.close()
+
+    def create(self, proposal: Proposal) -> Proposed:
+        """As `Steps.create`."""
+        notes = _unable(proposal)
+        repository = {"slug": self._slug, "project": {"key": self._key}}
+        body = {
+            "title": proposal.title,
+            "description": proposal.body,
+            "fromRef": {"id": f"refs/heads/{proposal.head}", "repository": repository},
+            "toRef": {"id": f"refs/heads/{proposal.base}", "repository": repository},
+            **({"draft": True} if proposal.draft else {}),
+        }
+        what = f"open a pull request from {proposal.head} into {proposal.base}"
+        write = _Write("POST", f"{self._base}/pull-requests", body, what)
+        answer = self._send(write, list(dict.fromkeys(proposal.reviewers)), notes)
+        if _says(answer, "DuplicatePullRequestException"):
+            raise AlreadyThere
+        if _says(answer, "EmptyPullRequestException"):
+            raise Outpaced(f"{proposal.base} holds all of {proposal.head} by now")
+        if answer.status == _CONFLICT:
+            raise self._client.refused(answer, what)
+        item = self._client.parsed(answer, what)
+        if proposal.draft and dig(item, "draft") != "True":
+            notes.add("this Bitbucket knows no drafts: they came with 8.18")
+        return self._merging(item, proposal, notes)
+
+    def update(self, found: Proposed, proposal: Proposal) -> Proposed:
+        """As `Steps.update`. Reviewers are added, never taken away."""
+        path, what = f"{self._base}/pull-requests/{quoted(found.number)}", f"update pull request {found.number}"
+        for _turn in range(_RACES):
+            notes, item = _unable(proposal), self._read(found.number)
+            now = self._proposed(item)
+            if now.state != "open" or overtaken(found, now, proposal):
+                raise Overtaken
+            present = [dig(one, "user", "name") for one in listed(item, "reviewers")]
+            known = {name.lower() for name in present}
+            wanted = [*present, *dict.fromkeys(name for name in proposal.reviewers if name.lower() not in known)]
+            if same(now, proposal) and wanted == present:
+                return self._merging(item, proposal, notes)
+            body = {"version": item.get("version"), "title": proposal.title, "description": proposal.body}
+            answer = self._send(_Write("PUT", path, body, what), wanted, notes)
+            if answer.status != _CONFLICT:
+                return self._merging(self._client.parsed(answer, what), proposal, notes)
+            if not _says(answer, "PullRequestOutOfDateException", "IllegalPullRequestStateException"):
+                raise self._client.refused(answer, what)
+        raise UnreachableError(f"{self._host}: others kept changing it: could not {what}", hint="run it again")
+
+    def tip(self, head: str) -> str:
+        """As `Steps.tip`."""
+        what, query = f"read the branch {head}", {"until": f"refs/heads/{head}", "limit": 1}
+        answer = self._client.ask("GET", f"{self._base}/commits", what, params=query, fine=(_GONE,))
+        return dig(self._client.parsed(answer, what), "values", 0, "id") if answer.status != _GONE else ""
+
+    def _send(self, write: _Write, people: list[str], notes: Notes) -> Answer:
+        """The answer, 409 included; where Bitbucket does not take some reviewers, without those."""
+        method, path, body, what = write
+        whole = {**body, "reviewers": [{"user": {"name": name}} for name in people]}
+        answer = self._client.ask(method, path, what, json=whole, fine=(_CONFLICT,))
+        if not _says(answer, "InvalidPullRequestReviewersException"):
+            return answer
+        refused = {dig(one, "context") for error in _errors(answer) for one in listed(error, "reviewerErrors")}
+        left = [name for name in people if refused and name not in refused]
+        lost = ", ".join(name for name in people if name not in left)
+        notes.add(f"reviewer {lost}: Bitbucket says: {self._client.words(answer)}")
+        whole["reviewers"] = [{"user": {"name": name}} for name in left]
+        return self._client.ask(method, path, what, json=whole, fine=(_CONFLICT,))
+
+    def _merging(self, item: Any, proposal: Proposal, notes: Notes) -> Proposed:
+        """The request, told to merge once all checks pass where that was asked for."""
+        found = self._proposed(item)
+        if proposal.auto_merge and found.state == "open":
+            with tried(notes, "auto-merge"):
+                found = self._auto_merge(item, found)
+        return replace(found, note=notes.text(found.note))
+
+    def _auto_merge(self, item: Any, found: Proposed) -> Proposed:
+        """Ask for it, unless that is done; an older Bitbucket would merge at once, whatever the checks say."""
+        release = self._release()
+        if release < _AUTO_MERGE_SINCE:
+            raise ForgeError(
+                f"this is Bitbucket {'.'.join(map(str, release))}, which cannot: auto-merge came with 8.15"
+            )
+        what, path = "ask for auto-merge", f"{self._base}/pull-requests/{quoted(found.number)}"
+        answer = self._client.ask("GET", f"{path}/auto-merge", what, fine=(_GONE,))
+        if answer.status == 200 and _hash(answer) == found.head_commit:  # noqa: PLR2004 - HTTP
+            return found
+        version = item.get("version")
+        answer = self._client.ask(
+            "POST", f"{path}/merge", what, params={"version": version}, json={"autoMerge": True, "version": version}
+        )
+        return self._proposed(self._client.parsed(answer, what))
+
+    def _release(self) -> tuple[int, ...]:
+        what = "read Bitbucket's version"
+        found = dig(self._client.json("GET", "/application-properties", what), "version")
+        return tuple(int(part) for part in found.split(".")[:2] if part.isdigit())
+
+    def _belongs(self, item: Any, base: str, head: str) -> bool:
+        """Outgoing requests of a fork lead into other repositories as well."""
+        into, out = item.get("toRef"), item.get("fromRef")
+        here = (self._key.lower(), self._slug.lower())
+        return (
+            dig(into, "id") == f"refs/heads/{base}"
+            and dig(out, "id") == f"refs/heads/{head}"
+            and _repository(into) == here
+            and _repository(out) == here
+        )
+
+    def _pages(self, path: str, query: dict[str, Any], what: str) -> Iterator[Any]:
+        start = "0"
+        for _page in range(_PAGES):
+            params = {**query, "start": start, "limit": _PAGE}
+            answer = self._client.json("GET", f"{self._base}{path}", what, params=params)
+            yield from (item for item in listed(answer, "values") if isinstance(item, dict))
+            start = dig(answer, "nextPageStart")
+            if not start:
+                return
+
+    def _read(self, number: str) -> dict[str, Any]:
+        found = self._client.json("GET", f"{self._base}/pull-requests/{quoted(number)}", f"read pull request {number}")
+        return found if isinstance(found, dict) else {}
+
+    def _proposed(self, item: Any) -> Proposed:
+        state = _STATES.get(dig(item, "state"), "closed")
+        conflicted = dig(item, "properties", "mergeResult", "outcome") == "CONFLICTED"
+        return Proposed(
+            url=dig(item, "links", "self", 0, "href"),
+            number=numbered(dig(item, "id"), self._host),
+            state=state,
+            title=dig(item, "title"),
+            body=dig(item, "description"),
+            head_commit=dig(item, "fromRef", "latestCommit"),
+            merge_commit=dig(item, "properties", "mergeCommit", "id") if state == "merged" else "",
+            conflicts=conflicted and state == "open",
+            note="it conflicts with its base branch" if conflicted and state == "open" else "",
+        )
+
+
+class _Write(NamedTuple):
+    """A request that is opened or changed."""
+
+    method: str
+    path: str
+    body: dict[str, Any]
+    what: str
+
+
+class _Client(Client):
+    """It says 401 also to who is known and may not."""
+
+    def refused(self, answer: Answer, what: str) -> TaskError:
+        error = super().refused(answer, what)
+        if answer.status == _UNAUTHORIZED and _says(answer, "AuthorisationException"):
+            said = f"{answer.status} ({self.words(answer)})"
+            return RepositoryError(
+                f"{self.reach.place.host} does not let this API token {what}: {said}",
+                hint=f"{_NEEDS}, then run it again: the pushed branch stays",
+            )
+        if answer.status == _UNAUTHORIZED:
+            return CredentialsError(
+                error.message, hint=f"{error.hint}; a password needs its user's name as --forge-username"
+            )
+        return error
+
+
+def login(token: Token) -> Mapping[str, str]:
+    """The header that logs in: an HTTP access token alone, or a user's name with a password or token."""
+    if not token.secret:
+        return {}
+    if token.user in ("", _BARE):
+        return {"Authorization": f"Bearer {token.secret.reveal()}"}
+    return {"Authorization": f"Basic {b64encode(f'{token.user}:{token.secret.reveal()}'.encode()).decode()}"}
+
+
+def _unable(proposal: Proposal) -> Notes:
+    """What was asked for and cannot be had here."""
+    notes = Notes()
+    if proposal.labels:
+        notes.add("Bitbucket has no labels on pull requests")
+    if proposal.assignees:
+        notes.add("Bitbucket has no assignees on pull requests: name them as reviewers")
+    return notes
+
+
+def _errors(answer: Answer) -> list[Any]:
+    try:
+        return listed(answer.json(), "errors") if answer.status >= 400 else []  # noqa: PLR2004 - HTTP
+    except (ValueError, RecursionError):
+        return []
+
+
+def _says(answer: Answer, *names: str) -> bool:
+    """Whether one of the answer's errors is of that class."""
+    return any(dig(error, "exceptionName").rpartition(".")[2] in names for error in _errors(answer))
+
+
+def _repository(ref: Any) -> tuple[str, str]:
+    return dig(ref, "repository", "project", "key").lower(), dig(ref, "repository", "slug").lower()
+
+
+def _hash(answer: Answer) -> str:
+    """The commit that auto-merge was asked for; after a push it has to be asked for again."""
+    try:
+        return dig(answer.json(), "fromHash")
+    except ValueError:
+        return ""
+
+
+__all__ = ["BitbucketDataCenter", "login"]

@@ -1,0 +1,74 @@
+"""What a forge says and takes, in our nouns: texts cut to its limits, and fields that may be missing."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from task.errors import UnreachableError
+from task.forges.proposal import BRANCHES, LONGEST_TITLE, described, marked
+from task.model import Proposal, Proposed
+from task.text import web_page
+
+_COMMIT = re.compile("[0-9A-Fa-f]{7,64}")  # Bitbucket tells twelve digits
+
+
+def fitted(proposal: Proposal, longest: int) -> Proposal:
+    """The proposal with a title and body that the forge takes; the marks at the body's end are kept whole."""
+    title = proposal.title if len(proposal.title) <= LONGEST_TITLE else f"{proposal.title[: LONGEST_TITLE - 1]}…"
+    if len(proposal.body) <= longest:
+        return replace(proposal, title=title)
+    text, _, marks = proposal.body.rstrip().rpartition("\n\n")
+    if not (marked(marks) or described(marks)):
+        text, marks = proposal.body, ""
+    end = f"\n…\n\n{marks}\n" if marks else "\n…\n"
+    return replace(proposal, title=title, body=text[: longest - len(end)] + end)
+
+
+def same(found: Proposed, proposal: Proposal) -> bool:
+    """Whether the request has this text already; forges change line ends and drop white space at an end."""
+    return _plain(found.title) == _plain(proposal.title) and _plain(found.body) == _plain(proposal.body)
+
+
+def overtaken(found: Proposed, now: Proposed, proposal: Proposal) -> bool:
+    """Whether another build described itself since the request was found."""
+    return described(now.body) not in (described(found.body), described(proposal.body))
+
+
+def dig(value: Any, *names: str | int) -> str:
+    """The text or number under these names and positions; "" where there is none: no forge is trusted to have it."""
+    for name in names:
+        try:
+            value = value[name]
+        except (KeyError, IndexError, TypeError):
+            return ""
+    return str(value) if isinstance(value, str | int) else ""
+
+
+def listed(value: Any, name: str) -> list[Any]:
+    """The list under that name; empty where there is none."""
+    found = value.get(name) if isinstance(value, dict) else None
+    return found if isinstance(found, list) else []
+
+
+def numbered(number: str, host: str) -> str:
+    """The number of a request, which everything else needs. Raises `UnreachableError` where an answer has none."""
+    if number:
+        return number
+    raise UnreachableError(f"{host} answers with something that is no pull request", hint="run it again")
+
+
+def honest(found: Proposed, page: str) -> Proposed:
+    """The request, without what can be no address and no commit; `page` is the repository's, where its own is none."""
+    merged = found.merge_commit if _COMMIT.fullmatch(found.merge_commit) else ""
+    return replace(found, url=web_page(found.url) or page, merge_commit=merged)
+
+
+def ours_to_delete(head: str) -> bool:
+    """Whether the branch may go once it is merged: one that an annotation names may be somebody's environment."""
+    return head.startswith(BRANCHES)
+
+
+def _plain(text: str) -> str:
+    return "\n".join(line.rstrip() for line in text.splitlines()).strip()

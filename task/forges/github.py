@@ -1,0 +1,188 @@
+"""Pull requests on GitHub and GitHub Enterprise Server (docs.github.com/rest/pulls; GraphQL for auto-merge)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from task.errors import Outpaced, TaskError
+from task.forges import AlreadyThere, Client, Reach, settle
+from task.forges.address import quoted
+from task.forges.content import dig, fitted, same
+from task.forges.github_merge import AutoMerge
+from task.forges.notes import Notes, check, missing, rows, tried
+from task.forges.proposal import LONGEST_BODY
+from task.http import Answer
+from task.model import Proposal, Proposed
+
+NEEDS = (
+    'give the token "Pull requests: write" and "Contents: write" (a classic token: repo); in GitHub Actions, '
+    "permissions: pull-requests: write, contents: write, and the setting that lets Actions create pull requests"
+)
+HEADERS = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
+
+
+class GitHub:
+    """One repository on GitHub."""
+
+    def __init__(self, reach: Reach) -> None:
+        token = reach.token.secret
+        self._owner, self._repo = reach.place.project
+        self._path = f"/repos/{quoted(self._owner)}/{quoted(self._repo)}"
+        self._client = Client(
+            reach, lambda: {"Authorization": f"Bearer {token.reveal()}"}, NEEDS, HEADERS, repository=self._path
+        )
+
+    def find(self, base: str, head: str) -> Proposed | None:
+        """As `Forge.find`. The owner is part of what is asked for: under another name by now, it is asked again."""
+        found = self._requests(base, head)
+        owner = self._client.moved_to.rpartition("/")[0].rpartition("/")[2]
+        if not found and owner and owner.lower() != self._owner.lower():
+            self._owner = owner
+            found = self._requests(base, head)
+        ours = [one for one in found if self._is_ours(one, base, head)]
+        ours.sort(key=lambda one: (one["state"] == "open", one["number"]), reverse=True)
+        return proposed(ours[0]) if ours else None
+
+    def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
+        """As `Forge.propose`."""
+        return settle(self, fitted(proposal, LONGEST_BODY["github"]), found)
+
+    def state(self, number: str) -> Proposed:
+        """As `Forge.state`."""
+        return proposed(self._pull(number))
+
+    def close(self) -> None:
+        """Connections are closed."""
+        self._client.close()
+
+    def create(self, proposal: Proposal) -> Proposed:
+        """As `Steps.create`."""
+        notes = Notes()
+        answer = self._open(proposal, draft=proposal.draft)
+        if proposal.draft and answer.status == 422 and b"draft" in answer.body.lower():  # noqa: PLR2004 - HTTP
+            notes.add("it is no draft: GitHub has none for this repository")
+            answer = self._open(proposal, draft=False)
+        if answer.status == 422 and b"pull request already exists" in answer.body.lower():  # noqa: PLR2004 - HTTP
+            raise AlreadyThere
+        if answer.status == 422 and b"no commits between" in answer.body.lower():  # noqa: PLR2004 - HTTP
+            raise Outpaced(f"{proposal.base} holds all of {proposal.head} by now")
+        if answer.status != 201:  # noqa: PLR2004 - HTTP
+            raise self._client.refused(answer, "open the pull request")
+        return self._completed(self._client.parsed(answer, "open the pull request"), proposal, notes)
+
+    def update(self, found: Proposed, proposal: Proposal) -> Proposed:
+        """As `Steps.update`."""
+        pull = self._pull(found.number)
+        check(found, proposed(pull), proposal)
+        text = {"title": proposal.title, "body": proposal.body}
+        if not same(proposed(pull), proposal):
+            pull = self._client.json(
+                "PATCH", f"{self._path}/pulls/{found.number}", "update the pull request", json=text, again=True
+            )
+            check(found, proposed(pull), proposal)
+        return self._completed(pull, proposal, Notes())
+
+    def tip(self, head: str) -> str:
+        """As `Steps.tip`."""
+        answer = self._client.ask(
+            "GET", f"{self._path}/git/ref/heads/{quoted(head, '/~')}", "look at the branch", fine=(403, 404, 409)
+        )
+        return str(answer.json()["object"]["sha"]) if answer.status == 200 else ""  # noqa: PLR2004 - HTTP
+
+    def _requests(self, base: str, head: str) -> list[Any]:
+        """The newest of this head; each is some 25 KB in a list, as it tells of both repositories."""
+        params = {
+            "head": f"{self._owner}:{head}", "base": base, "state": "all",
+            "sort": "created", "direction": "desc", "per_page": 10,
+        }  # fmt: skip
+        return rows(self._client.json("GET", f"{self._path}/pulls", "look for the pull request", params=params))
+
+    def _is_ours(self, pull: Mapping[str, Any], base: str, head: str) -> bool:
+        """Of the repository itself: a fork's branch may bear any name."""
+        name, theirs = (dig(pull, end, "repo", "full_name").lower() for end in ("head", "base"))
+        ours = {f"{self._owner}/{self._repo}".lower(), theirs} - {""}  # theirs: it may have been renamed
+        return (dig(pull, "head", "ref"), dig(pull, "base", "ref")) == (head, base) and name in ours
+
+    def _open(self, proposal: Proposal, *, draft: bool) -> Answer:
+        body = {
+            "title": proposal.title, "body": proposal.body, "head": proposal.head, "base": proposal.base,
+            "draft": draft,
+        }  # fmt: skip
+        return self._client.ask("POST", f"{self._path}/pulls", "open the pull request", json=body, fine=(422,))
+
+    def _pull(self, number: str) -> Any:
+        return self._client.json("GET", f"{self._path}/pulls/{number}", "read the pull request")
+
+    def _completed(self, pull: Mapping[str, Any], proposal: Proposal, notes: Notes) -> Proposed:
+        """With what is still missing of labels, people and auto-merge; what cannot be is noted."""
+        number = pull["number"]
+        issue = f"{self._path}/issues/{number}"
+        labels = missing(proposal.labels, (one["name"] for one in pull["labels"]))
+        if labels:
+            with tried(notes, "labels"):
+                self._client.ask("POST", f"{issue}/labels", "set labels", json={"labels": labels}, again=True)
+        people = missing(proposal.assignees, (one["login"] for one in pull["assignees"] or ()))
+        if people:
+            with tried(notes, "assignees"):
+                self._assign(issue, people, notes)
+        with tried(notes, "reviewers"):
+            self._ask_reviewers(pull, proposal, notes)
+        done = proposed(pull)
+        if proposal.auto_merge and done.state == "open":
+            with tried(notes, "auto-merge"):
+                done = AutoMerge(self._client, self._path, pull, notes).switch_on(done)
+        return replace(done, note=notes.text(done.note))
+
+    def _assign(self, issue: str, people: list[str], notes: Notes) -> None:
+        """GitHub passes over whom it does not take, without a word."""
+        answer = self._client.json(
+            "POST", f"{issue}/assignees", "assign people", json={"assignees": people}, again=True
+        )
+        if left := missing(people, (one["login"] for one in answer.get("assignees") or ())):
+            notes.add(f"not assigned, since they may not push here: {', '.join(left)}")
+
+    def _ask_reviewers(self, pull: Mapping[str, Any], proposal: Proposal, notes: Notes) -> None:
+        """Whoever has neither been asked nor answered. One whom GitHub refuses does not keep out the others."""
+        asked = [one["login"] for one in pull["requested_reviewers"] or ()]
+        teams = [one["slug"] for one in pull["requested_teams"] or ()]
+        wanted = [name for name in proposal.reviewers if "/" not in name]
+        wanted_teams = [name.rpartition("/")[2] for name in proposal.reviewers if "/" in name]
+        users, groups = missing(wanted, asked), missing(wanted_teams, teams)
+        if not users and not groups:
+            return
+        where = f"{self._path}/pulls/{pull['number']}"
+        answered = self._client.json("GET", f"{where}/reviews", "read the reviews", params={"per_page": 100})
+        users = missing(users, ((one["user"] or {}).get("login", "") for one in answered))
+        groups = [] if answered else groups  # a team's request is over once one of it has answered
+        single = [{"reviewers": [name]} for name in users] + [{"team_reviewers": [name]} for name in groups]
+        if len(single) > 1 and self._requested(where, {"reviewers": users, "team_reviewers": groups}) is None:
+            return
+        for one in single:
+            if error := self._requested(where, one):
+                notes.add(f"{next(iter(one.values()))[0]} was not asked to review: {error.message}")
+
+    def _requested(self, where: str, who: Mapping[str, list[str]]) -> TaskError | None:
+        """None when GitHub took it."""
+        answer = self._client.ask(
+            "POST", f"{where}/requested_reviewers", "ask for reviews", json=who, fine=(403, 404, 422), again=True
+        )
+        return None if answer.status == 201 else self._client.refused(answer, "ask for reviews")  # noqa: PLR2004
+
+
+def proposed(pull: Mapping[str, Any]) -> Proposed:
+    """GitHub's pull request → ours."""
+    merged = bool(pull.get("merged_at"))
+    is_open = pull["state"] == "open"
+    return Proposed(
+        url=str(pull["html_url"]),
+        number=str(pull["number"]),
+        state="merged" if merged else "open" if is_open else "closed",
+        title=str(pull["title"]),
+        body=(pull["body"] or "").replace("\r\n", "\n"),
+        head_commit=str(pull["head"]["sha"]),
+        merge_commit=str(pull.get("merge_commit_sha") or "") if merged else "",  # of an open one, it is a trial
+        conflicts=is_open and pull.get("mergeable") is False,
+        note=f"it conflicts with {pull['base']['ref']}" if is_open and pull.get("mergeable") is False else "",
+    )

@@ -1,0 +1,82 @@
+"""GitHub's auto-merge, its merge queue, and what it says where there is neither."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from task.forges import Client
+from task.forges.notes import Notes
+from task.model import Proposed
+
+ENABLE = (
+    "mutation($input: EnablePullRequestAutoMergeInput!) "
+    "{ enablePullRequestAutoMerge(input: $input) { pullRequest { state autoMergeRequest { enabledAt } } } }"
+)
+ENQUEUE = (
+    "mutation($input: EnqueuePullRequestInput!) { enqueuePullRequest(input: $input) { mergeQueueEntry { position } } }"
+)
+METHODS = (("MERGE", "allow_merge_commit"), ("SQUASH", "allow_squash_merge"), ("REBASE", "allow_rebase_merge"))
+SETTING = 'the repository\'s setting "Allow auto-merge" switches it on'
+
+
+class AutoMerge:
+    """One pull request, to be merged by GitHub once its requirements are met."""
+
+    def __init__(self, client: Client, repository: str, pull: Mapping[str, Any], notes: Notes) -> None:
+        self._client, self._repository, self._pull, self._notes = client, repository, pull, notes
+        allowed = self._pull["base"].get("repo") or {}  # the settings are shown to those who may push
+        self._methods = [name for name, setting in METHODS if allowed.get(setting, True)] or ["MERGE"]
+
+    def switch_on(self, done: Proposed) -> Proposed:
+        """Auto-merge is on, or the request is in the queue or merged; else the notes say why it is not."""
+        if self._pull.get("auto_merge"):
+            return done
+        said = ""
+        for method in self._methods:
+            said = self._mutation(ENABLE, {"mergeMethod": method})
+            if not said:
+                return done
+            if "merge method" not in said.lower():
+                break
+        if "clean status" in said.lower():  # nothing to wait for, so GitHub does not wait
+            return self._merged_now(done)
+        hint = f" ({SETTING})" if "auto merge is not allowed" in said.lower() else ""
+        self._notes.add(f"GitHub cannot merge it by itself: {said}{hint}")
+        return done
+
+    def _merged_now(self, done: Proposed) -> Proposed:
+        """All requirements are met: merge exactly the commit that was looked at, or join the queue."""
+        path = f"{self._repository}/pulls/{done.number}/merge"
+        body = {"sha": done.head_commit, "merge_method": self._methods[0].lower()}
+        answer = self._client.ask("PUT", path, "merge it", json=body, fine=(403, 405, 409, 422))
+        if answer.status == 200:  # noqa: PLR2004 - HTTP
+            self._notes.add("nothing was required of it: it is merged already")
+            return replace(
+                done, state="merged", merge_commit=str(self._client.parsed(answer, "merge it").get("sha") or "")
+            )
+        said = self._client.words(answer)
+        if "merge queue" in said.lower():
+            said = self._mutation(ENQUEUE, {"expectedHeadOid": done.head_commit})
+        if said:
+            self._notes.add(f"GitHub cannot merge it by itself: {said}")
+        return done
+
+    def _mutation(self, query: str, what: Mapping[str, str]) -> str:
+        """What GitHub has against it; "" when it is done."""
+        body = {"query": query, "variables": {"input": {"pullRequestId": self._pull["node_id"], **what}}}
+        answer = self._client.ask("POST", graphql(self._client.reach.place.api), "switch on auto-merge", json=body)
+        return "; ".join(_errors(self._client.parsed(answer, "switch on auto-merge")))
+
+
+def graphql(api: str) -> str:
+    """GraphQL's address beside that of REST: Enterprise Server has it one folder up."""
+    return f"{api.removesuffix('/v3')}/graphql"
+
+
+def _errors(said: Mapping[str, Any]) -> list[str]:
+    """GraphQL answers 200 whatever happens."""
+    errors = said.get("errors") or []
+    found = [str(one.get("message", "")).strip('[]"') for one in errors]
+    return [" ".join(text.split())[:300] for text in found] or (["it says nothing more"] if errors else [])

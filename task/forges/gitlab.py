@@ -1,0 +1,209 @@
+"""Merge requests on GitLab, gitlab.com or self-managed (docs.gitlab.com/api/merge_requests)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from task import shutdown as stop
+from task.forges import AlreadyThere, Client, Reach, settle
+from task.forges.address import quoted
+from task.forges.content import dig, fitted, ours_to_delete, same
+from task.forges.notes import Notes, check, missing, rows, tried
+from task.forges.proposal import LONGEST, described
+from task.http import Answer
+from task.model import Proposal, Proposed
+
+NEEDS = (
+    "give a personal, project or group access token with scope api and role Developer "
+    "(a job token, CI_JOB_TOKEN, cannot write merge requests)"
+)
+DRAFT = "Draft: "
+_PAUSES = (0.5, 1.0, 2.0, 4.0)  # seconds, while GitLab still looks at a new request
+_UNREADY = ("checking", "preparing", "unchecked", "approvals_syncing", "")
+
+
+class GitLab:
+    """One project on GitLab."""
+
+    def __init__(self, reach: Reach) -> None:
+        token = reach.token.secret
+        self._path = f"/projects/{quoted('/'.join(reach.place.project))}"
+        self._client = Client(
+            reach, lambda: {"Authorization": f"Bearer {token.reveal()}"}, NEEDS, repository=self._path
+        )
+
+    def find(self, base: str, head: str) -> Proposed | None:
+        """As `Forge.find`. A fork's branch may bear any name: only the project's own count."""
+        params = {
+            "source_branch": head, "target_branch": base, "state": "all",
+            "order_by": "created_at", "sort": "desc", "per_page": 50,
+        }  # fmt: skip
+        what = f"look for the merge request of {head}"
+        found = self._client.json("GET", f"{self._path}/merge_requests", what, params=params)
+        ours = [
+            one
+            for one in rows(found)
+            if dig(one, "source_project_id") == dig(one, "target_project_id") != ""
+            and (dig(one, "source_branch"), dig(one, "target_branch")) == (head, base)
+        ]
+        ours.sort(key=lambda one: (_state(one) == "open", one["iid"]), reverse=True)
+        return proposed(ours[0]) if ours else None
+
+    def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
+        """As `Forge.propose`."""
+        return settle(self, fitted(proposal, LONGEST), found)
+
+    def state(self, number: str) -> Proposed:
+        """As `Forge.state`."""
+        return proposed(self._read(number))
+
+    def close(self) -> None:
+        """Connections are closed."""
+        self._client.close()
+
+    def create(self, proposal: Proposal) -> Proposed:
+        """As `Steps.create`. GitLab makes labels that are missing."""
+        notes = Notes()
+        body = {
+            "source_branch": proposal.head,
+            "target_branch": proposal.base,
+            "title": f"{DRAFT if proposal.draft else ''}{proposal.title}",
+            "description": proposal.body,
+            "remove_source_branch": ours_to_delete(proposal.head),
+        }
+        what = "open the merge request"
+        answer = self._client.ask("POST", f"{self._path}/merge_requests", what, json=body, fine=(409,))
+        if answer.status == 409:  # noqa: PLR2004 - HTTP
+            if b"already exists" in answer.body:
+                raise AlreadyThere
+            raise self._client.refused(answer, what)
+        return self._completed(self._client.parsed(answer, what), proposal, notes)
+
+    def update(self, found: Proposed, proposal: Proposal) -> Proposed:
+        """As `Steps.update`. A draft stays one, and what a person made ready stays ready."""
+        request = self._read(found.number)
+        check(found, proposed(request), proposal)
+        if not same(proposed(request), proposal):
+            title = f"{DRAFT if request.get('draft') else ''}{proposal.title}"
+            request = self._write(found.number, "update the merge request", title=title, description=proposal.body)
+            check(found, proposed(request), proposal)
+        return self._completed(request, proposal, Notes())
+
+    def tip(self, head: str) -> str:
+        """As `Steps.tip`."""
+        path = f"{self._path}/repository/branches/{quoted(head)}"
+        answer = self._client.ask("GET", path, "look at the branch", fine=(403, 404))
+        return dig(self._client.parsed(answer, "look at the branch"), "commit", "id") if answer.status < 300 else ""  # noqa: PLR2004
+
+    def _read(self, number: str) -> Any:
+        return self._client.json("GET", f"{self._path}/merge_requests/{number}", "read the merge request")
+
+    def _write(self, number: str, what: str, **fields: Any) -> Any:
+        return self._client.json("PUT", f"{self._path}/merge_requests/{number}", what, json=fields)
+
+    def _completed(self, request: Mapping[str, Any], proposal: Proposal, notes: Notes) -> Proposed:
+        """With what is still missing of labels, people and auto-merge; what cannot be is noted."""
+        number = str(request["iid"])
+        wanted = missing(proposal.labels, request.get("labels") or ())
+        for label in [label for label in wanted if "," in label]:
+            notes.add(f"label {label!r}: GitLab takes none with a comma")
+        if labels := [label for label in wanted if "," not in label]:
+            with tried(notes, "labels"):
+                request = self._write(number, "set labels", add_labels=",".join(labels))
+        with tried(notes, "reviewers"):
+            request = self._with_people(request, "reviewer", proposal.reviewers, notes)
+        with tried(notes, "assignees"):
+            request = self._with_people(request, "assignee", proposal.assignees, notes)
+        done = proposed(request)
+        if proposal.auto_merge and done.state == "open":
+            with tried(notes, "auto-merge"):
+                done = self._auto_merged(request, described(proposal.body), notes)
+        return replace(done, note=notes.text(done.note))
+
+    def _with_people(self, request: Mapping[str, Any], role: str, names: Iterable[str], notes: Notes) -> Any:
+        """The list is written as a whole, so whoever is in it already stays. Several need a paid tier."""
+        have = {one["username"].lower(): one["id"] for one in request.get(f"{role}s") or ()}
+        wanted = missing(names, have)
+        found = {name: self._person(name) for name in wanted}
+        for name in [name for name in wanted if not found[name]]:
+            notes.add(f"{role} {name}: GitLab knows nobody of that name")
+        if not (new := [number for number in found.values() if number]):
+            return request
+        fields = {f"{role}_ids": [*have.values(), *new]}
+        written = self._write(str(request["iid"]), f"set the {role}s", **fields)
+        took = {one["id"] for one in written.get(f"{role}s") or ()}
+        if left := [name for name, number in found.items() if number and number not in took]:
+            notes.add(f"{role} {', '.join(left)}: GitLab did not take them (several need GitLab Premium)")
+        return written
+
+    def _person(self, name: str) -> int:
+        """0 where nobody has that name. Groups cannot be asked."""
+        found = self._client.json("GET", "/users", f"look for {name}", params={"username": name})
+        return next((int(one["id"]) for one in found if one["username"].lower() == name.lower()), 0)
+
+    def _auto_merged(self, request: Mapping[str, Any], commit: str, notes: Notes) -> Proposed:
+        """To be merged by GitLab once its pipeline and checks pass; of exactly this commit, so of no other push."""
+        request = self._settled(request)
+        done = proposed(request)
+        if request.get("merge_when_pipeline_succeeds") or request.get("draft"):
+            if request.get("draft"):
+                notes.add("GitLab cannot merge a draft by itself")
+            return done
+        body = {"auto_merge": True, "merge_when_pipeline_succeeds": True, "sha": commit or done.head_commit}
+        path = f"{self._path}/merge_requests/{done.number}/merge"
+        answer = self._asked_to_merge(path, body)
+        if answer.status < 300:  # noqa: PLR2004 - HTTP
+            return proposed(self._client.parsed(answer, "switch on auto-merge"))
+        notes.add(f"GitLab cannot merge it by itself: {self._why_not(done.number, self._client.words(answer))}")
+        return done
+
+    def _asked_to_merge(self, path: str, body: Mapping[str, Any]) -> Answer:
+        """Asked again while GitLab may not have looked at the new commit yet."""
+        what, fine = "switch on auto-merge", (401, 403, 405, 406, 409, 422)
+        answer = self._client.ask("PUT", path, what, json=body, fine=fine)
+        for pause in _PAUSES:
+            if answer.status not in {405, 409, 422} or stop.code():
+                break
+            stop.sleep(pause)
+            answer = self._client.ask("PUT", path, what, json=body, fine=fine)
+        return answer
+
+    def _settled(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """As GitLab sees it once it has looked, if that does not take long."""
+        for pause in _PAUSES[:-1]:
+            if request.get("detailed_merge_status", "unknown") not in _UNREADY or stop.code():
+                break
+            stop.sleep(pause)
+            request = self._read(str(request["iid"]))
+        return request
+
+    def _why_not(self, number: str, said: str) -> str:
+        status = str(self._read(number).get("detailed_merge_status") or "").replace("_", " ")
+        return f"{said} ({status})" if status else said
+
+
+def _state(request: Mapping[str, Any]) -> str:
+    """`locked` is a request that is being merged."""
+    return {"merged": "merged", "closed": "closed"}.get(request["state"], "open")
+
+
+def proposed(request: Mapping[str, Any]) -> Proposed:
+    """GitLab's merge request → ours, its title without the word that makes it a draft."""
+    state = _state(request)
+    merged = request.get("merge_commit_sha") or request.get("squash_commit_sha") or request.get("sha")
+    title = str(request["title"])
+    return Proposed(
+        url=str(request["web_url"]),
+        number=str(request["iid"]),
+        state="merged" if state == "merged" else "closed" if state == "closed" else "open",
+        title=title.removeprefix(DRAFT) if request.get("draft") else title,
+        body=str(request.get("description") or "").replace("\r\n", "\n"),
+        head_commit=str(request.get("sha") or ""),
+        merge_commit=str(merged or "") if state == "merged" else "",  # fast-forward: the head itself
+        conflicts=state == "open" and bool(request.get("has_conflicts")),
+        note=f"it conflicts with {request['target_branch']}"
+        if state == "open" and request.get("has_conflicts")
+        else "",
+    )

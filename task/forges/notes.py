@@ -1,0 +1,60 @@
+"""What the forges here have in common: what is noted and not an error, and what makes a request another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from task.errors import ForgeError, RepositoryError
+from task.forges import Overtaken
+from task.forges.content import overtaken
+from task.model import Proposal, Proposed
+
+LONGEST = 1000
+
+
+class Notes:
+    """What a forge cannot do and does no harm: sentences, each once, said with the request."""
+
+    def __init__(self) -> None:
+        self._said: list[str] = []
+
+    def add(self, sentence: str) -> None:
+        """One more."""
+        if sentence and sentence not in self._said:
+            self._said.append(sentence)
+
+    def text(self, first: str = "") -> str:
+        """All of them as one text, `first` before them."""
+        return "; ".join(part for part in (first, *self._said) if part)[:LONGEST]
+
+
+@contextmanager
+def tried(notes: Notes, what: str) -> Iterator[None]:
+    """What is refused in here becomes a note; what running again may mend is raised, so that it is run again."""
+    try:
+        yield
+    except (ForgeError, RepositoryError) as error:
+        notes.add(f"{what}: {error.message}")
+
+
+def check(found: Proposed, now: Proposed, proposal: Proposal) -> None:
+    """Raise `Overtaken` where the request is open no longer, or describes what others pushed since it was found."""
+    if now.state != "open" or overtaken(found, now, proposal):
+        raise Overtaken
+
+
+def rows(value: Any) -> list[Any]:
+    """The objects of a list; what is none is passed over: a host may be no forge at all."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def missing(wanted: Iterable[str], have: Iterable[str]) -> list[str]:
+    """In order, each once; names of labels and people have no case."""
+    there, found = {name.lower() for name in have}, []
+    for name in wanted:
+        if name.lower() not in there:
+            there.add(name.lower())
+            found.append(name)
+    return found

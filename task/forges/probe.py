@@ -1,0 +1,85 @@
+"""Asks a host which forge it is: addresses that each forge answers to anyone, and no login."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from urllib.parse import quote
+
+from task.errors import ForgeError, UnreachableError
+from task.forges.address import HINT, ForgeName, Known
+from task.git.remote_url import Remote
+from task.http import Answer, Http, Limits, NoAnswerError
+
+LIMITS = Limits(connect=5.0, silence=10.0, total=15.0, size=1024 * 1024, tries=1)
+
+
+def probe(
+    remote: Remote, ca_file: str = "", log: Callable[[str], None] = lambda _line: None, limits: Limits = LIMITS
+) -> Known:
+    """Which forge a repository's host is, and where its web begins (GitLab and others may live below a path).
+
+    Raises `ForgeError` where the host is none that is known here, `UnreachableError` where it does not answer.
+    """
+    http = Http(remote.root, ca_file=ca_file, log=log, limits=limits)
+    answered = False
+    try:
+        for folder in _folders(remote):
+            for forge, (path, is_it) in QUESTIONS.items():
+                answer = _asked(http, f"{folder}{path}")
+                answered = answered or answer is not None
+                if answer is not None and is_it(answer):
+                    return Known(forge, f"{remote.root}{folder}")
+    finally:
+        http.close()
+    if not answered:
+        raise UnreachableError(
+            f"{remote.host} does not say which forge it is: it does not answer over https", hint=f"{HINT}; or --ca-file"
+        )
+    raise ForgeError(f"{remote.host} is no forge that is known here, or does not say so", hint=HINT)
+
+
+def _folders(remote: Remote) -> list[str]:
+    """The host's root, and the first folder where there is room for one before owner and repository."""
+    deep = not remote.ssh and len(remote.parts) > 2  # noqa: PLR2004 - owner and repository
+    return ["", f"/{quote(remote.parts[0])}"] if deep else [""]
+
+
+def _asked(http: Http, path: str) -> Answer | None:
+    try:
+        return http.ask("GET", path)
+    except NoAnswerError:
+        return None
+
+
+def _is_gitea(answer: Answer) -> bool:
+    """Where sign-in is required (REQUIRE_SIGNIN_VIEW), it says only that; in words that no other forge has."""
+    said = answer.mapping()
+    if answer.status in (401, 403):
+        return str(said.get("message")).startswith("Only signed in user is allowed to call APIs")
+    return answer.status == 200 and isinstance(said.get("version"), str)  # noqa: PLR2004 - HTTP
+
+
+def _is_github(answer: Answer) -> bool:
+    """In private mode it says 401, and its headers still tell."""
+    return "installed_version" in answer.mapping() or "X-GitHub-Request-Id" in answer.headers
+
+
+def _is_gitlab(answer: Answer) -> bool:
+    """Its version is for those who are logged in."""
+    said = answer.mapping()
+    if answer.status == 401:  # noqa: PLR2004 - HTTP
+        return said.get("message") == "401 Unauthorized" or "X-Gitlab-Meta" in answer.headers
+    return answer.status == 200 and "version" in said and "revision" in said  # noqa: PLR2004 - HTTP
+
+
+def _is_data_center(answer: Answer) -> bool:
+    return answer.mapping().get("displayName") == "Bitbucket" or "X-AREQUESTID" in answer.headers
+
+
+# Gitea's list of paths first: no other forge has an /api/v1/version.
+QUESTIONS: Mapping[ForgeName, tuple[str, Callable[[Answer], bool]]] = {
+    "gitea": ("/api/v1/version", _is_gitea),
+    "gitlab": ("/api/v4/version", _is_gitlab),
+    "github": ("/api/v3/meta", _is_github),
+    "bitbucket-server": ("/rest/api/1.0/application-properties", _is_data_center),
+}

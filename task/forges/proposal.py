@@ -1,0 +1,291 @@
+"""The title and body of a pull request, the marks it is known by, and the name of its branch.
+
+Images, tags and names come from others: in a body they stand in code, where no forge reads Markdown, HTML, a mention,
+a reference to an issue, or a command (GitLab obeys lines like `/merge`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from json import dumps
+from typing import Literal
+
+from task.forges.proposed_builds import Builds, build_key, packed, unpacked
+from task.model import Proposed, Written
+from task.templates.change import Change
+from task.templates.commit_message import AppChanges, distinct
+from task.templates.trailers import one_line
+
+LONGEST_TITLE = 255  # characters: GitLab, Gitea and Bitbucket take no more
+# Characters of a body, as the forges' documentation and their own refusals say; the rest takes as much as GitHub.
+LONGEST_BODY: Mapping[str, int] = {"github": 65_536, "bitbucket": 32_768, "bitbucket-server": 32_768, "azure": 4_000}
+LONGEST = 65_536
+LONGEST_URL = 500
+LONGEST_CELL = 200
+BRANCHES = "image-update/"
+# What is hidden: an HTML comment; where HTML is shown as text, a link's definition that no link uses.
+HIDDEN, HIDDEN_WITHOUT_HTML = "<!-- {}: {} -->", "[//]: # ({}: {})"
+WITHOUT_HTML = ("bitbucket", "bitbucket-server")
+MARK, DESCRIBED = "image-update", "image-update-commit"
+BUILDS, DECLINED = "image-update-builds", "image-update-declined"
+ROOM = {BUILDS: 4, DECLINED: 8}  # the part of a body that these may take: one fourth, one eighth
+HEAD = "| Application | Image | Old | New |\n| --- | --- | --- | --- |\n"
+# Invisible, and the end of what would have been a mention or a reference.
+BREAK = "\u200b"
+MENTION = re.compile(r"(?<!\w)([@#!$%&~^])(?=\w)|\b(GH-)(?=\d)")
+COMMENT = re.compile(r"<!--|\[//\]")
+TRAILER = re.compile(r"[A-Za-z0-9-]+: \S.*")
+FENCE = re.compile(r"`{3,}")
+BASE64 = "[A-Za-z0-9+/]+={0,2}"
+NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
+NOT_IN_A_LINK = re.compile(r"[^A-Za-z0-9/?&=%._~:+,;-]")
+
+
+@dataclass(frozen=True)
+class Links:
+    """Where a reader finds more; "" is left out."""
+
+    source: str = ""  # the source commit's page, else its id
+    run: str = ""  # of the pipeline
+    compare: str = ""  # base and head on the forge
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a body tells."""
+
+    apps: Sequence[AppChanges]
+    text: str = ""  # of the author's own template, without subject and trailers (`message_parts`)
+    links: Links = Links()
+    commit: str = ""  # the head commit that this describes; "" is unknown
+    held: tuple[str, ...] = ()  # what is held or released, each by a text that tells it from any other
+    declined: Builds = field(default_factory=dict)
+
+
+def title(message: str) -> str:
+    """The commit message's first line, as long as forges take, calling nobody."""
+    return _calling_nobody(one_line(message.strip().partition("\n")[0], LONGEST_TITLE - 20))[:LONGEST_TITLE]
+
+
+def headline(command: str, subject: str, apps: Sequence[AppChanges], back: Sequence[AppChanges] = ()) -> str:
+    """A title that says what changes: `web: ghcr.io/acme/web 1.0.0 → 1.1.0`; of several, their number.
+
+    `back` are the changes that a person rolled back: the title tells of them alone, whatever waits beside them, so
+    that it stays. `subject` is the commit's, of what a person asked for otherwise.
+    """
+    if back:
+        return title(f"roll back {_in_short(back)}")
+    if not apps:
+        return title(subject)
+    return title(_in_short(apps) if command in ("run", "scan") else f"{subject}; {_in_short(apps)}")
+
+
+def _in_short(apps: Sequence[AppChanges]) -> str:
+    """Who gets what, in a few words."""
+    who = apps[0].name if len(apps) == 1 else f"{len(apps)} Applications"
+    changes = [one for app in apps for one in app.changes]
+    images = dict.fromkeys((one.image.name, *_version(one)) for one in changes)
+    if len(images) > 1:
+        return f"{who}: {len(images)} images"
+    olds = {(one.old_tag, one.old_digest) for one in changes}
+    old = olds.pop() if len(olds) == 1 else ("", "")  # of several, none
+    new = _version(changes[0])
+    pinned = not new[0] or old[0] == new[0]  # the digest is what changes
+    words = [_short_version(*one, digest_too=pinned or not one[0]) for one in (old, new)]
+    return " ".join(filter(None, (f"{who}:", changes[0].image.name, words[0], "→", words[1])))
+
+
+def _short_version(tag: str, digest: str, *, digest_too: bool) -> str:
+    """`1.1.0`, `latest@sha256:0123456789ab`."""
+    return "@".join(filter(None, (tag, digest[:19] if digest_too else "")))
+
+
+def message_parts(message: str) -> tuple[str, str]:
+    """(Subject, what follows it, without the trailers at its end)."""
+    subject, _, rest = message.strip().partition("\n")
+    blocks = rest.strip("\n").split("\n\n")
+    if all(TRAILER.fullmatch(line) for line in blocks[-1].strip().split("\n")):
+        blocks.pop()
+    return subject.strip(), "\n\n".join(blocks).strip()
+
+
+def body(content: Content, forge: str = "") -> str:
+    """Markdown, within the forge's limit: a table of what changes, links, the author's text, and the marks.
+
+    What is too long is cut, and says so; the marks are always whole, at the end.
+    """
+    longest = LONGEST_BODY.get(forge, LONGEST)
+    marks = _marks(content, forge)
+    links = _links(content.links)
+    fixed = len(marks) + len(links) + 4
+    table = _table(content.apps, longest - fixed) if any(one.changes for one in content.apps) else ""
+    text = _fenced(content.text, longest - fixed - len(table) - 2)
+    return "\n\n".join(part for part in (table, text, links, marks) if part) + "\n"
+
+
+def marker(apps: Sequence[AppChanges], held: Sequence[str] = ()) -> str:
+    """What tells one content from another: SHA-256 of the set of Application, image and version, and what is held."""
+    rows = {
+        (f"{app.namespace}/{app.name}", one.alias, one.image.identity, *_version(one))
+        for app in apps
+        for one in app.changes
+    }
+    return sha256(dumps([*sorted(rows), *sorted(held)]).encode()).hexdigest()
+
+
+def builds(apps: Sequence[AppChanges]) -> dict[str, Written]:
+    """What each image gets, and of which build that is."""
+    return {
+        build_key(f"{app.namespace}/{app.name}", one.alias, one.image.identity): Written(*_version(one), one.build)
+        for app in apps
+        for one in app.changes
+    }
+
+
+def proposes(text: str) -> dict[str, Written]:
+    """The `builds` that a body proposes; nothing where it holds none."""
+    return unpacked(_last(text, BUILDS, BASE64))
+
+
+def refuses(request: Proposed) -> dict[str, Written]:
+    """The `builds` that people have declined, as far as the newest request of a head branch tells."""
+    known = unpacked(_last(request.body, DECLINED, BASE64))
+    return known | proposes(request.body) if request.state == "closed" else known
+
+
+def marked(text: str) -> str:
+    """The `marker` of the content that a body tells; "" where it holds none."""
+    return _hidden(text, MARK)
+
+
+def described(text: str) -> str:
+    """The head commit that a body tells of; "" where it names none."""
+    return _hidden(text, DESCRIBED)
+
+
+def standing(found: Proposed | None, mark: str) -> Literal["wanted", "same", "declined"]:
+    """What the newest request of the head branch means for a content (its `marker`).
+
+    "same": it is open and tells exactly this, nothing is to be done. "declined": a person closed it for exactly this,
+    and it is not opened again. "wanted": anything else; a newer content opens a request or updates the open one.
+    """
+    if found is None or marked(found.body) != mark:
+        return "wanted"
+    if found.state == "closed":
+        return "declined"
+    as_told = not found.head_commit or described(found.body).startswith(found.head_commit)  # some tell 12 letters
+    return "same" if found.state == "open" and as_told else "wanted"
+
+
+def head_branch(repo: str, base: str, applications: Sequence[str], paths: Sequence[str] = ()) -> str:
+    """The branch for these Applications (`namespace/name`), always the same: `image-update/<app>-<8 hex>`.
+
+    `repo` in the form of `task.annotations.write_back.normal_url`, so that all spellings of a URL give one branch.
+    `paths` are what is written: two Argo CDs may share a repository and an Application's name, and each has its own
+    request.
+    """
+    names = sorted(set(applications))
+    digest = sha256("\n".join((repo, base, *names, *sorted(set(paths)))).encode("utf-8", "replace")).hexdigest()
+    first = NOT_IN_A_NAME.sub("-", names[0].rpartition("/")[2] if names else "").strip("-")[:60].strip("-")
+    more = f"-and-{len(names) - 1}-more" if len(names) > 1 else ""
+    return f"{BRANCHES}{first or 'app'}{more}-{digest[:8]}"
+
+
+def _hidden(text: str, name: str) -> str:
+    """Ours is the last one: nothing of others stands behind it."""
+    return _last(text, name, "[0-9a-f]{40,64}")
+
+
+def _last(text: str, name: str, value: str) -> str:
+    found = re.findall(rf"^(?:<!--|\[//\]: # \()\s*{name}: ({value})\s*(?:-->|\))\s*$", text, re.MULTILINE)
+    return str(found[-1]) if found else ""
+
+
+def _marks(content: Content, forge: str) -> str:
+    shape = HIDDEN_WITHOUT_HTML if forge in WITHOUT_HTML else HIDDEN
+    longest = LONGEST_BODY.get(forge, LONGEST)
+    named = (
+        (MARK, marker(content.apps, content.held)),
+        (DESCRIBED, content.commit),
+        (BUILDS, packed(builds(content.apps), longest // ROOM[BUILDS])),
+        (DECLINED, packed(content.declined, longest // ROOM[DECLINED])),
+    )
+    return "\n".join(shape.format(*one) for one in named if one[1])
+
+
+def _table(apps: Sequence[AppChanges], room: int) -> str:
+    """As many rows as there is room for, and how many more there are."""
+    rows = [_row(app, change) for app in apps for change in distinct([app])]
+    lines, left = [], room - len(HEAD) - 40
+    for row in rows:
+        left -= len(row) + 1
+        if left < 0:
+            break
+        lines.append(row)
+    more = len(rows) - len(lines)
+    return HEAD + "\n".join(lines) + (f"\n\nand {more} more changes" if more else "")
+
+
+def _row(app: AppChanges, change: Change) -> str:
+    name = f"{app.namespace}/{app.name}" if app.namespace else app.name
+    new = "@".join(part for part in _version(change) if part)
+    old = "@".join(part for part in (change.old_tag, change.old_digest) if part)
+    return f"| {' | '.join(_code(text) for text in (name, change.image.name, old, new))} |"
+
+
+def _version(change: Change) -> tuple[str, str]:
+    return change.new_tag, change.new_digest
+
+
+def _code(text: str) -> str:
+    """Text in code; what would end the code or the cell, and what no screen shows, is no honest value's."""
+    line = one_line(text, LONGEST_CELL)
+    return f"`{''.join('?' if one in '`|' or not one.isprintable() else one for one in line)}`" if line else ""
+
+
+def _fenced(text: str, room: int) -> str:
+    """The author's text as it is, in a block that nothing in it ends."""
+    text = _calling_nobody(COMMENT.sub(lambda found: found[0][0] + BREAK + found[0][1:], text.strip()))
+    if not text:
+        return ""
+    fence = "`" * (1 + max((len(run) for run in FENCE.findall(text)), default=2))
+    room -= 2 * len(fence) + 10
+    if room < 40:  # noqa: PLR2004 - nothing worth reading fits
+        return ""
+    if len(text) > room:
+        text = text[: room - 2].rstrip() + "\n…"
+    return f"{fence}text\n{text}\n{fence}"
+
+
+def _calling_nobody(text: str) -> str:
+    return MENTION.sub(lambda found: found[0] + BREAK, text)
+
+
+def _links(links: Links) -> str:
+    said = (("Built from", links.source, ""), ("by", links.run, ""), ("Changes:", links.compare, "compare"))
+    return " · ".join(f"{word} {_link(url, name)}" for word, url, name in said if url)
+
+
+def _link(url: str, name: str = "") -> str:
+    """A link to an http address; anything else as code, since it may be a program for the reader's browser."""
+    if not url.startswith(("https://", "http://")):
+        return _code(url)
+    scheme, _, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    address = f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+    safe = NOT_IN_A_LINK.sub(_escaped, address)
+    return f"[{_code(name or _short(safe))}]({safe})" if len(safe) <= LONGEST_URL else _code(address)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return "".join(f"%{one:02X}" for one in found[0].encode("utf-8", "replace"))
+
+
+def _short(url: str) -> str:
+    """The last two parts of a path tell a reader enough: `commit/0123456789ab`, `runs/42`."""
+    parts = url.partition("://")[2].rstrip("/").split("/")
+    shown = [part[:12] if len(part) in (40, 64) else part for part in parts[-2:]]
+    return "/".join(shown)

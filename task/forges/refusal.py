@@ -1,0 +1,125 @@
+"""What a forge's refusal means: one of our named errors, with the forge's own words, and never with a secret."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from task.errors import CredentialsError, ForgeError, RepositoryError, TaskError, UnreachableError
+from task.http import Answer, NoAnswerError
+from task.secret import Secret
+
+_STAYS = "the pushed branch stays, and running again completes the request"
+_LONGEST = 300  # characters of the forge's words
+_UNKNOWN_WAIT = 60.0  # seconds; GitHub asks for a minute where it names no time
+_TEXTS = ("message", "detail", "error_description", "error", "errors", "fields")  # where forges put their words
+
+
+def refused(answer: Answer, what: str, *, host: str, needs: str = "", token: Secret = Secret("")) -> TaskError:
+    """The error for an answer of 300 and above; `what` ends the sentence "could not …".
+
+    401: `CredentialsError`; 403 and 404: `RepositoryError`, naming the permission `needs`; limits and 5xx:
+    `UnreachableError`; a redirect and whatever else: `ForgeError`.
+    """
+    said = words(answer, token)
+    because = f"{answer.status}{f' ({said})' if said else ''}"
+    if (wait := limited(answer)) is not None:
+        return UnreachableError(
+            f"{host} limits how often it may be asked: could not {what}: {because}",
+            hint=f"run it again in {wait:.0f} seconds; {_STAYS}",
+        )
+    if answer.status in _NO_ACCESS:
+        return _no_access(
+            answer.status, (host, what, because), needs or "give the token the permission to write pull requests"
+        )
+    if answer.status >= 500 or answer.status == 408:  # noqa: PLR2004 - HTTP
+        return UnreachableError(f"{host} failed: could not {what}: {because}", hint=f"run it again; {_STAYS}")
+    if answer.status < 400:  # noqa: PLR2004 - HTTP
+        return ForgeError(
+            f"{host} redirects the request elsewhere: could not {what}: {because}",
+            hint="the repository may have moved: write its present URL",
+        )
+    return ForgeError(f"{host} refuses: could not {what}: {because}", hint=f"mend what it says; {_STAYS}")
+
+
+_NO_ACCESS = (401, 403, 404)
+
+
+def _no_access(status: int, said: tuple[str, str, str], needs: str) -> TaskError:
+    host, what, because = said
+    if status == 401:  # noqa: PLR2004 - HTTP
+        return CredentialsError(
+            f"{host} does not accept the API token: could not {what}: {because}",
+            hint=f"give a valid one as IMAGE_UPDATE_FORGE_TOKEN or by --forge-token-file: {needs}; {_STAYS}",
+        )
+    if status == 403:  # noqa: PLR2004 - HTTP
+        return RepositoryError(f"{host} does not let this API token {what}: {because}", hint=f"{needs}; {_STAYS}")
+    return RepositoryError(
+        f"could not {what}: {host} says that it does not exist, or this API token may not see it: {because}",
+        hint=f"check the repository's URL and the token: {needs}",
+    )
+
+
+def unanswered(error: NoAnswerError, what: str) -> TaskError:
+    """The error where there is no answer at all."""
+    if error.kind == "tls":
+        return CredentialsError(
+            f"{error.message}: could not {what}", hint="give its certificate authority: --ca-file FILE"
+        )
+    return UnreachableError(f"{error.message}: could not {what}", hint=f"run it again; {_STAYS}")
+
+
+def limited(answer: Answer) -> float | None:
+    """Seconds to wait where a limit on requests is the reason; None where it is not.
+
+    GitHub tells of its limits with 403 as well: the primary by x-ratelimit-remaining, the secondary by Retry-After or
+    its words (docs.github.com, "Rate limits for the REST API").
+    """
+    headers = answer.headers
+    if answer.status == 403:  # noqa: PLR2004 - HTTP
+        said = words(answer).lower()
+        if not (
+            "Retry-After" in headers
+            or headers.get("x-ratelimit-remaining", "").strip() == "0"
+            or "secondary rate limit" in said
+            or "abuse detection" in said
+        ):
+            return None
+    elif answer.status != 429:  # noqa: PLR2004 - HTTP
+        return None
+    if (after := headers.get("Retry-After", "").strip()).isdigit():
+        return float(after)
+    reset = (headers.get("x-ratelimit-reset") or headers.get("RateLimit-Reset") or "").strip()
+    return max(0.0, float(reset) - time.time()) + 1 if reset.isdigit() else _UNKNOWN_WAIT
+
+
+def words(answer: Answer, token: Secret = Secret("")) -> str:
+    """What the forge says, on one line and not long; a token that it repeats is blanked."""
+    try:
+        said = "; ".join(dict.fromkeys(text for text in _texts(answer.json()) if text))
+    except (ValueError, RecursionError):
+        said = "" if "html" in answer.headers.get("Content-Type", "") else answer.text()
+    said = " ".join("".join(char if char.isprintable() else " " for char in said[: 4 * _LONGEST]).split())
+    if token:
+        said = said.replace(token.reveal(), "***")
+    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…"
+
+
+def _texts(said: Any, depth: int = 0) -> Iterator[str]:
+    """All texts in the places where forges put them, whatever they are nested in."""
+    if isinstance(said, str):
+        yield said
+    elif isinstance(said, list) and depth < 5:  # noqa: PLR2004 - deep enough for all
+        for one in said[:10]:
+            yield from _texts(one, depth + 1)
+    elif isinstance(said, dict) and depth < 5:  # noqa: PLR2004
+        known = [name for name in _TEXTS if said.get(name)]
+        if not known and depth:  # {"field": "head", "code": "invalid"}, {"labels": ["is too long"]}
+            for name, value in list(said.items())[:10]:
+                yield from (f"{name}: {text}" for text in _texts(value, depth + 1))
+        for name in known:
+            yield from _texts(said[name], depth + 1)
+
+
+__all__ = ["limited", "refused", "unanswered", "words"]

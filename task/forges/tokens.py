@@ -1,0 +1,129 @@
+"""Which token a forge's API is asked with: settled by the pipeline's author, never by an annotation.
+
+A repository's URL is chosen by the owner of an Application, so every token has its scope: the beginning of the web
+addresses that it is for. A forge's token goes to nobody else, and over plain http only where its scope says http.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from task.errors import CredentialsError, UsageError
+from task.files import read_text
+from task.forges import Token
+from task.forges.address import PUBLIC, Known, Place
+from task.git.environment import Login
+from task.http import origin
+from task.secret import Secret
+
+VARIABLE = "IMAGE_UPDATE_FORGE_TOKEN"
+OPTION = "--forge-token-file"
+# The CI system's own tokens, and where they are good. GitLab's job token cannot write merge requests.
+OWN = (("GITHUB_TOKEN", "GITHUB_SERVER_URL"), ("SYSTEM_ACCESSTOKEN", "SYSTEM_COLLECTIONURI"))
+SERVERS = ("GITHUB_SERVER_URL", "CI_SERVER_URL", "SYSTEM_COLLECTIONURI")
+SHOW = "say which forge it is for: --forge github=https://github.com, or --git-credentials-url https://github.com/acme/"
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the command line says of forges' tokens."""
+
+    file: str = ""  # --forge-token-file
+    user: str = ""  # --forge-username: Bitbucket wants one beside some tokens
+    forge: Known | None = None  # --forge
+    scope: tuple[str, ...] = ()  # --git-credentials-url
+
+
+class Tokens:
+    """The tokens of one run. Raises `UsageError` at once for what makes no sense."""
+
+    def __init__(
+        self,
+        given: Given,
+        environ: Mapping[str, str],
+        logins: Callable[[str], Sequence[Login]] = lambda _url: (),
+    ) -> None:
+        """`logins`: Git's logins for a URL, a GitHub App's token among them (`Access.logins`)."""
+        self._user, self._logins, self._environ = given.user, logins, environ
+        self._secret, self._source = _chosen(given.file, environ)
+        self._scope = _scope(given, environ)
+        if self._secret and not self._scope:
+            raise UsageError(f"{self._source}: a token is given, but not for which forge", hint=SHOW)
+
+    def of(self, place: Place) -> Token:
+        """The token for the API of that place. Raises `CredentialsError` where there is none for it."""
+        if self._secret and any(covers(prefix, place.web) for prefix in self._scope):
+            return Token(self._secret, self._user, self._source)
+        for login in self._logins(place.web):
+            if login.password and covers(login.prefix, place.web):
+                return Token(login.password, login.user, "the Git login")
+        for name, server in OWN:
+            secret = _sound(self._environ.get(name, ""), name)
+            if secret and covers(self._environ.get(server, ""), place.web):
+                return Token(secret, "", name)
+        raise self._none(place)
+
+    def _none(self, place: Place) -> CredentialsError:
+        if self._secret:
+            message = f"the API token ({self._source}) is not for {place.host}"
+            return CredentialsError(message, hint=f"if it shall be, {SHOW}")
+        hint = f"give {VARIABLE} or {OPTION}, and {SHOW}"
+        return CredentialsError(f"no API token for {place.host}, which a pull request needs", hint=hint)
+
+
+def covers(prefix: str, web: str) -> bool:
+    """Whether a web address is within a scope: same scheme and host, and whole parts of the path."""
+    prefix = prefix.strip().rstrip("/")
+    if not prefix.startswith(("https://", "http://")):
+        return False
+    ours, theirs = _split(prefix), _split(web)
+    return ours[0] == theirs[0] and (theirs[1] == ours[1] or not ours[1] or theirs[1].startswith(f"{ours[1]}/"))
+
+
+def _split(url: str) -> tuple[str, str]:
+    path = url.partition("://")[2].partition("/")[2].partition("?")[0].partition("#")[0]
+    return origin(url), path.strip("/")
+
+
+def _chosen(file: str, environ: Mapping[str, str]) -> tuple[Secret, str]:
+    found = []
+    if secret := _sound(environ.get(VARIABLE, ""), VARIABLE):
+        found.append((secret, VARIABLE))
+    if file:
+        found.append((_read(file), OPTION))
+    if len(found) > 1:
+        raise UsageError(f"{VARIABLE} and {OPTION} are both given", hint="give one of them")
+    return found[0] if found else (Secret(""), "")
+
+
+def _scope(given: Given, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """`--forge` with its address, else the URLs that Git's login may be sent to, else the CI system's own server."""
+    if given.forge is not None and given.forge.root:
+        return (given.forge.root,)
+    if given.scope:
+        return given.scope
+    if given.forge is not None:
+        return tuple(f"https://{host}" for host, name in PUBLIC.items() if name == given.forge.forge)
+    own = (environ.get(name, "").strip().rstrip("/") for name in SERVERS)
+    return tuple(url for url in own if url.startswith(("https://", "http://")))
+
+
+def _read(path: str) -> Secret:
+    try:
+        text = read_text(path)
+    except OSError as error:
+        raise UsageError(f"{OPTION}: cannot read {path!r}: {error.strerror}", hint="name a readable file") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{OPTION}: {path!r} is not text", hint="name a text file") from None
+    if not text.strip():
+        raise UsageError(f"{OPTION}: {path!r} is empty", hint="write the token into it, alone")
+    return _sound(text, f"{OPTION} {path!r}")
+
+
+def _sound(text: str, where: str) -> Secret:
+    """A token stands in a header: one line of printable ASCII."""
+    text = text.strip()
+    if not (text.isascii() and text.isprintable()):
+        raise UsageError(f"{where} does not hold one line of letters and digits", hint="give the token alone")
+    return Secret(text)

@@ -1,0 +1,1 @@
+"""Git: the command line, logins, signatures, and repositories without a checkout."""

@@ -1,0 +1,129 @@
+"""The credentials of one run, as git is given them: by variables, and by copies that only this user can read."""
+
+from __future__ import annotations
+
+import os
+from _thread import allocate_lock
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from task import private_folder
+from task.files import read_file
+from task.git.environment import Login
+from task.git.ssh import PLAIN, SshFiles, SshGiven, collect, nameless, needs_own_files, passwd_home, write
+
+_BUNDLES = (
+    "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was given, read and checked."""
+
+    logins: tuple[Login, ...] = ()
+    spare: tuple[Login, ...] = ()  # the CI system's own token: only where nothing else is given
+    app: Callable[[str], Login] | None = None  # CA file → its token
+    app_server: str = ""  # where that is good for
+    ssh: SshFiles | None = None
+    certificates: str = ""
+    config_file: str = ""  # a `.gitconfig` that came with `--basic-auth-directory`
+    pairs: Callable[[str], list[tuple[str, str]]] | None = None  # (private folder) → git's settings for the server
+    variables: tuple[tuple[str, str], ...] = ()  # of git's environment
+    alone: bool = False  # no other login goes along: others say how the server is reached, and do not check it
+    only: str = (
+        ""  # the one repository that all of this is for, whatever the logins fit: nothing else is reached with it
+    )
+
+
+class Access:
+    """The credentials of one run. Stores in several threads may share it."""
+
+    def __init__(self, plan: Plan | None = None, environ: Mapping[str, str] | None = None) -> None:
+        self.plan = plan or Plan()
+        self._environ = environ or {}
+        self._lock = allocate_lock()
+        self._folder = ""
+        self._made: dict[str, object] = {}
+
+    def logins(self, url: str = "", *, helped: bool) -> tuple[Login, ...]:
+        """Who may be told which login, for whoever is to reach this URL ("": any).
+
+        `helped`: the user's git configuration knows logins of its own. Raises what `task.git.github_app` says of a
+        GitHub App.
+        """
+        plan = self.plan
+        if plan.app is None:
+            return plan.logins or (() if helped else plan.spare)
+        if not url.lower().startswith(plan.app_server.lower() if url else ""):
+            return plan.logins
+        with self._lock:
+            login = self._made.get("app") or plan.app(self._bundle())
+            self._made["app"] = login
+        return (login, *plan.logins) if isinstance(login, Login) else plan.logins
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Git's settings for the server beyond a login; some are secret."""
+        if self.plan.pairs is None:
+            return []
+        with self._lock:
+            found = self._made.get("pairs") or self.plan.pairs(self._private())
+            self._made["pairs"] = found
+        return list(found) if isinstance(found, list) else []
+
+    def environment(self) -> dict[str, str]:
+        """The variables that say which certificate authorities are trusted, and which servers need no proxy."""
+        with self._lock:
+            bundle = self._bundle()
+            # curl sends what ~/.netrc holds for the host.
+            alone = {"HOME": self._private(), "GIT_ASKPASS": ""} if self.plan.alone else {}
+        return dict(self.plan.variables) | alone | ({"GIT_SSL_CAINFO": bundle} if bundle else {})
+
+    def ssh(self) -> tuple[str, bool]:
+        """(The ssh command, whether it was asked for by options)."""
+        with self._lock:
+            if "ssh" not in self._made:
+                self._made["ssh"] = self._ssh()
+            return str(self._made["ssh"]), self.plan.ssh is not None
+
+    def nameless(self) -> dict[str, str]:
+        """What ssh needs in its environment where this user has no passwd entry."""
+        if passwd_home() is not None:
+            return {}
+        with self._lock:
+            return nameless(self._private(), self._environ.get("HOME", ""))
+
+    def close(self) -> None:
+        """Remove all copies."""
+        with self._lock:
+            if self._folder:
+                private_folder.remove(self._folder)
+            self._folder = ""
+            self._made.clear()
+
+    def _ssh(self) -> str:
+        home = self._environ.get("HOME", "")
+        if self.plan.ssh is not None:
+            return write(self.plan.ssh, self._private())
+        return write(collect(SshGiven(), home), self._private()) if needs_own_files(home) else PLAIN
+
+    def _bundle(self) -> str:
+        """The authorities given, and those of the machine: a run may reach both kinds of servers."""
+        if not self.plan.certificates:
+            return ""
+        path = os.path.join(self._private(), "ca.pem")
+        if not os.path.exists(path):
+            machines = (self._environ.get("GIT_SSL_CAINFO", ""), self._environ.get("SSL_CERT_FILE", ""), *_BUNDLES)
+            with open(path, "wb") as file:
+                file.writelines(read_file(found) for found in [one for one in machines if os.path.isfile(one)][:1])
+                file.write(f"\n{self.plan.certificates}\n".encode())
+        return path
+
+    def _private(self) -> str:
+        if not self._folder:
+            self._folder = private_folder.make(self._temporary())
+        return self._folder
+
+    def _temporary(self) -> str:
+        return self._environ.get("TMPDIR") or "/tmp"  # noqa: S108 - private folders in it

@@ -1,0 +1,239 @@
+"""Which of two source commits comes first: asked of their repository with commits alone, no trees, no files."""
+
+from __future__ import annotations
+
+import os
+import re
+from _thread import allocate_lock
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from io import StringIO
+from typing import Literal
+
+from task.errors import TaskError, UnreachableError
+from task.git import errors as git_errors
+from task.git.command import Git
+from task.git.failed import GitEnded, GitFailed
+from task.git.names import printable, without_login
+from task.git.repository.bare_folder import REMOTE, BareFolder
+from task.process_bounds import Clock
+
+Order = Literal["older", "newer", "same", "unrelated", "unknown"]
+DEPTHS = (50, 500, 5000, 50_000)  # commits behind the two that are asked for
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+_WHOLE_ID = (40, 64)
+_NOT_BY_ID = ("unadvertised object", "not valid")  # servers that give branches and tags only
+_NOT_THERE = re.compile("not our ref ([0-9a-f]+)")
+_NO_SHALLOW, _OTHER_FORMAT, _NO_FILTER = "does not support shallow", "mismatched algorithms", "filter '"
+_REFS = ("+refs/heads/*:refs/image-update/heads/*", "+refs/tags/*:refs/image-update/tags/*")
+_FILTERS = ("tree:0", "blob:none", "")  # from the least that may be asked for
+
+
+@dataclass(frozen=True)
+class Kin:
+    """What the new commit is to the old one, and where it is "unknown" a sentence that says why."""
+
+    order: Order
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class _Graph:
+    """Commits with their parents, as far as they are known."""
+
+    parents: Mapping[str, tuple[str, ...]]
+    open: frozenset[str]  # commits whose parents were not sent
+
+
+class Lineage:
+    """Answers `order`; each question is asked once in a run. `close` removes what was fetched."""
+
+    def __init__(self, git: Git) -> None:
+        self._git = git
+        self._known: dict[tuple[str, str, str], Kin] = {}
+        self._sources: dict[str, _Source] = {}
+        self._lock = allocate_lock()
+
+    def order(self, repository: str, old: str, new: str) -> Kin:
+        """What `new` is to `old` in their repository: "newer" descends from it, "unrelated" is neither way.
+
+        Ids may be short. Never raises for what a server or an id is like: that is "unknown", and why.
+        """
+        old, new = old.strip().lower(), new.strip().lower()
+        question = (repository, old, new)
+        with self._lock:
+            if question not in self._known:
+                self._known[question] = self._asked(repository, old, new)
+            return self._known[question]
+
+    def close(self) -> None:
+        """Remove all that was fetched."""
+        for source in self._sources.values():
+            source.close()
+        self._sources.clear()
+
+    def _asked(self, repository: str, old: str, new: str) -> Kin:
+        shown = printable(without_login(repository))
+        for commit in (old, new):
+            if not _COMMIT.fullmatch(commit):
+                return Kin("unknown", f"{commit[:80]!r} is no commit's id")
+        if old == new:
+            return Kin("same")
+        if not repository:
+            return Kin("unknown", "the repository of the source commits is not known: give --source-repository")
+        try:
+            if repository not in self._sources:
+                self._sources[repository] = _Source(self._git, repository)
+            return self._sources[repository].order(old, new)
+        except TaskError as error:
+            hint = f"; {error.hint}" if error.hint else ""
+            which = f"which of {old[:12]} and {new[:12]} is newer"
+            return Kin("unknown", f"{shown} cannot be asked {which}: {error.message}{hint}")
+
+
+class _Source:
+    """One source repository, and the throw-away repository for its commits."""
+
+    def __init__(self, git: Git, repository: str) -> None:
+        url = git.url(repository)
+        self._git, self._repository = git, repository
+        self._shown = without_login(repository)
+        self._clock = Clock(git.bounds.seconds, self._shown)
+        self._env = git.login(repository) | git.ssh_environment(url)
+        self._folder = BareFolder(git.temporary, url, local=git.local(url), stall=git.stall)
+        self._shallow = True  # whether the server can send a part of a history
+        self._by_id = True  # whether it gives commits that no branch or tag names
+        self._filter = 0  # of _FILTERS
+
+    def close(self) -> None:
+        """Remove it."""
+        self._folder.close()
+
+    def order(self, old: str, new: str) -> Kin:
+        """As far as the server's history goes, and no further than the last of `DEPTHS`. Raises `TaskError`."""
+        if len(old) == len(new) == max(_WHOLE_ID) and self._folder.object_format == "sha1":
+            self._folder.restart("sha256")
+        self._folder.create()
+        kin, known = Kin("unknown"), -1
+        for depth in DEPTHS:
+            try:
+                graph = self._graph(depth, old, new)
+            except GitFailed as error:
+                if missing := _NOT_THERE.search(error.err):
+                    return Kin("unknown", f"{self._shown}: there is no commit {missing[1][:12]}")
+                raise git_errors.failure(error.err, self._shown) from error
+            kin = _kin(graph, old, new)
+            if kin.order != "unknown" or not graph.open or len(graph.parents) == known:
+                break
+            known = len(graph.parents)
+        return kin if not kin.why else replace(kin, why=f"{self._shown}: {kin.why}")
+
+    def _graph(self, depth: int, old: str, new: str) -> _Graph:
+        """The commits behind these two; those of all branches and tags where they cannot be asked for by id."""
+        whole = len(old) in _WHOLE_ID and len(new) in _WHOLE_ID
+        if not whole or not self._by_id or not self._fetch(depth, old, new):
+            self._fetch(depth, *_REFS)
+        starts = [commit for commit in (old, new) if whole and self._is_here(commit)]
+        return _graph_of(self._local("rev-list", "--parents", "--all", *starts), self._ends())
+
+    def _is_here(self, commit: str) -> bool:
+        try:
+            self._local("cat-file", "-e", f"{commit}^{{commit}}")
+        except GitFailed:
+            return False
+        return True
+
+    def _fetch(self, depth: int, *what: str) -> bool:
+        """Whether it was sent; false where commits cannot be asked for by id. Raises `GitFailed`."""
+        self._folder.partial()
+        options = [f"--depth={depth}"] if self._shallow else []
+        options += [f"--filter={_FILTERS[self._filter]}"] if _FILTERS[self._filter] else []
+        argv = ("-c", "fetch.negotiationAlgorithm=noop", "fetch", "--quiet", "--no-tags", *options, REMOTE, *what)
+        try:
+            self._git.ran(*argv, git_dir=self._folder.path, env=self._env, clock=self._clock)
+        except GitEnded:
+            raise
+        except GitFailed as error:
+            if self._git.redirected(self._repository, error, REMOTE, self._folder.path, self._clock):
+                self._env = self._git.login(self._repository)
+                return self._fetch(depth, *what)
+            if self._otherwise(error.err):
+                return self._fetch(depth, *what)
+            if what == _REFS or not any(words in error.err for words in _NOT_BY_ID):
+                raise
+            self._by_id = False
+        return self._by_id
+
+    def _otherwise(self, said: str) -> bool:
+        """Whether the server may answer when it is asked in another way, which from now on is taken."""
+        if _OTHER_FORMAT in said and self._folder.object_format == "sha1":
+            self._folder.restart("sha256")
+        elif _NO_SHALLOW in said and self._shallow:
+            self._shallow = False
+        elif _NO_FILTER in said and _FILTERS[self._filter]:
+            self._filter += 1
+        else:
+            return False
+        return True
+
+    def _local(self, *argv: str) -> str:
+        self._folder.complete()
+        return self._git.ran(*argv, git_dir=self._folder.path, clock=self._clock).out.decode()
+
+    def _ends(self) -> frozenset[str]:
+        """The commits whose parents the server did not send."""
+        path = f"{self._folder.path}/shallow"
+        try:
+            if os.path.getsize(path) > self._git.bounds.messages:
+                raise UnreachableError(f"the Git server sends too much: {self._git.bounds.too_many_messages}")
+            with open(path, encoding="ascii") as file:
+                return frozenset(file.read().split())
+        except FileNotFoundError:
+            return frozenset()
+
+
+def _graph_of(listed: str, ends: frozenset[str]) -> _Graph:
+    # One line at a time: a server may have sent a million commits.
+    parents = {commit: tuple(rest) for commit, *rest in (line.split() for line in StringIO(listed))}
+    return _Graph(parents, ends & parents.keys())
+
+
+def _kin(graph: _Graph, old: str, new: str) -> Kin:
+    """What these commits tell; "unknown" may become clear with more of them."""
+    (first, flaw), (second, other_flaw) = _named(graph, old), _named(graph, new)
+    if flaw or other_flaw:
+        return Kin("unknown", flaw or other_flaw)
+    if first == second:
+        return Kin("same")
+    behind_first, behind_second = _behind(graph, first), _behind(graph, second)
+    if first in behind_second:
+        return Kin("newer")
+    if second in behind_first:
+        return Kin("older")
+    # What a commit that lies before both descends from cannot be one of the two.
+    if graph.open & (behind_first ^ behind_second):
+        return Kin("unknown", f"the commits that it gives do not tell which of {old[:12]} and {new[:12]} is newer")
+    return Kin("unrelated")
+
+
+def _named(graph: _Graph, commit: str) -> tuple[str, str]:
+    """(The whole id, or why there is none)."""
+    if commit in graph.parents:
+        return commit, ""
+    if len(commit) in _WHOLE_ID:
+        return "", f"there is no commit {commit[:12]}"
+    found = [one for one in graph.parents if one.startswith(commit)]
+    if len(found) == 1:
+        return found[0], ""
+    return "", f"{commit} is short for several commits" if found else f"there is no commit {commit} on a branch or tag"
+
+
+def _behind(graph: _Graph, commit: str) -> set[str]:
+    """The commit and all that it descends from."""
+    seen, waiting = {commit}, [commit]
+    while waiting:
+        for parent in graph.parents.get(waiting.pop(), ()):
+            if parent not in seen:
+                seen.add(parent)
+                waiting.append(parent)
+    return seen

@@ -1,0 +1,429 @@
+"""The one door to the git command line: a clean environment, no prompt, no shell, no secret in an argument."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from threading import Lock
+from typing import IO, Any
+from urllib.parse import urljoin
+
+import sh
+
+from task import shutdown as stop
+from task.child_environment import TOKENS, needs
+from task.errors import CredentialsError, RepositoryError, SourceError, UnreachableError, UsageError
+from task.files import exhausted
+from task.git.access import Access
+from task.git.environment import (
+    clean_environment,
+    config_pairs,
+    login_environment,
+    sends_header,
+    transport,
+    url_login,
+    without_logins,
+    without_web,
+)
+from task.git.failed import GitEnded, GitFailed
+from task.git.host_config import HostConfig
+from task.git.names import address_of, origin_of, printable, rewritten, without_login
+from task.git.owner import Local, folder_of, is_safe, owned_by_another
+from task.git.ssh_sharing import SshSharing
+from task.process_bounds import Bounds, Clock
+from task.process_watch import Output, Watch, finish, send
+
+PROTOCOLS = frozenset({"https", "ssh", "http"})
+SECONDS = 900.0  # no git command on this machine takes so long
+_ONE_AT_A_TIME = Lock()  # a process that forks must not do so while another thread is in the midst of it
+_TRANSFERS = frozenset({"ls-remote", "fetch", "push"})
+_REFS = "/info/refs?service=git-upload-pack"  # what git asks a server for first
+_REDIRECTED = re.compile(r"returned error: 30[12378]\b")
+_LOCATION = re.compile(r"(?i)<= Recv header: location: *(\S{1,4096})\s")
+_TRACED = {"GIT_TRACE_CURL": "1", "GIT_TRACE_CURL_NO_DATA": "1", "GIT_TRACE_REDACT": "1"}
+_HOPS = 5  # redirects of one repository
+_TAIL = 64_000  # bytes of stderr that are kept: what went wrong comes last
+_LAST = 3  # lines of it that are told of a command that was ended
+logging.getLogger("sh").setLevel(logging.WARNING)  # at INFO it writes every argument
+_WARNINGS, _LONGEST = 100, 1000  # that are logged in a run; letters of one of them
+
+_INSTALL = {"git": "install git 2.31 or newer"}
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a git command wrote."""
+
+    out: bytes
+    err: str
+
+
+@dataclass(frozen=True)
+class Talk:
+    """A git command that answers while it runs."""
+
+    ask: IO[bytes]
+    answer: IO[bytes]
+    running: Any  # sh.RunningCommand
+
+    def end(self) -> None:
+        """End it, without waiting for it. A signal handler may call this."""
+        send(self.running, "SIGTERM")
+
+    def close(self) -> None:
+        """Close its input, and wait until it has ended."""
+        with suppress(BrokenPipeError):
+            self.ask.close()
+        self.answer.close()
+        finish(self.running)
+        _exit_code(self.running)
+
+
+class Git:
+    """Runs git, the same way every time. One per run of the program; stores in several threads may share it."""
+
+    def __init__(  # noqa: PLR0913 - how servers are reached, all of it
+        self,
+        environ: Mapping[str, str],
+        *,
+        protocols: frozenset[str] = frozenset(),
+        rewrites: Sequence[tuple[str, str]] = (),
+        log: Callable[[str], None] = lambda _sentence: None,
+        access: Access | None = None,
+        configured: bool = True,
+        stall: float = 60,
+        patience: float = 20,
+        bounds: Bounds = Bounds(),
+        prepare: Callable[[], object] = lambda: None,
+    ) -> None:
+        self.protocols = PROTOCOLS | protocols
+        self.calls: list[str] = []  # the git commands that were started, for whoever counts them
+        self.temporary = environ.get("TMPDIR") or "/tmp"  # noqa: S108 - names in it are random, folders private
+        self.stall = stall  # seconds without a byte after which a transfer is ended
+        self.bounds = bounds  # what a server may cost us
+        self._limit = bounds.limits()
+        self.patience = patience  # seconds within which a server that broke off is asked again
+        self._prepare = [prepare]  # done once, while a server is waited for by somebody with nothing else to do
+        self._rewrites = tuple(rewrites)
+        self.log = log
+        self._warned: set[str] = set()
+        self._moved: dict[str, str] = {}  # URLs that their own server redirects, and where to
+        self._hops: dict[str, int] = {}
+        self._environ = clean_environment(environ, self.protocols)
+        self._pairs = transport(config_pairs(environ)) if configured else []
+        self._tokens = {name: value for name, value in environ.items() if name in TOKENS}
+        self._access = access or Access(environ=environ)
+        self._config = HostConfig(self.run, environ if configured else {}, self._access.plan.config_file)
+        self._nameless = False  # whether ssh was told who we are
+        self._users_ssh = ""
+        self._sharing = SshSharing(self.temporary, self._environ)
+        self._programs: dict[str, Any] = {}
+
+    def url(self, repo: str) -> str:
+        """The URL to contact for an Application's URL, without any login in it. Raises `SourceError`."""
+        target = address_of(rewritten(repo, self._rewrites))
+        if target.protocol not in self.protocols:
+            hint = "allow it with --allow-protocol file" if target.protocol == "file" else "use https or ssh"
+            what = "a local path or file:// URL" if target.protocol == "file" else f"{target.protocol}://"
+            raise SourceError(f"{what} is not allowed for repositories", hint=hint, subject=without_login(repo))
+        if target.protocol == "http" and target.url not in self._warned:
+            self._warned.add(target.url)
+            self.log(f"warning: {target.url} is plain http: what is sent can be read and changed on the way")
+        if target.protocol == "file" and not target.url.startswith("file://"):
+            return os.path.abspath(target.url)
+        return target.url
+
+    def local(self, url: str) -> Local:
+        """Whether that URL is of this machine: "ours", or "safe" where the user's configuration says so, or "".
+
+        Raises `RepositoryError` for what belongs to another user: git would run its hooks.
+        """
+        if address_of(url).protocol != "file":
+            return ""
+        other = owned_by_another(folder_of(url), self._environ)
+        if not other:
+            return "ours"
+        if is_safe(other, self._config.safe, self._environ.get("HOME", "")):
+            return "safe"
+        message = "git does not trust this local repository: it belongs to another user"
+        hint = f"run as its owner, or trust it: git config --global --add safe.directory {printable(other)}"
+        raise RepositoryError(message, hint=hint, subject=url)
+
+    def login(self, repo: str) -> dict[str, str]:
+        """The environment that gives each login to its server only, and says what the user's configuration says.
+
+        Raises `CredentialsError` for a configuration that git cannot read, and what a GitHub App's token fails with.
+        """
+        target = address_of(rewritten(repo, self._rewrites))
+        logins, rewrites = [*url_login(target)], self._config.rewrites
+        ours, theirs, alone = self._access.pairs(), self._config.pairs, self._access.plan.alone
+        pairs = [*(without_logins(theirs) if alone else theirs), *ours]
+        pairs += without_logins(self._pairs) if alone else self._pairs
+        if target.protocol in {"https", "http"} or rewrites:
+            logins += self._access.logins("" if rewrites else target.url, helped=self._config.helped)
+        else:
+            pairs = without_web(pairs)
+        follow = not sends_header(pairs, "" if rewrites else origin_of(target.url))
+        moved = [(target.url, self._moved[target.url])] if target.url in self._moved else []
+        found = login_environment(pairs, logins, follow=follow, moved=moved) | self._access.environment()
+        needed = needs(self._config.programs) if self._tokens and not alone else ()
+        found |= {name: self._tokens[name] for name in needed if name in self._tokens}
+        if target.protocol == "https" and not self._config.to_http:
+            # What begins as https stays https: a redirect to plain http would be read and changed on the way.
+            found["GIT_ALLOW_PROTOCOL"] = ":".join(sorted(self.protocols - {"http"}))
+        return found
+
+    def redirected(self, repo: str, error: GitFailed, remote: str, git_dir: str, clock: Clock) -> bool:
+        """Whether the server says that the repository is elsewhere on this same server: `login` knows from now on.
+
+        Asked where git itself follows no redirect, as a header with a token would go along. Raises `CredentialsError`
+        where the repository is said to be on another server.
+        """
+        if not _REDIRECTED.search(error.err):
+            return False
+        asked, env = address_of(rewritten(repo, self._rewrites)).url, self.login(repo)
+        here = self.run("ls-remote", "--get-url", remote, git_dir=git_dir, env=env).decode().strip()
+        try:
+            self.ran("ls-remote", remote, "HEAD", git_dir=git_dir, env={**env, **_TRACED}, clock=clock)
+        except GitFailed as traced:  # what it said is shown nowhere: a header that is no Authorization stands in it
+            told = _LOCATION.findall(traced.err) if _REDIRECTED.search(traced.err) else []
+        else:
+            return True
+        if not told:
+            return False
+        place = urljoin(f"{here}{_REFS}", told[-1])
+        shown, where, new = without_login(repo), printable(origin_of(place))[:200], place.removesuffix(_REFS)
+        self._hops[asked] = self._hops.get(asked, 0) + 1
+        if origin_of(place) == origin_of(here) and (new == place or set(new) & set("?#")):
+            return False  # a page, and no repository
+        if origin_of(place) != origin_of(here):
+            raise CredentialsError(
+                f"the server redirects to {where}, and a token that is a header (http.extraHeader, bearerToken) goes "
+                f"to its own server only",
+                hint="if the repository has moved, write its new URL as repoURL, and give a login for that server",
+                subject=shown,
+            )
+        if self._hops[asked] > _HOPS:
+            raise CredentialsError("the server redirects in circles", hint="check the URL", subject=shown)
+        self._moved[asked] = address_of(new).url
+        self.log(f"warning: {shown} is now {without_login(self._moved[asked])}: write that URL as repoURL")
+        return True
+
+    def run(
+        self,
+        *argv: str,
+        git_dir: str = "",
+        stdin: bytes | str = b"",
+        env: Mapping[str, str] | None = None,
+        timeout: float = SECONDS,
+    ) -> bytes:
+        """Run one command to its end and return its output. Raises `GitFailed`, and `GitEnded` when it was ended."""
+        return self.ran(*argv, git_dir=git_dir, stdin=stdin, env=env, timeout=timeout).out
+
+    def ran(  # noqa: PLR0913 - how one command is run, all of it
+        self,
+        *argv: str,
+        git_dir: str = "",
+        stdin: bytes | str = b"",
+        env: Mapping[str, str] | None = None,
+        timeout: float = SECONDS,
+        clock: Clock | None = None,
+        program: str = "git",
+        meanwhile: Callable[[], object] | None = None,
+    ) -> Ran:
+        """As `run`, with what the command said on stderr.
+
+        `clock`: the time that there is, for this and other commands. `program`: another one, in the same environment.
+        `meanwhile`: what the caller has to do until a server answers.
+        """
+        stop.check()
+        transfer = _head(argv) in _TRANSFERS
+        with stop.shield(), _scratch(git_dir or self.temporary) as into, ExitStack() as opened:
+            out, err = _output(opened), _output(opened, _TAIL)
+            into.write(stdin.encode() if isinstance(stdin, str) else stdin)
+            into.seek(0)
+            late = clock.why if clock else f"timed out after {timeout:.0f} seconds"
+            timeout = clock.left() if clock else timeout
+            running = self._start(argv, git_dir, env, (into, out.sink, err.sink), program)
+            out.sink.close()
+            err.sink.close()
+            limits = (timeout, late, self.stall if transfer else 0)
+            watch = Watch(running, limits, (out, err), self.bounds, git_dir if transfer else "")
+            code = self._wait(running, watch, meanwhile or (self._get_ready if transfer else None))
+            output, words = out.text(), err.text().decode("utf-8", "replace")
+        ended = watch.why or (self.bounds.passed(words) if code and program == "git" else "")
+        if ended:
+            self._sharing.end()
+            last = "\n".join(words.splitlines()[-_LAST:])
+            raise GitEnded(_head(argv), code, output, f"{last}\n{ended}")
+        if code:
+            stop.check()
+            raise GitFailed(_head(argv), code, output, words)
+        self._warn(words)
+        return Ran(output, words)
+
+    def talk(self, *argv: str, git_dir: str, env: Mapping[str, str] | None = None) -> Talk:
+        """Start a command that reads questions and writes answers until it is closed."""
+        stop.check()
+        with stop.shield(), _files_left():
+            read_in, ask = os.pipe()
+            answer, write_out = os.pipe()
+            with open(read_in, "rb") as into, open(write_out, "wb") as out, open(os.devnull, "wb") as err:
+                running = self._start(argv, git_dir, env, (into, out, err))
+            return Talk(open(ask, "wb"), open(answer, "rb"), running)
+
+    def ssh_environment(self, url: str) -> dict[str, str]:
+        """What ssh needs so that it never asks: options first, else as the host or the user's configuration say."""
+        if address_of(url).protocol != "ssh" and not self._config.rewrites:
+            return {}
+        self._name_user()
+        command, asked = self._access.ssh()
+        if not asked and {"GIT_SSH_COMMAND", "GIT_SSH"} & self._environ.keys():
+            return {}
+        if not asked and self._config.ssh_command:
+            return {"GIT_SSH_COMMAND": self._config.ssh_command}
+        server = url.partition("://")[2].partition("/")[0] or url.partition(":")[0]
+        return {"GIT_SSH_COMMAND": command + self._sharing.options(command, server), "GIT_SSH_VARIANT": "ssh"}
+
+    def _name_user(self) -> None:
+        """Without a passwd entry ssh refuses to run: it, and whoever starts it, is told of one."""
+        if not self._nameless:
+            self._nameless = True
+            self._environ |= self._access.nameless()
+
+    def close(self) -> None:
+        """End the connections that were shared; remove copies of keys."""
+        with stop.shield():
+            self._sharing.close()
+            self._access.close()
+
+    def _start(
+        self,
+        argv: Sequence[str],
+        git_dir: str,
+        env: Mapping[str, str] | None,
+        files: Sequence[IO[bytes]],
+        program: str = "git",
+    ) -> Any:
+        self.calls.append(_head(argv))
+        # Always said: a folder with a broken `.git/config`, or one that somebody planted, is where a step often starts.
+        environ = {**self._environ, **(env or {}), "GIT_DIR": git_dir or os.devnull}
+        if sys.version_info >= (3, 12):
+            _allow_fork()
+        into, out, err = files
+        with _files_left(), _ONE_AT_A_TIME, stop.unheard():
+            return self._command(program)(*argv, _env=environ, _in=into, _out=out, _err=err)
+
+    def _command(self, name: str) -> Any:
+        if name not in self._programs:
+            try:
+                program = sh.Command(name, self._environ.get("PATH", os.defpath).split(os.pathsep))
+            except sh.CommandNotFound as error:
+                raise UsageError(f"{name} is not installed", hint=_INSTALL.get(name, f"install {name}")) from error
+            # `_bg` so that a signal finds the process in our hands; the files and the missing `_timeout`
+            # so that sh's threads have nothing to do; a session of its own so that nothing can ask on a
+            # terminal, and so that all its children end with it.
+            self._programs[name] = program.bake(
+                _bg=True, _bg_exc=False, _return_cmd=True, _tty_out=False, _truncate_exc=False, _close_fds=False,
+                _decode_errors="replace", _encoding="utf-8", _new_session=True,
+                _preexec_fn=self._begin if name == "git" else stop.hear,
+            )  # fmt: skip
+        return self._programs[name]
+
+    @staticmethod
+    def _wait(running: Any, watch: Watch, meanwhile: Callable[[], object] | None) -> int:
+        """The exit code. Whatever ends the wait ends the process as well."""
+        try:
+            with stop.ending(watch.end):
+                if meanwhile:
+                    meanwhile()
+                watch.wait()
+        except BaseException:
+            finish(running)
+            raise
+        finally:
+            code = _exit_code(running)
+        return code
+
+    def _begin(self) -> None:
+        """What a new process of git does before it becomes git."""
+        stop.hear()
+        self._limit()
+
+    def _get_ready(self) -> None:
+        """Do what can be done before it is needed, unless it was."""
+        try:
+            work = self._prepare.pop()
+        except IndexError:  # by this or another thread
+            return
+        work()
+
+    def _warn(self, words: str) -> None:
+        for line in words.splitlines():
+            if line.startswith("warning:") and line not in self._warned and len(self._warned) < _WARNINGS:
+                self._warned.add(line)
+                self.log(f"git: {line[:_LONGEST]}")
+
+
+def _head(argv: Sequence[str]) -> str:
+    """The name of the git command: the first word that is no option, nor an option's value."""
+    words = iter(argv)
+    for word in words:
+        if word in {"-c", "-C", "--git-dir", "--work-tree"}:
+            next(words, None)
+        elif not word.startswith("-"):
+            return word
+    return ""
+
+
+@contextmanager
+def _files_left() -> Iterator[None]:
+    """Where a process is started: each takes a dozen open files for a moment."""
+    try:
+        yield
+    except OSError as error:
+        if spent := exhausted(error):
+            raise spent from error
+        raise
+
+
+def _scratch(folder: str) -> IO[bytes]:
+    """A file without a name, so that nothing is left behind."""
+    try:
+        if hasattr(os, "memfd_create"):
+            return open(os.memfd_create("git"), "w+b", buffering=0)
+        path = os.path.join(folder, f".image-update-{os.urandom(8).hex()}")
+        file = open(  # noqa: SIM115 - the caller closes it
+            os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b", buffering=0
+        )
+        os.unlink(path)
+        return file
+    except OSError as error:
+        if spent := exhausted(error):
+            raise spent from error
+        raise UnreachableError(f"no temporary file: {error.strerror}", hint="make room and run it again") from error
+
+
+def _output(opened: ExitStack, most: int = 0) -> Output:
+    with _files_left():
+        output = Output(most)
+    opened.callback(output.close)
+    return output
+
+
+def _exit_code(running: Any) -> int:
+    try:
+        return int(running.wait().exit_code)
+    except sh.ErrorReturnCode as error:
+        return int(error.exit_code)
+
+
+def _allow_fork() -> None:
+    """Python 3.12 warns of any fork beside threads. Here sh executes another program at once, which is sound."""
+    warnings.filterwarnings("ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning)

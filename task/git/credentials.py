@@ -1,0 +1,214 @@
+"""What Git servers are given to know us by: who may get it is settled before anything is contacted.
+
+A repository's URL is chosen by the owner of an Application. So a user name, password or token goes only to the URLs
+that the pipeline's author names, or to the CI system's own server; git itself compares (`credential.<url>`), after
+rewriting and after every redirect.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+from task.errors import SourceError, UsageError
+from task.files import check_file, read_text
+from task.git.access import Access, Plan
+from task.git.environment import Login
+from task.git.github_app import App, Way, token
+from task.git.names import address_of
+from task.git.ssh import SshGiven, collect
+from task.secret import Secret
+from task.settings import AccessSettings
+
+_GITHUB = "https://github.com"
+# The user names that hosts want beside a token; most take any.
+_TOKEN_USERS = (("gitlab", "oauth2"), ("bitbucket", "x-token-auth"))
+_TOKEN_USER = "x-access-token"  # noqa: S105 - a user name
+_SHOW = "name the server it is for: --git-credentials-url https://git.example.com/"
+
+
+def access_of(given: AccessSettings, environ: Mapping[str, str]) -> Access:
+    """Read and check everything that was given; nothing is contacted. Raises `UsageError`."""
+    scope = _scope(given, environ)
+    ours = _password(given, environ)
+    ssh = SshGiven(
+        given.ssh_key_file, _secret(environ, "IMAGE_UPDATE_SSH_KEY"), given.ssh_known_hosts_file,
+        given.ssh_host_keys, _filled(given.ssh_directory),
+    )  # fmt: skip
+    files, folder = _listed(given.basic_auth_directory), given.basic_auth_directory
+    if ours and not scope:
+        raise UsageError("a password or token is given, but not for which server", hint=_SHOW)
+    plan = Plan(
+        logins=(*_stored(folder if ".git-credentials" in files else ""), *_for_all(scope, *(ours or ("", Secret(""))))),
+        spare=_spare(environ),
+        app=_app(given, environ),
+        app_server=_app_server(environ),
+        ssh=collect(ssh, environ.get("HOME", "")) if ssh.anything else None,
+        certificates=_certificates(given.ca_file),
+        config_file=_file(os.path.join(folder, ".gitconfig")) if ".gitconfig" in files else "",
+    )
+    return Access(plan, environ)
+
+
+def _filled(folder: str) -> str:
+    """A mounted secret that does not exist is an empty folder: as if nothing were given."""
+    return "" if os.path.isdir(folder) and not os.listdir(folder) else folder
+
+
+def _scope(given: AccessSettings, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The URLs that a login may be sent to."""
+    if given.credentials_urls:
+        return tuple(_checked_prefix(url) for url in given.credentials_urls)
+    own = (environ.get(name, "").strip() for name in ("GITHUB_SERVER_URL", "CI_SERVER_URL"))
+    return tuple(url.rstrip("/") for url in own if url.startswith(("https://", "http://")))
+
+
+def _checked_prefix(url: str) -> str:
+    wrong = UsageError(
+        "--git-credentials-url: not the beginning of an https URL",
+        hint="write https://host/ or https://host/path/, without a login",
+    )
+    try:
+        address = address_of(url)
+    except SourceError:
+        raise wrong from None
+    if address.protocol not in {"https", "http"} or address.user or address.password or set(url) & set("?#*@ "):
+        raise wrong
+    return url.rstrip("/")
+
+
+def _for_all(scope: Sequence[str], user: str, password: Secret) -> tuple[Login, ...]:
+    if not password:
+        return ()
+    return tuple(Login(prefix, user or _token_user(prefix), password) for prefix in scope)
+
+
+def _token_user(prefix: str) -> str:
+    host = prefix.partition("://")[2].partition("/")[0]
+    return next((user for name, user in _TOKEN_USERS if name in host), _TOKEN_USER)
+
+
+def _password(given: AccessSettings, environ: Mapping[str, str]) -> tuple[str, Secret] | None:
+    """(User, password or token), from the one place where it is given."""
+    user, found = given.username, dict[str, Secret]()
+    for name in ("IMAGE_UPDATE_GIT_TOKEN", "IMAGE_UPDATE_GIT_PASSWORD"):
+        if secret := _secret(environ, name):
+            found[name] = secret
+    if given.password_file:
+        found["--git-password-file"] = _line(given.password_file, "--git-password-file")
+    if "password" in _listed(given.basic_auth_directory):
+        option, folder = "--basic-auth-directory", given.basic_auth_directory
+        found[option] = _line(os.path.join(folder, "password"), option)
+        if not user and "username" in _listed(folder):
+            user = _line(os.path.join(folder, "username"), option).reveal()
+    if len(found) > 1:
+        raise UsageError(f"{' and '.join(found)} are both given", hint="give one of them")
+    if user and not found:
+        hint = "give --git-password-file, or IMAGE_UPDATE_GIT_TOKEN or IMAGE_UPDATE_GIT_PASSWORD as a variable"
+        raise UsageError("a user name for Git is given, but no password or token", hint=hint)
+    return next(((user, secret) for secret in found.values()), None)
+
+
+def _spare(environ: Mapping[str, str]) -> tuple[Login, ...]:
+    server, secret = environ.get("GITHUB_SERVER_URL", "").strip().rstrip("/"), _secret(environ, "GITHUB_TOKEN")
+    return (Login(server, _TOKEN_USER, secret),) if secret and server.startswith("https://") else ()
+
+
+def _stored(folder: str) -> tuple[Login, ...]:
+    """The lines of a `.git-credentials`, each for the URL that it names itself."""
+    logins = []
+    for line in (
+        _text(os.path.join(folder, ".git-credentials"), "--basic-auth-directory").splitlines() if folder else ()
+    ):
+        try:
+            address = address_of(line.strip())
+        except SourceError:
+            continue  # comments and what git's own reader passes over as well
+        if address.password and address.protocol in {"https", "http"}:
+            logins.append(Login(address.url.rstrip("/"), address.user, Secret(address.password)))
+    return tuple(reversed(logins))  # the first one counts, and git lets the last one count
+
+
+def _app(given: AccessSettings, environ: Mapping[str, str]) -> Callable[[str], Login] | None:
+    key = _secret(environ, "IMAGE_UPDATE_GITHUB_APP_KEY")
+    if given.app_key_file:
+        key = Secret(_text(given.app_key_file, "--github-app-key-file"))
+    parts = (given.app_id, given.app_installation, bool(key))
+    if not any(parts):
+        return None
+    if not all(parts):
+        hint = "give --github-app-id, --github-app-installation-id, and --github-app-key-file (or its variable)"
+        raise UsageError("a GitHub App needs its id, the installation's id and its key", hint=hint)
+    if not given.app_installation.isdigit():
+        raise UsageError("--github-app-installation-id: not a number", hint="it ends the URL of the App's installation")
+    server = _app_server(environ)
+    api = environ.get("GITHUB_API_URL", "").strip().rstrip("/")
+    api = api or ("https://api.github.com" if server == _GITHUB else f"{server}/api/v3")
+
+    def login(ca_file: str) -> Login:
+        key_text = key.reveal().replace("\\n", "\n")
+        secret = token(App(given.app_id, given.app_installation, Secret(key_text), api), Way(ca_file))
+        return Login(server, _TOKEN_USER, secret)
+
+    return login
+
+
+def _app_server(environ: Mapping[str, str]) -> str:
+    return environ.get("GITHUB_SERVER_URL", "").strip().rstrip("/") or _GITHUB
+
+
+def _certificates(path: str) -> str:
+    """All of a file's, or of a folder's files (a mounted ConfigMap); an empty folder is none."""
+    if not path:
+        return ""
+    files = [path]
+    if os.path.isdir(path):
+        names = (os.path.join(path, name) for name in sorted(_listed(path, "--ca-file")))
+        files = [name for name in names if os.path.isfile(name)]
+    found = "\n".join(_text(file, "--ca-file") for file in files)
+    if files and "BEGIN CERTIFICATE" not in found and "BEGIN TRUSTED CERTIFICATE" not in found:
+        raise UsageError(f"--ca-file: no certificate in {path!r}", hint="give certificates in PEM form")
+    return found
+
+
+def _listed(folder: str, option: str = "--basic-auth-directory") -> frozenset[str]:
+    try:
+        return frozenset(name for name in (os.listdir(folder) if folder else ()) if not name.startswith(".."))
+    except OSError as error:
+        raise UsageError(f"{option}: cannot read {folder!r}: {error.strerror}", hint="name a readable folder") from None
+
+
+def _secret(environ: Mapping[str, str], name: str) -> Secret:
+    text = environ.get(name, "").strip()
+    if "\n" in text and not text.startswith("-----BEGIN"):
+        raise UsageError(f"{name} has several lines", hint="give the password or token alone")
+    return Secret(text)
+
+
+def _line(path: str, option: str) -> Secret:
+    text = _text(path, option).strip()
+    if not text or "\n" in text or "\x00" in text:
+        raise UsageError(
+            f"{option}: {path!r} does not hold one line", hint="write the password or token into it, alone"
+        )
+    return Secret(text)
+
+
+def _file(path: str) -> str:
+    """The same path: git is going to read it."""
+    try:
+        check_file(path)
+    except OSError as error:
+        raise UsageError(
+            f"--basic-auth-directory: cannot read {path!r}: {error.strerror}", hint="make it a readable file"
+        ) from None
+    return path
+
+
+def _text(path: str, option: str) -> str:
+    try:
+        return read_text(path)
+    except OSError as error:
+        raise UsageError(f"{option}: cannot read {path!r}: {error.strerror}", hint="name a readable file") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{option}: {path!r} is not text", hint="name a text file") from None

@@ -1,0 +1,179 @@
+"""The environment of every git process: the host's, without what would change what git does. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from task.child_environment import child_environment
+from task.git.names import Address, origin_of
+from task.secret import Secret
+
+# Of the host's GIT_* only what says how servers are reached; the rest would point git at other repositories or
+# identities, or make it speak otherwise (GIT_DIR, GIT_INDEX_FILE, GIT_TRACE, GIT_AUTHOR_NAME, ...).
+_KEPT = frozenset({
+    "GIT_ASKPASS", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_EXEC_PATH",
+    "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_HTTP_USER_AGENT", "GIT_HTTP_PROXY_AUTHMETHOD",
+    "GIT_PROXY_COMMAND", "GIT_PROXY_SSL_CAINFO", "GIT_PROXY_SSL_CERT", "GIT_PROXY_SSL_KEY",
+    "GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "GIT_SSL_CERT", "GIT_SSL_KEY", "GIT_SSL_CERT_PASSWORD_PROTECTED",
+    "GIT_SSL_NO_VERIFY", "GIT_SSL_VERSION", "GIT_SSL_CIPHER_LIST",
+})  # fmt: skip
+_DROPPED = frozenset({"LANGUAGE", "SSH_ASKPASS", "DISPLAY"})
+_CONFIG_KEPT = (
+    "credential.", "http.", "url.", "ssh.", "core.sshcommand", "core.askpass", "core.gitproxy", "safe.directory",
+)  # fmt: skip
+_SETTINGS = {
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_NO_LAZY_FETCH": "1",  # git >= 2.44: an object that is missing is an error, no fetch of its own
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_LFS_SKIP_SMUDGE": "1",
+    "GIT_PAGER": "cat",
+    "SSH_ASKPASS_REQUIRE": "never",
+    "GCM_INTERACTIVE": "never",
+    "LC_ALL": "C",
+}
+_NO_FILES = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
+_SYSTEM = ("/etc/gitconfig", "/usr/local/etc/gitconfig", "/opt/homebrew/etc/gitconfig")
+# A credential helper without a program of its own: a shell function, whose words are in variables.
+_LOGIN_HELPER = (
+    '!f() {{ test "$1" = get && printf "username=%s\\npassword=%s\\n"'
+    ' "$IMAGE_UPDATE_LOGIN_USER_{0}" "$IMAGE_UPDATE_LOGIN_PASSWORD_{0}"; }}; f'
+)
+_LOGS_IN = frozenset({"extraheader", "cookiefile", "emptyauth"})
+Pairs = Sequence[tuple[str, str]]  # settings of git: key and value
+
+
+@dataclass(frozen=True)
+class Login:
+    """A login, and the beginning of the URLs that it is for."""
+
+    prefix: str  # without a slash at the end
+    user: str
+    password: Secret = Secret("")
+
+
+def clean_environment(environ: Mapping[str, str], protocols: frozenset[str]) -> dict[str, str]:
+    """The host's environment, and ours on top. `protocols`: the only transports that git may use.
+
+    No configuration of the user or system is in it. What that says of servers comes with each transfer
+    (`login_environment`): it may hold a token, which hooks and signing programs do not need.
+    """
+    theirs = child_environment(environ)  # git's children are told a login by other means
+    kept = {name: value for name, value in theirs.items() if name in _KEPT or not name.startswith("GIT_")}
+    clean = {name: value for name, value in kept.items() if name not in _DROPPED and not _harmful(name, value)}
+    return {**clean, **_NO_FILES, **_SETTINGS, "GIT_ALLOW_PROTOCOL": ":".join(sorted(protocols))}
+
+
+def configuration_files(environ: Mapping[str, str]) -> list[str]:
+    """Where the system's and the user's configuration may be; what git reads last comes last."""
+    files: list[str] = []
+    if environ.get("GIT_CONFIG_NOSYSTEM", "").lower() not in {"1", "true", "yes", "on"}:
+        system = environ.get("GIT_CONFIG_SYSTEM")
+        files += [system] if system else _SYSTEM
+    if users := environ.get("GIT_CONFIG_GLOBAL"):
+        return [*files, users]
+    home = environ.get("HOME", "")
+    return [*files, f"{environ.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git/config", f"{home}/.gitconfig"]
+
+
+def listed(output: bytes) -> list[tuple[str, str]]:
+    """What `git config --list --null` printed."""
+    lines = (line.partition("\n") for line in output.decode("utf-8", "replace").split("\0") if line)
+    return [(key, value if newline else "true") for key, newline, value in lines]
+
+
+def transport(pairs: Pairs) -> list[tuple[str, str]]:
+    """Of a configuration, what says how servers are reached: credentials, URLs, http and ssh."""
+    return [(key, value) for key, value in pairs if key.lower().startswith(_CONFIG_KEPT)]
+
+
+def _harmful(name: str, value: str) -> bool:
+    """An empty variable counts as unset; to git an empty GIT_SSL_CAINFO is an error."""
+    return name in _KEPT and not value.strip()
+
+
+def config_pairs(environ: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The settings that variables give (`GIT_CONFIG_COUNT`)."""
+    count = environ.get("GIT_CONFIG_COUNT", "")
+    numbers = range(int(count) if count.isdigit() else 0)
+    return [(environ.get(f"GIT_CONFIG_KEY_{n}", ""), environ.get(f"GIT_CONFIG_VALUE_{n}", "")) for n in numbers]
+
+
+def _config_environment(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
+    if not pairs:
+        return {}
+    keys = {f"GIT_CONFIG_KEY_{n}": key for n, (key, _) in enumerate(pairs)}
+    values = {f"GIT_CONFIG_VALUE_{n}": value for n, (_, value) in enumerate(pairs)}
+    return {"GIT_CONFIG_COUNT": str(len(pairs)), **keys, **values}
+
+
+def sends_header(pairs: Pairs, origin: str) -> bool:
+    """Whether `http.extraHeader` says something for a server; for some server where the origin is ""."""
+    for key, value in pairs:
+        if not key.lower().startswith("http.") or not key.lower().endswith(".extraheader") or not value.strip():
+            continue
+        scope = key[len("http.") : -len(".extraheader")] if len(key) > len("http.extraheader") else ""
+        if not scope or not origin or "*" in scope or origin_of(scope) == origin:
+            return True
+    return False
+
+
+def without_logins(pairs: Pairs) -> list[tuple[str, str]]:
+    """A configuration without what logs in: credentials, headers and cookies. A client's certificate is no secret."""
+    return [
+        (key, value)
+        for key, value in pairs
+        if not key.lower().startswith(("credential.", "core.askpass"))
+        and not (key.lower().startswith("http.") and key.lower().rpartition(".")[2] in _LOGS_IN)
+    ]
+
+
+def without_web(pairs: Pairs) -> list[tuple[str, str]]:
+    """A configuration without what only https and http need: tokens may be in it."""
+    return [pair for pair in pairs if not pair[0].lower().startswith(("http.", "credential."))]
+
+
+def login_environment(
+    pairs: Pairs, logins: Sequence[Login], *, follow: bool = True, moved: Sequence[tuple[str, str]] = ()
+) -> dict[str, str]:
+    """What gives each login to its URLs only, on top of the settings in `pairs`. Nothing secret in an argument.
+
+    A later login stands in for an earlier one, and for what the settings say, wherever both would fit: also
+    so that no helper is given it to keep.
+
+    Not `follow`: git follows no redirect. It would send `http.extraHeader` along with every request after the first,
+    wherever the first one was redirected to. `moved`: URLs, and where these repositories are now.
+    """
+    variables: dict[str, str] = {}
+    ours: list[tuple[str, str]] = []
+    for number, login in enumerate(logins):
+        variables |= {f"IMAGE_UPDATE_LOGIN_USER_{number}": login.user}
+        variables |= {f"IMAGE_UPDATE_LOGIN_PASSWORD_{number}": login.password.reveal()}
+        for prefix in _spellings(login.prefix):
+            ours += _login_pairs(prefix, login, _LOGIN_HELPER.format(number))
+    given = [*pairs, *ours, *((f"url.{new}.insteadOf", old) for old, new in moved)]
+    if not follow:
+        given = [pair for pair in given if not pair[0].lower().endswith(".followredirects")]
+        given.append(("http.followRedirects", "false"))
+    return {**_config_environment(given), **variables}
+
+
+def _login_pairs(prefix: str, login: Login, helper: str) -> Pairs:
+    user = [(f"credential.{prefix}.username", login.user)]
+    return user + (
+        [(f"credential.{prefix}.helper", ""), (f"credential.{prefix}.helper", helper)] if login.password else []
+    )
+
+
+def _spellings(prefix: str) -> tuple[str, ...]:
+    """Git compares whole parts of a path: a repository's URL is meant with and without `.git`."""
+    path = prefix.partition("://")[2].partition("/")[2]
+    return (prefix, f"{prefix}.git") if path and not path.endswith(".git") else (prefix,)
+
+
+def url_login(target: Address) -> tuple[Login, ...]:
+    """The login within a URL, for that server."""
+    if not target.user or target.protocol not in {"https", "http"}:
+        return ()
+    return (Login("/".join(target.url.split("/", 3)[:3]), target.user, Secret(target.password)),)

@@ -1,0 +1,340 @@
+"""What the words of git and of servers mean: a table, from words to our named errors. Pure.
+
+Git runs with `LC_ALL=C`, so its own words are these. Earlier rows win: the particular before
+the general ("Could not read from remote repository" ends every failure of ssh).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+import re2
+
+from task.errors import CredentialsError, Outpaced, RepositoryError, SourceError, TaskError, UnreachableError
+from task.git.names import printable, without_logins
+
+_LINES, _CHARACTERS = 12, 1500
+_TEXT, _LINE = 64_000, 2000  # letters at the end of what was said, and at the beginning of a line, that are looked at
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """One row: words that may occur (a regular expression), and what they mean for whom."""
+
+    words: str
+    error: type[TaskError]
+    message: str
+    hint: str
+
+
+def _any(*words: str) -> str:
+    return "|".join(words)
+
+
+def _says(text: str, words: str) -> bool:
+    """In linear time, whatever a server says: a line of 60 KB cost Python's own patterns 19 seconds."""
+    return _pattern(words).search(text) is not None
+
+
+@cache
+def _pattern(words: str) -> re2._Regexp:
+    options = re2.Options()
+    options.case_sensitive = False
+    return re2.compile(words, options)
+
+
+def _heard(said: str) -> str:
+    """The end of what was said, without logins and with its long lines cut."""
+    kept = without_logins(said[-_TEXT:])
+    return "\n".join(line[:_LINE] for line in re.split(r"[\r\n]+", kept))
+
+
+_ACCESS = "check the URL, and that the credentials may read and write it; servers answer the same for both"
+_AGAIN = "run it again"
+_DOWN = "the Git server could not be reached, or broke off"
+_STALLED = _any("stalled", "operation too slow")
+# What a moment later may be over.
+_BROKE_OFF = _any(
+    "could not resolve", "name resolution", "name or service not known", "failed to connect", "no route to",
+    "connection (?:refused|reset|closed|timed out)", "timed out", "timeout",
+    "couldn't connect", "unable to connect", "network is (?:unreachable|down)", "empty reply", "broken pipe",
+    "early (?:eof|end of file)", "unexpected disconnect", "rpc failed", r"returned error: (?:5\d\d|429|408)",
+    "transfer closed", "gnutls_handshake", "ssl_error_syscall", "ssl_connect", "tls connect", "from proxy",
+    "proxy connect aborted", r"tunnel failed, response 5\d\d",
+    "kex_exchange_identification", "ssh_exchange_identification", "remote end hung up", "bad pack header",
+    "internal server error", "internal error", "invalid index-pack output", "http/2 stream", "bad gateway",
+    "service unavailable", "too many requests", "rate limit",
+)  # fmt: skip
+
+FAILURES = (
+    Meaning(
+        _any("it sent more than", "git would need more than"),
+        UnreachableError,
+        "the Git server sends more than a run takes",
+        "look after the server; if the repository is that large, let it serve partial clones (uploadpack.allowFilter)",
+    ),
+    Meaning(
+        _any("one repository may take"),
+        UnreachableError,
+        "the Git server takes too long",
+        "run it again; a longer --deadline gives the repository more time",
+    ),
+    Meaning(
+        _any('protocol "?http"? (?:not supported|disabled)'),
+        RepositoryError,
+        "the server redirects from https to plain http",
+        "write the repository's own https URL as repoURL, or have the server redirect to https",
+    ),
+    Meaning(
+        _any(r"returned error: 30\d", "unable to update url base from redirection"),
+        RepositoryError,
+        "the server redirects to another address, which git does not follow",
+        "write the repository's URL as it is there as repoURL",
+    ),
+    Meaning(
+        _any("transport '[^']*' not allowed"),
+        SourceError,
+        "this Git transport is not allowed",
+        "allow it with --allow-protocol, or change the repository URL",
+    ),
+    Meaning(
+        _any(r"(?:http code|tunnel failed, response|returned error:) 407", "proxy authentication required"),
+        CredentialsError,
+        "the proxy did not accept the login",
+        "check the user name and the password in HTTPS_PROXY, or in git's http.proxy",
+    ),
+    Meaning(
+        _any(r"http code 4\d\d from proxy", r"tunnel failed, response 4\d\d"),
+        RepositoryError,
+        "the proxy does not permit this",
+        "have it pass connections to this server, or name the server in NO_PROXY",
+    ),
+    Meaning(
+        _any("unsupported proxy", "invalid proxy", "proxy url", "bad(?:/illegal)? format or missing url"),
+        RepositoryError,
+        "the proxy cannot be used as it is given",
+        "write it as http://HOST:PORT in HTTPS_PROXY, or in git's http.proxy",
+    ),
+    Meaning(
+        _any("couldn't find remote ref"),
+        SourceError,
+        "the branch does not exist",
+        "check the spelling of the branch, and that it was not deleted",
+    ),
+    Meaning(
+        _any("remote host identification has changed"),
+        CredentialsError,
+        "the server's SSH host key has changed",
+        "if that is right, replace the key in known_hosts; if nobody changed it, somebody is in between",
+    ),
+    Meaning(
+        _any("host key verification failed", r"no \S+ host key is known"),
+        CredentialsError,
+        "the server's SSH host key is not known",
+        "compare its key with the one the server's owner names, then give it: --ssh-host-key 'HOST ssh-ed25519 AAAA…'",
+    ),
+    Meaning(
+        _any("no user exists for uid"),
+        CredentialsError,
+        "ssh refuses to run for a user id without a passwd entry",
+        "install libnss_wrapper (the published image has it), run as a user that exists in the image, or use https",
+    ),
+    Meaning(
+        _any(
+            "certificate (?:verif|problem|has expired|subject name)", "(?:ssl|peer|client|issuer) certificate",
+            "ssl ca cert", "cafile", "self[- ]signed", "ssl: no alternative certificate",
+        ),
+        CredentialsError,
+        "the server's TLS certificate was not accepted",
+        "give the server's certificate authority (--ca-file); check the host name in the URL, and this machine's clock",
+    ),
+    Meaning(
+        _any("load key .*(?:passphrase|invalid format|libcrypto)", "bad permissions", "unprotected private key"),
+        CredentialsError,
+        "the SSH key cannot be used",
+        "give a private key without passphrase (--ssh-key-file or --ssh-directory)",
+    ),
+    Meaning(
+        _any(
+            r"permission denied \([a-z,-]+\)", "too many authentication failures", "sign_and_send_pubkey",
+            "no supported authentication methods", "no mutual signature",
+        ),
+        CredentialsError,
+        "the server did not accept the SSH key",
+        "check that a key is given (--ssh-key-file or --ssh-directory), and that the server knows its public half",
+    ),
+    Meaning(
+        _any("could not read (?:username|password)", "terminal prompts disabled"),
+        CredentialsError,
+        "the server asks for a login and none was given; or the repository does not exist",
+        "give a login for this server (docs/credentials.md; its --git-credentials-url has to fit), and check the URL",
+    ),
+    Meaning(
+        _any(
+            "authentication (?:failed|required)", "returned error: 401", "http basic: access denied",
+            "bad credentials", "invalid (?:credentials|username or (?:token|password))",
+            "password authentication (?:was removed|is not supported)",
+        ),
+        CredentialsError,
+        "the server did not accept the login",
+        "check the user name and the password or token given for this server",
+    ),
+    Meaning(
+        _any("no space left on device", "disk quota exceeded", "file too large"),
+        UnreachableError,
+        "a disk is full",
+        "make room and run it again",
+    ),
+    Meaning(
+        _any("too many open files"),
+        UnreachableError,
+        "too many files are open",
+        "raise the limit of the step (ulimit -n 1024), or of the Git server where the words are its own; run it again",
+    ),
+    Meaning(
+        _any("dubious ownership"),
+        RepositoryError,
+        "git does not trust this local repository: it belongs to another user",
+        "run as its owner, or trust it: git config --global --add safe.directory PATH",
+    ),
+    Meaning(
+        _any(
+            "repository .*not found", "not found: ", "does not appear to be a git repository", "returned error: 404",
+            "project you were looking for", "repository not exported", "could not find repository",
+            "no such repository", "tf401019", "repository .*(?:does not|doesn't) exist", "not a git repository",
+            "not exist or you do not have permission", "no longer exists",
+        ),
+        RepositoryError,
+        "the repository was not found, or there is no access to it",
+        _ACCESS,
+    ),
+    Meaning(
+        _any(
+            "write access to repository not granted", "read[- ]only", "archived", "returned error: 403", "forbidden",
+            "insufficient permission", r"permission to \S+ denied", "not allowed to", "genericcontribute",
+            "access denied", "not authorized", "unauthorized", "does not have permission", "you cannot push",
+            "unable to (?:create|write) .*permission denied",
+        ),
+        RepositoryError,
+        "the server does not permit this",
+        "check that these credentials may read and write the repository",
+    ),
+    Meaning(
+        _any(
+            _STALLED, _BROKE_OFF, "commit_refs", "(?:index-pack|unpack-objects) (?:failed|died|abnormal)",
+            "unable to (?:write|create)", "did not send all", "protocol error", "expected flush", "not our ref",
+            "remote failed to report status", "out of memory",
+        ),
+        UnreachableError,
+        _DOWN,
+        _AGAIN,
+    ),
+    Meaning(
+        _any("permission denied", "unable to access", "could not read from remote repository"),
+        RepositoryError,
+        "the repository was not found, or there is no access to it",
+        _ACCESS,
+    ),
+)  # fmt: skip
+
+# Said by git, GitHub, GitLab (Gitaly), Gitea, Bitbucket, JGit servers and Azure when another push was faster.
+_RACE = _any(
+    "fetch first", "non-fast-forward", "needs? force", "stale info", "remote ref updated", "cannot lock ref",
+    "failed to (?:update ref|lock)", "unable to lock", "lock(?:ing)? (?:failure|error)", "incorrect old value",
+    "reference already exists", "is at [0-9a-f]+ but expected", "does not point to (?:the )?expected",
+    "unexpected old", "reference (?:has )?changed", "already been updated by another", "tf401028", "concurrent",
+    "atomic (?:push|transaction) fail", "transaction aborted", "another (?:push|update|operation)",
+)  # fmt: skip
+# A lock that no later attempt will get either.
+_FOR_GOOD = _any("exists; cannot create", "permission denied", "read-only file system", "no space left")
+_RULE = _any(
+    "hook declined", "protected", "policy", r"\bGH0\d\d\b", "prohibited", "deny", "denied", "not permitted",
+    "not allowed",
+)  # fmt: skip
+_PROTECTED = _any(
+    "protected", "GH006", "GH013", "rule violations", "TF402455", "pull request", "merge request",
+    "not allowed to push",
+)  # fmt: skip
+_UNKNOWN = _any("remote failure", "remote failed to report")
+# A hook of the server itself that could not ask the rest of the server; no rule of anybody's.
+_UNWELL = _any(
+    "internal api (?:unreachable|error)", "api is not accessible", r"gitlab: 5\d\d", "internal server error",
+    "unable to contact (?:gitea|forgejo)", "context deadline exceeded",
+)  # fmt: skip
+_NOISE = _any("hint:", "warning:", "To ", r"remote: *$", "remote: (?:Enumerating|Counting|Compressing|Resolving|Total)")
+
+
+def failure(stderr: str, subject: str) -> TaskError:
+    """The named error for what git said when it could not read a repository, or not reach it for writing."""
+    heard = _heard(stderr)
+    meaning = next((row for row in FAILURES if _says(heard, row.words)), None)
+    said = quoted(stderr)
+    if meaning is None:
+        return RepositoryError(f"git failed: {said or 'without a word'}", hint=_ACCESS, subject=subject)
+    return meaning.error(f"{meaning.message}{f' ({said})' if said else ''}", hint=meaning.hint, subject=subject)
+
+
+def broke_off(stderr: str) -> bool:
+    """Whether asking again in a moment may be answered: the server could not be reached, or the connection died.
+
+    Not where a server said nothing for long: it has been waited for.
+    """
+    heard = _heard(stderr)
+    meaning = next((row for row in FAILURES if _says(heard, row.words)), None)
+    return meaning is not None and meaning.message == _DOWN and _says(heard, _BROKE_OFF) and not _says(heard, _STALLED)
+
+
+def refusal(status: str, stderr: str, subject: str, *, forced: bool = False) -> TaskError | Outpaced:
+    """What a refused push means: `status` is its line of `push --porcelain`, "" when there was none.
+
+    An `UnreachableError` leaves open whether the push arrived. `forced`: a head branch was to be replaced, so that
+    a "non-fast-forward" of the server's own is its rule, and no race.
+    """
+    stderr = _heard(stderr)
+    reason = printable(_heard(status.rpartition("\t")[2])).strip()
+    if not status or _says(reason, _UNKNOWN):
+        return failure(f"{stderr}\n{reason}", subject)
+    if _is_race(reason, stderr, forced=forced):
+        return Outpaced(f"{subject}: {reason}")
+    if "hook declined" in reason and _says(stderr, _UNWELL):
+        return UnreachableError(f"the Git server is unwell: {reason}; {quoted(stderr)}", hint=_AGAIN, subject=subject)
+    if not _says(reason, _RULE) and isinstance(failure(f"{reason}\n{stderr}", subject), UnreachableError):
+        return failure(f"{reason}\n{stderr}", subject)
+    return _refused(reason, stderr, subject, forced=forced)
+
+
+def _is_race(reason: str, stderr: str, *, forced: bool) -> bool:
+    said = re.sub(r"'[^']*'", "", reason)  # a branch may be called "policy"
+    if _says(said, _RULE) or _says(f"{reason}\n{stderr}", _FOR_GOOD):
+        return False
+    if forced and reason.startswith("[remote rejected]") and "(non-fast-forward)" in reason:
+        return False
+    # Some servers name only "failure" in the status, and the lock in a `remote:` line.
+    return _says(reason, _RACE) or ("failure" in reason and _says(stderr, _RACE))
+
+
+def _refused(reason: str, stderr: str, subject: str, *, forced: bool) -> RepositoryError:
+    hint = "the server's own words say why"
+    if _says(f"{reason}\n{stderr}", _PROTECTED):
+        hint = (
+            "let this user push to the head branch, or name another one: annotation git-branch with base:head"
+            if forced
+            else "let this user push to the branch, or open a pull request instead: --pull-request"
+        )
+    elif "(non-fast-forward)" in reason:
+        hint = "let this user replace its own head branches (force push), or delete the branch"
+    elif "exists; cannot create" in stderr:
+        hint = "a branch's name cannot be the folder of another's: choose another head branch"
+    said = quoted(stderr)
+    said = f"; {said}" if said else ""
+    return RepositoryError(f"the server refused the push: {reason}{said}", hint=hint, subject=subject)
+
+
+def quoted(stderr: str) -> str:
+    """What was said, on one line: the server's lines first, then git's; no logins, no control characters."""
+    lines = [line.strip() for line in _heard(stderr).splitlines()]
+    told = [line for line in lines if line and not re.match(_NOISE, line) and "failed to push some refs" not in line]
+    words = [printable(line) for line in sorted(told, key=lambda line: not line.startswith("remote:"))]
+    return "; ".join(list(dict.fromkeys(words))[:_LINES])[:_CHARACTERS]

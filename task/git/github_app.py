@@ -1,0 +1,109 @@
+"""A GitHub App's key → a token for one installation, which GitHub forgets after an hour."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import jwt
+from requests.utils import should_bypass_proxies
+
+from task import shutdown as stop
+from task.errors import CredentialsError, TaskError, UnreachableError, UsageError
+from task.http import Answer, Http, Limits, NoAnswerError
+from task.secret import Secret
+
+LIMITS = Limits(connect=10.0, silence=30.0, total=60.0, size=1024 * 1024, values=100_000, tries=1)
+_PAUSES = (0.5, 2.0, 0.0)  # seconds before the next try; after the last there is none
+_SKEW, _LIFE = 60, 540  # seconds; GitHub takes ten minutes at most, and its clock may be behind
+_HINT = "check --github-app-id, --github-app-installation-id and the key; the App must be installed there"
+
+
+@dataclass(frozen=True)
+class App:
+    """A GitHub App as it is installed somewhere."""
+
+    id: str
+    installation: str
+    key: Secret
+    api: str  # "https://api.github.com", or "https://HOST/api/v3"
+
+
+@dataclass(frozen=True)
+class Way:
+    """How the API is reached."""
+
+    ca_file: str = ""
+    verify: bool = True
+    proxy: Secret = Secret("")  # "": as the environment says
+    no_proxy: str = ""
+
+
+def token(app: App, way: Way) -> Secret:
+    """A token for everything the installation may do. Raises `CredentialsError`, `UnreachableError`, `UsageError`."""
+    proof = signed(app, int(time.time()))
+    for pause in _PAUSES:
+        try:
+            return _ask(app, proof, way)
+        except UnreachableError:
+            if not pause:
+                raise
+        stop.sleep(pause)
+    raise AssertionError  # pragma: no cover - the last pause is 0
+
+
+def signed(app: App, now: int) -> Secret:
+    """The JSON Web Token (RS256) with which the App proves itself at `now`, in seconds since 1970."""
+    claims = {"iat": now - _SKEW, "exp": now + _LIFE, "iss": app.id}
+    try:
+        return Secret(jwt.encode(claims, app.key.reveal(), algorithm="RS256"))
+    except (jwt.PyJWTError, ValueError, TypeError):  # their texts may quote the key
+        raise UsageError(
+            "the GitHub App's key is not an RSA private key without passphrase", hint="give the .pem file as downloaded"
+        ) from None
+
+
+def _ask(app: App, proof: Secret, way: Way) -> Secret:
+    http = Http(
+        app.api,
+        login=lambda: {"Authorization": f"Bearer {proof.reveal()}"},
+        ca_file=way.ca_file,
+        verify=way.verify,
+        headers={"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"},
+        proxy=_proxy(app.api, way),
+        limits=LIMITS,
+    )
+    try:
+        answer = http.ask("POST", f"/app/installations/{app.installation}/access_tokens", again=False)
+    except NoAnswerError as error:
+        if error.kind == "tls":
+            raise CredentialsError(
+                f"the TLS certificate of {app.api} was not accepted", hint="give its certificate authority: --ca-file"
+            ) from error
+        if error.kind == "large":
+            raise CredentialsError(error.message, hint="check the address of the GitHub App's API") from None
+        raise UnreachableError(f"{app.api} could not be reached", hint="run it again") from error
+    finally:
+        http.close()
+    said = answer.mapping()
+    if answer.status == 201 and isinstance(said.get("token"), str):  # noqa: PLR2004 - HTTP
+        return Secret(said["token"])
+    raise _refused(app, answer)
+
+
+def _proxy(api: str, way: Way) -> str | None:
+    """None: what the environment says; "" is none."""
+    if not way.proxy:
+        return None
+    return "" if should_bypass_proxies(api, way.no_proxy) else way.proxy.reveal()
+
+
+def _refused(app: App, answer: Answer) -> TaskError:
+    if answer.status >= 500 or answer.status == 429:  # noqa: PLR2004 - HTTP
+        return UnreachableError(f"{app.api} answered {answer.status}", hint="run it again")
+    message = str(answer.mapping().get("message", ""))[:200]
+    words = f" ({message})" if message and message.isprintable() else ""
+    return CredentialsError(
+        f"{app.api} gives no token for installation {app.installation} of App {app.id}: {answer.status}{words}",
+        hint=_HINT,
+    )

@@ -1,0 +1,235 @@
+"""A remote repository without a work tree: only the trees on the way to the files are fetched, never the files' list.
+
+One store is one repository. It keeps what it has fetched, so that the answer to a lost race costs little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
+from functools import cache, partial
+from typing import Self, TypeVar
+
+from task import shutdown as stop
+from task.errors import Outpaced, SourceError, TargetError, TaskError, UnreachableError
+from task.git import errors as git_errors
+from task.git.command import Git
+from task.git.failed import GitFailed
+from task.git.names import base_branch_name, branch_name, printable
+from task.git.repository import fast_import
+from task.git.repository.history import History
+from task.git.repository.objects import MissingObjectError
+from task.git.repository.remote import Remote, StartAgain
+from task.git.repository.texts import file_of
+from task.git.repository.tree_walk import Entry, Seen, Tree, look, parse_tree
+from task.git.signing import Signer
+from task.model import Changeset, File, Landing, Place, Snapshot
+
+T = TypeVar("T")
+_PAUSES = (0.5, 2.0)  # seconds before a push that did not arrive is tried again
+
+
+class BareStore:
+    """`snapshot` reads, `land` commits and pushes, or raises `Outpaced`: compare-and-swap on a branch's tip."""
+
+    def __init__(self, git: Git, repo: str, signer: Signer | None = None, cache_dir: str = "") -> None:
+        self._remote = Remote(git, repo, cache_dir)
+        # What a history needs is of no use to anything else.
+        self._another = partial(Remote, git, repo, cache_dir, self._remote.clock)
+        self._histories: list[History] = []
+        self._signer = signer
+        self._roots: dict[str, str] = {}  # commit → its tree
+        self._trees: dict[str, Tree] = {}
+        self._texts: dict[str, File] = {}  # blob → what it holds
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove all that was fetched."""
+        for history in self._histories:
+            history.close()
+        self._remote.close()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._roots.clear()
+        self._trees.clear()
+        self._texts.clear()
+
+    def default_branch(self) -> str:
+        """The branch that the remote's HEAD names. Raises `SourceError` where there is none."""
+        said = self._remote.refs("HEAD", symbolic=True)
+        branch = next((word for word, name in said if name == "HEAD" and word.startswith("ref: ")), "")
+        if branch:
+            return branch.removeprefix("ref: ").removeprefix("refs/heads/")
+        if said:
+            raise SourceError("HEAD names no branch", hint="name a branch", subject=self._remote.repo)
+        hint = "push a first commit, or name a branch that exists"
+        message = "the repository has no default branch: it is empty, or HEAD names a branch that does not exist"
+        raise SourceError(message, hint=hint, subject=self._remote.repo)
+
+    def snapshot(self, branch: str, places: Iterable[Place]) -> Snapshot:
+        """The places asked for, at the branch's present tip; all from one commit.
+
+        Which places these are is looked at while the server is asked for the tip.
+        Raises `SourceError` for what is no branch, and what `task.git.errors` says of servers.
+        """
+        name = self.default_branch() if branch in {"", "HEAD"} else base_branch_name(branch)
+        wanted = cache(lambda: tuple(dict.fromkeys(places)))
+        return self._twice(lambda: self._read(name, wanted))
+
+    def ahead(self, head: str, places: Collection[Place]) -> Snapshot | None:
+        """The places asked for, at a head branch's tip; None where there is no such branch."""
+        name = branch_name(head)
+        if not self._remote.commit_of(name):
+            return None
+        return self._twice(lambda: self._read(name, lambda: places))
+
+    def earlier(self, branch: str, path: str, limit: int = 100) -> History:
+        """The path's text at the branch's tip and the different ones before it, newest first; see `History`."""
+        name = self.default_branch() if branch in {"", "HEAD"} else branch_name(branch)
+        self._histories.append(History(self._another(), name, path, limit))
+        return self._histories[-1]
+
+    def predict(self, change: Changeset) -> Landing:
+        """What `land` would answer, without a commit. Nothing is sent."""
+        made = self._twice(lambda: self._make(change))
+        return self._held(change, made)[0] or Landing("", made.tree)
+
+    def land(self, change: Changeset) -> Landing:
+        """Commit on the tip that was read, and push. Raises `Outpaced` when the branch has moved since.
+
+        A head branch of its own is created, or replaced if it is still what was found; never the base branch.
+        """
+        base, head = change.destination.base, change.destination.head
+        made = self._twice(lambda: self._make(change))
+        held, there = self._held(change, made)
+        if change.ahead is not None and there != change.ahead and made.tree != self._roots[change.tip]:
+            raise Outpaced(f"{head} moved meanwhile")
+        if held:
+            return held
+        commit = self._signed(change, made)
+        lease = [] if head == base else [f"--force-with-lease=refs/heads/{head}:{there}"]
+        self._push(head, commit, *lease)
+        return Landing(commit, made.tree)
+
+    def _held(self, change: Changeset, made: fast_import.Made) -> tuple[Landing | None, str]:
+        """(the branch that already holds exactly this on the same tip, a head branch's present commit or "").
+
+        On an older tip the same files may still conflict with what the base became.
+        """
+        base, head = change.destination.base, change.destination.head
+        if made.tree == self._roots[change.tip]:
+            return Landing(change.tip, made.tree, pushed=False), ""
+        there = self._remote.commit_of(head) if head != base else ""
+        if there and self._root(there) == made.tree and self._stands_on(there, change.tip):
+            return Landing(there, made.tree, pushed=False), there
+        return None, there
+
+    def _signed(self, change: Changeset, made: fast_import.Made) -> str:
+        """The commit, or the same one signed."""
+        if self._signer is None:
+            return made.commit
+        folder = self._remote.ready()
+        return self._signer.commit(folder, made.tree, change.tip, fast_import.message(change), change.author)
+
+    def _read(self, branch: str, places: Callable[[], Collection[Place]]) -> Snapshot:
+        tip = self._tip(branch, places)
+        seen = self._walk(branch, tip, places())
+        return Snapshot(self._remote.repo, branch, tip, self._files(branch, seen))
+
+    def _tip(self, branch: str, meanwhile: Callable[[], object] | None = None) -> str:
+        tip = self._remote.fetch_tip(branch, meanwhile)
+        self._root(tip)
+        return tip
+
+    def _stands_on(self, commit: str, parent: str) -> bool:
+        content = self._remote.objects.read([commit])[commit].content or b""
+        return f"parent {parent}".encode() in content.partition(b"\n\n")[0].split(b"\n")
+
+    def _root(self, commit: str) -> str:
+        if commit not in self._roots:
+            content = self._remote.objects.read([commit])[commit].content or b""
+            self._roots[commit] = content[len("tree ") :].partition(b"\n")[0].decode()
+        return self._roots[commit]
+
+    def _walk(self, branch: str, tip: str, places: Collection[Place]) -> Seen:
+        """Level by level, for all places at once."""
+        root = self._roots[tip]
+        while (seen := look(self._trees, root, places)).missing:
+            missing = sorted(seen.missing)
+            self._remote.fetch_objects([oid for oid in missing if oid != root], branch, trees=True)
+            for oid, found in self._remote.objects.read(missing).items():
+                self._trees[oid] = parse_tree(found.content or b"", len(oid) // 2)
+        return seen
+
+    def _files(self, branch: str, seen: Seen) -> dict[str, File]:
+        wanted = {seen.entries[path].oid for path in seen.texts} - self._texts.keys()
+        if wanted:
+            oids = sorted(wanted)
+            self._remote.fetch_objects(oids, branch, trees=False)
+            self._texts.update((oid, file_of(found)) for oid, found in self._remote.objects.read(oids).items())
+        return {path: self._file(entry, wanted=path in seen.texts) for path, entry in seen.entries.items()}
+
+    def _file(self, entry: Entry, *, wanted: bool) -> File:
+        return replace(self._texts[entry.oid], mode=entry.mode) if wanted else File("", entry.mode)
+
+    def _twice(self, work: Callable[[], T]) -> T:
+        """Again, from an empty repository, where the server gives no single objects, or what was kept is broken."""
+        try:
+            try:
+                return work()
+            except MissingObjectError:
+                self._remote.without_cache()
+                raise
+        except StartAgain:
+            self._forget()
+            return work()
+
+    def _make(self, change: Changeset) -> fast_import.Made:
+        """The commit, in the throw-away repository."""
+        if change.tip not in self._roots and self._tip(change.destination.base) != change.tip:
+            raise Outpaced(f"{change.destination.base} is no longer at {change.tip}")
+        self._refuse_odd_paths(change)
+        try:
+            return fast_import.answer(self._remote.local(*fast_import.COMMAND, stdin=fast_import.stream(change)))
+        except GitFailed as error:
+            self._remote.without_cache()
+            raise git_errors.failure(error.err, self._remote.subject(change.destination.base)) from error
+
+    def _refuse_odd_paths(self, change: Changeset) -> None:
+        """fast-import would replace a link by a folder, or write `.git/config`. Looking fetches the trees it needs."""
+        subject = self._remote.subject(change.destination.base)
+        for path in change.files:
+            if not fast_import.is_path(path):
+                raise TargetError(f"{printable(path)!r} is no path that git can hold", subject=subject)
+        seen = self._walk(change.destination.base, change.tip, [Place(path, "exists") for path in change.files])
+        for path, entry in seen.entries.items():
+            if not (path in change.files and entry.is_file):
+                raise TargetError(f"{printable(path)!r} stands where a file is to be written", subject=subject)
+
+    def _push(self, head: str, commit: str, lease: str = "") -> None:
+        """Push; when the connection died, look whether it landed, and push again only if it did not."""
+        for number, pause in enumerate((*_PAUSES, 0.0)):
+            try:
+                if not self._remote.push(head, commit, lease) and not number:
+                    raise Outpaced(f"{head}: another run has just made the very same commit")
+            except UnreachableError as error:
+                if not self._landed_all_the_same(head, commit, error):
+                    if not pause:
+                        raise
+                    stop.sleep(pause)
+                    continue
+            return
+
+    def _landed_all_the_same(self, head: str, commit: str, cause: UnreachableError) -> bool:
+        """A connection that died says nothing about the push: look, before anyone tries again."""
+        try:
+            return self._remote.contains(head, commit)
+        except TaskError:
+            hint = "whether the push arrived is not known; run it again: what has landed will be found"
+            raise UnreachableError(cause.message, hint=hint, subject=cause.subject) from cause

@@ -1,0 +1,167 @@
+"""The throw-away bare repository of one store: three files and two folders, written without a process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from task import private_folder
+from task import shutdown as stop
+from task.errors import UnreachableError
+from task.git.owner import Local
+from task.git.repository.cache import Cache
+
+REMOTE = "image-update"  # not "origin", of which a user's git configuration may say something
+
+# What a user's or system's configuration says otherwise must not change what a run does.
+_CONFIG = """\
+[core]
+	repositoryformatversion = 1
+	bare = true
+	hooksPath = /dev/null
+	attributesFile = /dev/null
+	logAllRefUpdates = false
+	fsync = none
+	pager = cat
+[extensions]
+	objectFormat = {format}
+{partial}[remote "{remote}"]
+	url = {url}
+	tagOpt = --no-tags
+{promisor}{local}[protocol]
+	version = 2
+[fetch]
+	unpackLimit = 1
+	recurseSubmodules = no
+	writeCommitGraph = false
+	fsckObjects = false
+	prune = false
+	pruneTags = false
+	showForcedUpdates = false
+[transfer]
+	fsckObjects = false
+	bundleURI = false
+[fastimport]
+	unpackLimit = 0
+[push]
+	gpgSign = false
+	followTags = false
+	recurseSubmodules = no
+	pushOption =
+	negotiate = false
+[submodule]
+	recurse = false
+[http]
+	lowSpeedLimit = 1
+	lowSpeedTime = {stall}
+[gc]
+	auto = 0
+[maintenance]
+	auto = false
+[color]
+	ui = false
+[advice]
+	fetchShowForcedUpdates = false
+	pushUpdateRejected = false
+"""
+_PARTIAL = f"\tpartialClone = {REMOTE}\n"
+_PROMISOR = "\tpromisor = true\n\tpartialCloneFilter = tree:0\n"
+# A local repository is served by our own git: it may filter. Its configuration is its own, and not ours, so that a
+# `safe.directory` of the user has to be said once more.
+_LOCAL = """\
+	uploadpack = "git -c uploadpack.allowFilter=true -c uploadpack.allowAnySHA1InWant=true{safe} upload-pack"
+	receivepack = "git{safe} receive-pack"
+"""
+_SAFE = " -c safe.directory=*"
+
+
+class BareFolder:
+    """A bare repository in a folder of its own, readable by this user only; `close` removes it."""
+
+    def __init__(self, parent: str, url: str, *, local: Local, stall: float, cache: Cache | None = None) -> None:
+        self.path = ""
+        self._parent = parent
+        self._url = url
+        self._local = local
+        self._stall = stall
+        self.cache = cache
+        self.whole = ""  # the tip that was fetched with everything
+        self.object_format = "sha1"
+        self._written = ""
+
+    def create(self) -> None:
+        """Make it, if it is not there. Raises `UnreachableError` where there is no room."""
+        if self.path:
+            return
+        with stop.shield():
+            self.path = private_folder.make(self._parent)
+        with self._room():
+            os.mkdir(f"{self.path}/objects")
+            os.mkdir(f"{self.path}/refs")
+        self._write("HEAD", "ref: refs/heads/none\n")
+        self._borrow()
+        self.partial()
+
+    def _borrow(self) -> None:
+        """Let git see what earlier runs have fetched."""
+        if self.cache is None:
+            return
+        if self.cache.open(self.object_format):
+            self.cache = None
+            return
+        with self._room():
+            os.mkdir(f"{self.path}/objects/info")
+        self._write("objects/info/alternates", f"{_quoted(self.cache.objects)}\n")
+        if tip := self.cache.whole():
+            self._write("packed-refs", f"{tip} refs/image-update/kept\n")
+            self._write("shallow", f"{tip}\n")
+
+    def restart(self, object_format: str) -> None:
+        """An empty one again, for the other kind of object ids."""
+        self.close()
+        self.object_format = object_format
+        self.create()
+
+    def partial(self) -> None:
+        """Objects may be missing: the remote has them. For fetching."""
+        self._configure(_PARTIAL, _PROMISOR)
+
+    def complete(self) -> None:
+        """As if no object were missing. For pushing: `pack-objects` would otherwise fetch what it walks over."""
+        self._configure("", "")
+
+    def _configure(self, partial: str, promisor: str) -> None:
+        local = _LOCAL.format(safe=_SAFE if self._local == "safe" else "") if self._local else ""
+        text = _CONFIG.format(
+            partial=partial, promisor=promisor, remote=REMOTE, url=_quoted(self._url), format=self.object_format,
+            local=local, stall=max(round(self._stall), 1),
+        ) + "\n" * (len(_PARTIAL + _PROMISOR) - len(partial + promisor))  # fmt: skip
+        if text != self._written:
+            # In place, always of the same length: a file that is emptied first costs milliseconds on ext4.
+            self._write("config", text, "r+" if self._written else "w")
+            self._written = text
+
+    def _write(self, name: str, text: str, mode: str = "w") -> None:
+        with self._room(), open(f"{self.path}/{name}", mode, encoding="utf-8", errors="surrogateescape") as file:
+            file.write(text)
+
+    @contextmanager
+    def _room(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            message = f"no temporary folder in {self._parent}: {error.strerror}"
+            raise UnreachableError(message, hint="make room, or set TMPDIR") from error
+
+    def close(self) -> None:
+        """Remove it, with all that is in it."""
+        if self.path:
+            if self.cache:
+                self.cache.keep(f"{self.path}/objects", self.whole)
+            private_folder.remove(self.path)
+            self.path, self._written = "", ""
+
+
+def _quoted(value: str) -> str:
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,263 @@
+"""The earlier texts of one path on a branch, found with commits, the trees on the way and the blobs of that path only.
+
+Commits come first, ever more of them (their trees left out), then level by level the trees of all of them at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from posixpath import basename
+from typing import Literal
+
+from task.git.repository.objects import MissingObjectError
+from task.git.repository.remote import Remote, StartAgain
+from task.git.repository.texts import file_of
+from task.git.repository.tree_walk import FOLDER, Entry, Tree, parse_tree
+
+DEPTHS = (50, 200, 1000, 5000, 20_000)  # commits that are asked for, as long as more are wanted
+LIMIT = 100  # texts
+LARGEST = 64_000_000  # bytes of texts
+PATIENCE = 60.0  # seconds; a file that hardly ever changed would have all commits of a large repository looked at
+_AT_ONCE = 1000  # commits whose trees are asked for together
+_TEXTS_AT_ONCE = 5
+_MOST_TREES = 2000  # that are looked into for where a file was moved from
+_MOST_ALIKE = 20  # files of the same name that are compared with one that was moved and changed
+_ALIKE = 0.5  # as `git log --follow` has it
+End = Literal["", "root", "server", "limit"]
+
+
+@dataclass(frozen=True)
+class _Commit:
+    """A commit, and what lies in front of it: its first parent."""
+
+    oid: str
+    tree: str
+    parent: str  # "" for a root
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What some commits tell."""
+
+    blobs: list[tuple[str, str]]  # (commit, blob or "" for none)
+    texts: Mapping[str, str | None]
+    end: End = ""
+
+
+class History:
+    """Iterates over (commit, text): the path's text at the branch's tip, then each different one before it.
+
+    It goes along first parents, so a merge is one step, and a text that was reverted to comes once for each time.
+    The commit is the newest one that had the text. The text is None where there was no such file, or one that is no
+    text. `path` is what the file was called at the last answer: renames are followed. `end` tells, once nothing
+    follows, whether that was the "root" of all history, the end of what a shallow "server" has, or a "limit": as many
+    texts as asked for, `size` bytes of them, or `patience` seconds. Raises `SourceError` for what is no branch, and
+    what `task.git.errors` says of servers.
+    The remote is for it alone; `close` removes what was fetched.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what is asked, and how much of it
+        self,
+        remote: Remote,
+        branch: str,
+        path: str,
+        limit: int = LIMIT,
+        patience: float = PATIENCE,
+        size: int = LARGEST,
+    ) -> None:
+        self.path = path
+        self.end: End = ""
+        self._remote = remote
+        self._branch = branch
+        self._limit = limit
+        self._patience = patience
+        self._size = size  # of what may still be read
+        self._at = ""  # the commit to look at next
+        self._level = 0  # of DEPTHS
+        self._seen = 0  # commits
+        self._present = False  # whether anything has been fetched that is still there
+        self._newer: tuple[str, Entry | None] | None = None  # the root, and the file, one commit later
+        self._names: dict[tuple[str, str], Entry | None] = {}  # (tree, name) → what it holds
+        self._answers = self._walk()
+
+    def __iter__(self) -> Iterator[tuple[str, str | None]]:
+        return self
+
+    def __next__(self) -> tuple[str, str | None]:
+        return next(self._answers)
+
+    def close(self) -> None:
+        """Remove all that was fetched; there are no more answers."""
+        self._answers.close()
+        self._remote.close()
+
+    def _walk(self) -> Generator[tuple[str, str | None], None, None]:
+        given, end = 0, time.monotonic() + self._patience
+        while not self.end:
+            if self._seen and time.monotonic() > end:
+                self.end = "limit"
+                return
+            found = self._step()
+            for commit, blob in found.blobs:
+                if given == self._limit or (blob and blob not in found.texts):
+                    self.end = "limit"
+                    return
+                given += 1
+                yield commit, found.texts.get(blob)
+            self.end = found.end
+
+    def _step(self) -> _Found:
+        """What the next commits tell; from an empty repository, where the server or what was kept forces that."""
+        try:
+            try:
+                return self._some()
+            except MissingObjectError:
+                self._remote.without_cache()
+                raise
+        except StartAgain:
+            self._present = False
+            self._level = max(0, self._level - 1)
+            return self._some()
+
+    def _some(self) -> _Found:
+        commits = self._commits()
+        if not commits:
+            return _Found([], {}, "limit" if self._seen >= DEPTHS[-1] else "server")
+        changes, used, path, newer = self._changes(commits, self._entries([one.tree for one in commits]))
+        blobs = list(dict.fromkeys(blob for _, blob in changes[: self._limit] if blob))
+        self._fetch(blobs, trees=False)
+        texts: dict[str, str | None] = {}
+        for start in range(0, len(blobs), _TEXTS_AT_ONCE):
+            if self._size < 0:
+                break
+            texts |= self._texts(blobs[start : start + _TEXTS_AT_ONCE])
+        last = commits[used - 1]
+        self._seen += used
+        self._at, self.path, self._newer = last.parent, path, newer
+        return _Found(changes, texts, "" if last.parent else "root")
+
+    def _commits(self) -> list[_Commit]:
+        """The next commits along first parents; more are fetched when none is here."""
+        found = self._here() if self._present else []
+        while not found and self._level < len(DEPTHS) and not self._server_ended():
+            tip = self._remote.fetch_commits(DEPTHS[self._level], self._branch)
+            self._at = self._at or tip
+            self._level, self._present = self._level + 1, True
+            found = self._here()
+        return found
+
+    def _server_ended(self) -> bool:
+        """Whether far fewer commits came than were asked for (others may have pushed some more meanwhile)."""
+        return self._present and self._level > 0 and self._seen < DEPTHS[self._level - 1] // 2
+
+    def _here(self) -> list[_Commit]:
+        found: list[_Commit] = []
+        objects, at = self._remote.objects, self._at
+        while at and len(found) < _AT_ONCE and not objects.absent([at]):
+            found.append(_commit(at, objects.read([at])[at].content or b""))
+            at = found[-1].parent
+        return found
+
+    def _changes(
+        self, commits: Sequence[_Commit], entries: Sequence[Entry | None]
+    ) -> tuple[list[tuple[str, str]], int, str, tuple[str, Entry | None] | None]:
+        """(where another blob begins, commits that were used, the path from there on, what comes one commit later)."""
+        changes: list[tuple[str, str]] = []
+        newer = self._newer
+        for used, (commit, entry) in enumerate(zip(commits, entries, strict=True)):
+            if newer and newer[1] and entry is None and (path := self._moved_from(commit.tree, newer[0], newer[1])):
+                if used:  # the rest is looked at under its former name
+                    return changes, used, path, newer
+                return self._renamed(commits, path)
+            if newer is None or _oid(newer[1]) != _oid(entry):
+                changes.append((commit.oid, _oid(entry)))
+            newer = (commit.tree, entry)
+        return changes, len(commits), self.path, newer
+
+    def _renamed(
+        self, commits: Sequence[_Commit], path: str
+    ) -> tuple[list[tuple[str, str]], int, str, tuple[str, Entry | None] | None]:
+        """The same for commits all of which come before the rename."""
+        self.path = path
+        return self._changes(commits, self._entries([one.tree for one in commits]))
+
+    def _entries(self, roots: Sequence[str]) -> list[Entry | None]:
+        """The file in each of these trees, level by level for all at once."""
+        entries: list[Entry | None] = [Entry(FOLDER, root) for root in roots]
+        for name in self.path.split("/"):
+            self._look(name, {one.oid for one in entries if one and one.is_folder})
+            entries = [self._names[one.oid, name] if one and one.is_folder else None for one in entries]
+        return [one if one and one.is_file else None for one in entries]
+
+    def _look(self, name: str, trees: set[str]) -> None:
+        unknown = sorted(oid for oid in trees if (oid, name) not in self._names)
+        self._names.update(((oid, name), tree.get(name)) for oid, tree in self._trees(unknown))
+
+    def _trees(self, oids: Sequence[str]) -> Iterator[tuple[str, Tree]]:
+        self._fetch(oids, trees=True)
+        for start in range(0, len(oids), 100):
+            for oid, found in self._remote.objects.read(oids[start : start + 100]).items():
+                yield oid, parse_tree(found.content or b"", len(oid) // 2)
+
+    def _texts(self, blobs: Sequence[str]) -> dict[str, str | None]:
+        oids = sorted(set(blobs))
+        self._fetch(oids, trees=False)
+        found = self._remote.objects.read(oids)
+        self._size -= sum(one.size for one in found.values() if one.content is not None)
+        files = ((oid, file_of(one)) for oid, one in found.items())
+        return {oid: None if file.problem else file.text for oid, file in files}
+
+    def _fetch(self, oids: Sequence[str], *, trees: bool) -> None:
+        if absent := self._remote.objects.absent(oids):
+            self._remote.fetch_objects(absent, self._branch, trees=trees)
+
+    def _moved_from(self, older: str, newer: str, entry: Entry) -> str:
+        """The path that became ours between two trees: the same blob, else much the same text under the same name."""
+        gone = self._gone(older, newer)
+        name = basename(self.path)
+        same = sorted((basename(path) != name, path) for path, one in gone.items() if one.oid == entry.oid)
+        if same:
+            return same[0][1]
+        alike = [path for path in sorted(gone) if basename(path) == name][:_MOST_ALIKE]
+        texts = self._texts([entry.oid, *(gone[path].oid for path in alike)]) if alike else {}
+        rated = [(_likeness(texts[entry.oid], texts[gone[path].oid]), path) for path in alike]
+        best, path = max(rated, default=(0.0, ""), key=lambda one: one[0])
+        return path if best >= _ALIKE else ""
+
+    def _gone(self, older: str, newer: str) -> dict[str, Entry]:
+        """The files of the older tree that the newer one does not have at their path."""
+        gone: dict[str, Entry] = {}
+        folders, left = [("", older, newer)], _MOST_TREES
+        while folders and left > 0:
+            folders = folders[:left]
+            left -= len(folders)
+            trees = dict(self._trees(sorted({oid for _, *pair in folders for oid in pair if oid})))
+            deeper = []
+            for folder, before, after in folders:
+                for name, one in trees[before].items():
+                    now = trees[after].get(name) if after else None
+                    if one.is_folder and one != now:
+                        deeper.append((f"{folder}{name}/", one.oid, now.oid if now and now.is_folder else ""))
+                    elif one.is_file and not (now and now.is_file):
+                        gone[folder + name] = one
+            folders = deeper
+        return gone
+
+
+def _oid(entry: Entry | None) -> str:
+    return entry.oid if entry else ""
+
+
+def _commit(oid: str, content: bytes) -> _Commit:
+    """Its root tree and first parent. A shallow repository's commits still name their parents."""
+    lines = content.partition(b"\n\n")[0].split(b"\n")
+    named = [line.decode().partition(" ")[2] for line in lines if line.startswith((b"tree ", b"parent "))]
+    return _Commit(oid, *[*named, "", ""][:2])
+
+
+def _likeness(one: str | None, other: str | None) -> float:
+    """How many of their lines two texts share, from 0 to 1."""
+    lines, others = set((one or "").splitlines()), set((other or "").splitlines())
+    return 2 * len(lines & others) / (len(lines) + len(others)) if lines and others else 0.0

@@ -1,0 +1,108 @@
+"""Reads objects of a bare repository, through one `git cat-file --batch` for all of a store's life."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from task import shutdown as stop
+from task.errors import SourceError, UnreachableError
+from task.git.command import Git, Talk
+from task.git.repository.bare_folder import BareFolder
+
+LARGEST = 10_000_000  # bytes; more is no file that a person writes
+TOGETHER = 512_000_000  # bytes that are read at once, as of a cluster
+_AT_ONCE = 500  # questions that fit into a pipe, so that neither side waits for the other
+
+
+@dataclass(frozen=True)
+class Object:
+    """One object: `content` is None where it is larger than `LARGEST`."""
+
+    kind: str  # "commit", "tree", "blob"
+    size: int
+    content: bytes | None
+
+
+class MissingObjectError(UnreachableError):
+    """An object that must be there cannot be read."""
+
+
+class Objects:
+    """The objects that are present. Asking for another is an error: nothing is fetched for it."""
+
+    def __init__(self, git: Git, folder: BareFolder) -> None:
+        self._git = git
+        self._folder = folder
+        self._talk: Talk | None = None
+
+    def read(self, oids: Sequence[str]) -> Mapping[str, Object]:
+        """All of these. Raises `MissingObjectError` for one that is not there: the server sent less than was asked.
+
+        Raises `SourceError` where they are more than `TOGETHER`: a small pack may hold thousands of large files.
+        """
+        found: dict[str, Object] = {}
+        size = 0
+        for start in range(0, len(oids), _AT_ONCE):
+            for oid, one in self._some(oids[start : start + _AT_ONCE]):
+                found[oid] = one
+                size += len(one.content or b"")
+                if size > TOGETHER:
+                    self.close()
+                    message = f"the files and folders to be read have more than {TOGETHER // 1_000_000} MB together"
+                    raise SourceError(message, hint="name a smaller folder, or leave large files out of it")
+        return found
+
+    def absent(self, oids: Sequence[str]) -> list[str]:
+        """Those of these that are not there."""
+        found = (
+            one
+            for start in range(0, len(oids), _AT_ONCE)
+            for one in self._some(oids[start : start + _AT_ONCE], content=False)
+        )
+        return [oid for oid, one in found if one.kind == "missing"]
+
+    def close(self) -> None:
+        """End the process, if one was started."""
+        if self._talk:
+            self._talk.close()
+            self._talk = None
+
+    def _some(self, oids: Sequence[str], *, content: bool = True) -> Iterator[tuple[str, Object]]:
+        asked = False
+        for number, oid in enumerate(oids):
+            if self._talk is None:
+                self._folder.complete()  # or it would fetch what is missing by itself
+                self._talk, asked = self._git.talk("cat-file", "--batch", git_dir=self._folder.path), False
+            try:
+                with stop.ending(self._talk.end):
+                    if not asked:
+                        self._talk.ask.write("".join(f"{one}\n" for one in oids[number:]).encode())
+                        self._talk.ask.flush()
+                        asked = True
+                    found = self._one(self._talk, oid, content=content)
+            except (MissingObjectError, OSError) as error:
+                self.close()
+                stop.check()
+                if isinstance(error, MissingObjectError):
+                    raise
+                raise MissingObjectError(f"object {oid} cannot be read", hint="run it again") from error
+            if found.size > LARGEST:  # a blob of a few kilobytes may stand for terabytes: nobody waits for its end
+                self.close()
+            yield oid, found
+
+    @staticmethod
+    def _one(talk: Talk, oid: str, *, content: bool) -> Object:
+        head = talk.answer.readline().split()
+        if head[1:] == [b"missing"] and not content:
+            return Object("missing", 0, None)
+        if len(head) != 3:  # noqa: PLR2004 - "<id> <type> <size>", or "<id> missing"
+            raise MissingObjectError(f"the Git server did not send object {oid}", hint="run it again")
+        kind, size = head[1].decode(), int(head[2])
+        if size > LARGEST:
+            return Object(kind, size, None)
+        found = talk.answer.read(size)
+        if len(found) < size:
+            raise MissingObjectError(f"object {oid} is broken", hint="run it again")
+        talk.answer.read(1)  # a line end
+        return Object(kind, size, found if content else None)

@@ -1,0 +1,120 @@
+"""Signs commits, with the key that the command line gives: OpenPGP by gpg, SSH by ssh-keygen.
+
+The key lies in a private folder as long as the run takes; nothing of the user's keyring is touched.
+"""
+
+from __future__ import annotations
+
+import os
+from _thread import allocate_lock
+from dataclasses import dataclass
+
+from task import private_folder
+from task.errors import CredentialsError, UsageError
+from task.files import read_text
+from task.git.command import Git
+from task.git.errors import quoted
+from task.git.failed import GitFailed
+from task.model import Person
+from task.secret import Secret
+
+_ASIDE = "give a private key without passphrase, by --signing-key or IMAGE_UPDATE_SIGNING_KEY"
+_FORMATS = {"ssh": ("-----BEGIN OPENSSH PRIVATE KEY", "PRIVATE KEY-----"), "openpgp": ("PGP PRIVATE KEY BLOCK",)}
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key's text; or, for OpenPGP, the id of one in the user's keyring."""
+
+    text: Secret
+    name: str
+    form: str  # "openpgp", "ssh"
+
+
+def key_of(given: Secret, form: str) -> Key:
+    """The key that an option means: the text itself, a file, or an id. Raises `UsageError` for what cannot be one."""
+    text = given.reveal()
+    if "\n" not in text and not text.startswith("-----BEGIN"):
+        if form == "openpgp" and not text.startswith(("/", ".")) and not os.path.exists(text):
+            return Key(Secret(""), text, form)
+        text = _read(text)
+    if not any(words in text for words in _FORMATS[form]) or ("PGP" in text) != (form == "openpgp"):
+        other = "openpgp" if "PGP PRIVATE" in text else "ssh"
+        hint = f"give --signing-format {other}" if other != form and "PRIVATE KEY" in text else _ASIDE
+        raise UsageError(f"--signing-key: this is no private key of the format {form}", hint=hint)
+    return Key(Secret(text.replace("\r\n", "\n").rstrip("\n") + "\n"), "", form)
+
+
+def _read(path: str) -> str:
+    try:
+        return read_text(path)
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not text; export the key with --armor"
+        raise UsageError(f"--signing-key: cannot read {path!r}: {why}", hint="name a readable file") from None
+
+
+class Signer:
+    """Makes signed commits. Stores in several threads may share it; `close` forgets the key."""
+
+    def __init__(self, git: Git, key: Key) -> None:
+        self._git = git
+        self._key = key
+        self._folder = ""
+        self._name = ""
+        self._lock = allocate_lock()
+
+    def close(self) -> None:
+        """Remove what was kept. An agent that gpg has started ends when its folder is gone."""
+        if self._folder:
+            private_folder.remove(self._folder)
+            self._folder = ""
+
+    def commit(self, git_dir: str, tree: str, parent: str, message: str, who: Person) -> str:
+        """A signed commit of this tree. Raises `CredentialsError` where the key cannot be used."""
+        with self._lock:  # an agent signs for one at a time, and the key is prepared once
+            self._prepare()
+            env = {f"GIT_{role}_{what}": value for role in ("AUTHOR", "COMMITTER")
+                   for what, value in (("NAME", who.name or who.email), ("EMAIL", who.email))}  # fmt: skip
+            programs = ("-c", "gpg.program=gpg", "-c", "gpg.ssh.program=ssh-keygen", "-c", "i18n.commitEncoding=UTF-8")
+            settings = ("-c", f"gpg.format={self._key.form}", "-c", f"user.signingKey={self._name}", *programs)
+            argv = (*settings, "commit-tree", "-S", "-p", parent, tree)
+            try:
+                made = self._git.run(*argv, git_dir=git_dir, stdin=message, env={**env, **self._home()})
+            except GitFailed as error:
+                raise _unusable(error) from error
+            return made.decode().strip()
+
+    def _home(self) -> dict[str, str]:
+        return {"GNUPGHOME": self._folder} if self._key.form == "openpgp" and self._folder else {}
+
+    def _prepare(self) -> None:
+        if self._name:
+            return
+        if self._key.name:
+            self._name = self._key.name
+            return
+        self._folder = private_folder.make(self._git.temporary, private_folder.LONGEST)
+        if self._key.form == "openpgp":
+            self._name = self._imported()
+            return
+        path = f"{self._folder}/key"
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write(self._key.text.reveal())
+        self._name = path
+
+    def _imported(self) -> str:
+        """The fingerprint of the key, which a keyring of its own now holds."""
+        env = self._home()
+        try:
+            self._git.ran("--batch", "--quiet", "--import", program="gpg", stdin=self._key.text.reveal(), env=env)
+            told = self._git.ran("--batch", "--with-colons", "--list-secret-keys", program="gpg", env=env).out.decode()
+        except GitFailed as error:
+            raise _unusable(error) from error
+        prints = [line.split(":")[9] for line in told.splitlines() if line.startswith("fpr:")]
+        if not prints:
+            raise CredentialsError("the signing key holds no secret key", hint=_ASIDE)
+        return prints[0]
+
+
+def _unusable(error: GitFailed) -> CredentialsError:
+    return CredentialsError(f"the commit cannot be signed with this key ({quoted(error.err)})", hint=_ASIDE)

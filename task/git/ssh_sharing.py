@@ -1,0 +1,69 @@
+"""One SSH connection to a server for all git commands of a run: OpenSSH's own sharing, in a private folder.
+
+A handshake takes about six times the way to the server and back; a run connects five times.
+"""
+
+import os
+from _thread import allocate_lock
+from collections.abc import Mapping
+from contextlib import suppress
+
+from task import private_folder
+from task import shutdown as stop
+from task.errors import UnreachableError
+
+_IDLE = 30  # seconds after which a connection ends by itself, should nobody end it
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-")
+
+
+class SshSharing:
+    """The connections of one run. Stores in several threads may share them."""
+
+    def __init__(self, parent: str, environ: Mapping[str, str]) -> None:
+        self._parent = parent
+        self._environ = environ
+        self._folder = ""
+        self._known: list[tuple[str, str]] = []
+        self._lock = allocate_lock()
+
+    def options(self, command: str, server: str) -> str:
+        """What to add to an ssh command to share the connection with whoever calls the same server the same way."""
+        with stop.shield(), self._lock:
+            if not self._folder and not self._open():
+                return ""
+            if (command, server) not in self._known:
+                self._known.append((command, server))
+            path = f"{self._folder}/{self._known.index((command, server))}"
+        return f" -o ControlMaster=auto -o ControlPersist={_IDLE} -o ControlPath={path}"
+
+    def _open(self) -> bool:
+        """A socket's path must be short, and the command is read by a shell."""
+        with suppress(UnreachableError):
+            self._folder = private_folder.make(self._parent, private_folder.LONGEST)
+        if not _PLAIN.issuperset(self._folder):
+            self.close()
+        return bool(self._folder)
+
+    def end(self) -> None:
+        """End the connections: they may be dead. The next command makes new ones."""
+        with suppress(OSError):
+            for name in os.listdir(self._folder) if self._folder else ():
+                _exit(f"{self._folder}/{name}", self._environ)
+
+    def close(self) -> None:
+        """End the connections, and leave nothing behind."""
+        self.end()
+        if self._folder:
+            private_folder.remove(self._folder)
+            self._folder = ""
+
+
+def _exit(socket: str, environ: Mapping[str, str]) -> None:
+    null = os.open(os.devnull, os.O_RDWR)
+    try:
+        argv = ["ssh", "-F", "none", "-O", "exit", "-o", f"ControlPath={socket}", "any"]
+        files = [(os.POSIX_SPAWN_DUP2, null, number) for number in (0, 1, 2)]
+        with suppress(OSError):
+            os.waitpid(os.posix_spawnp("ssh", argv, environ, file_actions=files, setsigmask=()), 0)
+    finally:
+        os.close(null)

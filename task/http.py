@@ -1,0 +1,312 @@
+"""One door to HTTP services: registries, Kubernetes, Argo CD, forges.
+
+Time and size are limited, whatever a server does; a login goes to the one origin it is for, and no line of the log
+holds a query (signed URLs) or a header.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from http.cookiejar import DefaultCookiePolicy
+from typing import Any, Literal
+from urllib.parse import urljoin
+
+import requests
+from requests.adapters import HTTPAdapter
+
+from task import shutdown as stop
+from task.files import exhausted
+from task.http_unpack import BROKEN, unpacker
+from task.http_watch import Watch
+
+LONGEST_WAIT = 30.0  # seconds that a Retry-After is obeyed; a server that wants more is told of as an error
+_PAUSES = (0.5, 2.0)  # seconds before the second and the third try
+_BUSY = (429, 500, 502, 503, 504)
+_REDIRECTS = (301, 302, 303, 307, 308)
+_HOPS = 5
+_SLOW = 10.0  # seconds; an answer that takes longer counts as slow
+_SAFE = ("GET", "HEAD", "PUT", "DELETE")
+
+Login = Callable[[], Mapping[str, str]]  # the headers that log in; asked before each request, since tokens expire
+
+
+class NoAnswerError(Exception):
+    """There is no answer: `kind` says why; the caller knows what that means and whose error it is."""
+
+    def __init__(self, kind: Literal["unreachable", "tls", "slow", "large", "redirect"], message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a server said: any status, the body whole."""
+
+    status: int
+    headers: Mapping[str, str]  # case-insensitive
+    body: bytes
+    url: str  # where it came from at last, after redirects
+
+    def json(self) -> Any:
+        """The body as JSON. Raises `ValueError` for what is none."""
+        return json.loads(self.body)
+
+    def mapping(self) -> Mapping[str, Any]:
+        """The body as a JSON object; an empty one where it is anything else."""
+        try:
+            found = self.json()
+        except (ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def text(self, size: int = 300) -> str:
+        """The beginning of the body, printable, for a message."""
+        text = self.body[: size * 4].decode("utf-8", "replace")
+        return "".join(char if char.isprintable() else " " for char in text)[:size].strip()
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a server may cost."""
+
+    connect: float = 10.0  # seconds
+    silence: float = 30.0  # seconds without a byte
+    total: float = 120.0  # seconds for one answer
+    size: int = 64 * 1024 * 1024  # bytes of a body, decompressed
+    values: int = 0  # in a body of JSON, roughly; 0: any number. 16 MB of "[],[],…" take Python half a gigabyte
+    tries: int = 3
+    slow: float = 0.0  # seconds that answers of more than ten each may take together; 0: any number
+
+
+class Http:
+    """One service (one origin), with its login, certificates and limits. Safe to use from several threads."""
+
+    def __init__(  # noqa: PLR0913 - by name, each with the default that most want
+        self,
+        base: str,
+        *,
+        login: Login | None = None,
+        ca_file: str = "",  # the only authorities that are trusted
+        more_ca: str = "",  # PEM text: authorities that are trusted besides those of the machine
+        verify: bool = True,
+        certificate: tuple[str, str] | None = None,  # files: certificate, key
+        headers: Mapping[str, str] | None = None,
+        proxy: str | None = None,  # None: what the environment says; "" is none
+        server_name: str = "",  # that the certificate must have, where it is not the URL's host
+        limits: Limits = Limits(),
+        log: Callable[[str], None] = lambda _line: None,
+    ) -> None:
+        self.base = base.rstrip("/")
+        self._login, self._limits, self._log = login, limits, log
+        self._requests: Any = requests
+        self._session: Any = requests.Session()
+        # No other encoding: what gzip may make of a body is known, and is limited in `_body`.
+        self._session.headers.update({"User-Agent": "image-update", "Accept-Encoding": "gzip", **(headers or {})})
+        self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # nobody else may log us in
+        self._watch = Watch()
+        self._lost = 0.0  # seconds that slow answers have taken
+        named: dict[str, Any] = {"server_hostname": server_name, "assert_hostname": server_name} if server_name else {}
+        if more_ca and verify:
+            named["ssl_context"] = _trusting(more_ca)
+        for scheme in ("http://", "https://"):
+            adapter = HTTPAdapter(pool_connections=4, pool_maxsize=32)
+            self._session.mount(scheme, self._watch.over(adapter, **(named if scheme == "https://" else {})))
+        if not verify:
+            requests.packages.urllib3.disable_warnings()  # type: ignore[attr-defined] # it was asked for
+        self._verify: bool | str = (ca_file or True) if verify else False
+        self._certificate = certificate
+        self._proxies = None if proxy is None else {"http": proxy, "https": proxy, "no_proxy": "" if proxy else "*"}
+
+    def ask(  # noqa: PLR0913 - what a request is made of
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        json: Any = None,
+        data: bytes | Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        again: bool | None = None,
+    ) -> Answer:
+        """The answer to one request, whatever its status; `path` is below the base, or a URL of its own.
+
+        Tried again when the server is busy or the connection dies: methods that may be repeated, and any other
+        with `again=True`. A URL of another origin is asked without the login. Raises `NoAnswerError`.
+        """
+        url = path if path.startswith(("https://", "http://")) else f"{self.base}{path}"
+        repeat = (method in _SAFE) if again is None else again
+        tries = self._limits.tries if repeat else 1
+        for number in range(tries):
+            last = number == tries - 1
+            try:
+                answer = self._follow(method, url, params=params, json=json, data=data, headers=dict(headers or {}))
+            except NoAnswerError as error:
+                if last or error.kind not in ("unreachable", "slow"):
+                    raise
+                stop.sleep(_PAUSES[min(number, 1)])
+                continue
+            wait = _wait(answer, number)
+            if last or answer.status not in _BUSY or wait > LONGEST_WAIT:
+                return answer
+            stop.sleep(wait)
+        raise AssertionError  # pragma: no cover - the last try returns or raises
+
+    def close(self) -> None:
+        """Connections are closed."""
+        self._session.close()
+
+    def _follow(self, method: str, url: str, **what: Any) -> Answer:
+        """One request and the redirects that it meets; only what reads is redirected."""
+        for _hop in range(_HOPS):
+            answer = self._once(method, url, **what)
+            target = answer.headers.get("Location", "")
+            if answer.status not in _REDIRECTS or not target or method not in ("GET", "HEAD"):
+                return answer
+            new = urljoin(url, target)
+            if not new.startswith("https://") and not (url.startswith("http://") and new.startswith("http://")):
+                raise NoAnswerError("redirect", f"{origin(url)} redirects to {origin(new)}, which is not encrypted")
+            url, what["params"] = new, None
+        raise NoAnswerError("redirect", f"{origin(url)} redirects in circles")
+
+    def _once(self, method: str, url: str, headers: dict[str, str], **what: Any) -> Answer:
+        ours = origin(url) == origin(self.base)
+        login = dict(self._login()) if self._login and ours else {}
+        if not ours:
+            headers = {name: value for name, value in headers.items() if name.lower() not in _PRIVATE}
+        limits, began = self._limits, time.monotonic()
+        stop.check()
+        if limits.slow and self._lost > limits.slow:
+            raise NoAnswerError(
+                "slow", f"{origin(url)} has been slow for {self._lost:.0f} seconds, and is asked no more"
+            )
+        try:
+            with (
+                self._watch.limit(limits.total) as ended,
+                self._session.request(
+                    method,
+                    url,
+                    headers=headers,
+                    auth=_Headers(login),  # else requests would take a login from ~/.netrc
+                    stream=True,
+                    allow_redirects=False,
+                    timeout=(limits.connect, limits.silence),
+                    verify=self._verify,
+                    cert=self._certificate if ours else None,
+                    proxies=self._proxies,
+                    **what,
+                ) as answer,
+            ):
+                body = self._body(answer, url, began)
+                if ended.is_set():  # a body without a length would seem to be whole
+                    stop.check()
+                    raise self._slow(url)
+                found = Answer(answer.status_code, answer.headers, body, url)
+        except (OSError, self._requests.packages.urllib3.exceptions.HTTPError, *BROKEN) as error:
+            stop.check()
+            if spent := exhausted(error):
+                raise spent from None
+            if time.monotonic() - began > limits.total:
+                raise self._slow(url) from None
+            raise _no_answer(error, url, self._requests.exceptions) from None  # its text may hold the whole URL
+        finally:
+            took = time.monotonic() - began
+            self._lost += took if took > _SLOW else 0.0
+        self._log(f"{method} {public(url)}: {found.status}, {len(body)} bytes, {time.monotonic() - began:.2f} s")
+        return found
+
+    def _body(self, answer: Any, url: str, began: float) -> bytes:
+        """All of it, unpacked no further than the limit: 64 KB of gzip may hold 64 MB, and encodings may be nested."""
+        parts, left = [], self._limits.size + 1
+        unpacked = unpacker(answer.headers.get("Content-Encoding", ""))
+        if unpacked is None:
+            raise NoAnswerError("redirect", f"{origin(url)} answers in an encoding that was not asked for")
+        for packed in answer.raw.stream(65536, decode_content=False):
+            part = unpacked(packed, left)
+            parts.append(part)
+            left -= len(part)
+            if left <= 0:
+                raise NoAnswerError("large", f"{origin(url)} answers with more than {self._limits.size} bytes")
+            if time.monotonic() - began > self._limits.total:
+                raise self._slow(url)
+        body = b"".join(parts)
+        if self._limits.values and sum(body.count(char) for char in (b",", b"[", b"{")) > self._limits.values:
+            raise NoAnswerError("large", f"{origin(url)} answers with more than {self._limits.values:,} values")
+        return body
+
+    def _slow(self, url: str) -> NoAnswerError:
+        return NoAnswerError("slow", f"{origin(url)} took more than {self._limits.total:g} seconds to answer")
+
+
+_PRIVATE = ("authorization", "cookie", "private-token", "proxy-authorization", "x-registry-auth")
+
+
+class _Headers:
+    """Headers that log in, put on a request as requests' `auth`: never on a redirected one, never from a file."""
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        self._headers = headers
+
+    def __call__(self, request: Any) -> Any:
+        request.headers.update(self._headers)
+        return request
+
+
+def origin(url: str) -> str:
+    """`scheme://host[:port]` in lower case, without userinfo; the scheme's own port is left out."""
+    scheme, _, rest = url.partition("://")
+    for end in "/?#\\":  # each ends the host, whatever stands behind it: `https://evil.example#@host/`
+        rest = rest.partition(end)[0]
+    host = rest.rpartition("@")[2].lower()
+    scheme = scheme.lower()
+    return f"{scheme}://{host.removesuffix({'https': ':443', 'http': ':80'}.get(scheme, ':'))}"
+
+
+def public(url: str) -> str:
+    """The URL as a log may show it: no userinfo, no query."""
+    path = url.partition("://")[2].partition("/")[2].partition("?")[0].partition("#")[0]
+    return f"{origin(url)}/{path}"
+
+
+def _wait(answer: Answer, number: int) -> float:
+    """Seconds before the next try, as the server wishes; else ours."""
+    said = answer.headers.get("Retry-After", "")
+    if not said:
+        return _PAUSES[min(number, 1)]
+    try:
+        if said.strip()[:1].isdigit():
+            return min(float(said), 1e9)
+        return max(0.0, parsedate_to_datetime(said).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return _PAUSES[min(number, 1)]
+
+
+def _trusting(authorities: str) -> Any:
+    """A TLS context with these authorities besides the machine's; requests adds its own bundle."""
+    context = ssl.create_default_context()
+    try:
+        context.load_verify_locations(cadata=authorities)
+    except (ssl.SSLError, ValueError):
+        raise NoAnswerError("tls", "what is given as certificate authorities is no PEM certificate") from None
+    return context
+
+
+def _no_answer(error: Exception, url: str, kinds: Any) -> NoAnswerError:
+    """In our words: those of requests hold the whole URL, and a proxy's may hold its password."""
+    if isinstance(error, kinds.ProxyError):
+        return NoAnswerError("unreachable", f"the proxy on the way to {origin(url)} could not be used")
+    if isinstance(error, kinds.SSLError):
+        if "certificate" not in str(error).lower():
+            return NoAnswerError("unreachable", f"{origin(url)} could not be reached by TLS, or broke off")
+        return NoAnswerError("tls", f"the TLS certificate of {origin(url)} was not accepted")
+    below = isinstance(error, OSError) and not isinstance(error, kinds.RequestException)
+    if isinstance(error, kinds.Timeout | TimeoutError) or type(error).__name__ == "ReadTimeoutError":
+        return NoAnswerError("slow", f"{origin(url)} did not answer in time")
+    if below and not isinstance(error, ConnectionError):
+        return NoAnswerError("tls", "the file of certificate authorities, or of our own certificate, cannot be read")
+    return NoAnswerError("unreachable", f"{origin(url)} could not be reached, or broke off ({type(error).__name__})")

@@ -1,0 +1,213 @@
+"""How the Kubernetes API is reached: as the pod's service account, or as a kubeconfig says.
+
+As kubectl does it, a kubeconfig counts before the service account. A token is read anew for every request, since it
+is renewed while we run. Copies of keys are for this user alone, and go when the run ends.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from _thread import allocate_lock
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+
+from task import private_folder
+from task.errors import SourceAccessError, UsageError
+from task.files import check_file, read_text
+from task.http import Http, Limits
+from task.kubernetes.exec_plugin import Credential, ask
+from task.kubernetes.kubeconfig import Kubeconfig, Plugin, Server, User, kubeconfig
+from task.secret import Secret
+
+SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+_LOCAL = ("http://127.", "http://localhost", "http://[::1]")
+_CHOICES = "run it in a pod with a service account, or set KUBECONFIG"
+
+
+class ClusterAccess:
+    """One API server and who we are there. Safe to use from several threads."""
+
+    def __init__(self, config: Kubeconfig, environ: Mapping[str, str], *, what: str = "") -> None:
+        self.base = config.server.url
+        self.namespace = config.namespace  # where we are at home
+        self.what = what or f"context {config.context!r}"  # how messages name us
+        self._server, self._user, self._environ = config.server, config.user, environ
+        self._lock = allocate_lock()
+        self._folder = ""
+        self._http: Http | None = None
+        self._plugin = _Asked(config.user.plugin, config.server, environ) if config.user.plugin else None
+        self._serial = 0  # of the certificate that the door was opened with
+
+    def http(self, limits: Limits = Limits(), log: Callable[[str], None] = lambda _line: None) -> Http:
+        """The door, with today's certificate. Raises `UsageError` and `SourceAccessError`."""
+        with self._lock:
+            serial = self._plugin.current() if self._plugin else 0
+            if self._http is None or serial != self._serial:
+                self._forget()
+                self._serial, self._http = serial, self._door(limits, log)
+            return self._http
+
+    def login(self) -> Mapping[str, str]:
+        """The headers of one request. A token goes over plain http to this machine only, as with kubectl."""
+        user, headers = self._user, dict(self._user.headers)
+        if not self.base.startswith("https://") and not self.base.startswith(_LOCAL):
+            return headers
+        token = self._token_file() or user.token.reveal().strip() or (self._plugin.token() if self._plugin else "")
+        if token:
+            return {"Authorization": f"Bearer {token}", **headers}
+        if user.name or user.password:
+            both = f"{user.name}:{user.password.reveal()}".encode()
+            return {"Authorization": f"Basic {b64encode(both).decode()}", **headers}
+        return headers
+
+    def renew(self) -> bool:
+        """Called when what we log in with was not accepted: whether asking again may help."""
+        if self._plugin:
+            self._plugin.expire()
+        return bool(self._plugin or self._user.token_file)
+
+    def close(self) -> None:
+        """Connections are closed, copies of keys removed."""
+        with self._lock:
+            self._forget()
+            if self._folder:
+                private_folder.remove(self._folder)
+            self._folder = ""
+
+    def _forget(self) -> None:
+        if self._http:
+            self._http.close()
+        self._http = None
+
+    def _door(self, limits: Limits, log: Callable[[str], None]) -> Http:
+        server, identity = self._server, self._certificate()
+        ca_file = self._private("ca.pem", server.ca_data) if server.ca_data else server.ca_file
+        for path in (ca_file, *(identity or ())):
+            try:
+                if path:
+                    check_file(path)
+            except (OSError, ValueError) as error:
+                why = getattr(error, "strerror", None) or "it is no path"
+                raise UsageError(
+                    f"the kubeconfig names {path!r}, which cannot be read: {why}", hint="check it"
+                ) from None
+        return Http(
+            server.url,
+            login=self.login,
+            ca_file=ca_file,
+            verify=server.verify,
+            certificate=identity,
+            proxy=server.proxy,
+            server_name=server.name,
+            limits=limits,
+            log=log,
+        )
+
+    def _certificate(self) -> tuple[str, str] | None:
+        user = self._user
+        certificate, key = user.certificate, user.key
+        if self._plugin and self._plugin.certified:
+            certificate, key = self._plugin.certificate()
+        pair = (
+            self._private("client.pem", certificate) if certificate else user.certificate_file,
+            self._private("client.key", key.reveal()) if key else user.key_file,
+        )
+        if any(pair) and not all(pair):
+            raise UsageError("the kubeconfig has only one of client certificate and key", hint="add the other one")
+        return pair if all(pair) else None
+
+    def _private(self, name: str, text: str) -> str:
+        """A copy that only this user can read."""
+        if not self._folder:
+            self._folder = private_folder.make(self._environ.get("TMPDIR") or "/tmp")  # noqa: S108 - private folders
+        path = os.path.join(self._folder, name)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
+            file.write(text)
+        return path
+
+    def _token_file(self) -> str:
+        if not self._user.token_file:
+            return ""
+        try:
+            return read_text(self._user.token_file).strip()
+        except (OSError, UnicodeDecodeError) as error:
+            if self._user.token:
+                return ""
+            raise SourceAccessError(
+                f"cannot read the token {self._user.token_file!r}: {getattr(error, 'strerror', '') or 'not text'}",
+                hint="check that it is mounted",
+            ) from None
+
+
+class _Asked:
+    """What an exec plugin said, until that expires."""
+
+    def __init__(self, plugin: Plugin, server: Server, environ: Mapping[str, str]) -> None:
+        self._plugin, self._server, self._environ = plugin, server, environ
+        self._lock = allocate_lock()
+        self._known: Credential | None = None
+        self._serial, self._certificate = 0, ""
+
+    def current(self) -> int:
+        """Ask, if that is needed; a number that changes with the certificate."""
+        with self._lock:
+            if not self._known or (self._known.expires and time.time() >= self._known.expires):
+                self._known = ask(self._plugin, self._server, self._environ)
+                self._serial += self._known.certificate != self._certificate
+                self._certificate = self._known.certificate
+            return self._serial
+
+    def expire(self) -> None:
+        """What was said is not accepted any more."""
+        with self._lock:
+            self._known = None
+
+    def token(self) -> str:
+        """The token; "" where it gives certificates only."""
+        self.current()
+        known = self._known
+        return known.token.reveal() if known else ""
+
+    @property
+    def certified(self) -> bool:
+        """Whether it gave a certificate."""
+        return bool(self._known and self._known.certificate)
+
+    def certificate(self) -> tuple[str, Secret]:
+        """Certificate and key."""
+        known = self._known
+        return (known.certificate, known.key) if known else ("", Secret(""))
+
+
+def cluster_access(
+    environ: Mapping[str, str], path: str = "", context: str = "", service_account: str = SERVICE_ACCOUNT
+) -> ClusterAccess:
+    """Who we are, and where: a kubeconfig that was named, or KUBECONFIG, or ~/.kube/config; else the pod's account.
+
+    Nothing is contacted. Raises `UsageError` where there is neither.
+    """
+    if config := kubeconfig(environ, path, context):
+        return ClusterAccess(config, environ)
+    if in_cluster(environ, service_account):
+        return ClusterAccess(_of_pod(environ, service_account), environ, what="the pod's service account")
+    if environ.get("KUBECONFIG"):
+        raise UsageError("KUBECONFIG names no file that exists", hint=_CHOICES)
+    raise UsageError("there is no cluster to ask: no kubeconfig, and no service account", hint=_CHOICES)
+
+
+def in_cluster(environ: Mapping[str, str], service_account: str = SERVICE_ACCOUNT) -> bool:
+    """Whether this is a pod with a service account."""
+    return bool(environ.get("KUBERNETES_SERVICE_HOST")) and os.path.exists(os.path.join(service_account, "token"))
+
+
+def _of_pod(environ: Mapping[str, str], folder: str) -> Kubeconfig:
+    host, port = environ["KUBERNETES_SERVICE_HOST"], environ.get("KUBERNETES_SERVICE_PORT") or "443"
+    host = f"[{host}]" if ":" in host and not host.startswith("[") else host
+    ca_file = os.path.join(folder, "ca.crt")
+    try:
+        namespace = read_text(os.path.join(folder, "namespace")).strip()
+    except OSError:
+        namespace = ""
+    server = Server(f"https://{host}:{port}", ca_file if os.path.exists(ca_file) else "")
+    return Kubeconfig("", namespace or "default", server, User(token_file=os.path.join(folder, "token")))

@@ -1,0 +1,317 @@
+"""A client of the Kubernetes API, as far as this step needs one: list, read, patch, and say what happened.
+
+Lists come page by page and as metadata only, unless asked otherwise; whatever the server does, memory holds one page.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from base64 import b64decode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import quote
+
+from task.errors import AnnotationError, Outpaced, SourceDownError, SourceError, TaskError
+from task.http import Answer, Http, Limits, NoAnswerError
+from task.kubernetes.access import ClusterAccess
+from task.kubernetes.errors import Act, foreign, no_answer, problem, status_of
+from task.kubernetes.managed_fields import without_managed_fields
+from task.secret import Secret
+
+PAGE = 500  # objects, as kubectl asks for
+_METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+NARROW = "narrow the Applications: --namespace, --selector"
+_FAILURES = 20  # how often the pages of one list may expire
+
+
+@dataclass(frozen=True)
+class Lists:
+    """What one list may cost, all of its pages together."""
+
+    size: int = 512 * 1024 * 1024  # bytes
+    pages: int = 10_000
+    seconds: float = 600.0
+
+
+@dataclass(frozen=True)
+class Resource:
+    """One kind of objects."""
+
+    group: str
+    version: str
+    plural: str
+
+    def path(self, namespace: str = "", name: str = "") -> str:
+        """Where the API has them."""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        inner = f"/namespaces/{_segment(namespace)}" if namespace else ""
+        return f"{root}{inner}/{self.plural}{f'/{_segment(name)}' if name else ''}"
+
+
+APPLICATIONS = Resource("argoproj.io", "v1alpha1", "applications")
+UPDATERS = Resource("argocd-image-updater.argoproj.io", "v1alpha1", "imageupdaters")
+EVENTS = Resource("", "v1", "events")
+SECRETS = Resource("", "v1", "secrets")
+CONFIG_MAPS = Resource("", "v1", "configmaps")
+
+Operation = Mapping[str, Any]  # of a JSON patch
+
+
+class Kubernetes:
+    """One API server. Safe to use from several threads.
+
+    Every method raises `SourceAccessError` (401, 403: `ForbiddenError`, TLS), `SourceDownError` (unreachable, slow,
+    busy), `SourceError` and `UsageError`.
+    """
+
+    def __init__(
+        self,
+        access: ClusterAccess,
+        limits: Limits = Limits(),
+        log: Callable[[str, str], None] = lambda *_: None,
+        lists: Lists = Lists(),
+    ) -> None:
+        self._access, self._limits, self._log, self._lists = access, limits, log, lists
+
+    def close(self) -> None:
+        """Nothing is left behind."""
+        self._access.close()
+
+    def list(
+        self, resource: Resource, namespace: str = "", *, selector: str = "", full: bool = False, page: int = PAGE
+    ) -> Iterator[Mapping[str, Any]]:
+        """Every object, once: of a namespace, or of all. A server may give full objects where not asked to."""
+        act = Act("list", resource.group, resource.plural, namespace)
+        wanted = {"Accept": "application/json" if full else _METADATA}
+        params = {"labelSelector": selector} if selector else {}
+        seen: set[tuple[str, str]] = set()
+        for item in self._items(act, resource.path(namespace), params, wanted, page):
+            if isinstance(item, dict) and (key := _key(item)) not in seen:
+                seen.add(key)
+                yield item
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Mapping[str, Any] | None:
+        """One whole object; None where there is none."""
+        act = Act("get", resource.group, resource.plural, namespace, name)
+        answer = self._ask("GET", resource.path(namespace, name), act)
+        return None if answer.status == 404 else self._object(answer, act)  # noqa: PLR2004 - HTTP
+
+    def patch(
+        self, resource: Resource, namespace: str, name: str, operations: Sequence[Operation]
+    ) -> Mapping[str, Any]:
+        """Change an object by a JSON patch. Raises `Outpaced` where its `test` fails, or another one was faster."""
+        act = Act("patch", resource.group, resource.plural, namespace, name)
+        # What has a test may be sent twice: if the first one landed, the second one's test fails.
+        again = any(one.get("op") == "test" for one in operations)
+        answer = self._ask("PATCH", resource.path(namespace, name), act, operations, "json-patch", again=again)
+        if answer.status == 409 or (answer.status == 422 and _test_failed(answer)):  # noqa: PLR2004 - HTTP
+            raise Outpaced
+        return self._object(answer, act)
+
+    def merge(self, resource: Resource, namespace: str, name: str, change: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Change an object by a merge patch. Raises `Outpaced` where it names another resourceVersion."""
+        act = Act("patch", resource.group, resource.plural, namespace, name)
+        answer = self._ask("PATCH", resource.path(namespace, name), act, change, "merge-patch", again=True)
+        if answer.status == 409:  # noqa: PLR2004 - HTTP
+            raise Outpaced
+        return self._object(answer, act)
+
+    def post(self, event: Mapping[str, Any]) -> None:
+        """Create a Kubernetes Event, as `task.kubernetes.events` makes it. One that is there already is fine."""
+        namespace = str(event["metadata"]["namespace"])
+        act = Act("create", "", "events", namespace)
+        answer = self._ask("POST", EVENTS.path(namespace), act, event, again=True)  # it has a name: never twice
+        if answer.status != 409:  # noqa: PLR2004 - HTTP
+            self._object(answer, act)
+
+    def secret(self, namespace: str, name: str) -> Mapping[str, Secret] | None:
+        """What a Secret holds, decoded; None where there is none. What is no text is left out."""
+        found = self.get(SECRETS, namespace, name)
+        return None if found is None else secret_data(found)
+
+    def config_map(self, namespace: str, name: str) -> Mapping[str, str] | None:
+        """What a ConfigMap holds; None where there is none."""
+        found = self.get(CONFIG_MAPS, namespace, name)
+        data = (found or {}).get("data") or {}
+        return None if found is None else {key: value for key, value in data.items() if isinstance(value, str)}
+
+    def _items(
+        self, act: Act, path: str, params: Mapping[str, str], headers: Mapping[str, str], page: int
+    ) -> Iterator[Any]:
+        """Page by page; after a list that begins anew some come twice."""
+        cursor = _Cursor(act, page, self._lists)
+        while cursor.more:
+            cursor.check()
+            try:
+                answer = self._ask("GET", path, act, params={**params, **cursor.params}, headers=headers, whole=False)
+            except NoAnswerError as error:
+                if error.kind != "large" or not cursor.smaller():
+                    raise no_answer(error, act) from None
+                continue
+            cursor.took(len(answer.body))
+            if cursor.expired(answer):
+                continue
+            if headers["Accept"] == _METADATA:
+                answer = replace(answer, body=without_managed_fields(answer.body))
+            body = self._object(answer, act)
+            items = body.get("items")
+            if items is not None and not isinstance(items, list):
+                raise foreign(answer)
+            yield from items or ()
+            cursor.turn(body)
+
+    def _object(self, answer: Answer, act: Act) -> Mapping[str, Any]:
+        """The object in a success. Raises the error of anything else."""
+        kind = answer.headers.get("Content-Type", "").lower()
+        if kind.startswith("text/html") and answer.status < 500:  # noqa: PLR2004 - HTTP
+            raise foreign(answer)
+        if not 200 <= answer.status < 300:  # noqa: PLR2004 - HTTP
+            raise problem(answer, act, self._access.what)
+        if not kind.startswith("application/json"):
+            raise foreign(answer)
+        try:
+            body = answer.json()
+        except (ValueError, RecursionError):
+            raise SourceDownError(f"cannot {act}: the answer is not whole", hint="run it again") from None
+        if not isinstance(body, dict):
+            raise foreign(answer)
+        return body
+
+    def _ask(  # noqa: PLR0913 - what a request is made of
+        self,
+        method: str,
+        path: str,
+        act: Act,
+        body: Any = None,
+        patch: str = "",
+        *,
+        params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        again: bool | None = None,
+        whole: bool = True,
+    ) -> Answer:
+        """One answer. A login that is not accepted is renewed once; `whole=False` passes `NoAnswerError` on."""
+        kind = (
+            {"Content-Type": f"application/{patch}+json" if patch else "application/json"} if body is not None else {}
+        )
+        data = None if body is None else json.dumps(body).encode()
+        heads = {"Accept": "application/json", **kind, **(headers or {})}
+        try:
+            answer = self._door().ask(method, path, params=params, data=data, headers=heads, again=again)
+            if answer.status == 401 and self._access.renew():  # noqa: PLR2004 - HTTP
+                answer = self._door().ask(method, path, params=params, data=data, headers=heads, again=again)
+        except NoAnswerError as error:
+            if not whole:
+                raise
+            raise no_answer(error, act) from None
+        return answer
+
+    def _door(self) -> Http:
+        return self._access.http(self._limits, lambda line: self._log("debug", line))
+
+
+class _Cursor:
+    """How far a list has come."""
+
+    def __init__(self, act: Act, limit: int, lists: Lists) -> None:
+        self.more = True
+        self._act, self._limit, self._token, self._failures = act, limit, "", 0
+        self._lists, self._size, self._pages, self._end = lists, 0, 0, time.monotonic() + lists.seconds
+        self._seen: set[int] = set()  # hashes of tokens
+
+    @property
+    def params(self) -> dict[str, str]:
+        """What asks for the next page."""
+        return {"limit": str(self._limit), **({"continue": self._token} if self._token else {})}
+
+    def check(self) -> None:
+        """Before each page. Raises `SourceDownError` where the list takes too long."""
+        if self._pages >= self._lists.pages:
+            raise self._endless()
+        if time.monotonic() > self._end:
+            raise SourceDownError(
+                f"cannot {self._act}: the list takes more than {self._lists.seconds:g} seconds",
+                hint=f"run it again; {NARROW}",
+            )
+
+    def took(self, size: int) -> None:
+        """A page came. Raises `SourceError` where all of them together are too large."""
+        self._pages += 1
+        self._size += size
+        if self._size > self._lists.size:
+            raise SourceError(f"cannot {self._act}: the list has more than {self._lists.size:,} bytes", hint=NARROW)
+
+    def smaller(self) -> bool:
+        """Pages are to be smaller; whether they can be."""
+        possible, self._limit = self._limit > 1, max(self._limit // 8, 1)
+        return possible
+
+    def expired(self, answer: Answer) -> bool:
+        """Whether the token is too old (410 may hold one that goes on), or not understood (400): else begin anew."""
+        if answer.status != 410 and not (self._token and answer.status == 400):  # noqa: PLR2004 - HTTP
+            return False
+        self._token = _token(status_of(answer)) if answer.status == 410 else ""  # noqa: PLR2004 - HTTP
+        self._failures += 1
+        self._seen.clear()
+        if self._failures > _FAILURES:
+            raise SourceDownError(f"cannot {self._act}: its pages expire too fast", hint="run it again")
+        return True
+
+    def turn(self, body: Mapping[str, Any]) -> None:
+        """To the next page. Raises `SourceDownError` where it has been there."""
+        self._token = _token(body)
+        self.more = bool(self._token)
+        if hash(self._token) in self._seen:
+            raise self._endless()
+        self._seen.add(hash(self._token))
+
+    def _endless(self) -> SourceDownError:
+        return SourceDownError(
+            f"cannot {self._act}: its pages do not end", hint="run it again; if it stays so, check the server"
+        )
+
+
+def secret_data(item: Mapping[str, Any]) -> dict[str, Secret]:
+    """The texts that a Secret holds, decoded."""
+    found = {}
+    for key, value in (item.get("data") or {}).items():
+        try:
+            found[key] = Secret(b64decode(value or "").decode())
+        except (ValueError, TypeError):
+            continue
+    return found
+
+
+def _key(item: Mapping[str, Any]) -> tuple[str, str]:
+    metadata = item.get("metadata")
+    known = metadata if isinstance(metadata, dict) else {}
+    return str(known.get("namespace", "")), str(known.get("name", ""))
+
+
+def _token(body: Mapping[str, Any]) -> str:
+    metadata = body.get("metadata")
+    token = metadata.get("continue") if isinstance(metadata, dict) else ""
+    return token if isinstance(token, str) else ""
+
+
+def _test_failed(answer: Answer) -> bool:
+    """Whether a 422 says that a `test` of the patch failed, rather than that the result would be invalid."""
+    body = status_of(answer)
+    details = body.get("details")
+    causes = details.get("causes") if isinstance(details, dict) else None
+    said = [body, *(causes if isinstance(causes, list) else ())]
+    words = " ".join(str(one.get("message", "")) for one in said if isinstance(one, dict))
+    return "test failed" in words or "testing value" in words or "testing path" in words
+
+
+def _segment(text: str) -> str:
+    """One segment of a path. Names come from annotations as well: none leads elsewhere."""
+    if text in (".", ".."):
+        raise _bad_name(text)
+    return quote(text, safe="")
+
+
+def _bad_name(text: str) -> TaskError:
+    return AnnotationError(f"{text!r} is no name of a Kubernetes object", hint="write the name that kubectl shows")

@@ -1,0 +1,75 @@
+"""Kubernetes Events on the Applications that were updated, as Argo CD Image Updater (AIU) writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from task.templates.change import Change
+
+COMPONENT = "ArgocdImageUpdater"
+REASON = "ImagesUpdated"
+_PREFIX = "argocd-image-updater.image-"
+_LONGEST_NAME = 253
+_LONGEST_MESSAGE = 1024  # bytes; the API server refuses more
+
+
+def updated_event(metadata: Mapping[str, Any], changes: Sequence[Change], now: float) -> dict[str, Any]:
+    """The Event that says which images of an Application changed; `now` is in seconds since 1970.
+
+    As AIU's: reason, type and annotations, the images counted from 0. The namespace is the Application's, where its
+    owner looks and which alone Kubernetes takes.
+    """
+    name, namespace = str(metadata.get("name", "")), str(metadata.get("namespace", ""))
+    time = _rfc3339(now)
+    involved = {key: metadata[key] for key in ("resourceVersion", "uid") if metadata.get(key)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {
+            "name": _name(name, now),
+            "namespace": namespace,
+            "annotations": _annotations(changes),
+        },
+        "involvedObject": {
+            "apiVersion": "argoproj.io/v1alpha1",
+            "kind": "Application",
+            "name": name,
+            "namespace": namespace,
+            **involved,
+        },
+        "source": {"component": COMPONENT},
+        "reportingComponent": COMPONENT,
+        "reportingInstance": COMPONENT,
+        "type": "Normal",
+        "reason": REASON,
+        "message": f"Successfully updated application '{name}'"[:_LONGEST_MESSAGE],
+        "firstTimestamp": time,
+        "lastTimestamp": time,
+        "count": 1,
+    }
+
+
+def _name(application: str, now: float) -> str:
+    """Unique by time, as Kubernetes' own components name theirs."""
+    tail = f".{round(now * 1e9):x}"
+    return application[: _LONGEST_NAME - len(tail)].rstrip("-.") + tail
+
+
+def _annotations(changes: Sequence[Change]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for number, change in enumerate(changes):
+        said = {
+            "full-image-name": change.image.name,
+            "image-name": change.name,
+            "old-tag": change.old,
+            "new-tag": change.new,
+        }
+        found |= {f"{_PREFIX}{number}/{key}": value for key, value in said.items()}
+    return found
+
+
+def _rfc3339(now: float) -> str:
+    """UTC, in whole seconds, as `metav1.Time` is written."""
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,134 @@
+"""An exec plugin of a kubeconfig (`aws eks get-token`, `gke-gcloud-auth-plugin`, `kubelogin`) → what we log in with.
+
+The protocol is client.authentication.k8s.io, v1 and v1beta1. No shell is involved, nobody is asked anything, and what
+the plugin prints on stdout is shown nowhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sh
+
+from task import shutdown as stop
+from task.child_environment import child_environment
+from task.errors import SourceAccessError, UsageError
+from task.files import read_file
+from task.kubernetes.kubeconfig import Plugin, Server
+from task.process_watch import send
+from task.secret import Secret
+
+SECONDS = 120  # for one call
+_SHOWN = 500  # characters of what a plugin says of its failure
+_SECRETIVE = 6  # characters from which on a variable's value is not shown
+
+
+@dataclass(frozen=True)
+class Credential:
+    """What a plugin said."""
+
+    token: Secret = Secret("")
+    certificate: str = ""
+    key: Secret = Secret("")
+    expires: float = 0.0  # seconds since 1970; 0 where it does not say
+
+
+def ask(plugin: Plugin, server: Server, environ: Mapping[str, str]) -> Credential:
+    """Run the plugin. Raises `UsageError` where it is not there, `SourceAccessError` for anything it does not do."""
+    theirs = child_environment(environ, (plugin.command, *plugin.args))
+    out = _run(plugin, {**theirs, **dict(plugin.env), "KUBERNETES_EXEC_INFO": _info(plugin, server)})
+    try:
+        said = json.loads(out)
+        status = said["status"]
+        version, token = said.get("apiVersion"), status.get("token") or ""
+        certificate, key = status.get("clientCertificateData") or "", status.get("clientKeyData") or ""
+        expires = _seconds(status.get("expirationTimestamp") or "")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise _useless(plugin, "does not answer with an ExecCredential that has a status") from None
+    if version != plugin.version:
+        raise _useless(plugin, f"is configured for {plugin.version}, but answers in another version")
+    if (not token and not certificate) or bool(certificate) != bool(key):
+        raise _useless(plugin, "gives neither a token nor a certificate with its key")
+    return Credential(Secret(token), certificate, Secret(key), expires)
+
+
+def _info(plugin: Plugin, server: Server) -> str:
+    """The question, as the plugin finds it in its environment."""
+    spec: dict[str, Any] = {"interactive": False}
+    if plugin.tell_cluster:
+        cluster = {
+            "server": server.url,
+            "tls-server-name": server.name,
+            "insecure-skip-tls-verify": not server.verify,
+            "certificate-authority-data": server.ca_base64 or _base64(server.ca_file),
+            "proxy-url": server.proxy,
+            "config": server.extension,
+        }
+        spec["cluster"] = {key: value for key, value in cluster.items() if value}
+    return json.dumps({"apiVersion": plugin.version, "kind": "ExecCredential", "spec": spec})
+
+
+def _base64(path: str) -> str:
+    if not path:
+        return ""
+    try:
+        return b64encode(read_file(path)).decode()
+    except OSError:
+        return ""  # the connection will say so
+
+
+def _run(plugin: Plugin, environ: dict[str, str]) -> bytes:
+    stop.check()
+    try:
+        program = sh.Command(plugin.command, environ.get("PATH", os.defpath).split(os.pathsep))
+    except sh.CommandNotFound:
+        hint = _readable(plugin.hint, plugin) or "install it, or use a kubeconfig with a token"
+        raise UsageError(f"the kubeconfig's exec plugin {plugin.command!r} is not installed", hint=hint) from None
+    if sys.version_info >= (3, 12):
+        warnings.filterwarnings("ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning)
+    try:
+        with stop.unheard():
+            running = program(
+                *plugin.args, _env=environ, _in="", _bg=True, _bg_exc=False, _tty_in=False, _tty_out=False,
+                _truncate_exc=False, _timeout=SECONDS, _new_session=True, _preexec_fn=stop.hear, _return_cmd=True,
+            )  # fmt: skip
+        with stop.ending(lambda: send(running, "SIGTERM")):
+            running = running.wait()
+        return bytes(running.stdout)
+    except sh.TimeoutException:
+        raise _useless(plugin, f"took more than {SECONDS} seconds") from None
+    except sh.ErrorReturnCode as error:  # its text holds all arguments
+        stop.check()
+        said = _readable(error.stderr.decode("utf-8", "replace"), plugin)
+        raise _useless(plugin, f"failed ({error.exit_code}){': ' if said else ''}{said}") from None
+    except OSError as error:
+        raise _useless(plugin, f"cannot be run: {error.strerror}") from None
+
+
+def _readable(text: str, plugin: Plugin) -> str:
+    """What a plugin says, without what the kubeconfig gives it to keep."""
+    for _, value in plugin.env:
+        if len(value) >= _SECRETIVE:
+            text = text.replace(value, "***")
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())[:_SHOWN]
+
+
+def _useless(plugin: Plugin, what: str) -> SourceAccessError:
+    return SourceAccessError(
+        f"the kubeconfig's exec plugin {plugin.command!r} {what}", hint="run it by hand: kubectl auth whoami"
+    )
+
+
+def _seconds(text: str) -> float:
+    """RFC 3339 → seconds since 1970; 0 for nothing."""
+    if not text:
+        return 0.0
+    return datetime.fromisoformat(text).timestamp()

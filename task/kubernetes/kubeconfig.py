@@ -1,0 +1,255 @@
+"""Kubeconfig files → how one cluster is reached and who we are there, as kubectl reads them.
+
+Several files are merged: the first one that names a cluster, user, context or the current context wins. Paths are
+relative to the file that they stand in. Nothing is contacted, no program is started.
+"""
+
+from __future__ import annotations
+
+import os
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from task.errors import Malformed, UsageError
+from task.files import read_text
+from task.secret import Secret
+from task.yaml_documents import plain
+
+_EXTENSION = "client.authentication.k8s.io/exec"  # what a cluster tells exec plugins
+_FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+_PROXIES = ("http://", "https://")
+_LONGEST = 10_000_000  # bytes of a file
+
+
+@dataclass(frozen=True)
+class Server:
+    """One cluster's API server."""
+
+    url: str = ""
+    ca_file: str = ""
+    ca_data: str = ""  # PEM; counts before the file
+    verify: bool = True
+    name: str = ""  # tls-server-name
+    proxy: str | None = None
+    ca_base64: str = ""  # as exec plugins are told
+    extension: Any = None
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A program that says who we are."""
+
+    command: str
+    args: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    version: str = ""
+    tell_cluster: bool = False
+    interactive: str = ""  # interactiveMode
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class User:
+    """Who we are."""
+
+    token: Secret = Secret("")
+    token_file: str = ""
+    certificate_file: str = ""
+    key_file: str = ""
+    certificate: str = ""  # PEM; data counts before files
+    key: Secret = Secret("")
+    name: str = ""
+    password: Secret = Secret("")
+    plugin: Plugin | None = None
+    headers: tuple[tuple[str, str], ...] = ()  # impersonation
+
+
+@dataclass(frozen=True)
+class Kubeconfig:
+    """One context, with all that it names."""
+
+    context: str
+    namespace: str
+    server: Server
+    user: User
+
+
+def kubeconfig(environ: Mapping[str, str], path: str = "", context: str = "") -> Kubeconfig | None:
+    """The context wanted, else the current one; None where no file says anything.
+
+    `path` counts before KUBECONFIG and ~/.kube/config, and must exist. Raises `UsageError`, which holds no secret.
+    """
+    merged = _merged([_read(one) for one in _paths(environ, path)])
+    name = context or merged["current-context"]
+    if not name and not merged["contexts"]:
+        return None
+    if name not in merged["contexts"]:
+        known = ", ".join(sorted(merged["contexts"])) or "none"
+        what = f"has no context {name!r}" if name else "has no current context"
+        raise UsageError(f"the kubeconfig {what}", hint=f"choose one of these: {known}")
+    chosen = merged["contexts"][name]
+    cluster, user = _text(chosen, "cluster"), _text(chosen, "user")
+    for kind, wanted in (("clusters", cluster), ("users", user)):
+        if wanted not in merged[kind] and (wanted or kind == "clusters"):
+            raise UsageError(f"the kubeconfig's context {name!r} names {wanted!r}, which is not among its {kind}",
+                             hint="see kubectl config view")  # fmt: skip
+    return Kubeconfig(
+        name,
+        _text(chosen, "namespace") or "default",
+        _server(merged["clusters"][cluster], cluster),
+        _user(merged["users"].get(user, {}), user),
+    )
+
+
+def _paths(environ: Mapping[str, str], path: str) -> list[str]:
+    """The files that are there."""
+    if path:
+        if not os.path.exists(path):
+            raise UsageError(f"the kubeconfig {path!r} does not exist", hint="name a readable file")
+        return [path]
+    named = [one for one in environ.get("KUBECONFIG", "").split(os.pathsep) if one]
+    home = environ.get("HOME", "")
+    found = named or ([os.path.join(home, ".kube", "config")] if home else [])
+    return [one for one in dict.fromkeys(found) if os.path.exists(one)]
+
+
+def _read(path: str) -> dict[str, Any]:
+    """One file, with its paths made absolute."""
+    try:
+        data = plain(read_text(path, _LONGEST))
+    except OSError as error:
+        raise UsageError(f"cannot read the kubeconfig {path!r}: {error.strerror}", hint="check it") from None
+    except (UnicodeDecodeError, Malformed):
+        raise UsageError(f"the kubeconfig {path!r} is not YAML", hint="see kubectl config view") from None
+    if not isinstance(data, dict):
+        if data is None:
+            return {}
+        raise UsageError(f"the kubeconfig {path!r} is no mapping", hint="see kubectl config view")
+    folder = os.path.dirname(os.path.abspath(path))
+    for kind, inner in (("clusters", "cluster"), ("users", "user")):
+        for one in _list(data, kind):
+            _place(_map(one, inner), folder)
+    return data
+
+
+def _place(one: dict[str, Any], folder: str) -> None:
+    for key in _FILES:
+        if _text(one, key):
+            one[key] = os.path.join(folder, _text(one, key))
+    plugin = _map(one, "exec")
+    if "/" in _text(plugin, "command"):
+        plugin["command"] = os.path.join(folder, plugin["command"])
+
+
+def _merged(files: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    merged: dict[str, Any] = {"clusters": {}, "users": {}, "contexts": {}, "current-context": ""}
+    for data in files:
+        merged["current-context"] = merged["current-context"] or _text(data, "current-context")
+        for kind in ("clusters", "users", "contexts"):
+            for one in _list(data, kind):
+                merged[kind].setdefault(_text(one, "name"), _map(one, kind[:-1]))
+    return merged
+
+
+def _server(raw: dict[str, Any], name: str) -> Server:
+    url, where = _text(raw, "server"), f"cluster {name!r}"
+    tls = any(raw.get(key) for key in ("certificate-authority", "certificate-authority-data", "tls-server-name"))
+    insecure = raw.get("insecure-skip-tls-verify") is True
+    if not url:
+        raise UsageError(f"the kubeconfig's {where} has no server", hint="see kubectl config set-cluster")
+    if "://" not in url:
+        url = f"{'https' if tls or insecure else 'http'}://{url}"
+    proxy = _text(raw, "proxy-url") or None
+    if proxy and not proxy.startswith(_PROXIES):
+        raise UsageError(f"the kubeconfig's {where}: proxies of this kind are not supported", hint="use http or https")
+    known = {_text(one, "name"): one.get("extension") for one in _list(raw, "extensions")}
+    return Server(
+        url.rstrip("/"),
+        _text(raw, "certificate-authority"),
+        _decoded(raw, "certificate-authority-data", where),
+        not insecure,
+        _text(raw, "tls-server-name"),
+        proxy,
+        _text(raw, "certificate-authority-data"),
+        known.get(_EXTENSION),
+    )
+
+
+def _user(raw: dict[str, Any], name: str) -> User:
+    where = f"user {name!r}"
+    if raw.get("auth-provider"):
+        raise UsageError(
+            f"the kubeconfig's {where} logs in with an auth-provider, which Kubernetes no longer has",
+            hint="make a new kubeconfig: today's tools use exec",
+        )
+    return User(
+        token=Secret(_text(raw, "token")),
+        token_file=_text(raw, "tokenFile"),
+        certificate_file=_text(raw, "client-certificate"),
+        key_file=_text(raw, "client-key"),
+        certificate=_decoded(raw, "client-certificate-data", where),
+        key=Secret(_decoded(raw, "client-key-data", where)),
+        name=_text(raw, "username"),
+        password=Secret(_text(raw, "password")),
+        plugin=_plugin(_map(raw, "exec"), where),
+        headers=tuple(_impersonation(raw)),
+    )
+
+
+def _plugin(raw: dict[str, Any], where: str) -> Plugin | None:
+    if not raw:
+        return None
+    version, mode = _text(raw, "apiVersion"), _text(raw, "interactiveMode")
+    if version not in ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"):
+        raise UsageError(
+            f"the kubeconfig's {where}: exec plugins of {version!r} are not supported",
+            hint="use client.authentication.k8s.io/v1 or v1beta1",
+        )
+    if mode == "Always":
+        raise UsageError(
+            f"the kubeconfig's {where}: its exec plugin wants to ask a person", hint="use one that asks nobody"
+        )
+    return Plugin(
+        _text(raw, "command"),
+        tuple(one for one in raw.get("args") or () if isinstance(one, str)),
+        tuple((_text(one, "name"), _text(one, "value")) for one in _list(raw, "env")),
+        version,
+        raw.get("provideClusterInfo") is True,
+        mode,
+        _text(raw, "installHint"),
+    )
+
+
+def _impersonation(raw: dict[str, Any]) -> list[tuple[str, str]]:
+    """`as` and `as-uid`; groups would need a header several times, which few kubeconfigs have."""
+    if raw.get("as-groups") or raw.get("as-user-extra"):
+        raise UsageError("the kubeconfig impersonates groups, which is not supported", hint="use a user of its own")
+    headers = (("Impersonate-User", "as"), ("Impersonate-Uid", "as-uid"))
+    return [(header, _text(raw, key)) for header, key in headers if raw.get(key)]
+
+
+def _decoded(raw: dict[str, Any], key: str, where: str) -> str:
+    text = "".join(_text(raw, key).split())
+    if not text:
+        return ""
+    try:
+        return b64decode(text, validate=True).decode()
+    except ValueError:  # of which UnicodeDecodeError is one
+        raise UsageError(f"the kubeconfig's {where}: {key} is not base64 of PEM text", hint="make it anew") from None
+
+
+def _text(raw: dict[str, Any], key: str) -> str:
+    value = raw.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _map(raw: dict[str, Any], key: str) -> dict[str, Any]:
+    value = raw.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _list(raw: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    value = raw.get(key)
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

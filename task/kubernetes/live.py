@@ -1,0 +1,107 @@
+"""The live Application as a store: what is read has a resourceVersion, and a patch for another one is `Outpaced`.
+
+Through Argo CD's API or Kubernetes; `ClusterApplications` gives the latter the verbs of the former.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+from task.errors import Outpaced, SourceDownError, SourceError
+from task.kubernetes.client import APPLICATIONS, Resource
+
+Operation = Mapping[str, Any]  # of a JSON patch
+_TRIES = 4  # of a refresh that meets other changes
+REFRESH = {"metadata": {"annotations": {"argocd.argoproj.io/refresh": "normal"}}}
+
+
+class Api(Protocol):
+    """What is needed of `task.argocd.api.ArgoCDApi`, or of `ClusterApplications`."""
+
+    def get_application(self, namespace: str, name: str) -> Mapping[str, Any]:
+        """The whole Application."""
+
+    def patch_application(self, namespace: str, name: str, operations: Sequence[Operation]) -> Mapping[str, Any]:
+        """Apply a JSON patch; the Application as it is then. Raises `Outpaced` when a test fails."""
+
+
+class LiveApplications:
+    """Applications, read and patched one at a time."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def read(self, namespace: str, name: str) -> tuple[Mapping[str, Any], str]:
+        """The Application and its resourceVersion. Raises `SourceError`s."""
+        found = self._api.get_application(namespace, name)
+        return found, _version(found, f"{namespace}/{name}")
+
+    def patch(self, namespace: str, name: str, version: str, operations: Sequence[Operation]) -> str:
+        """Change the Application if it still is at that resourceVersion; the new one.
+
+        Raises `Outpaced` where it is not: read it and decide again.
+        """
+        test = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
+        found = self._api.patch_application(namespace, name, [test, *operations])
+        return _version(found, f"{namespace}/{name}")
+
+
+def _version(found: Mapping[str, Any], key: str) -> str:
+    metadata = found.get("metadata")
+    version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
+    if not isinstance(version, str) or not version:
+        raise SourceError(
+            f"{key}: the API gives it no resourceVersion", hint="ask Kubernetes itself: --applications cluster"
+        )
+    return version
+
+
+class Cluster(Protocol):
+    """What is needed of `task.kubernetes.client.Kubernetes`."""
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Mapping[str, Any] | None:
+        """One whole object; None where there is none."""
+
+    def patch(
+        self, resource: Resource, namespace: str, name: str, operations: Sequence[Operation]
+    ) -> Mapping[str, Any]:
+        """Change an object by a JSON patch. Raises `Outpaced`."""
+
+    def merge(self, resource: Resource, namespace: str, name: str, change: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Change an object by a merge patch."""
+
+
+class ClusterApplications:
+    """Applications through Kubernetes, with the verbs of Argo CD's API. What only Argo CD knows stays unknown."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def get_application(self, namespace: str, name: str) -> Mapping[str, Any]:
+        """The whole Application."""
+        found = self._cluster.get(APPLICATIONS, namespace, name)
+        if found is None:
+            raise SourceError(f"there is no Application {namespace}/{name}", hint="check its name and namespace")
+        return found
+
+    def patch_application(self, namespace: str, name: str, operations: Sequence[Operation]) -> Mapping[str, Any]:
+        """Apply a JSON patch; the Application as it is then. Raises `Outpaced` when a test fails."""
+        return self._cluster.patch(APPLICATIONS, namespace, name, operations)
+
+    def refresh_application(self, namespace: str, name: str) -> None:
+        """Argo CD looks at Git soon: it removes the annotation when it has."""
+        for _ in range(_TRIES):
+            with suppress(Outpaced):  # the controller writes the same object
+                self._cluster.merge(APPLICATIONS, namespace, name, REFRESH)
+                return
+        raise SourceDownError(f"others keep changing {namespace}/{name}", hint="run it again")
+
+    def resource_tree(self, namespace: str, name: str) -> Mapping[str, Any]:  # noqa: ARG002 - as Argo CD's API has it
+        """Nothing: the tree is Argo CD's."""
+        return {}
+
+    def sync_windows(self, namespace: str, name: str) -> Mapping[str, Any]:  # noqa: ARG002 - as Argo CD's API has it
+        """Nothing: it would take the right to read AppProjects."""
+        return {}

@@ -1,0 +1,105 @@
+"""Report → a CloudEvent 1.0 for each commit, its data a CDEvent (https://cdevents.dev).
+
+The type says what is known to have happened, no more: a commit on the branch that Argo CD follows is a merged change,
+one on another branch (a pull request, `git-branch: base:head`) a change that was proposed. That a service was upgraded
+is for Argo CD to say.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Any
+
+from task.model import Commit, Decision, Report
+from task.output.outcome import current, public_url
+
+SPEC = "0.4.1"  # of CDEvents
+MERGED, PROPOSED = "dev.cdevents.change.merged.0.2.0", "dev.cdevents.change.created.0.3.0"
+MEDIA_TYPE = "application/cloudevents+json; charset=utf-8"
+NOBODY = "urn:image-update"  # the source, where no pipeline run is known
+_MOST = 200  # files and changes in one event: brokers take no more than 64 KB
+
+
+def cloud_events(report: Report, source: str, now: str) -> tuple[dict[str, Any], ...]:
+    """One event for each commit that landed; `source` is the pipeline's run, `now` RFC 3339."""
+    return tuple(_event(report, one, source or NOBODY, now) for one in report.commits if one.commit and not one.stands)
+
+
+def _event(report: Report, commit: Commit, source: str, now: str) -> dict[str, Any]:
+    repo = public_url(commit.repo)
+    kind = MERGED if commit.head == commit.branch else PROPOSED
+    subject, identity = commit.pull_request or str(commit.commit), _identity(commit, repo)
+    return {
+        "specversion": "1.0",
+        "id": identity,
+        "source": source,
+        "type": kind,
+        "subject": subject,
+        "time": now,
+        "datacontenttype": "application/json",
+        "data": {
+            "context": {"version": SPEC, "id": identity, "source": source, "type": kind, "timestamp": now},
+            "subject": {
+                "id": subject,
+                "source": repo,
+                "type": "change",
+                "content": {
+                    **({"description": _description(report, commit)} if kind == PROPOSED else {}),
+                    "repository": {"id": repo, "source": repo},
+                },
+            },
+            "customData": _custom(report, commit),
+            "customDataContentType": "application/json",
+        },
+    }
+
+
+def _identity(commit: Commit, repo: str) -> str:
+    """The same for the same commit: a consumer that gets an event twice can tell."""
+    place = sha256(f"{repo}\0{commit.head}".encode("utf-8", "backslashreplace")).hexdigest()
+    return f"{commit.commit}-{place[:12]}"
+
+
+def _description(report: Report, commit: Commit) -> str:
+    images = ", ".join(image.reference for image in report.images[:10])
+    return f"{report.command} of {images} for {len(commit.applications)} Applications"
+
+
+def _custom(report: Report, commit: Commit) -> dict[str, Any]:
+    changes = [_change(one) for one in report.decisions if _belongs(one, commit)]
+    return {
+        "command": report.command,
+        "images": [image.reference for image in report.images[:_MOST]],
+        "branch": commit.branch,
+        "head": commit.head,
+        "commit": commit.commit,
+        "tree": commit.tree,
+        "pullRequest": commit.pull_request,
+        "attempts": commit.attempts,
+        "applications": list(commit.applications[:_MOST]),
+        "applicationsCount": len(commit.applications),
+        "files": list(commit.files[:_MOST]),
+        "changes": changes[:_MOST],
+    }
+
+
+def _belongs(one: Decision, commit: Commit) -> bool:
+    sub = one.subscription
+    return (
+        one.verdict.verdict == "update"
+        and sub.repo == commit.repo
+        and one.branch in ("", commit.branch)
+        and (one.head or one.branch) in ("", commit.head)
+        and sub.application.key in commit.applications
+    )
+
+
+def _change(one: Decision) -> dict[str, Any]:
+    entry = one.subscription.entry
+    return {
+        "application": one.subscription.application.key,
+        "alias": entry.alias or None,
+        "image": entry.image.name,
+        "from": current(one),
+        "to": one.candidate.version or None,
+    }

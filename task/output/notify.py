@@ -1,0 +1,135 @@
+"""Tells of a run where others look: a file of metrics, a receiver of CloudEvents. What fails here is a warning."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from task import shutdown as stop
+from task.errors import UsageError
+from task.files import read_text
+from task.http import Http, Limits, NoAnswerError, origin
+from task.model import Report
+from task.output.cloud_event import MEDIA_TYPE, cloud_events
+from task.output.metrics import metrics
+from task.secret import Secret
+
+TOKEN = "IMAGE_UPDATE_CLOUDEVENT_TOKEN"  # noqa: S105 - the variable's name
+_LARGEST = 1 << 20  # bytes of a file of metrics that is read: what is larger is none of ours
+_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+
+Log = Callable[[str, str], None]
+
+
+@dataclass(frozen=True)
+class Told:
+    """Where a run is told of, and by whom."""
+
+    metrics_file: str = ""
+    cloudevent_url: str = ""
+    source: str = ""  # the pipeline's run
+    ca_file: str = ""  # authorities trusted besides the machine's
+
+
+def check_url(url: str, environ: Mapping[str, str]) -> None:
+    """Raises `UsageError` for what is no place to send events to, before anything is done."""
+    if not url:
+        return
+    scheme, sep, rest = url.partition("://")
+    host = rest.partition("/")[0].partition("?")[0].partition("#")[0]
+    if scheme.lower() not in ("https", "http") or not sep or not host or not url.isprintable() or " " in url:
+        raise UsageError("--cloudevent-url: this is no https or http URL", hint="write https://HOST/PATH")
+    if "@" in host:
+        raise UsageError("--cloudevent-url: a login in a URL is seen by everybody", hint=f"give a token by {TOKEN}")
+    name = host if host.endswith("]") else host.rpartition(":")[0] or host
+    if environ.get(TOKEN, "").strip() and scheme.lower() == "http" and name.lower() not in _LOOPBACK:
+        raise UsageError(f"--cloudevent-url: {TOKEN} would be sent unencrypted", hint="use https, or no token")
+
+
+def notify(report: Report, told: Told, seconds: float, environ: Mapping[str, str], log: Log) -> None:
+    """Write the metrics and send the events, as far as they are wanted and as far as it works."""
+    if told.metrics_file:
+        try:
+            _write_metrics(report, told.metrics_file, seconds)
+        except OSError as error:
+            log("warning", f"--metrics-file: cannot write {told.metrics_file!r}: {error.strerror}")
+    if told.cloudevent_url and any(one.commit and not one.stands for one in report.commits):
+        if stop.code():
+            log("warning", "no CloudEvent was sent: the run was stopped")
+        else:
+            _send(report, told, Secret(environ.get(TOKEN, "").strip()), log)
+
+
+def _write_metrics(report: Report, path: str, seconds: float) -> None:
+    """At once or not at all: who reads the file never sees half of it."""
+    path = os.path.realpath(path)
+    text = metrics(report, seconds=seconds, now=time.time(), before=_before(path))
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device takes no other file's place
+        with open(path, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        return
+    folder, name = os.path.split(path)
+    os.makedirs(folder, exist_ok=True)
+    # Node exporter reads *.prom only, and as another user.
+    fresh = os.path.join(folder, f".{name}.{os.urandom(6).hex()}")
+    try:
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(fresh, path)
+    except OSError:
+        if os.path.exists(fresh):
+            os.unlink(fresh)
+        raise
+
+
+def _before(path: str) -> str:
+    try:
+        if not os.path.isfile(path) or os.path.getsize(path) > _LARGEST:
+            return ""
+        return read_text(path, errors="replace")
+    except OSError:
+        return ""
+
+
+def _send(report: Report, told: Told, token: Secret, log: Log) -> None:
+    scheme, _, rest = told.cloudevent_url.partition("://")
+    url = f"{scheme.lower()}://{rest}"
+    where = origin(url)
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    http = None
+    try:
+        http = Http(
+            url,
+            login=(lambda: {"Authorization": f"Bearer {token.reveal()}"}) if token.reveal() else None,
+            more_ca=_authorities(told.ca_file),
+            limits=Limits(connect=5.0, silence=10.0, total=20.0, size=1 << 20, tries=2),
+            log=lambda line: log("debug", line),
+        )
+        for event in cloud_events(report, told.source, now):
+            # An event has the same id whenever it is sent: it may be sent again.
+            answer = http.ask("POST", url, data=_text(event), headers={"Content-Type": MEDIA_TYPE}, again=True)
+            if answer.status // 100 != 2:  # noqa: PLR2004 - success
+                log("warning", f"--cloudevent-url: {where} answered {answer.status} to the event of {event['subject']}")
+    except NoAnswerError as error:
+        log("warning", f"--cloudevent-url: {error.message}")
+    except Exception as error:  # noqa: BLE001 - what landed has landed: nothing of this makes a run fail
+        log("warning", f"--cloudevent-url: {where}: {type(error).__name__}")
+    finally:
+        if http:
+            http.close()
+
+
+def _authorities(path: str) -> str:
+    """The PEM text of a file, or of all files of a folder."""
+    if not path:
+        return ""
+    names = sorted(os.path.join(path, name) for name in os.listdir(path)) if os.path.isdir(path) else [path]
+    texts = [read_text(name, errors="replace") for name in filter(os.path.isfile, names)]
+    return "\n".join(text for text in texts if "BEGIN CERTIFICATE" in text)
+
+
+def _text(event: Mapping[str, object]) -> bytes:
+    return json.dumps(event, ensure_ascii=False).encode("utf-8", "backslashreplace")

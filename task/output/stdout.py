@@ -1,0 +1,46 @@
+"""Standard output: written once, at the end. Its reader may have gone, and its disk may be full."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from typing import TextIO
+
+from task.errors import UsageError
+from task.text import harmless
+
+
+def write_stdout(text: str, *, commands: bool = False) -> OSError | None:
+    """Write all of it; why it could not be written, else None. `commands`: these are ours, for a CI system to obey."""
+    # What others named may hold what is no text: escaped, as JSON does it.
+    data = (text if commands else harmless(text)).encode("utf-8", "backslashreplace")
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.flush()
+    except OSError as error:
+        abandon(sys.stdout)
+        return error
+    return None
+
+
+def say(text: str, *, commands: bool = False) -> None:
+    """Write to stdout what only informs. Raises `UsageError`; a reader that has gone (`| head`) has what it wanted."""
+    error = write_stdout(text, commands=commands)
+    if error and not isinstance(error, BrokenPipeError):
+        raise unwritable(error)
+
+
+def unwritable(error: OSError) -> UsageError:
+    """What to say when stdout cannot be written."""
+    return UsageError(
+        f"cannot write to stdout: {error.strerror}", hint="what has landed stays; give stdout a place that takes it"
+    )
+
+
+def abandon(stream: TextIO) -> None:
+    """Nothing more is written to this stream: Python would try again at the end, and exit with 120."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)

@@ -1,0 +1,1 @@
+"""The story: discover, match, decide, deliver, follow, report."""

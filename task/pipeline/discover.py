@@ -1,0 +1,173 @@
+"""Manifests → the Applications in question, each with what its annotations ask for.
+
+Applications, Flux v1 HelmReleases, and AIU's own ImageUpdater resources, which configure
+the Applications they reference, may come in any order between any other manifests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from task.annotations.application import is_application, parse_application
+from task.annotations.flux import is_helm_release, subscribe_helm_release
+from task.annotations.image_updater import configure, is_image_updater
+from task.annotations.narrow import Narrow, considered
+from task.annotations.subscription import Defaults, subscribe
+from task.errors import Malformed
+from task.model import Application, Image, Problem, Subscribed
+
+
+class Manifest(Protocol):
+    """One manifest that an application source found, or why it could not be read."""
+
+    @property
+    def item(self) -> Mapping[str, Any]:
+        """The manifest as plain data."""
+
+    @property
+    def origin(self) -> str:
+        """Where it was read: `file:line`."""
+
+    @property
+    def place(self) -> tuple[str, str, str] | None:
+        """(repository, branch, path) of a manifest that came from Git."""
+
+    @property
+    def problem(self) -> str:
+        """Why it could not be read."""
+
+    @property
+    def hint(self) -> str:
+        """What to do about it."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What is looked for."""
+
+    prefix: str
+    narrow: Narrow
+    defaults: Defaults
+
+
+# (repository, branch, path in it) of a file that lies in a Git work tree; None for one that does not.
+Locate = Callable[[str], tuple[str, str, str] | None]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the manifests hold: Applications that carry annotations, HelmReleases that Flux would update."""
+
+    applications: tuple[Application, ...]
+    releases: tuple[Subscribed, ...]
+    problems: tuple[Problem, ...]
+    sets: int = 0  # ApplicationSets, which are passed over
+    outside: tuple[Application, ...] = ()  # with annotations, but narrowed away
+
+
+def find(manifests: Iterable[Manifest], scope: Scope, locate: Locate) -> Found:
+    """Everything of interest, each Application once. What cannot be read is a warning of its own."""
+    applications: dict[str, Application] = {}
+    releases: dict[str, Subscribed] = {}
+    updaters: list[Mapping[str, Any]] = []
+    problems: list[Problem] = []
+    sets = 0
+    for manifest in manifests:
+        kind = manifest.item.get("kind")
+        if manifest.problem:
+            problems.append(Problem("", "source", manifest.problem, manifest.hint, "warning"))
+        elif kind == "Application" and (app := _application(manifest, scope, problems)):
+            applications.setdefault(app.key, app)
+        elif kind == "ImageUpdater":
+            updaters.append(manifest.item)
+        elif kind == "HelmRelease" and (release := _release(manifest, locate)):
+            releases.setdefault(release.application.key, release)
+        sets += kind == "ApplicationSet"
+    apps, more = _configured(tuple(applications.values()), updaters, scope)
+    annotated = [(app, considered(app, scope.narrow)) for app in apps if app.annotations]
+    return Found(
+        tuple(app for app, within in annotated if within),
+        tuple(one for one in releases.values() if considered(one.application, scope.narrow)),
+        (*problems, *more),
+        sets,
+        tuple(app for app, within in annotated if not within),
+    )
+
+
+def subscribed(found: Found, scope: Scope, images: Collection[Image]) -> tuple[Subscribed, ...]:
+    """Who asks for these images, with every flaw of everybody's annotations."""
+    wanted = {image.identity for image in images} if images else None
+    listed = (app for app in found.applications if app.annotations.get("image-list"))
+    return (*(_subscribe(app, scope.defaults, wanted) for app in listed), *found.releases)
+
+
+def _subscribe(app: Application, defaults: Defaults, wanted: Collection[str] | None) -> Subscribed:
+    """For the wanted images; with a head branch for all, as others' updates may wait there."""
+    one = subscribe(app, defaults, wanted)
+    waits = wanted is not None and any(sub.head or sub.pull_request for sub in one.subscriptions)
+    return subscribe(app, defaults) if waits else one
+
+
+def _application(manifest: Manifest, scope: Scope, problems: list[Problem]) -> Application | None:
+    if not is_application(manifest.item):
+        return None
+    try:
+        return parse_application(manifest.item, scope.prefix, manifest.origin, scope.defaults.argocd_namespace)
+    except Malformed as error:
+        problems.append(Problem("", "source", f"{manifest.origin}: {error.message}", error.hint, "warning"))
+        return None
+
+
+def concerns(images: Collection[Image], prefix: str) -> Callable[[Mapping[str, Any]], bool]:
+    """Whether an Application's metadata, or an ImageUpdater, may concern these images: a first look, by their names.
+
+    Without images (`lint`, `scan`, `hold`) everything with annotations does.
+    """
+    names = {image.repository.rpartition("/")[2].lower() for image in images}
+
+    def wanted(item: Mapping[str, Any]) -> bool:
+        if item.get("kind") == "ImageUpdater":
+            return True
+        metadata = item.get("metadata")
+        annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+        if not isinstance(annotations, Mapping):
+            return False
+        if not names:
+            return any(key.startswith(prefix) for key in annotations)
+        listed = str(annotations.get(f"{prefix}image-list") or "").lower()
+        return any(name in listed for name in names)
+
+    return wanted
+
+
+def within_narrowing(narrow: Narrow) -> Callable[[Mapping[str, Any]], bool]:
+    """Whether an Application passes the narrowing, as far as its metadata tells: the project stands elsewhere."""
+    known = replace(narrow, projects=())
+
+    def within(item: Mapping[str, Any]) -> bool:
+        metadata = item.get("metadata")
+        metadata = metadata if isinstance(metadata, Mapping) else {}
+        labels = {key: one for key, one in (metadata.get("labels") or {}).items() if isinstance(one, str)}
+        name, namespace = str(metadata.get("name", "")), str(metadata.get("namespace", ""))
+        return considered(Application(namespace, name, {}, (), labels=labels), known)
+
+    return within
+
+
+def _configured(
+    apps: tuple[Application, ...], updaters: list[Mapping[str, Any]], scope: Scope
+) -> tuple[tuple[Application, ...], tuple[Problem, ...]]:
+    if not updaters:
+        return apps, ()
+    ours = [item for item in updaters if is_image_updater(item)]
+    return configure(apps, ours, scope.defaults.argocd_namespace)
+
+
+def _release(manifest: Manifest, locate: Locate) -> Subscribed | None:
+    if not is_helm_release(manifest.item):
+        return None
+    place = manifest.place or locate(manifest.origin) or ("", "", "")
+    found = subscribe_helm_release(manifest.item, manifest.origin, *place)
+    return found if found.subscriptions or found.flaws else None

@@ -1,0 +1,162 @@
+"""Pure: what has to be asked about builds that neither the event nor Git tells, and how the answers are used.
+
+Nothing is asked that no rule needs: with semver and alphabetical a run asks nothing at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from task.errors import AnnotationError, TaskError
+from task.model import (
+    Answer,
+    Build,
+    Decision,
+    Fact,
+    Image,
+    Memory,
+    Policy,
+    Question,
+    Reading,
+    Subscription,
+    Verdict,
+    Written,
+)
+from task.policy.judge import objection as refusal
+from task.policy.order import commits, compare, version_of
+from task.policy.platforms import accepts
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What has to be known before deciding."""
+
+    ancestry: tuple[tuple[str, str, str], ...] = ()  # (repository, new commit, old commit)
+    registry: tuple[Question, ...] = ()
+
+
+def subject(sub: Subscription, image: Image) -> Question:
+    """Which image is asked about, and as whom; the facts are left open."""
+    asked = replace(sub.entry.image, tag=image.tag, digest=image.digest)
+    return Question(asked, (), sub.policy.platforms, sub.policy.pull_secret, sub.application.namespace)
+
+
+def may_ask(sub: Subscription, check: str) -> bool:
+    """Whether anything about this entry could have to be asked of a registry."""
+    policy = sub.policy
+    curious = policy.pin_digest or policy.platforms or policy.strategy in ("newest-build", "digest")
+    return check != "never" and bool(check == "always" or curious)
+
+
+def facts_of(  # noqa: PLR0913, PLR0917 - what an order is decided on
+    sub: Subscription, image: Image, build: Build, current: Reading, memory: Memory, check: str
+) -> tuple[tuple[Question, Fact], ...]:
+    """What is needed to decide about `image` over `current`, one fact at a time."""
+    policy, about = sub.policy, subject(sub, image)
+    found: list[tuple[Question, Fact]] = []
+    if not image.digest and (policy.pin_digest or policy.strategy == "digest"):
+        found.append((about, "digest"))
+    if policy.platforms:
+        found.append((about, "platforms"))
+    if check == "always":
+        found.append((about, "exists"))
+    if policy.strategy != "newest-build" or not _counts(image, current, policy):
+        return tuple(found)
+    old = written_by(memory, current)
+    if check != "always" and old == Build() and (build.sequence is not None or build.commit):
+        return tuple(found)  # the first build with an identity: the next one is told apart by it
+    if not build.created and not _told_apart(build, old):
+        found.append((about, "created"))
+        found += [] if old.created else [(subject(sub, image_of(sub, current)), "created")]
+    elif build.created and not old.created and not _told_apart(build, old):
+        found.append((subject(sub, image_of(sub, current)), "created"))
+    return tuple(found)
+
+
+def _counts(image: Image, current: Reading, policy: Policy) -> bool:
+    """Whether what Git says now may be the newer one: a tag that the rules no longer admit never is."""
+    if not version_of(current) or (image.tag == current.tag and image.digest in ("", current.digest)):
+        return False
+    return not current.tag or refusal(replace(image, tag=current.tag), policy) is None
+
+
+def _told_apart(new: Build, old: Build) -> bool:
+    """Whether something else than the date tells them apart, or may: ancestry is asked first."""
+    no_dates = (replace(new, created=""), replace(old, created=""))
+    return bool(compare(*no_dates, {}).relation) or commits(*no_dates) is not None
+
+
+def image_of(sub: Subscription, current: Reading) -> Image:
+    """What Git says now, as an image."""
+    return replace(sub.entry.image, tag=current.tag, digest=current.digest)
+
+
+def written_by(memory: Memory, current: Reading) -> Build:
+    """The build of what Git says now, as far as it is remembered."""
+    known = memory.written
+    return known.build if known and version_of(known) == version_of(current) else Build()
+
+
+def merged(needed: Iterable[tuple[Question, Fact]]) -> tuple[Question, ...]:
+    """One question for each image, with all that has to be known of it."""
+    found: dict[Question, dict[Fact, None]] = {}
+    for about, fact in needed:
+        found.setdefault(about, {})[fact] = None
+    return tuple(replace(about, facts=tuple(facts)) for about, facts in found.items())
+
+
+def objection(sub: Subscription, answer: Answer | None) -> Verdict | None:
+    """What the registry's answer has against the image."""
+    if answer is None or answer.error:
+        return None
+    if not answer.exists:
+        return Verdict("refuse", "not-in-registry", "the registry has no such image")
+    wanted = sub.policy.platforms
+    if wanted and answer.platforms and not suits(wanted, answer.platforms):
+        has = ", ".join(answer.platforms[:10])
+        return Verdict("refuse", "platforms", f"the image is for {has}, and platforms wants {', '.join(wanted)}")
+    return None
+
+
+def suits(wanted: Sequence[str], platforms: Iterable[str]) -> bool:
+    """Whether an image is for one of the wanted platforms."""
+    return any(accepts(wanted, *_parts(one)) for one in platforms)
+
+
+def _parts(platform: str) -> tuple[str, str, str]:
+    os, _, rest = platform.partition("/")
+    arch, _, variant = rest.partition("/")
+    return os, arch, variant
+
+
+def wrong(decision: Decision, error: TaskError) -> Decision:
+    """The decision, turned into the error of the registry."""
+    rule = error.rule if isinstance(error, AnnotationError) else "registry"
+    return replace(decision, verdict=Verdict("error", rule, error.message), exit=int(error.exit), hint=error.hint)
+
+
+def dated(image: Image, build: Build, answer: Answer | None) -> Written:
+    """The build that is on offer, with the date that the registry tells."""
+    created = build.created or (answer.created if answer else "")
+    return Written(image.tag, image.digest, replace(build, created=created))
+
+
+def remembered(memory: Memory, current: Reading, answer: Answer | None) -> Memory:
+    """What is remembered, with the date that the registry tells of what Git says now."""
+    if answer is None or not answer.created:
+        return memory
+    known = memory.written
+    if known is not None and version_of(known) != version_of(current):
+        return memory
+    old = known or Written(current.tag, current.digest)
+    return replace(memory, written=replace(old, build=replace(old.build, created=old.build.created or answer.created)))
+
+
+def caution(answer: Answer | None) -> str:
+    """What could not be checked, and why."""
+    return (
+        f"the registry was not asked for all that the rules want to know: {answer.error.message}"
+        if (answer and answer.error)
+        else ""
+    )

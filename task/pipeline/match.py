@@ -1,0 +1,134 @@
+"""Pure: what the Applications ask for, and the event → what has to be asked, and what is settled already.
+
+Whose error counts (contract, section 12): an annotation problem is an error of this run
+only where the entry names, or may name, the event's image; anything else is a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from task.errors import Exit
+from task.model import (
+    Application,
+    Decision,
+    Flaw,
+    Image,
+    Keys,
+    Policy,
+    Problem,
+    Source,
+    Subscribed,
+    Subscription,
+    Verdict,
+)
+from task.pipeline.decide import Ask
+from task.pipeline.weigh import Intent
+
+
+@dataclass(frozen=True)
+class Matched:
+    """The asks of an event, and what needs no asking."""
+
+    asks: tuple[Ask, ...]
+    decisions: tuple[Decision, ...]
+    problems: tuple[Problem, ...]
+
+
+def match(subscribed: Sequence[Subscribed], images: Sequence[Image]) -> Matched:
+    """Which entries take the event's images, and which broken ones might have."""
+    built: dict[str, list[Image]] = {}
+    for image in images:
+        built.setdefault(image.identity, []).append(image)
+    asks, decisions, problems = [], [], []
+    for one in subscribed:
+        asks += [
+            Ask(sub, tuple(built[identity]), siblings=_siblings(sub, one))
+            for sub in one.subscriptions
+            if (identity := sub.entry.image.identity) in built
+        ]
+        for flaw in one.flaws:
+            decision, problem = _judge_flaw(one.application, flaw, built)
+            decisions += [decision] if decision else []
+            problems += [problem] if problem else []
+    return Matched(tuple(asks), _first_of_each(decisions), tuple(problems))
+
+
+def every(subscribed: Sequence[Subscribed]) -> Matched:
+    """All entries, none with a tag yet; whichever is broken is an error of its own."""
+    asks, decisions, problems = [], [], []
+    for one in subscribed:
+        asks += [
+            Ask(sub, (replace(sub.entry.image, digest=""),), siblings=_siblings(sub, one)) for sub in one.subscriptions
+        ]
+        named = {flaw.entry.image.identity: [flaw.entry.image] for flaw in one.flaws if flaw.entry}
+        for flaw in one.flaws:
+            decision, problem = _judge_flaw(one.application, flaw, named)
+            unreadable = problem is not None and flaw.entry is None and flaw.severity == "error" and flaw.text
+            decisions += [decision] if decision else []
+            problems += [replace(problem, severity="error") if unreadable else problem] if problem else []
+    return Matched(tuple(asks), _first_of_each(decisions), tuple(problems))
+
+
+def meant(subscribed: Sequence[Subscribed], intent: Intent, images: Sequence[str]) -> Matched:
+    """The asks of a person's intent: all images of the Applications, or those of these aliases or names.
+
+    What cannot be read there is an error: nobody would know that it was left as it is.
+    """
+    asks, problems = [], []
+    known: set[str] = set()
+    for one in subscribed:
+        for sub in one.subscriptions:
+            names = {sub.entry.alias, sub.entry.image.name, sub.entry.image.identity}
+            known |= names
+            asks += [Ask(sub, (), intent, _siblings(sub, one))] if not images or names & set(images) else []
+        for flaw in one.flaws:
+            severity: Literal["error", "warning"] = "error" if flaw.severity == "error" else "warning"
+            if flaw.severity != "info":
+                told = Problem(one.application.key, flaw.rule, flaw.message, flaw.hint, severity, flaw.key, flaw.value)
+                problems.append(told)
+    for name in images:
+        if name not in known:
+            hint = "name an alias of the annotation image-list, or the image as it stands there"
+            problems.append(Problem("", "annotation", f"--image {name}: none of these Applications has it", hint))
+    return Matched(tuple(asks), (), tuple(problems))
+
+
+def _siblings(sub: Subscription, of: Subscribed) -> tuple[Subscription, ...]:
+    """Whose updates may wait on the same head branch."""
+    if not (sub.head or sub.pull_request):
+        return ()
+    return tuple(one for one in of.subscriptions if one.head == sub.head and one.repo == sub.repo)
+
+
+def _judge_flaw(app: Application, flaw: Flaw, built: dict[str, list[Image]]) -> tuple[Decision | None, Problem | None]:
+    """An error with a decision, an error without (the entry is unreadable), or a warning."""
+    problem = Problem(app.key, flaw.rule, flaw.message, flaw.hint, "warning", flaw.key, flaw.value)
+    if flaw.severity == "info":
+        return None, None
+    if flaw.severity == "warning":
+        return None, problem
+    if flaw.misspelt and flaw.entry and flaw.entry.image.identity not in built:
+        return None, None  # `overlooked` tells of it, of many Applications in one line
+    if flaw.entry is None:
+        names = (image.repository.rpartition("/")[2] for images in built.values() for image in images)
+        return None, replace(problem, severity="error") if any(name in flaw.text for name in names) else problem
+    images = built.get(flaw.entry.image.identity)
+    if not images:
+        return None, problem
+    entry = Subscription(app, flaw.entry, Policy(), Keys(), Source(""), target="", path="", repo="")
+    verdict = Verdict("error", flaw.rule, flaw.message)
+    return (
+        Decision(entry, images[0], verdict, hint=flaw.hint, exit=int(Exit.CONFIGURATION), strategy=flaw.strategy),
+        None,
+    )
+
+
+def _first_of_each(decisions: Sequence[Decision]) -> tuple[Decision, ...]:
+    """An entry with several flaws has one decision; `lint` shows the others."""
+    found: dict[tuple[str, str], Decision] = {}
+    for one in decisions:
+        found.setdefault((one.subscription.application.key, one.subscription.entry.text), one)
+    return tuple(found.values())

@@ -1,0 +1,163 @@
+"""Pure: mistakes that would go unnoticed: annotations without effect, untracked images, unknown names.
+
+Nothing is green that did nothing by mistake. Warnings name the Applications that the event is about; all the others
+share one line, so that one team's typo does not fill the log of every pipeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from task.annotations.known_keys import Doubt, differ, doubts
+from task.annotations.narrow import Narrow, considered, is_glob
+from task.image import parse_image_list
+from task.model import Application, Entry, Image, Problem, Subscribed
+
+FEW = 5  # Applications that are named
+LETTERS = 2  # in which a misspelt name differs
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The Applications that were looked at."""
+
+    asking: Sequence[Subscribed]  # those with entries, and releases
+    found: Sequence[Application]  # those that were read, with annotations
+    passed: Sequence[Application]  # only their metadata: they concern none of the images
+    outside: Sequence[Application] = ()  # narrowed away
+
+    @property
+    def considered(self) -> int:
+        """How many of them track images."""
+        return len(self.asking) + sum(1 for app in self.passed if app.annotations.get("image-list"))
+
+    @property
+    def everybody(self) -> tuple[Application, ...]:
+        """All of them."""
+        releases = (one.application for one in self.asking if "image-list" not in one.application.annotations)
+        return (*self.found, *releases, *self.passed)
+
+    def tracked(self) -> dict[str, Image]:
+        """The images that anybody tracks, by their identity."""
+        texts = dict.fromkeys(app.annotations.get("image-list", "") for app in (*self.found, *self.passed))
+        entries = [one for text in texts for one in parse_image_list(text) if isinstance(one, Entry)]
+        entries += [sub.entry for one in self.asking for sub in one.subscriptions]
+        return {one.image.identity: one.image for one in entries}
+
+
+def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
+    """A warning for each annotation that is not read, and one for those of all other Applications together.
+
+    Named singly are Applications that take one of the images (all, where none is given), or have no `image-list`.
+    """
+    wanted = {image.identity for image in images}
+    takes, told = set(), set()
+    for one in seen.asking:
+        for sub in one.subscriptions:
+            if not images or sub.entry.image.identity in wanted:
+                takes.add(one.application.key)
+        for flaw in one.flaws:
+            if flaw.entry and (not images or flaw.entry.image.identity in wanted):
+                takes.add(one.application.key)
+                if flaw.misspelt:  # an error of this run
+                    told.add((one.application.key, flaw.key))
+    singly, others = [], []
+    for app in (*seen.found, *seen.passed):
+        unread = [(key, why) for key, why in doubts(app.annotations) if (app.key, key) not in told]
+        if app.key in takes or not app.annotations.get("image-list"):
+            singly += [_unread(app, key, why) for key, why in unread]
+        elif unread:
+            others.append((app.key, unread[0][0]))
+    return (*singly, *_together(others))
+
+
+def _unread(app: Application, key: str, why: Doubt) -> Problem:
+    return Problem(app.key, "annotation", why.message, why.hint, "warning", key, app.annotations[key])
+
+
+def _together(others: list[tuple[str, str]]) -> list[Problem]:
+    if not others:
+        return []
+    named = ", ".join(f"{app} ({key})" for app, key in sorted(others)[:FEW])
+    more = f" and {len(others) - FEW} more" if len(others) > FEW else ""
+    many = f"{len(others)} other Applications have" if len(others) > 1 else "one other Application has"
+    hint = "image-update lint shows each of them, and what to write"
+    return [Problem("", "annotation", f"{many} annotations that are not read: {named}{more}", hint, "warning")]
+
+
+def untracked(seen: Seen, images: Sequence[Image]) -> tuple[Image, ...]:
+    """The images that no entry names, not even one that is broken."""
+    taken = {sub.entry.image.identity for one in seen.asking for sub in one.subscriptions}
+    flaws = [flaw for one in seen.asking for flaw in one.flaws]
+    taken |= {flaw.entry.image.identity for flaw in flaws if flaw.entry}
+    unreadable = [flaw.text for flaw in flaws if flaw.text and not flaw.entry]  # may name any of them
+    left = {image.identity: image for image in images if image.identity not in taken}
+    return tuple(image for image in left.values() if not any(_last_part(image) in text for text in unreadable))
+
+
+def nobody_tracks(seen: Seen, images: Sequence[Image], *, whole: bool) -> tuple[Problem, ...]:
+    """A warning for each of these images, which no entry names, with the nearest one that is tracked.
+
+    `whole`: everybody who is considered has been seen, so that images can be counted.
+    """
+    if not images:
+        return ()
+    tracked = seen.tracked()
+    found = []
+    for image in images:
+        near = _nearest(image, tracked)
+        if near:
+            way = f"the nearest that is tracked: {', '.join(one.name for one in near)}; is it one of these?"
+            way = f"did you mean {near[0].name}?" if len(near) == 1 else way
+        elif tracked and whole:
+            count = f"{len(tracked)} other images are tracked" if len(tracked) > 1 else "one other image is tracked"
+            way = f"{count}; name the image as image-list names it"
+        elif tracked or not whole:
+            way = "name the image as image-list names it"
+        else:
+            way = "no image is tracked at all: check --applications and what narrows it"
+        found.append(Problem("", "untracked", f"no Application tracks {image.name}", way, "warning"))
+    return tuple(found)
+
+
+def _nearest(image: Image, tracked: dict[str, Image]) -> list[Image]:
+    """At most two letters off; else the same last part in another registry or path. The first few."""
+    letters = {key: differ(image.identity, key, LETTERS + 1) for key in tracked}
+    off = sorted((key for key, number in letters.items() if number <= LETTERS), key=lambda key: (letters[key], key))
+    same = sorted(key for key, one in tracked.items() if _last_part(one) == _last_part(image))
+    return [tracked[key] for key in (off or same)[:FEW]]
+
+
+def _last_part(image: Image) -> str:
+    return image.repository.rpartition("/")[2]
+
+
+def nobody_called(
+    names: Iterable[str], here: Sequence[Application], outside: Sequence[Application] = (), *, strict: bool = False
+) -> tuple[Problem, ...]:
+    """An error for each name that no Application has, a warning for a glob that fits none (`strict`: an error too).
+
+    `outside` are those that were narrowed away.
+    """
+    found = []
+    for name in names:
+        if any(considered(app, Narrow((name,))) for app in here):
+            continue
+        wild = is_glob(name)
+        message = f"no Application's name fits {name!r}" if wild else f"no Application is called {name!r}"
+        hint = "name Applications that --applications holds and that carry Image Updater's annotations"
+        if any(considered(app, Narrow((name,))) for app in outside):
+            hint = "there is one outside of what --namespace, --project and --selector leave"
+        elif near := [] if wild else _alike(name, (*here, *outside)):
+            hint = f"did you mean {', '.join(near)}? Else {hint}"
+        found.append(Problem("", "source", message, hint, "warning" if wild and not strict else "error"))
+    return tuple(found)
+
+
+def _alike(name: str, apps: Iterable[Application]) -> list[str]:
+    """At most two letters off; else the same name in another namespace. The first few."""
+    letters = {one: differ(name, one, LETTERS + 1) for one in (app.key if "/" in name else app.name for app in apps)}
+    off = sorted((one for one, number in letters.items() if number <= LETTERS), key=lambda one: (letters[one], one))
+    last = name.rpartition("/")[2]
+    return (off or sorted(one for one in letters if one.rpartition("/")[2] == last))[:FEW]

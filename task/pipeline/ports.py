@@ -1,0 +1,173 @@
+"""The world as the story needs it: Protocols that the edges fit, what one run is asked to do, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from task.model import (
+    Answer,
+    Application,
+    Changeset,
+    Commit,
+    Decision,
+    Image,
+    Landing,
+    Place,
+    Problem,
+    Proposal,
+    Proposed,
+    Question,
+    Snapshot,
+    Subscription,
+)
+from task.pipeline.changeset import Wording
+from task.pipeline.discover import Locate, Manifest, Scope
+from task.pipeline.verify import Signatures
+from task.pipeline.weigh import Intent, Terms
+
+
+class Store(Protocol):
+    """One repository, as compare-and-swap: `land` succeeds only from the tip that was read."""
+
+    def default_branch(self) -> str:
+        """The branch that HEAD names."""
+
+    def snapshot(self, branch: str, places: Iterable[Place]) -> Snapshot:
+        """The places asked for, at the branch's present tip."""
+
+    def ahead(self, head: str, places: Collection[Place]) -> Snapshot | None:
+        """The places at the tip of a head branch; None where there is no such branch."""
+
+    def land(self, change: Changeset) -> Landing:
+        """Commit and push; raises `Outpaced` when the branch moved meanwhile."""
+
+    def earlier(self, branch: str, path: str, limit: int) -> Iterable[tuple[str, str | None]]:
+        """(commit, text) of a file now and before, newest first, so many at most; None where there was none."""
+
+    def predict(self, change: Changeset) -> Landing:
+        """What `land` would answer, without a commit."""
+
+    def close(self) -> None:
+        """Nothing is left behind."""
+
+
+class Forge(Protocol):
+    """Where pull requests of one repository are opened."""
+
+    def find(self, base: str, head: str) -> Proposed | None:
+        """The open request of that head branch, else the newest one that is closed or merged."""
+
+    def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
+        """Open the request, or update the open one; never a second one. `found` is what `find` said.
+
+        Raises `Outpaced` where it was merged since.
+        """
+
+    def state(self, number: str) -> Proposed:
+        """A request as it is now."""
+
+
+class Live(Protocol):
+    """Live Applications, as compare-and-swap: `patch` succeeds only at the version that was read."""
+
+    def read(self, namespace: str, name: str) -> tuple[Mapping[str, Any], str]:
+        """The Application and its resourceVersion."""
+
+    def patch(self, namespace: str, name: str, version: str, operations: Sequence[Mapping[str, Any]]) -> str:
+        """Change it; raises `Outpaced` when it is at another version meanwhile."""
+
+
+@dataclass(frozen=True)
+class Requests:
+    """What the command line says of pull requests."""
+
+    labels: tuple[str, ...] = ()
+    reviewers: tuple[str, ...] = ()
+    assignees: tuple[str, ...] = ()
+    draft: bool = False
+    auto_merge: bool = False
+    source: str = ""  # of the build: its commit, or the page of it
+    run: str = ""  # the pipeline's page
+
+
+@dataclass(frozen=True)
+class Edges:
+    """The world, as the pipeline needs it."""
+
+    applications: Callable[[], Iterable[Manifest]]
+    locate: Locate
+    store: Callable[[str, Subscription | None], Store]  # by its URL, and who is written there
+    now: Callable[[], float]  # seconds, monotonic
+    sleep: Callable[[float], None]
+    jitter: Callable[[], float]  # 0 to 1, at random: keeps many writers from trying in step
+    log: Callable[[str, str], None]  # level, sentence
+    # (repository, new commit, old commit) → "newer", "older", or anything else where that is not known
+    ancestry: Callable[[str, str, str], str] = lambda _repository, _new, _old: ""
+    registry: Callable[[Collection[Question]], Mapping[Question, Answer]] = lambda _questions: {}
+    signatures: Signatures | None = None  # None: none is required
+    forge: Callable[[str], Forge] | None = None  # by a repository's URL
+    compare: Callable[[str, str, str], tuple[str, str]] = lambda _repo, _base, _head: ("", "")  # its kind, and a page
+    live: Callable[[], Live] | None = None  # with Applications from the cluster or Argo CD
+    follow: Callable[[Sequence[Landed]], Sequence[Problem]] = lambda _landed: ()  # Argo CD is told, and waited for
+    # the metadata of annotated Applications that `applications` left out: they concern no image, or are narrowed away
+    passed_over: Callable[[], Sequence[Application]] = lambda: ()
+    # whom a repository knows us as, for an Application; equal texts may share a commit
+    login: Callable[[Subscription], str] = lambda _subscription: ""
+    close: Callable[[], None] = lambda: None  # leaves nothing behind that was opened for the run
+
+
+@dataclass(frozen=True)
+class Landed:
+    """One Application that was written, or that was as it should be already."""
+
+    application: Application
+    repo: str
+    commit: str  # what Argo CD has to get synced; "" for a live Application that was patched
+    changes: tuple[Decision, ...]
+    request: str = ""  # the number of the pull request that has to be merged first
+
+
+@dataclass(frozen=True)
+class Order:
+    """What one run is asked to do."""
+
+    command: str  # "run", "plan", "scan", "hold", "release", "rollback"
+    images: tuple[Image, ...]
+    scope: Scope
+    terms: Terms
+    wording: Wording
+    deadline: float = 120.0  # seconds
+    atomic: bool = False
+    require_update: bool = False
+    require_match: bool = False  # exit 5 where an image is tracked by nobody
+    only: tuple[str, ...] = ()
+    dry: bool = False  # predict in place of pushing
+    intent: Intent | None = None  # of `hold`, `release` and `rollback`
+    meant: tuple[str, ...] = ()  # their images: aliases or names; () is all
+    requests: Requests = Requests()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of the asks of one repository."""
+
+    decisions: tuple[Decision, ...] = ()
+    commits: tuple[Commit, ...] = ()
+    landed: tuple[Landed, ...] = ()
+
+    def plus(self, other: Outcome) -> Outcome:
+        """Both together."""
+        return Outcome(self.decisions + other.decisions, self.commits + other.commits, self.landed + other.landed)
+
+
+@dataclass(frozen=True)
+class Site:
+    """One base branch of one repository: one fetch, and one commit and push per head branch."""
+
+    store: Store
+    branch: str
+    order: Order
+    edges: Edges
+    exists: Callable[[Question], Answer | None] = lambda _question: None  # of the registry; each asked once

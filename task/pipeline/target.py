@@ -1,0 +1,127 @@
+"""Pure: which kind of target a subscription has, once Git has been seen, and what runs of it now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from task.editors import EDITORS
+from task.errors import SourceError
+from task.image import live_image
+from task.model import Files, Image, Kind, Place, Reading, Snapshot, Subscription, Target, TargetKind
+
+OVERRIDES: Mapping[Kind, TargetKind] = {
+    "Helm": "helm-override",
+    "Kustomize": "kustomize-override",
+    "Plugin": "plugin-override",
+}
+# What in a source's path tells its type, as Argo CD looks for it (util/app/discovery).
+SIGNS: Mapping[str, Kind] = {
+    "Chart.yaml": "Helm",
+    "kustomization.yaml": "Kustomize",
+    "kustomization.yml": "Kustomize",
+    "Kustomization": "Kustomize",
+}
+
+
+def places(sub: Subscription) -> tuple[Place, ...]:
+    """What a snapshot must show to read and write the target."""
+    found: list[Place] = [Place(sub.source.path, "exists")] if _in_own_path(sub) else []
+    if sub.source.kind == "" and sub.target in ("override", "file"):
+        found += [Place(f"{sub.source.path}/{sign}".lstrip("/"), "exists") for sign in SIGNS]
+        return (*found, *EDITORS["helm-override"].places(target_of(sub, "helm-override")))
+    kind = _kind(sub, {})
+    return (*found, *EDITORS[kind].places(target_of(sub, kind))) if kind else tuple(found)
+
+
+def resolve(sub: Subscription, snapshot: Snapshot) -> TargetKind:
+    """The target's kind, once Git has been seen. Raises `SourceError` where there is nothing to write."""
+    path = sub.source.path.strip("/")
+    if _in_own_path(sub):
+        _refuse_no_folder(path, snapshot)
+    kind = _kind(sub, snapshot.files)
+    if kind is None:
+        raise SourceError(
+            "the source is a plain directory, which has no override file",
+            hint="write write-back-target: manifests to set the image in the manifests themselves",
+        )
+    return kind
+
+
+def _refuse_no_folder(path: str, snapshot: Snapshot) -> None:
+    """The source's path must be a folder, and none of its parents a link or a submodule."""
+    parts = path.split("/")
+    for folder in ("/".join(parts[: end + 1]) for end in range(len(parts))):
+        if (file := snapshot.files.get(folder)) and (what := NO_FOLDERS.get(file.mode)):
+            raise SourceError(
+                f"the path {path!r}: {folder} is {what}, not a folder",
+                hint="name the folder itself in spec.source.path",
+            )
+    if path not in snapshot.files:
+        raise SourceError(
+            f"the path {path!r} does not exist on {snapshot.branch}", hint="check spec.source.path and the branch"
+        )
+
+
+NO_FOLDERS = {"120000": "a symbolic link", "160000": "a submodule", "100644": "a file", "100755": "a file"}
+
+
+def _kind(sub: Subscription, files: Files) -> TargetKind | None:
+    source_kind = sub.source.kind or next(
+        (kind for sign, kind in SIGNS.items() if f"{sub.source.path.strip('/')}/{sign}".lstrip("/") in files), ""
+    )
+    if sub.target == "file":
+        named = sub.path.rpartition("/")[2].startswith(".argocd-source-")
+        return "helmvalues" if source_kind == "Helm" and not named else OVERRIDES.get(source_kind)
+    if sub.target == "override":
+        return OVERRIDES.get(source_kind)
+    return TARGETS.get(sub.target)
+
+
+TARGETS: Mapping[str, TargetKind] = {
+    "kustomization": "kustomization",
+    "helmvalues": "helmvalues",
+    "manifests": "manifests",
+    "flux": "flux",
+}
+
+
+def target_of(sub: Subscription, kind: TargetKind, *, carry: bool = True) -> Target:
+    """What an editor is told."""
+    return Target(
+        kind=kind,
+        path=sub.path,
+        keys=sub.keys,
+        image=sub.entry.image,
+        source=sub.source,
+        application=sub.application.key,
+        alias=sub.entry.alias,
+        recurse=sub.source.recurse or sub.path != sub.source.path.strip("/"),
+        fallbacks=sub.fallbacks,
+        carry=carry,
+        managed=sub.managed,
+        others=tuple(
+            one for one in sub.claims if (one.alias, one.identity) != (sub.entry.alias, sub.entry.image.identity)
+        ),
+    )
+
+
+def _in_own_path(sub: Subscription) -> bool:
+    path = sub.source.path.strip("/")
+    return bool(path) and path != "." and sub.repo == sub.source.repo and ".." not in path.split("/")
+
+
+def live(sub: Subscription) -> Image | None:
+    """The first live image that is the entry's (or has its `kustomize.image-name`)."""
+    live = [image for image in map(live_image, sub.application.live) if image is not None]
+    names = [live_image(sub.keys.kustomize_name)] if sub.keys.kustomize_name else []
+    for wanted in (*names, sub.entry.image):
+        for image in live:
+            if wanted is not None and image.identity == wanted.identity:
+                return image
+    return None
+
+
+def live_reading(sub: Subscription) -> Reading:
+    """What runs, as far as the Application's status tells; all "" where it does not."""
+    image = live(sub)
+    return Reading(image.name, image.tag, image.digest) if image else Reading()

@@ -1,0 +1,1 @@
+"""May this tag go in? Strategies, filters, version ranges and the order of builds. Pure."""

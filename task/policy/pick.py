@@ -1,0 +1,80 @@
+"""Which tag of a whole repository an entry takes: the newest that its rules admit, as Argo CD Image Updater picks.
+
+The running tag has no say in it. Equal versions, and equal dates, go to the greatest text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import cmp_to_key
+from typing import Any
+
+from task.model import Image, Policy, Strategy
+from task.policy.judge import objection
+from task.policy.order import instant
+from task.policy.version_range import Version, compare, parse_version
+
+# What stands for an image's signatures and attestations where a registry has no better place for them.
+_NO_VERSION = re.compile(r"sha256-[0-9a-f]{64}(?:\..+)?")
+_NOWHERE = Image("", "", "")
+
+
+def admitted(tags: Iterable[str], policy: Policy) -> tuple[str, ...]:
+    """The tags that the rules let in, each once, in their order."""
+    found = dict.fromkeys(tag for tag in tags if not _NO_VERSION.fullmatch(tag))
+    return tuple(tag for tag in found if objection(replace(_NOWHERE, tag=tag), policy) is None)
+
+
+def dates_needed(tags: Iterable[str], policy: Policy, known: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """The tags whose dates decide and are not known: none but with `newest-build`, and none where one tag is left."""
+    candidates = admitted(tags, policy) if policy.strategy == "newest-build" else ()
+    return tuple(tag for tag in candidates if tag not in (known or {})) if len(candidates) > 1 else ()
+
+
+def ranked(tags: Iterable[str], policy: Policy, dates: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """The admitted tags, the newest first.
+
+    `dates` are RFC 3339 in UTC; "" is an image without a date, older than any other. With `newest-build` the dates of
+    all `dates_needed` must be there: a tag left out of them counts as one without a date.
+    """
+    order = _ORDERS[policy.strategy](dates or {})
+    return tuple(sorted(admitted(tags, policy), key=order, reverse=True))
+
+
+def pick(tags: Iterable[str], policy: Policy, dates: Mapping[str, str] | None = None) -> str:
+    """The first of `ranked`; "" where no tag is admitted."""
+    return next(iter(ranked(tags, policy, dates)), "")
+
+
+_Key = Callable[[str], Any]
+
+
+def _by_version(_dates: Mapping[str, str]) -> _Key:
+    version = cmp_to_key(compare)
+    return lambda tag: (version(parse_version(tag) or Version(0, 0, 0)), tag)
+
+
+def _by_text(_dates: Mapping[str, str]) -> _Key:
+    return str.encode
+
+
+def _by_date(dates: Mapping[str, str]) -> _Key:
+    return lambda tag: (_moment(dates.get(tag, "")), tag)
+
+
+def _moment(date: str) -> tuple[float, str]:
+    """Seconds and the digits behind them: registries tell nanoseconds, which a float cannot tell apart."""
+    if not date:
+        return float("-inf"), ""
+    whole, _, fraction = date.removesuffix("Z").partition(".")
+    return instant(f"{whole}Z"), fraction
+
+
+_ORDERS: Mapping[Strategy, Callable[[Mapping[str, str]], _Key]] = {
+    "semver": _by_version,
+    "alphabetical": _by_text,
+    "newest-build": _by_date,
+    "digest": _by_text,  # one tag at most is admitted
+}

@@ -1,0 +1,59 @@
+"""What a state file has to remember after a decision. Pure: (memory, what happened) → memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from task.model import Build, Hold, Meant, Memory, Policy, Reading, State, Written
+from task.policy.order import UNORDERED, instant, version_of
+from task.policy.strategies import STRATEGIES
+
+MOST = 20  # versions whose replay is recognised
+
+
+def written(memory: Memory, event: Written, policy: Policy) -> Memory:
+    """After an update; what was deferred is settled.
+
+    Only what a later decision can need is kept: the identity where tags alone do not tell, and what a rollback
+    passed over until a newer tag is written. Without an identity there is nothing to remember: arrival decides.
+    """
+    known = event.build != Build()
+    this = Written(event.tag, event.digest, event.build)
+    if policy.strategy not in UNORDERED:
+        older = STRATEGIES[policy.strategy].older
+        fence = tuple(one for one in memory.replaced if older(event.tag, one.partition("@")[0]))
+        newest = memory.written if memory.written and older(event.tag, memory.written.tag) else None
+        kept = newest or (this if known and event.digest else None)
+        return replace(memory, written=kept, replaced=fence, deferred=None, rollback=None)
+    others = tuple(one for one in memory.replaced if one != version_of(event))
+    return replace(memory, written=this if known else memory.written, replaced=others, deferred=None, rollback=None)
+
+
+def rolled_back(memory: Memory, current: Reading, to: Reading, passed: tuple[str, ...], words: str) -> Memory:
+    """After a rollback from `current` over the versions `passed`: none of them comes back by a replay.
+
+    `words` is what was asked for, "" for a tag: what it meant is remembered, so that saying it twice is saying it once.
+    """
+    newest = memory.written or Written(current.tag, current.digest)
+    target = version_of(to)
+    replaced = dict.fromkeys((version_of(current), *passed, *memory.replaced))
+    kept = tuple(one for one in replaced if one and one != target)
+    meant = Meant(words, to.tag, to.digest) if words else None
+    return replace(memory, written=newest, replaced=kept[:MOST], rollback=meant)
+
+
+def active(hold: Hold | None, now: str) -> Hold | None:
+    """The hold, unless its time is over."""
+    return None if hold is None or (hold.until and instant(hold.until) <= instant(now)) else hold
+
+
+def holding(state: State, memory: Memory, now: str) -> Hold | None:
+    """The hold that covers an image now: its own, else the Application's."""
+    return active(memory.hold, now) or active(state.hold, now)
+
+
+def said(hold: Hold) -> str:
+    """`held by jane since … until …: reason`, on one line."""
+    known = (("by", hold.by), ("since", hold.at), ("until", hold.until))
+    line = " ".join(("held", *(f"{word} {value}" for word, value in known if value)))
+    return " ".join(f"{line}: {hold.reason}".split()) if hold.reason else line

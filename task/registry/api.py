@@ -1,0 +1,213 @@
+"""One registry: every request to it, with the login it asks for, not too many at a time, and errors in our words."""
+
+from __future__ import annotations
+
+import time
+from _thread import allocate_lock
+from collections.abc import Callable
+from threading import BoundedSemaphore
+from urllib.parse import quote
+
+from task import shutdown as stop
+from task.errors import RegistryAccessError, RegistryDownError, TaskError
+from task.http import Answer, Http, Limits, NoAnswerError, origin
+from task.registry import tokens
+from task.registry.challenge import Challenge, challenges, same_trust
+from task.registry.docker_config import RegistryLogin
+from task.registry.endpoint import Endpoint, host_of, without_port
+from task.registry.refusal import no_answer, refused
+from task.secret import Secret
+
+AT_ONCE = 8  # requests to one registry at the same time
+DOWN = 30.0  # seconds that a registry which cannot be reached is left alone: a thousand questions end at once
+LIMITS = Limits(total=60.0, size=16 * 1024 * 1024, values=1_000_000, slow=1800.0)
+Headers = dict[str, str]
+
+
+class Api:
+    """One registry. Safe to use from several threads."""
+
+    def __init__(self, endpoint: Endpoint, log: Callable[[str], None], limits: Limits = LIMITS) -> None:
+        self.endpoint = endpoint
+        self._log, self._limits = log, limits
+        self._room = BoundedSemaphore(AT_ONCE)
+        self._lock, self._first = allocate_lock(), allocate_lock()
+        self._http: Http | None = None
+        self._servers: dict[str, Http] = {}  # of tokens, by origin
+        self._challenges: tuple[Challenge, ...] = ()
+        self._tokens: dict[tuple[str, RegistryLogin | None], tokens.Token] = {}
+        self._turns: dict[tuple[str, RegistryLogin | None], object] = {}
+        self._next = 0.0  # when the next request may start
+        self._down: tuple[TaskError, float] | None = None  # why nobody answers, and until when that is believed
+
+    def ask(  # noqa: PLR0913, PLR0917 - what a request is made of
+        self,
+        method: str,
+        repository: str,
+        path: str,
+        login: RegistryLogin | None = None,
+        accept: str = "",
+        also: tuple[int, ...] = (),
+    ) -> Answer:
+        """The answer to `/v2/<repository><path>`: found (200), not (404), or a status that the caller takes `also`.
+
+        Raises `RegistryDownError`, `RegistryAccessError`, or `RegistryError` for every other answer. A registry that
+        could not be reached is not asked again.
+        """
+        url = f"/v2/{quote(repository)}{path}"
+        headers = {"Accept": accept} if accept else {}
+        sent = self._authorized(repository, login)
+        answer = self._send(method, url, {**headers, **sent})
+        if answer.status == 401:  # noqa: PLR2004 - HTTP
+            self._challenges = challenges(answer.headers.get("WWW-Authenticate", "")) or self._challenges
+            self._forget(repository, login, sent)
+            again = self._authorized(repository, login)
+            if again and again != sent:
+                answer = self._send(method, url, {**headers, **again})
+        if answer.status in (200, 404, *also):
+            return answer
+        error = refused(self.endpoint.name, repository, answer, login)
+        if answer.status == 429:  # noqa: PLR2004 - HTTP
+            self._down = (error, time.monotonic() + DOWN)
+        raise error
+
+    def close(self) -> None:
+        """Connections are closed."""
+        for http in (self._http, *self._servers.values()):
+            if http is not None:
+                http.close()
+
+    def _send(self, method: str, url: str, headers: Headers) -> Answer:
+        with self._room:
+            self._wait_for_turn()
+            stop.check()
+            self._leave_alone()
+            try:
+                return self._reached(method, url, headers)
+            except NoAnswerError as error:
+                found = no_answer(self.endpoint.name, error)
+                if isinstance(found, RegistryDownError | RegistryAccessError):
+                    self._down = (found, time.monotonic() + DOWN)
+                raise found from None
+
+    def _wait_for_turn(self) -> None:
+        """As many requests in a second as registries.conf allows."""
+        if not self.endpoint.limit:
+            return
+        with self._lock:
+            now = time.monotonic()
+            start = max(now, self._next)
+            self._next = start + 1 / self.endpoint.limit
+        stop.sleep(start - now)
+
+    def _reached(self, method: str, url: str, headers: Headers) -> Answer:
+        """By the URL that answered first. The first request tells, and it never carries a login."""
+        if self._http is None:
+            with self._first:
+                self._leave_alone()
+                if self._http is None:
+                    return self._find(method, url, headers)
+        return self._http.ask(method, url, headers=headers)
+
+    def _leave_alone(self) -> None:
+        """Raise what was wrong a moment ago."""
+        if self._down is not None and time.monotonic() < self._down[1]:
+            raise self._down[0]
+
+    def _find(self, method: str, url: str, headers: Headers) -> Answer:
+        for base in self.endpoint.urls[:-1] and self.endpoint.urls:
+            http = self._client(base)
+            try:
+                answer = http.ask(method, url, headers=headers, again=False)
+            except NoAnswerError as error:
+                if error.kind != "unreachable":
+                    raise
+                continue
+            if not _wrong_scheme(answer):
+                self._http = http
+                busy = answer.status == 429 or answer.status >= 500  # noqa: PLR2004 - HTTP
+                return http.ask(method, url, headers=headers) if busy else answer
+        http = self._client(self.endpoint.urls[0])
+        answer = http.ask(method, url, headers=headers)
+        self._http = http
+        return answer
+
+    def _client(self, base: str, *, ours: bool = True) -> Http:
+        return Http(
+            base,
+            more_ca=self.endpoint.ca,
+            verify=self.endpoint.verify or not ours,
+            proxy="" if ours and self.endpoint.local else None,
+            limits=self._limits,
+            log=self._log,
+        )
+
+    # Logins
+
+    def _authorized(self, repository: str, login: RegistryLogin | None) -> Headers:
+        """The headers that open a repository, as far as the registry has asked for any."""
+        bearer = next((one for one in self._challenges if one.scheme == "bearer"), None)
+        basic = next((one for one in self._challenges if one.scheme == "basic"), None)
+        if login and login.token and (bearer or basic):
+            return tokens.bearer(login.token)
+        if basic and login and login.password and not (bearer and self._trusts(bearer)):
+            return tokens.basic(login)
+        return tokens.bearer(self._token(bearer, repository, login)) if bearer else {}
+
+    def _token(self, challenge: Challenge, repository: str, login: RegistryLogin | None) -> Secret:
+        key = (repository, login)
+        with self._lock:
+            turn = self._turns.setdefault(key, allocate_lock())
+        with turn:  # type: ignore[attr-defined] # a lock: whoever comes second finds the token
+            known = self._tokens.get(key)
+            if known is None or not known.good:
+                known = self._tokens[key] = self._fetched(challenge, repository, login)
+            return known.text
+
+    def _fetched(self, challenge: Challenge, repository: str, login: RegistryLogin | None) -> tokens.Token:
+        realm = challenge.parameters.get("realm", "")
+        if not self._encrypted_enough(realm) or (login and not self._trusts(challenge)):
+            what = "the login is not sent there" if login else "that is not encrypted"
+            raise RegistryAccessError(
+                f"registry {self.endpoint.name} sends us to {origin(realm)[:200]!r} for a token: {what}",
+                hint="a registry's login goes to its own host or domain only, over https",
+            )
+        wanted = {"service": challenge.parameters.get("service", ""), "scope": f"repository:{repository}:pull"}
+        return tokens.fetch(self._server, realm, wanted, login)
+
+    def _trusts(self, challenge: Challenge) -> bool:
+        """Whether the realm is the registry's own."""
+        realm = challenge.parameters.get("realm", "")
+        ours = without_port(host_of(self._base))
+        return self._encrypted_enough(realm) and same_trust(ours, without_port(host_of(origin(realm))))
+
+    def _encrypted_enough(self, realm: str) -> bool:
+        """https; plain http only on the host of a registry that speaks http itself."""
+        if realm.startswith("https://"):
+            return True
+        same = without_port(host_of(origin(realm))) == without_port(host_of(self._base))
+        return realm.startswith("http://") and self._base.startswith("http://") and same
+
+    @property
+    def _base(self) -> str:
+        return self._http.base if self._http else self.endpoint.urls[-1]
+
+    def _server(self, realm: str) -> Http:
+        where = origin(realm)
+        with self._lock:
+            if where not in self._servers:
+                ours = without_port(host_of(where)) == without_port(host_of(self._base))
+                self._servers[where] = self._client(where, ours=ours)
+            return self._servers[where]
+
+    def _forget(self, repository: str, login: RegistryLogin | None, sent: Headers) -> None:
+        """A token that no longer opens anything; unless another thread has a new one already."""
+        known = self._tokens.get((repository, login))
+        if known is not None and sent == tokens.bearer(known.text):
+            self._tokens.pop((repository, login), None)
+
+
+def _wrong_scheme(answer: Answer) -> bool:
+    """Whether http was spoken where https is: web servers say 400 then, which no registry does in these words."""
+    registrys = "Docker-Distribution-Api-Version" in answer.headers or answer.body.lstrip()[:1] == b"{"
+    return answer.status == 400 and not registrys  # noqa: PLR2004 - HTTP

@@ -1,0 +1,211 @@
+"""All registries of one run: questions in, answers out; what was asked once is not asked again."""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from task.errors import Malformed, TaskError, UsageError
+from task.files import read_text
+from task.http import Limits
+from task.model import Answer, Image, Question
+from task.registry.api import AT_ONCE, LIMITS, Api
+from task.registry.docker_config import RegistryLogin
+from task.registry.endpoint import Endpoint, Place, host_of, place_of
+from task.registry.facts import find
+from task.registry.logins import Logins
+from task.registry.manifest import Manifest
+from task.registry.memory import Memory
+from task.registry.parallel import each
+from task.registry.registries_conf import RegistryConf, parse_registries_conf
+from task.registry.repository import Lists, Referrer, Repository
+
+_MOST_THREADS = 32
+
+
+@dataclass(frozen=True)
+class Ways:
+    """How registries are reached."""
+
+    entries: Sequence[RegistryConf] = ()  # of registries.conf
+    insecure: Collection[str] = ()  # hosts that may have any certificate, or none
+    ca: str = ""  # PEM text: authorities trusted besides the machine's
+    cache_dir: str = ""  # what is known of images is kept here
+    limits: Limits = LIMITS  # of one answer
+    lists: Lists = Lists()  # of all pages of a list
+
+
+class _Known:
+    """One repository as one login sees it, and what has been asked of it."""
+
+    def __init__(self, repository: Repository, memory: Memory) -> None:
+        self.repository, self.memory = repository, memory
+        self.tags: tuple[str, ...] | None = None
+        self.lock = allocate_lock()
+
+
+class Registry:
+    """Asks registries. Safe to use from several threads."""
+
+    def __init__(self, logins: Logins, ways: Ways = Ways(), log: Callable[[str], None] = lambda _line: None) -> None:
+        self._logins, self._ways, self._log = logins, ways, log
+        self._lock = allocate_lock()
+        self._apis: dict[Endpoint, Api] = {}
+        self._known: dict[tuple[str, RegistryLogin | None], _Known] = {}
+        self._answers: dict[tuple[object, ...], tuple[frozenset[str], Answer]] = {}
+        self._requests = 0
+
+    @property
+    def requests(self) -> int:
+        """How many answers registries and their token servers have given so far, repeated ones included."""
+        return self._requests
+
+    def answer(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
+        """An answer for every question, in the order of the questions.
+
+        Questions about the same thing are asked at once, different ones in parallel. What does not exist is
+        `Answer(exists=False)`; what could not be found out has the `error`: a `RegistryError` or one of its kinds.
+        `platforms` are all that an image has, whichever were wanted; `created` and `labels` are those of the newest
+        wanted one.
+        """
+        groups: dict[tuple[object, ...], list[Question]] = {}
+        for question in questions:
+            groups.setdefault(self._subject(question), []).append(question)
+        found: dict[Question, Answer] = {}
+
+        hosts = {group[0].image.registry for group in groups.values()}
+        work = [partial(self._settle, group, found) for group in groups.values()]
+        each(work, min(_MOST_THREADS, AT_ONCE * len(hosts)))
+        self._save()
+        return {question: found[question] for question in questions}
+
+    def tags(self, image: Image, secret: str = "", namespace: str = "") -> tuple[str, ...]:
+        """All tags of an image's repository, listed once. Raises `RegistryError` and its kinds."""
+        return _tags(self._at(image, secret, namespace))
+
+    def referrers(
+        self, image: Image, digest: str, artifact_type: str = "", secret: str = "", namespace: str = ""
+    ) -> tuple[Referrer, ...]:
+        """What refers to an image by its digest: signatures, attestations. Asked anew each time."""
+        return self._at(image, secret, namespace).repository.referrers(digest, artifact_type)
+
+    def manifest(self, image: Image, reference: str, secret: str = "", namespace: str = "") -> Manifest | None:
+        """The manifest of a tag or digest in an image's repository; None where there is none. Asked anew each time."""
+        return self._at(image, secret, namespace).repository.manifest(reference)
+
+    def blob(self, image: Image, digest: str, secret: str = "", namespace: str = "") -> bytes:
+        """A blob of an image's repository, checked against its digest."""
+        return self._at(image, secret, namespace).repository.blob(digest)
+
+    def close(self) -> None:
+        """Connections are closed; what was learnt is kept."""
+        self._save()
+        for api in self._apis.values():
+            api.close()
+
+    def _subject(self, question: Question) -> tuple[object, ...]:
+        """What a question is about, and as whom it is asked: whose secret it is matters where one is named."""
+        image = question.image
+        who = (question.secret, question.namespace) if question.secret else ()
+        # How it is spelled matters where registries.conf says whose the images without a registry are.
+        name = image.name if self._ways.entries else image.identity
+        return (name, image.tag, image.digest, who, question.platforms)
+
+    def _settle(self, asked: list[Question], found: dict[Question, Answer]) -> None:
+        """Answer questions about one thing; an answer that was found before holds for the whole run."""
+        subject = self._subject(asked[0])
+        facts = frozenset(fact for question in asked for fact in question.facts)
+        had, known = self._answers.get(subject, (frozenset(), Answer()))
+        if known.exists and (missing := facts - had):
+            more = self._found(asked[0], tuple(sorted(missing)))
+            known = _both(known, more, missing)
+            if known.error is None:
+                self._answers[subject] = (had | facts, known)
+        found.update({question: _part(known, question) for question in asked})
+
+    def _found(self, question: Question, facts: tuple[str, ...]) -> Answer:
+        image = question.image
+        if image.digest and set(facts) <= {"digest"}:
+            return Answer(digest=image.digest)
+        try:
+            at = self._at(image, question.secret, question.namespace)
+            if "tags" in facts:
+                return Answer(tags=_tags(at))
+            return find(at.repository, image, facts, question.platforms, at.memory)
+        except TaskError as error:
+            return Answer(error=error)
+
+    def _at(self, image: Image, secret: str, namespace: str) -> _Known:
+        """The image's repository, with the login that is for it."""
+        place = place_of(image, self._ways.entries, self._ways.insecure, self._ways.ca)
+        login = self._login(place, secret, namespace)
+        name = f"{place.endpoint.urls[-1]}/{place.repository}"
+        with self._lock:
+            api = self._apis.get(place.endpoint)
+            if api is None:
+                api = self._apis[place.endpoint] = Api(place.endpoint, self._count, self._ways.limits)
+            key = (name, login)
+            if key not in self._known:
+                memory = Memory(self._ways.cache_dir, name)
+                self._known[key] = _Known(Repository(api, place.repository, login, self._ways.lists), memory)
+            return self._known[key]
+
+    def _login(self, place: Place, secret: str, namespace: str) -> RegistryLogin | None:
+        """By the host that is asked: a login for Docker Hub is not for whoever stands in for it."""
+        host = host_of(place.endpoint.urls[-1])
+        if secret:
+            return self._logins.of_annotation(secret, namespace, host, place.repository)
+        if place.conf and place.conf.credentials:
+            return self._logins.of_conf(place.conf.credentials, place.conf.credsexpire, host, place.repository)
+        return self._logins.of_host(host, place.repository)
+
+    def _count(self, line: str) -> None:
+        with self._lock:
+            self._requests += 1
+        self._log(line)
+
+    def _save(self) -> None:
+        for known in tuple(self._known.values()):
+            known.memory.save()
+
+
+def _tags(known: _Known) -> tuple[str, ...]:
+    with known.lock:
+        if known.tags is None:
+            known.tags = known.repository.tags()
+        return known.tags
+
+
+def read_registries_conf(path: str) -> tuple[RegistryConf, ...]:
+    """The entries of `--registries-conf`. Raises `UsageError`."""
+    try:
+        return parse_registries_conf(read_text(path))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise UsageError(f"--registries-conf: cannot read {path!r}: {reason}", hint="name a readable file") from None
+    except Malformed as problem:
+        raise UsageError(f"--registries-conf: {path}: {problem.message}", hint=problem.hint) from None
+
+
+def _both(known: Answer, more: Answer, facts: Collection[str]) -> Answer:
+    """What was known, and the facts that have been asked for since."""
+    if more.error or not more.exists:
+        return more
+    new = {fact: getattr(more, fact) for fact in facts if fact != "exists"}
+    return replace(known, **new)
+
+
+def _part(answer: Answer, question: Question) -> Answer:
+    """What one question asked for, of an answer to several."""
+    facts = question.facts
+    return Answer(
+        exists=answer.exists,
+        digest=answer.digest if "digest" in facts else "",
+        created=answer.created if "created" in facts else "",
+        platforms=answer.platforms if "platforms" in facts else (),
+        labels=answer.labels if "labels" in facts else {},
+        tags=answer.tags if "tags" in facts else (),
+        error=answer.error,
+    )

@@ -1,0 +1,89 @@
+"""Docker's config files, in the places where Docker, podman, Tekton and GitLab put them; and logins by options."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+
+from task.errors import Malformed, RegistryAccessError, UsageError
+from task.files import read_text
+from task.registry.docker_config import DockerConfig, RegistryLogin, parse_docker_config
+from task.secret import Secret
+
+_TEKTON = "/tekton/creds"  # where Tekton puts the secrets of the service account; HOME may be another folder
+_LARGEST = 1024 * 1024
+
+
+def config_files(environ: Mapping[str, str]) -> tuple[DockerConfig, ...]:
+    """What all of them say, the most explicit first. Raises `RegistryAccessError` for one that cannot be read."""
+    text = environ.get("DOCKER_AUTH_CONFIG", "").strip()
+    inline = [_parsed(text, "variable DOCKER_AUTH_CONFIG")] if text else []
+    seen: dict[str, DockerConfig] = {}
+    for path, named in _places(environ):
+        real = os.path.realpath(path)
+        # A home that others share may hold a file of theirs; one that was named has to be readable.
+        if real not in seen and os.path.isfile(real) and (named or os.access(real, os.R_OK)):
+            seen[real] = _parsed(_text(path), path)
+    return (*inline, *seen.values())
+
+
+def password_of(username: str, password_file: str, environ: Mapping[str, str]) -> RegistryLogin | None:
+    """The login of `--registry-username` with a file or variable. Raises `UsageError` for half of one, or two."""
+    variable = environ.get("IMAGE_UPDATE_REGISTRY_PASSWORD", "").strip()
+    if variable and password_file:
+        raise UsageError(
+            "--registry-password-file and IMAGE_UPDATE_REGISTRY_PASSWORD are both given", hint="give one of them"
+        )
+    password, where = variable, "IMAGE_UPDATE_REGISTRY_PASSWORD"
+    if password_file:
+        password, where = _password(password_file), "--registry-password-file"
+    if bool(username) != bool(password):
+        missing = "--registry-password-file (or IMAGE_UPDATE_REGISTRY_PASSWORD)" if username else "--registry-username"
+        raise UsageError(f"half of a registry's login is given: {missing} is missing", hint="give both")
+    return RegistryLogin(username, Secret(password), origin=where) if username else None
+
+
+def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
+    """(path, whether somebody named it)."""
+    given = {name: environ.get(name, "").strip() for name in ("REGISTRY_AUTH_FILE", "DOCKER_CONFIG")}
+    if file := given["REGISTRY_AUTH_FILE"]:
+        yield file, True
+    if folder := given["DOCKER_CONFIG"]:
+        yield folder, True  # the file itself
+        for name in ("config.json", ".dockerconfigjson"):  # the second is the only key of a mounted secret
+            yield os.path.join(folder, name), True
+    elif home := environ.get("HOME", "").strip():
+        yield os.path.join(home, ".docker", "config.json"), False
+    if runtime := environ.get("XDG_RUNTIME_DIR", "").strip():
+        yield os.path.join(runtime, "containers", "auth.json"), False
+    yield os.path.join(_TEKTON, ".docker", "config.json"), False
+
+
+def _parsed(text: str, where: str) -> DockerConfig:
+    try:
+        return parse_docker_config(text, where)
+    except Malformed as problem:
+        raise RegistryAccessError(f"Docker's config ({where}) {problem.message}", hint=problem.hint) from None
+
+
+def _text(path: str) -> str:
+    try:
+        return read_text(path, _LARGEST)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise RegistryAccessError(
+            f"cannot read Docker's config {path!r}: {reason}", hint="make it readable, or set DOCKER_CONFIG"
+        ) from None
+
+
+def _password(path: str) -> str:
+    try:
+        password = read_text(path, _LARGEST).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise UsageError(
+            f"--registry-password-file: cannot read {path!r}: {reason}", hint="name a readable file"
+        ) from None
+    if not password:
+        raise UsageError(f"--registry-password-file: {path!r} is empty", hint="put the password or token into it")
+    return password

@@ -1,0 +1,104 @@
+"""Where a registry is: its URLs, and what may be trusted there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from task.errors import UsageError
+from task.files import read_text
+from task.model import Image
+from task.registry.docker_config import HUB, normal
+from task.registry.registries_conf import RegistryConf, find_registry
+
+_HUB_API = "https://registry-1.docker.io"
+_LOOPBACK = re.compile(r"(?:localhost|127\.[0-9]+\.[0-9]+\.[0-9]+|\[::1\])(?::[0-9]+)?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One registry."""
+
+    name: str  # as images name it: "docker.io", "ghcr.io", "localhost:5000"
+    urls: tuple[str, ...]  # the first that answers is taken
+    verify: bool = True
+    ca: str = ""  # PEM text: authorities trusted besides the machine's
+    limit: int = 0  # requests per second; 0 is no limit
+
+    @property
+    def local(self) -> bool:
+        """Whether it is on this machine: no proxy stands between."""
+        return all(is_loopback(host_of(url)) for url in self.urls)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one image's repository is."""
+
+    endpoint: Endpoint
+    repository: str  # as the registry calls it
+    conf: RegistryConf | None  # the entry of registries.conf it belongs to
+
+
+def place_of(image: Image, entries: Sequence[RegistryConf], insecure: Collection[str], ca: str) -> Place:
+    """Where to ask for an image. Raises `UsageError` for a `ca_file` that cannot be read."""
+    written = image.registry != HUB or normal(image.name.partition("/")[0]) == HUB
+    conf = find_registry(entries, image.registry, image.repository, written=written)
+    if conf is None:
+        return Place(_inferred(image.registry, insecure, ca), image.repository, None)
+    name = image.registry if written else conf.prefix or HUB
+    endpoint = Endpoint(name, (conf.api_url,), not conf.insecure, _authorities(conf, ca), conf.limit)
+    return Place(endpoint, _repository(image, conf), conf)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether `host[:port]` is this machine."""
+    return bool(_LOOPBACK.fullmatch(host))
+
+
+def host_of(url: str) -> str:
+    """`host[:port]` of a URL."""
+    return url.partition("://")[2].partition("/")[0]
+
+
+def without_port(host: str) -> str:
+    """The host's name alone, in lower case."""
+    return re.sub(r":[0-9]*$", "", host).strip("[]").lower()
+
+
+def _inferred(registry: str, insecure: Collection[str], ca: str) -> Endpoint:
+    """As image references are read everywhere: https, but on this machine, or where it was allowed, http as well."""
+    if registry == HUB:
+        return Endpoint(HUB, (_HUB_API,), ca=ca)
+    https, http = f"https://{registry}", f"http://{registry}"
+    if is_loopback(registry):
+        return Endpoint(registry, (http, https), registry not in insecure, ca)
+    if registry in insecure:
+        has_port = bool(re.search(r":[0-9]+$", registry))
+        return Endpoint(registry, (http, https) if has_port else (https, http), verify=False)
+    return Endpoint(registry, (https,), ca=ca)
+
+
+def _repository(image: Image, conf: RegistryConf) -> str:
+    """With the registry's own namespace for names of one part; Docker Hub has one without being told."""
+    bare = image.repository.removeprefix("library/") if image.registry == HUB else image.repository
+    if "/" in bare:
+        return bare
+    if conf.defaultns:
+        return f"{conf.defaultns}/{bare}"
+    return image.repository if host_of(conf.api_url).endswith("docker.io") or conf.prefix in ("", HUB) else bare
+
+
+def _authorities(conf: RegistryConf, ca: str) -> str:
+    texts = [ca, conf.ca_data]
+    if conf.ca_file:
+        try:
+            texts.append(read_text(conf.ca_file))
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is not text"
+            raise UsageError(
+                f"registries.conf, {conf.name}: cannot read ca_file {conf.ca_file!r}: {reason}",
+                hint="name a readable PEM file",
+            ) from None
+    return "\n".join(text for text in texts if text)

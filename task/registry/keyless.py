@@ -1,0 +1,83 @@
+"""Signatures without keys: by an identity that Sigstore's authority has put into a certificate.
+
+Checked by the package `sigstore`, an extra: certificate, transparency log, identity and issuer. What was signed as a
+payload has only a promise of the log with it; the proof, which `sigstore` wants, is asked of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from task.errors import Malformed, RegistryDownError, UsageError
+from task.http import Http, Limits, NoAnswerError
+from task.once import once
+from task.registry.signature import Signed, as_bundle
+
+LOG = "https://rekor.sigstore.dev"
+_PACKAGE = "signatures without keys need the package sigstore"
+
+
+class Keyless:
+    """Who must have signed, and who must have vouched for that identity. Safe to use from several threads."""
+
+    def __init__(self, identity: str, issuer: str, log: Callable[[str], None], url: str = LOG) -> None:
+        """Raises `UsageError` where the package is missing."""
+        try:
+            from sigstore.verify import policy  # noqa: PLC0415 - 230 ms, and few need it
+        except ImportError:
+            hint = "install argocd-image-update[sigstore], or give a key: --verify"
+            raise UsageError(_PACKAGE, hint=hint) from None
+        self._who, self._policy = identity, policy.Identity(identity=identity, issuer=issuer)
+        self._log = once(lambda: Http(url, limits=Limits(total=60.0, size=1024 * 1024), log=log))
+        self._verifier = once(_verifier)
+
+    def objection(self, found: Signed) -> str:
+        """Why the signature is not good; "" where it is. Raises `RegistryDownError` where that cannot be found out."""
+        from sigstore.models import Bundle  # noqa: PLC0415 - 230 ms, and few need it
+
+        if found.form == "payload" and (not found.certificate or found.log_index < 0):
+            return "a signature is by a key, and not by an identity"
+        verifier = self._verifier()
+        try:
+            raw = as_bundle(found, self._entry(found.log_index)) if found.form == "payload" else found.raw
+        except Malformed as error:
+            return error.message
+        try:
+            if found.form == "payload":
+                verifier.verify_artifact(found.content, Bundle.from_json(raw), self._policy)
+            else:
+                verifier.verify_dsse(Bundle.from_json(raw), self._policy)
+        except Exception as error:  # noqa: BLE001 - another's code on data of anybody: whatever it meets is no pass
+            said = " ".join(str(error).split())[:200]
+            return f"a signature is not by {self._who}: {said}"
+        return ""
+
+    def _entry(self, index: int) -> Mapping[str, Any]:
+        try:
+            answer = self._log().ask("GET", f"/api/v1/log/entries?logIndex={index}")
+        except NoAnswerError as error:
+            raise _down(f"the transparency log: {error.message}") from None
+        if answer.status >= 500 or answer.status == 429:  # noqa: PLR2004 - HTTP
+            raise _down(f"the transparency log answered {answer.status}")
+        try:
+            entry = next(iter(answer.json().values()))
+        except (ValueError, AttributeError, StopIteration):
+            entry = None
+        if answer.status != 200 or not isinstance(entry, dict):  # noqa: PLR2004 - HTTP
+            raise Malformed("the transparency log does not have a signature")
+        return entry
+
+
+def _verifier() -> Any:
+    from sigstore.errors import Error  # noqa: PLC0415 - 230 ms, and few need it
+    from sigstore.verify import Verifier  # noqa: PLC0415 - 230 ms, and few need it
+
+    try:
+        return Verifier.production()
+    except (Error, OSError) as error:
+        raise _down(f"Sigstore's roots of trust could not be had ({type(error).__name__})") from None
+
+
+def _down(message: str) -> RegistryDownError:
+    return RegistryDownError(message, hint="run it again")

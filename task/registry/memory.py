@@ -1,0 +1,76 @@
+"""What is known of images already: in memory, and in a folder that is kept between runs.
+
+Manifests and configs never change under their digest, so what was read once is true for ever. Tags move: what was
+seen under a tag is only a hint, and one HEAD says whether it still holds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from _thread import allocate_lock
+from collections.abc import Mapping
+from contextlib import suppress
+from hashlib import sha256
+from typing import Any
+
+from task.registry.manifest import Config, Member, is_digest
+
+_FORM = 1  # of the files; others are passed over
+
+
+class Memory:
+    """What is known of one repository. Safe to use from several threads."""
+
+    def __init__(self, folder: str = "", name: str = "") -> None:
+        self.members: dict[str, tuple[Member, ...]] = {}  # by the digest of the manifest
+        self.configs: dict[str, Config] = {}  # by the digest of the image's manifest
+        self.tags: dict[str, str] = {}  # tag → digest, when last seen
+        self._lock = allocate_lock()
+        self._path = os.path.join(folder, f"{sha256(name.encode()).hexdigest()[:32]}.json") if folder else ""
+        self._changed = False
+        if self._path:
+            self._load()
+
+    def saw(self, tag: str, digest: str) -> None:
+        """A tag names this digest now."""
+        if tag and self.tags.get(tag) != digest:
+            self.tags[tag], self._changed = digest, True
+
+    def consists(self, digest: str, members: tuple[Member, ...]) -> None:
+        """The images of a manifest."""
+        self.members[digest], self._changed = members, True
+
+    def says(self, digest: str, config: Config) -> None:
+        """What an image says of itself."""
+        self.configs[digest], self._changed = config, True
+
+    def save(self) -> None:
+        """Written in one piece. A folder that cannot be written costs the next run some requests, nothing else."""
+        if not self._path or not self._changed:
+            return
+        data = {
+            "form": _FORM,
+            "tags": dict(self.tags),
+            "members": {key: [list(one) for one in value] for key, value in dict(self.members).items()},
+            "configs": {key: [one.created, one.platform, dict(one.labels)] for key, one in dict(self.configs).items()},
+        }
+        new = f"{self._path}.{os.getpid()}"
+        with self._lock, suppress(OSError):
+            os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
+            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+                json.dump(data, file)
+            os.replace(new, self._path)
+            self._changed = False
+
+    def _load(self) -> None:
+        with suppress(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            with open(self._path, encoding="utf-8") as file:
+                data: Mapping[str, Any] = json.load(file)
+            if data["form"] == _FORM:
+                tags = {str(tag): str(one) for tag, one in data["tags"].items() if is_digest(str(one))}
+                members = {
+                    key: tuple(Member(*map(str, one)) for one in value) for key, value in data["members"].items()
+                }
+                configs = {key: Config(str(one[0]), str(one[1]), dict(one[2])) for key, one in data["configs"].items()}
+                self.tags, self.members, self.configs = tags, members, configs

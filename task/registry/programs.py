@@ -1,0 +1,107 @@
+"""Programs that know logins: Docker's credential helpers, and the scripts of `ext:`. Started directly, by no shell."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import warnings
+from collections.abc import Mapping
+
+import sh
+
+from task import shutdown as stop
+from task.child_environment import child_environment
+from task.errors import RegistryAccessError, RegistryDownError, RegistryError
+from task.registry.docker_config import RegistryLogin
+from task.secret import Secret
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+_PATIENCE = {"helper": 30, "script": 10}  # seconds
+_NO_LOGIN = b"credentials not found"  # how every helper says so
+_TOKEN = "<token>"  # noqa: S105 - a helper's word for: the secret is an identity token
+
+
+def helper(name: str, server: str, environ: Mapping[str, str], *, needed: bool) -> RegistryLogin | None:
+    """What `docker-credential-<name> get` knows of a registry; None for none.
+
+    One that is not `needed` (it is for all registries) may be missing: a file from elsewhere names it.
+    """
+    if not _NAME.fullmatch(name):
+        raise RegistryAccessError(
+            f"{name[:100]!r} cannot be the name of a credential helper", hint="check Docker's config file"
+        )
+    program = f"docker-credential-{name}"
+    code, out, err = _run("helper", program, ("get",), server, environ)
+    if code is None:
+        if not needed:
+            return None
+        raise RegistryAccessError(f"{program} is not installed", hint="install it, or give the login in another way")
+    if code:
+        if _NO_LOGIN in (out + err).lower():
+            return None
+        raise RegistryAccessError(f"{program} gives no login for {server} (exit code {code})", hint="try it by hand")
+    return _answer(out, program)
+
+
+def script(path: str, environ: Mapping[str, str]) -> str:
+    """What the script of `ext:` prints: `user:password`. Raises `RegistryError` and its kinds."""
+    if not os.path.isabs(path) or os.path.normpath(path) != path:
+        raise RegistryError(f"ext:{path[:200]} is no absolute path", hint="write ext:/path/of/script")
+    if not os.path.isfile(path) or not os.access(path, os.X_OK):
+        raise RegistryAccessError(f"ext:{path} is no program", hint="mount it, and make it executable")
+    code, out, _ = _run("script", path, (), "", environ)
+    if code != 0:
+        raise RegistryAccessError(f"ext:{path} failed (exit code {code})", hint="try it by hand")
+    return out.decode("utf-8", "replace").strip()
+
+
+def _run(
+    kind: str, name: str, args: tuple[str, ...], said: str, environ: Mapping[str, str]
+) -> tuple[int | None, bytes, bytes]:
+    """(exit code, or None where there is no such program, what it printed); no error holds what it printed."""
+    stop.check()
+    try:
+        program = sh.Command(name, None if os.path.isabs(name) else _path(environ))
+    except sh.CommandNotFound:
+        return None, b"", b""
+    if sys.version_info >= (3, 12):
+        warnings.filterwarnings("ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning)
+    theirs = child_environment(environ, (name,) if kind == "helper" else ())
+    try:
+        with stop.unheard():
+            running = program(
+                *args, _env=theirs, _in=said, _bg=True, _bg_exc=False, _tty_in=False, _tty_out=False,
+                _timeout=_PATIENCE[kind], _new_session=True, _preexec_fn=stop.hear, _return_cmd=True,
+                _ok_code=tuple(range(256)),
+            )  # fmt: skip
+        with stop.ending(running.terminate):
+            running = running.wait()
+        return running.exit_code, bytes(running.stdout), bytes(running.stderr)
+    except sh.TimeoutException:
+        raise RegistryDownError(
+            f"{name} gave no login within {_PATIENCE[kind]} seconds", hint="run it again, or try it by hand"
+        ) from None
+    except (sh.ErrorReturnCode, OSError) as error:  # the text of either may hold what was said
+        stop.check()
+        raise RegistryAccessError(f"{name} failed ({type(error).__name__})", hint="try it by hand") from None
+
+
+def _path(environ: Mapping[str, str]) -> list[str]:
+    return [folder for folder in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)]
+
+
+def _answer(out: bytes, program: str) -> RegistryLogin | None:
+    try:
+        data = json.loads(out)
+        user, secret = data.get("Username") or "", data.get("Secret") or ""
+    except (ValueError, AttributeError, RecursionError):
+        user, secret = None, None
+    if not isinstance(user, str) or not isinstance(secret, str):
+        raise RegistryAccessError(f"{program} answers with no login", hint="try it by hand")
+    if not secret:
+        return None
+    if user == _TOKEN:
+        return RegistryLogin(identity=Secret(secret), origin=program)
+    return RegistryLogin(user, Secret(secret), origin=program)

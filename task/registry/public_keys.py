@@ -1,0 +1,74 @@
+"""Signatures by keys, as `cosign verify --key` checks them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding
+from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+from task.errors import Malformed, UsageError
+from task.files import read_text
+from task.registry.signature import Signed, public_keys
+
+PublicKey = EllipticCurvePublicKey | Ed25519PublicKey | RSAPublicKey
+
+
+class PublicKeys:
+    """The keys of a file: a signature with any of them is good."""
+
+    def __init__(self, path: str) -> None:
+        """Raises `UsageError` for a file that holds no public keys."""
+        try:
+            texts = public_keys(read_text(path))
+        except Malformed as error:
+            raise UsageError(f"--verify: {path}: {error.message}", hint=error.hint or "give cosign.pub") from None
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not text"
+            hint = "name a readable file; of a key elsewhere, give what `cosign public-key --key …` prints"
+            raise UsageError(f"--verify: cannot read {path!r}: {why}", hint=hint) from None
+        self._keys = [_loaded(path, text) for text in texts]
+
+    def objection(self, found: Signed) -> str:
+        """Why the signature is not good; "" where it is."""
+        for signature in found.signatures:
+            if any(_good(key, found.content, signature) for key in self._keys):
+                return ""
+        return "a signature is not by the key that is required"
+
+
+def _loaded(path: str, pem: str) -> PublicKey:
+    try:
+        key = load_pem_public_key(pem.encode())
+    except (ValueError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, EllipticCurvePublicKey | Ed25519PublicKey | RSAPublicKey):
+        raise UsageError(f"--verify: {path} holds a public key that cannot be read", hint="give cosign.pub")
+    return key
+
+
+def _good(key: PublicKey, content: bytes, signature: bytes) -> bool:
+    if isinstance(key, Ed25519PublicKey):
+        with suppress(InvalidSignature):
+            key.verify(signature, content)
+            return True
+        return False
+    # cosign signs with SHA-256 whatever the curve; other tools use the hash of the curve's own size.
+    algorithms: list[hashes.HashAlgorithm] = [hashes.SHA256()]
+    if isinstance(key, EllipticCurvePublicKey) and key.curve.name == "secp384r1":
+        algorithms.append(hashes.SHA384())
+    if isinstance(key, EllipticCurvePublicKey) and key.curve.name == "secp521r1":
+        algorithms.append(hashes.SHA512())
+    for algorithm in algorithms:
+        with suppress(InvalidSignature):
+            if isinstance(key, RSAPublicKey):
+                key.verify(signature, content, padding.PKCS1v15(), algorithm)
+            else:
+                key.verify(signature, content, ECDSA(algorithm))
+            return True
+    return False

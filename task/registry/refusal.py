@@ -1,0 +1,62 @@
+"""What a registry's refusals mean, and whose error they are."""
+
+from __future__ import annotations
+
+import re
+
+from task.errors import RegistryAccessError, RegistryDownError, RegistryError
+from task.http import Answer, NoAnswerError
+from task.registry.docker_config import HUB, RegistryLogin
+from task.registry.tokens import HOW_TO_LOG_IN
+
+_CODE = re.compile(r"[A-Z][A-Z_]{1,40}", re.ASCII)
+_HUB_LIMIT = (
+    "Docker Hub counts pulls: by account with a login, by address without one; give a login, or ask a mirror by "
+    "registries.conf"
+)
+
+
+def no_answer(name: str, error: NoAnswerError) -> RegistryError:
+    """There was none."""
+    if error.kind == "tls":
+        return RegistryAccessError(
+            f"registry {name}: {error.message}",
+            hint="give its certificate authority: --ca-file, or ca_file in registries.conf",
+        )
+    if error.kind in ("redirect", "large"):
+        return RegistryError(f"registry {name}: {error.message}", hint="is it a registry?")
+    return RegistryDownError(f"registry {name}: {error.message}", hint="run it again")
+
+
+def refused(name: str, repository: str, answer: Answer, login: RegistryLogin | None) -> RegistryError:
+    """There was one, and it is neither the thing asked for nor "not found"."""
+    status, code = answer.status, _code(answer)
+    said = f"{status} {code}" if code else str(status)
+    if status == 429 or code == "TOOMANYREQUESTS":  # noqa: PLR2004 - HTTP
+        later = answer.headers.get("Retry-After", "")[:40]
+        wait = f", and wants us to wait for {later} s" if later.isascii() and later.isdigit() else ""
+        hint = _HUB_LIMIT if name == HUB else "ask less often (limit in registries.conf), or run it again later"
+        return RegistryDownError(f"registry {name} limits how often it may be asked ({said}){wait}", hint=hint)
+    if status >= 500:  # noqa: PLR2004 - HTTP
+        return RegistryDownError(f"registry {name} answered {said}", hint="run it again")
+    if status not in (401, 403):
+        return RegistryError(f"registry {name} answered {said} when asked for {repository}", hint="is it a registry?")
+    if login is None:
+        return RegistryAccessError(
+            f"registry {name} does not let everybody read {repository} ({said}), or has no such repository",
+            hint=HOW_TO_LOG_IN,
+        )
+    where = f" (it is from {login.origin})" if login.origin else ""
+    return RegistryAccessError(
+        f"registry {name} does not accept the login for {repository} ({said}), or has no such repository",
+        hint=f"renew the login, or let it read the repository{where}",
+    )
+
+
+def _code(answer: Answer) -> str:
+    """The registry's own word for it; its sentences may hold anything."""
+    try:
+        code = answer.json()["errors"][0]["code"]
+    except (ValueError, LookupError, TypeError):
+        return ""
+    return code if isinstance(code, str) and _CODE.fullmatch(code) else ""

@@ -1,0 +1,228 @@
+"""`registries.conf` of Argo CD Image Updater (AIU): how registries are reached, and which image belongs to which.
+
+As AIU reads it, strictly: a key that it does not know is a mistake, not a comment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from task.annotations.credential_source import CredentialSource, parse_credential_source
+from task.errors import Malformed
+from task.yaml_events import parsed
+
+_DEEPEST = 20
+_URL = re.compile(r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?(?:/[^\s?#@]*)?")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_TRUE, _FALSE = ("true", "yes", "on", "y"), ("false", "no", "off", "n", "")
+_SORTED = "a registry promises no order of its tags, so the order of the list would decide which image is deployed"
+
+
+@dataclass(frozen=True)
+class RegistryConf:
+    """One entry of the file."""
+
+    name: str = ""
+    api_url: str = ""  # without a slash at the end
+    prefix: str = ""  # "" is Docker Hub
+    ping: bool = True  # accepted; the first request tells as much
+    credentials: CredentialSource | None = None
+    credsexpire: float = 0.0  # seconds; 0 is never
+    insecure: bool = False  # any certificate will do
+    defaultns: str = ""
+    limit: int = 0  # requests per second; 0 is no limit
+    default: bool = False
+    ca_file: str = ""
+    ca_data: str = ""
+
+
+def parse_registries_conf(text: str) -> tuple[RegistryConf, ...]:
+    """The entries of the file, in its order. Raises `Malformed`, naming the entry that is wrong."""
+    documents = parsed(text.removeprefix("\ufeff"), lambda events: list(_plain(events)))
+    if len(documents) > 1:
+        raise Malformed("holds more than one YAML document")
+    data = documents[0] if documents and documents[0] is not None else {}
+    if not isinstance(data, dict):
+        raise Malformed("is no mapping with the key registries")
+    _only(data, ("registries",), "it")
+    entries = data.get("registries") or []
+    if not isinstance(entries, list):
+        raise Malformed("registries is no list")
+    found = tuple(_entry(entry, number) for number, entry in enumerate(entries, 1))
+    _refuse_two(found)
+    return found
+
+
+def find_registry(
+    entries: Sequence[RegistryConf], registry: str, repository: str, *, written: bool
+) -> RegistryConf | None:
+    """The entry that an image belongs to; None: it is reached at `https://<registry>`.
+
+    The exact prefix first, then the longest that fits. An image that is `written` without a registry belongs to the
+    entry marked `default`, else to Docker Hub.
+    """
+    if not written and (chosen := next((entry for entry in entries if entry.default), None)):
+        return chosen
+    hub = registry == "docker.io"
+    exact = [entry for entry in entries if entry.prefix == registry or (hub and not entry.prefix)]
+    name = f"{registry}/{repository}/"
+    fitting = exact or [entry for entry in entries if entry.prefix and name.startswith(f"{entry.prefix}/")]
+    return max(fitting, key=lambda entry: len(entry.prefix), default=None)
+
+
+def duration(text: str) -> float:
+    """Seconds of a Go duration: `10h`, `1h30m`, `1.5h`. Raises `Malformed`."""
+    rest, seconds = text.strip().removeprefix("+"), 0.0
+    if rest == "0":
+        return 0.0
+    if not re.fullmatch(f"(?:{_DURATION.pattern})+", rest):
+        raise Malformed(f"{text[:50]!r} is no duration", "write 10h, 30m or 1h30m")
+    for number, unit in _DURATION.findall(rest):
+        seconds += float(number) * _UNITS[unit]
+    return seconds
+
+
+def _entry(data: Any, number: int) -> RegistryConf:
+    if not isinstance(data, dict):
+        raise Malformed(f"registry {number} is no mapping")
+    name = data.get("name")
+    what = f"registry {name!r}" if isinstance(name, str) and name else f"registry {number}"
+    _only(data, (*_READ, "tagsortmode"), what)
+    _refuse_order(data.get("tagsortmode"), what)
+    found = RegistryConf(**{key: _value(key, data[key], what) for key in data if key in _READ})
+    for key in ("name", "api_url"):
+        if not getattr(found, key):
+            raise Malformed(f"{what}: {key} is missing")
+    return found
+
+
+def _value(key: str, value: Any, what: str) -> Any:
+    if not isinstance(value, str | None):
+        raise Malformed(f"{what}: {key} is no single value")
+    try:
+        return _READ[key]((value or "").strip() if key != "ca_data" else value or "")
+    except Malformed as problem:
+        raise Malformed(f"{what}: {key}: {problem.message}", problem.hint) from None
+
+
+def _api_url(text: str) -> str:
+    if text and not _URL.fullmatch(text):
+        raise Malformed("not the URL of a registry", "write https://host[:port], without a login or a query")
+    return text.rstrip("/").removesuffix("/v2")
+
+
+def _prefix(text: str) -> str:
+    if "://" in text or set(text) & set(" @?#"):
+        raise Malformed(f"{text[:100]!r} is no prefix of image names", "write host[:port] or host/path")
+    host, slash, path = text.strip("/").partition("/")
+    host = "docker.io" if host.lower() in ("index.docker.io", "registry-1.docker.io") else host.lower()
+    return f"{host}{slash}{path}"
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in _TRUE + _FALSE:
+        raise Malformed(f"{text[:50]!r} is neither true nor false")
+    return text.lower() in _TRUE
+
+
+def _number(text: str) -> int:
+    if not (text or "0").isascii() or not (text or "0").isdigit():
+        raise Malformed(f"{text[:50]!r} is no number of requests per second")
+    return int((text or "0")[:9])
+
+
+def _certificates(text: str) -> str:
+    if text and "-----BEGIN CERTIFICATE-----" not in text:
+        raise Malformed("holds no certificate", "write PEM text: -----BEGIN CERTIFICATE----- …")
+    return text
+
+
+_READ: Mapping[str, Callable[[str], Any]] = {
+    "name": str,
+    "api_url": _api_url,
+    "prefix": _prefix,
+    "ping": _flag,
+    "credentials": lambda text: parse_credential_source(text) if text else None,
+    "credsexpire": lambda text: duration(text) if text else 0.0,
+    "insecure": _flag,
+    "defaultns": lambda text: text.strip("/"),
+    "limit": _number,
+    "default": _flag,
+    "ca_file": str,
+    "ca_data": _certificates,
+}
+
+
+def _refuse_order(mode: Any, what: str) -> None:
+    mode = (mode or "none") if isinstance(mode, str | None) else "?"
+    if mode.lower() in ("latest-first", "latest-last"):
+        raise Malformed(
+            f"{what}: tagsortmode {mode} is not taken: {_SORTED}",
+            "remove it: newest-build asks for the dates, and semver and alphabetical need none",
+        )
+    if mode.lower() != "none":
+        raise Malformed(f"{what}: tagsortmode {mode[:50]!r} is none that there is", "remove it, or write none")
+
+
+def _refuse_two(entries: Sequence[RegistryConf]) -> None:
+    prefixes = [f"prefix {entry.prefix or 'docker.io'}" for entry in entries]
+    said = prefixes + ["default: true" for entry in entries if entry.default]
+    for text in said:
+        if said.count(text) > 1:
+            raise Malformed(f"two registries have {text}", "each may be there once")
+
+
+def _only(data: Mapping[Any, Any], known: Sequence[str], what: str) -> None:
+    for key in data:
+        if key not in known:
+            raise Malformed(f"{what}: unknown key {str(key)[:50]!r}", f"known are {', '.join(known)}")
+
+
+def _plain(events: Any) -> Iterator[Any]:
+    """Documents as mappings, lists, texts and None; a key that stands twice is a mistake."""
+    stack: list[tuple[Any, list[Any]]] = []
+    anchors: dict[str, Any] = {}
+    for event in events:
+        kind = type(event).__name__
+        if kind in ("MappingEndEvent", "SequenceEndEvent"):
+            stack.pop()
+            continue
+        made = _made(kind, event, anchors)
+        if made is _NONE:
+            continue
+        if getattr(event, "anchor", None) and kind != "AliasEvent":
+            anchors[event.anchor] = made
+        if not stack:
+            yield made
+        else:
+            _add(*stack[-1], made)
+        if kind in ("MappingStartEvent", "SequenceStartEvent"):
+            if len(stack) >= _DEEPEST:
+                raise Malformed(f"nested more than {_DEEPEST} levels deep")
+            stack.append((made, []))
+
+
+_NONE = object()
+
+
+def _made(kind: str, event: Any, anchors: Mapping[str, Any]) -> Any:
+    if kind == "AliasEvent":
+        return anchors.get(event.anchor)
+    if kind == "ScalarEvent":
+        return None if not event.style and event.value in ("", "~", "null", "Null", "NULL") else event.value
+    return {"MappingStartEvent": {}, "SequenceStartEvent": []}.get(kind, _NONE)
+
+
+def _add(container: Any, pending: list[Any], value: Any) -> None:
+    if isinstance(container, list):
+        container.append(value)
+    elif pending:
+        container[pending.pop()] = value
+    elif not isinstance(value, str) or value in container:
+        raise Malformed(f"key {str(value)[:50]!r} stands twice, or is no text")
+    else:
+        pending.append(value)

@@ -1,0 +1,206 @@
+"""One repository of a registry: tags, manifests, blobs, and what refers to an image."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, urljoin
+
+from task.errors import RegistryDownError, RegistryError
+from task.http import Answer, origin
+from task.registry.api import Api
+from task.registry.docker_config import RegistryLogin
+from task.registry.manifest import ACCEPT, INDEXES, Manifest, digest_of, is_digest, signed_payload
+
+_NEXT = re.compile(r'<([^<>]*)>[^,<]*?;\s*rel\s*=\s*"?next"?(?=[\s;,]|$)')
+_PAGES = (10_000, 1000)  # tags in a page: as many as most registries give at once, and as all allow (400 else)
+_REFERENCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_MOST_SHOWN = 100
+_NO_HEAD = (405, 501)
+_NO_API = (400, 404, 405, 501)
+
+
+@dataclass(frozen=True)
+class Referrer:
+    """Something that belongs to an image: a signature, an attestation, a list of its parts."""
+
+    digest: str
+    media_type: str
+    artifact_type: str = ""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Lists:
+    """What one list may cost, all of its pages together: a registry may be anybody's."""
+
+    size: int = 64 * 1024 * 1024  # bytes
+    pages: int = 1000
+    tags: int = 1_000_000
+    seconds: float = 300.0
+
+
+class Repository:
+    """One repository, as one login sees it."""
+
+    def __init__(self, api: Api, name: str, login: RegistryLogin | None, lists: Lists = Lists()) -> None:
+        self.api, self.name, self.login, self._lists = api, name, login, lists
+
+    def head(self, reference: str) -> str | None:
+        """The digest of a tag or digest; "" where the registry does not tell it so; None: there is none such."""
+        answer = self._manifest("HEAD", reference)
+        if answer.status in _NO_HEAD:
+            read = self.manifest(reference)
+            return read.digest if read else None
+        if answer.status == 404:  # noqa: PLR2004 - HTTP
+            return None
+        digest = answer.headers.get("Docker-Content-Digest", "").strip()
+        return digest if is_digest(digest) else ""
+
+    def manifest(self, reference: str) -> Manifest | None:
+        """The manifest of a tag or digest, checked against its digest; None: there is none such."""
+        answer = self._manifest("GET", reference)
+        if answer.status == 404:  # noqa: PLR2004 - HTTP
+            return None
+        data = self._json(answer, f"manifest of {reference[:_MOST_SHOWN]}")
+        body = signed_payload(answer.body, data) if data.get("schemaVersion") == 1 else answer.body
+        digest = self._checked(body, reference, answer.headers.get("Docker-Content-Digest", "").strip())
+        return Manifest(digest, answer.headers.get("Content-Type", "").partition(";")[0].strip().lower(), data)
+
+    def blob(self, digest: str) -> bytes:
+        """The bytes of a blob, checked against its digest."""
+        if not is_digest(digest):
+            raise self._wrong(f"names a blob by {digest[:_MOST_SHOWN]!r}, which is no digest")
+        answer = self.api.ask("GET", self.name, f"/blobs/{digest}", self.login)
+        if answer.status == 404:  # noqa: PLR2004 - HTTP
+            raise self._wrong(f"has no blob {digest}, which its own manifest names")
+        self._checked(answer.body, digest, "")
+        return answer.body
+
+    def json_blob(self, digest: str) -> Mapping[str, Any]:
+        """A blob that is a JSON object, as the config of an image is."""
+        try:
+            data = json.loads(self.blob(digest))
+        except (ValueError, RecursionError):
+            data = None
+        return data if isinstance(data, dict) else {}
+
+    def tags(self) -> tuple[str, ...]:
+        """All tags, each once, in the registry's order. Raises `RegistryError` where there is no such repository."""
+        large, allowed = (f"/tags/list?n={size}" for size in _PAGES)
+        found = self._tags(self._pages(large, missing=(400,)))
+        return tuple(self._tags(self._pages(allowed)) or () if found is None else found)
+
+    def referrers(self, digest: str, artifact_type: str = "") -> tuple[Referrer, ...]:
+        """What refers to the image of a digest: by the API for that or, where there is none, by the tag instead."""
+        query = f"?artifactType={quote(artifact_type, safe='')}" if artifact_type else ""
+        paged, found = False, list[Referrer]()
+        for page in self._pages(f"/referrers/{digest}{query}", INDEXES[0], missing=_NO_API):
+            paged = True
+            found += _referrers(page)
+        if not paged and (listed := self.manifest(digest.replace(":", "-"))):
+            found += _referrers(listed.data)
+        return tuple(one for one in found if artifact_type in ("", one.artifact_type))
+
+    def _tags(self, pages: Iterator[Mapping[str, Any]]) -> dict[str, None] | None:
+        """The tags of all pages, each once; None where there is no page."""
+        found: dict[str, None] | None = None
+        for page in pages:
+            names = page.get("tags") or []
+            if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+                raise self._wrong("answers with a list of tags that is none")
+            found = {} if found is None else found
+            found.update(dict.fromkeys(names))
+            if len(found) > self._lists.tags:
+                raise self._wrong(f"lists more than {self._lists.tags:,} tags")
+        return found
+
+    def _manifest(self, method: str, reference: str) -> Answer:
+        if not is_digest(reference) and not _REFERENCE.fullmatch(reference):
+            raise RegistryError(f"{reference[:_MOST_SHOWN]!r} is neither a tag nor a digest", hint="write name:tag")
+        also = _NO_HEAD if method == "HEAD" else ()
+        return self.api.ask(method, self.name, f"/manifests/{reference}", self.login, ACCEPT, also)
+
+    def _pages(self, path: str, accept: str = "", missing: tuple[int, ...] = ()) -> Iterator[Mapping[str, Any]]:
+        """Page after page, as `Link` says; the login never leaves the registry, and the pages end.
+
+        None at all where the first is answered with one of the `missing` statuses.
+        """
+        seen: set[str] = set()
+        size, end = 0, time.monotonic() + self._lists.seconds
+        while path:
+            if path in seen or len(seen) >= self._lists.pages:
+                raise self._wrong("answers with pages that never end")
+            if time.monotonic() > end:
+                raise RegistryDownError(
+                    f"registry {self.api.endpoint.name} takes more than {self._lists.seconds:g} seconds for one list "
+                    f"({self.name})",
+                    hint="run it again",
+                )
+            seen.add(path)
+            first = len(seen) == 1
+            answer = self.api.ask("GET", self.name, path, self.login, accept, missing if first else ())
+            if first and answer.status in missing:
+                return
+            if answer.status == 404:  # noqa: PLR2004 - HTTP
+                raise RegistryError(
+                    f"registry {self.api.endpoint.name} has no repository {self.name}",
+                    hint="check the image's name; without a login, some registries say so of private ones",
+                )
+            size += len(answer.body)
+            if size > self._lists.size:
+                raise self._wrong(f"answers with a list of more than {self._lists.size:,} bytes")
+            yield self._json(answer, "list")
+            path = self._next(answer)
+
+    def _next(self, answer: Answer) -> str:
+        match = _NEXT.search(answer.headers.get("Link", "")[:8192])
+        if not match:
+            return ""
+        url = urljoin(answer.url, match.group(1))
+        if origin(url).partition("://")[2] != origin(answer.url).partition("://")[2]:
+            raise self._wrong(f"continues its list at {origin(url)[:_MOST_SHOWN]!r}, which is not its own")
+        _, own, rest = url.partition(f"/v2/{quote(self.name)}/")
+        if not own:
+            raise self._wrong("continues its list in another repository")
+        return f"/{rest}"
+
+    def _json(self, answer: Answer, what: str) -> Mapping[str, Any]:
+        try:
+            data = answer.json()
+        except (ValueError, RecursionError):
+            if answer.body.lstrip()[:1] == b"{":
+                raise RegistryDownError(
+                    f"registry {self.api.endpoint.name}: the {what} of {self.name} breaks off", hint="run it again"
+                ) from None
+            data = None
+        if not isinstance(data, dict):
+            raise self._wrong(f"answers with something else than a {what}")
+        return data
+
+    def _checked(self, body: bytes, asked: str, told: str) -> str:
+        """The digest of a body, which must be the one asked for and the one told."""
+        known = [one for one in (asked, told) if is_digest(one)]
+        for one in known:
+            if digest_of(body, one.partition(":")[0]) != one:
+                raise self._wrong(f"answers with other bytes than those of {one}")
+        return known[0] if known else digest_of(body)
+
+    def _wrong(self, what: str) -> RegistryError:
+        return RegistryError(f"registry {self.api.endpoint.name} {what} ({self.name})", hint="check the registry")
+
+
+def _referrers(page: Mapping[str, Any]) -> Iterator[Referrer]:
+    listed = page.get("manifests")
+    for one in listed if isinstance(listed, list) else []:
+        if not isinstance(one, dict) or not is_digest(str(one.get("digest", ""))):
+            continue
+        notes = one.get("annotations")
+        notes = (
+            {key: value for key, value in notes.items() if isinstance(value, str)} if isinstance(notes, dict) else {}
+        )
+        yield Referrer(one["digest"], str(one.get("mediaType", "")), str(one.get("artifactType") or ""), notes)

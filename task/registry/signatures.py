@@ -1,0 +1,121 @@
+"""Whether images are signed as they must be: found in the registry, in both places where cosign stores signatures."""
+
+from __future__ import annotations
+
+import time
+from _thread import allocate_lock
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
+from typing import Any, Protocol
+
+from task import shutdown as stop
+from task.errors import Exit, Malformed, RegistryDownError, RegistryError, TaskError
+from task.model import Question
+from task.registry.client import Registry
+from task.registry.parallel import each
+from task.registry.signature import ARTIFACTS, MOST, Layer, Signed, layers, signature_tag, signed
+
+_AT_ONCE = 8
+_PAUSES = (1.0, 2.0, 3.0, 5.0)  # seconds before a signature is looked for again; the last one holds
+_NONE = "no signature is in the registry"
+
+
+class Check(Protocol):
+    """By whom a signature has to be."""
+
+    def objection(self, found: Signed) -> str:
+        """Why a signature is not good; "" where it is."""
+
+
+class Signatures:
+    """Asks for signatures, and waits for those still to come. Safe to use from several threads."""
+
+    def __init__(
+        self, registry: Registry, check: Check, timeout: float = 0.0, log: Callable[[str], None] = lambda _line: None
+    ) -> None:
+        self._registry, self._check, self._timeout, self._log = registry, check, timeout, log
+        self._lock = allocate_lock()
+        self._turns: dict[tuple[str, ...], Any] = {}
+        self._known: dict[tuple[str, ...], str | TaskError] = {}
+
+    def __call__(self, questions: Collection[Question]) -> Mapping[Question, str | TaskError]:
+        """For each image (with its digest): "" where it is signed, why it is not, or why nobody could tell."""
+        found: dict[Question, str | TaskError] = {}
+
+        def settle(question: Question) -> None:
+            found[question] = self._settled(question)
+
+        each([partial(settle, question) for question in questions], _AT_ONCE)
+        return {question: found[question] for question in questions}
+
+    def _settled(self, question: Question) -> str | TaskError:
+        """Each image is waited for once, however many ask."""
+        key = (question.image.name, question.image.digest, question.secret, question.namespace)
+        with self._lock:
+            turn = self._turns.setdefault(key, allocate_lock())
+        with turn:
+            if key not in self._known:
+                self._known[key] = self._awaited(question)
+            return self._known[key]
+
+    def _awaited(self, question: Question) -> str | TaskError:
+        end, tries = time.monotonic() + self._timeout, 0
+        while True:
+            answer = self._answer(question)
+            left = end - time.monotonic()
+            if answer == "" or left <= 0 or (isinstance(answer, TaskError) and answer.exit != Exit.TEMPORARY):
+                return answer
+            if not tries:
+                self._log(f"waiting for a signature of {question.image.reference}: {answer}")
+            stop.check()
+            stop.sleep(min(_PAUSES[min(tries, len(_PAUSES) - 1)], left))
+            tries += 1
+
+    def _answer(self, question: Question) -> str | TaskError:
+        try:
+            return self._objection(question)
+        except TaskError as error:
+            return error
+
+    def _objection(self, question: Question) -> str:
+        """What is against all of them; one that cannot be read is no reason while another one is good."""
+        objections: list[str] = []
+        unread: TaskError | None = None
+        for layer in self._layers(question):
+            try:
+                why = self._judged(question, layer)
+            except RegistryDownError:
+                raise
+            except RegistryError as error:
+                unread = error
+                continue
+            if not why:
+                return ""
+            objections.append(why)
+        if unread:
+            raise unread
+        if not objections:
+            return _NONE
+        more = f" (of {len(objections)} signatures none is good)" if len(objections) > 1 else ""
+        return f"{objections[0]}{more}"
+
+    def _layers(self, question: Question) -> Iterator[Layer]:
+        image, who = question.image, (question.secret, question.namespace)
+        if listed := self._registry.manifest(image, signature_tag(image.digest), *who):
+            yield from layers(listed.data)
+        referring = self._registry.referrers(image, image.digest, "", *who)
+        ours = [one for one in referring if not one.artifact_type or one.artifact_type.startswith(ARTIFACTS)]
+        for one in ours[:MOST]:
+            if read := self._registry.manifest(image, one.digest, *who):
+                yield from layers(read.data)
+
+    def _judged(self, question: Question, layer: Layer) -> str:
+        """What is against one signature: first that it is for another image."""
+        blob = self._registry.blob(question.image, layer.digest, question.secret, question.namespace)
+        try:
+            found = signed(layer, blob)
+        except Malformed as error:
+            return f"a signature cannot be read: {error.message}"
+        if question.image.digest not in found.digests:
+            return "a signature is for another image"
+        return self._check.objection(found)

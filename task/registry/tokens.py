@@ -1,0 +1,115 @@
+"""Bearer tokens: asked for once per repository, with the registry's login only where that may go.
+
+Most registries do as Docker's documentation says: GET realm?service=…&scope=… with the login as Basic authentication.
+What differs:
+- Docker Hub: the realm is another host (auth.docker.io); GHCR, GAR, Quay, Harbor, GitLab (/jwt/auth), Nexus and JFrog
+  (/v2/token) have it on their own, GitLab often on the neighbour: registry.example.com → gitlab.example.com.
+- ECR, and Nexus without its token realm, ask for Basic authentication and have no tokens.
+- ACR, after `az acr login`: the user is 00000000-0000-0000-0000-000000000000 and the secret a refresh token, which
+  is exchanged by POST (`grant_type=refresh_token`), as is Docker's `identitytoken`.
+- GHCR gives a token without looking at the repository; GitLab and Quay give one that then opens nothing (401, 403).
+"""
+
+from __future__ import annotations
+
+import time
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from task.errors import RegistryAccessError, RegistryDownError, RegistryError
+from task.http import Answer, Http, NoAnswerError, origin
+from task.registry.docker_config import RegistryLogin
+from task.secret import Secret
+
+ACR_USER = "00000000-0000-0000-0000-000000000000"
+_REFRESHED = (ACR_USER, "<token>")  # users whose password is a refresh token
+_SHORTEST, _LEEWAY = 60.0, 10.0  # seconds: a token's life where none is told; renewed so long before its end
+_CLIENT = "image-update"
+_LONGEST = 64 * 1024
+
+Lent = Callable[[str], Http]  # a URL → who asks that server
+
+
+@dataclass(frozen=True)
+class Token:
+    """What opens one repository, until then."""
+
+    text: Secret
+    ends: float  # on the monotonic clock
+
+    @property
+    def good(self) -> bool:
+        """Whether it may still be used."""
+        return time.monotonic() < self.ends
+
+
+def fetch(lent: Lent, realm: str, wanted: Mapping[str, str], login: RegistryLogin | None) -> Token:
+    """A token for `service` and `scope`. Raises `RegistryError` and its kinds; no message holds a query."""
+    place, asked = origin(realm), {key: value for key, value in wanted.items() if value}
+    try:
+        answer = _ask(lent(realm), realm, asked, login)
+    except NoAnswerError as error:
+        kind = RegistryAccessError if error.kind in ("tls", "redirect") else RegistryDownError
+        raise kind(f"no token: {error.message}", hint="check the registry's token server") from None
+    if answer.status >= 400:  # noqa: PLR2004 - HTTP
+        raise _refused(answer, place, login)
+    return _read(answer, place)
+
+
+def basic(login: RegistryLogin) -> dict[str, str]:
+    """The header of Basic authentication."""
+    pair = f"{login.username}:{login.password.reveal()}".encode()
+    return {"Authorization": f"Basic {b64encode(pair).decode()}"}
+
+
+def bearer(token: Secret) -> dict[str, str]:
+    """The header with a token."""
+    return {"Authorization": f"Bearer {token.reveal()}"}
+
+
+def _ask(http: Http, realm: str, wanted: Mapping[str, str], login: RegistryLogin | None) -> Answer:
+    refresh = _refresh_token(login)
+    if not refresh:
+        return http.ask("GET", realm, params=wanted, headers=basic(login) if login else {})
+    form = {"grant_type": "refresh_token", "client_id": _CLIENT, **wanted, "refresh_token": refresh.reveal()}
+    answer = http.ask("POST", realm, data=form, again=True)
+    if answer.status in (400, 401, 404, 405) and login and login.password:  # it may want it as a password after all
+        return http.ask("GET", realm, params=wanted, headers=basic(login))
+    return answer
+
+
+def _refresh_token(login: RegistryLogin | None) -> Secret:
+    if login is None:
+        return Secret("")
+    return login.identity or (login.password if login.username in _REFRESHED else Secret(""))
+
+
+def _read(answer: Answer, place: str) -> Token:
+    try:
+        data: Any = answer.json()
+        text = data.get("token") or data.get("access_token")
+        life = float(data.get("expires_in") or _SHORTEST)
+    except (ValueError, TypeError, AttributeError, OverflowError):
+        text, life = None, 0.0
+    if not isinstance(text, str) or not text.isascii() or not text.isprintable() or not 0 < len(text) < _LONGEST:
+        raise RegistryError(f"{place} answers with no token", hint="is it the registry's token server?")
+    return Token(Secret(text), time.monotonic() + max(life, _SHORTEST) - _LEEWAY)
+
+
+def _refused(answer: Answer, place: str, login: RegistryLogin | None) -> RegistryError:
+    if answer.status == 429 or answer.status >= 500:  # noqa: PLR2004 - HTTP
+        return RegistryDownError(f"{place} gives no token: it answered {answer.status}", hint="run it again")
+    if login:
+        return RegistryAccessError(
+            f"{place} does not accept the login ({answer.status})",
+            hint=f"renew it: it is from {login.origin}" if login.origin else "check it",
+        )
+    return RegistryAccessError(f"{place} gives no token without a login ({answer.status})", hint=HOW_TO_LOG_IN)
+
+
+HOW_TO_LOG_IN = (
+    "give a login: in Docker's config file (DOCKER_CONFIG), by --registry-username and --registry-password-file, "
+    "or by the annotation pull-secret"
+)

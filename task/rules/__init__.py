@@ -1,1 +1,0 @@
-"""May this tag go in? Pure: no files, no network, no clock."""

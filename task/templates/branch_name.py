@@ -1,0 +1,124 @@
+"""The name of a write branch, from the template behind the colon of `git-branch`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from task.errors import Malformed
+from task.model import Image
+from task.templates.change import Change
+from task.templates.go_template import FailedTemplate, parse
+
+LONGEST = 255  # bytes, as AIU cuts
+HINT = "build the name from fields without such characters, or use {{.SHA256}}"
+SAMPLE = Change(Image("ghcr.io/acme/api", "ghcr.io", "acme/api"), "api", "1.0.0", "1.0.1")
+FORBIDDEN = " ~^:?*[\\"
+DELETE = 0x7F
+
+
+@dataclass(frozen=True)
+class AppFacts:
+    """What a template may say about the Application, besides its images."""
+
+    name: str
+    namespace: str
+    repo: str = ""
+    branch: str = ""  # base
+    target: str = ""  # the write-back target's path, or the base of a kustomization
+
+
+def branch_name(template: str, changes: Sequence[Change], app: AppFacts) -> str:
+    """The branch to write; raises Malformed where the template fails or Git would refuse what it makes."""
+    try:
+        name = rendered_branch(template, changes, app)
+    except Malformed as error:
+        raise Malformed(error.message, error.hint or FIELDS) from error
+    if not name:
+        raise Malformed(f"the template {template!r} makes an empty branch name", FIELDS)
+    if objection := objection_to_branch(name):
+        raise Malformed(f"the template makes {name!r}, which is no branch name: {objection}", HINT)
+    return name
+
+
+def rendered_branch(template: str, changes: Sequence[Change], app: AppFacts) -> str:
+    """What the template makes, cut to 255 bytes as AIU does, though never within a character."""
+    text = parse(template).render(_data(changes, app)) if "{{" in template else template
+    return text.encode("utf-8", "replace")[:LONGEST].decode("utf-8", "ignore")
+
+
+def _data(changes: Sequence[Change], app: AppFacts) -> Mapping[str, Any]:
+    """AIU's data; its fields' order shows where a template prints all of them."""
+    return {
+        "Images": [{"Name": one.name, "Alias": one.alias, "OldTag": one.old, "NewTag": one.new} for one in changes],
+        "SHA256": changes_digest(changes),
+        "AppName": app.name,
+        "AppNamespace": app.namespace,
+        "TargetKey": target_key(app),
+    }
+
+
+def changes_digest(changes: Sequence[Change]) -> str:
+    """`.SHA256`: over `name-old-new,` of every change, in the order of the image list."""
+    return _sha256("".join(f"{one.name}-{one.old}-{one.new}," for one in changes))
+
+
+def target_key(app: AppFacts) -> str:
+    """`.TargetKey`: tells write-back targets apart."""
+    return _sha256(f"{app.repo}|{app.branch}|{app.target}")[:8]
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def check_branch_template(template: str) -> None:
+    """Malformed where the template does not parse, names a field that does not exist, or makes a bad name for sure.
+
+    It is tried on one sample change: what fails for that change only (an index, a tag's letters) is not reported.
+    """
+    app = AppFacts("app", "argocd")
+    if "{{" not in template:
+        branch_name(template, (), app)
+        return
+    try:
+        parse(template).render(_data((SAMPLE,), app))
+    except FailedTemplate as error:
+        if "can't evaluate field" in error.message:
+            raise Malformed(error.message, FIELDS) from None
+
+
+FIELDS = "fields are .Images (.Name, .Alias, .OldTag, .NewTag of each), .SHA256, .AppName, .AppNamespace and .TargetKey"
+
+
+def objection_to_branch(name: str) -> str:
+    """Why Git refuses this branch name, or "" (git check-ref-format --branch)."""
+    if not name:
+        return "it is empty"
+    if len(name.encode("utf-8", "surrogatepass")) > LONGEST:
+        return f"it is longer than {LONGEST} bytes"
+    for letter in name:
+        if letter in FORBIDDEN or letter < " " or ord(letter) == DELETE or "\ud800" <= letter <= "\udfff":
+            return f"it contains {letter!r}"
+    return _objection_to_form(name) or next(filter(None, map(_objection_to_part, name.split("/"))), "")
+
+
+def _objection_to_form(name: str) -> str:
+    if name == "HEAD":
+        return "HEAD means the current commit"
+    if name.startswith("-"):
+        return "it begins with '-'"
+    for pair in ("..", "@{", "//"):
+        if pair in name:
+            return f"it contains {pair!r}"
+    if name.startswith("/") or name.endswith(("/", ".")):
+        return "it begins or ends with '/', or ends with '.'"
+    return ""
+
+
+def _objection_to_part(part: str) -> str:
+    if part.startswith("."):
+        return f"{part!r} begins with '.'"
+    return f"{part!r} ends with '.lock'" if part.endswith(".lock") else ""

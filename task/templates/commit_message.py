@@ -1,0 +1,188 @@
+"""The message of a commit: AIU's words or the user's template, then trailers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from task.model import Image
+from task.templates.change import Change
+from task.templates.go_template import FailedTemplate, GoMap, parse
+from task.templates.trailers import Trailer, one_line, trailer_lines
+
+SUBJECT = 72  # characters: what `git log` and forges show of a subject
+MOST_LINES = 200  # changes shown, of several Applications
+MOST_NAMES = 100  # Applications named, with one change
+MOST_TRAILERS = 50  # of a kind
+LONGEST = 64 * 1024
+EMPTY = "Update parameters"  # as AIU commits
+STEPS = 2_000_000  # the operator's own template, over thousands of changes
+UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+# Git ends a message at a patch's divider and at scissors: such a line is moved by one blank.
+DIVIDER = re.compile(r"^(?=---\s|---$|\S -{8,} >8 -{8,})", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class AppChanges:
+    """What changes for one Application."""
+
+    namespace: str
+    name: str
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True)
+class Message:
+    """A commit message, and what went wrong with the user's template, if anything."""
+
+    text: str
+    warning: str = ""
+
+
+def check_template(text: str) -> None:
+    """Raises Malformed if the template does not parse."""
+    parse(text)
+
+
+def wants_labels(template: str | None) -> bool:
+    """Whether the template tells labels of images, which only a registry knows."""
+    return template is not None and ".Labels" in template
+
+
+def commit_message(template: str | None, apps: Sequence[AppChanges], trailers: Sequence[Trailer] = ()) -> Message:
+    """The whole message: text, then `Image:`, `Application:` and the given trailers.
+
+    A template that fails while running gives way to the default text, with a warning. Raises Malformed
+    where the template does not parse or a trailer's key is none. `Image` among the trailers replaces our own.
+    """
+    message = message_text(template, apps)
+    lines = trailer_lines((*_own_trailers(apps, trailers), *trailers))
+    text = tidy(message.text) or EMPTY
+    return replace(message, text=f"{text}\n\n{lines}" if lines else f"{text}\n")
+
+
+def message_text(template: str | None, apps: Sequence[AppChanges]) -> Message:
+    """What the template makes, else AIU's default text; without trailers."""
+    if template is None:
+        return Message(default_text(apps))
+    try:
+        return Message(parse(template).render(_data(apps), STEPS))
+    except FailedTemplate as error:
+        return Message(default_text(apps), f"the commit message template failed, the default is used: {error.message}")
+
+
+def tidy(text: str) -> str:
+    """The text as `git commit` cleans it, without control characters, and with nothing that ends a message early."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if not text.replace("\n", "").isprintable():
+        text = UNSAFE.sub("", text)
+    text = text[:LONGEST]
+    lines = "\n".join(line.rstrip() for line in text.split("\n"))
+    if "\n\n\n" in lines:
+        lines = re.sub(r"\n{3,}", "\n\n", lines)
+    return DIVIDER.sub(" ", lines.strip("\n")) if "--" in lines else lines.strip("\n")
+
+
+def default_text(apps: Sequence[AppChanges]) -> str:
+    """AIU's default for one Application; for several, each change once with the Applications it is for."""
+    lines = [_line(one) for one in distinct(apps)] if len(apps) == 1 else _shared_lines(apps)
+    return "\n".join((_subject(apps), "", *lines, ""))
+
+
+def _subject(apps: Sequence[AppChanges]) -> str:
+    subject = f"build: automatic update of {_names(apps)}"
+    if len(apps) > 1 and len(subject) > SUBJECT:
+        return f"build: automatic update of {len(apps)} Applications"
+    return subject
+
+
+def _line(change: Change) -> str:
+    name, old, new = _words(change)
+    return f"updates image {name} tag '{old}' to '{new}'"
+
+
+def _shared_lines(apps: Sequence[AppChanges]) -> list[str]:
+    """Per change a line, and one with the Applications unless these are all of them and the subject says so."""
+    owners: dict[str, list[str]] = {}
+    for app in apps:
+        for line in dict.fromkeys(map(_line, app.changes)):
+            owners.setdefault(line, []).append(one_line(app.name))
+    everyone = f"build: automatic update of {_names(apps)}" == _subject(apps)
+    lines: list[str] = []
+    for line, names in list(owners.items())[:MOST_LINES]:
+        lines += [line] if everyone and len(names) == len(apps) else [line, *_wrapped(names)]
+    return [*lines, f"and {len(owners) - MOST_LINES} more changes"] if len(owners) > MOST_LINES else lines
+
+
+def _wrapped(names: Sequence[str]) -> list[str]:
+    rest = len(names) - MOST_NAMES
+    words = [*(f"{name}," for name in names[:MOST_NAMES]), f"and {rest} more" if rest > 0 else ""]
+    lines = ["  for"]
+    for word in words:
+        if word and len(lines[-1]) + 1 + len(word) > SUBJECT:
+            lines.append("   ")
+        lines[-1] += f" {word}" if word else ""
+    return [*lines[:-1], lines[-1].rstrip(",")]
+
+
+def _names(apps: Sequence[AppChanges]) -> str:
+    return ", ".join(one_line(app.name) for app in apps)
+
+
+def distinct(apps: Sequence[AppChanges]) -> list[Change]:
+    """All changes without repetition: what a message tells of them is told once."""
+    found: dict[tuple[str, str, str], Change] = {}
+    for app in apps:
+        for change in app.changes:
+            found.setdefault(_words(change), change)
+    return list(found.values())
+
+
+def _words(change: Change) -> tuple[str, str, str]:
+    return one_line(change.name), one_line(change.old), one_line(change.new)
+
+
+def _data(apps: Sequence[AppChanges]) -> Mapping[str, Any]:
+    """AIU's data for a template, and `.Applications`, which is ours."""
+    return {
+        "AppName": _names(apps),
+        "AppChanges": [_fields(one) for one in distinct(apps)],
+        "Labels": _labels(change for app in reversed(apps) for change in reversed(app.changes)),
+        "Applications": [
+            {
+                "Name": one_line(app.name),
+                "Namespace": one_line(app.namespace),
+                "Changes": [_fields(one) for one in distinct([app])],
+            }
+            for app in apps
+        ],
+    }
+
+
+def _fields(change: Change) -> dict[str, Any]:
+    """AIU's fields of a change; `.Labels` are the image's."""
+    return {**dict(zip(("Image", "OldTag", "NewTag"), _words(change), strict=True)), "Labels": _labels([change])}
+
+
+def _labels(changes: Iterable[Change]) -> Mapping[str, str]:
+    """The labels of all images; of two with one name the later one."""
+    return GoMap({one_line(key): one_line(text) for change in changes for key, text in change.labels.items()})
+
+
+def _own_trailers(apps: Sequence[AppChanges], given: Sequence[Trailer]) -> list[Trailer]:
+    """The images written and the Applications they are for; of very many the first, and how many there are."""
+    images = [] if any(key == "Image" for key, _ in given) else [_written(one) for app in apps for one in app.changes]
+    names = [f"{app.namespace}/{app.name}" for app in apps]
+    return [*_some("Image", list(dict.fromkeys(images))), *_some("Application", list(dict.fromkeys(names)))]
+
+
+def _written(change: Change) -> str:
+    image: Image = replace(change.image, tag=change.new_tag, digest=change.new_digest)
+    return image.reference
+
+
+def _some(key: str, values: Sequence[str]) -> list[Trailer]:
+    shown = [(key, value) for value in values[:MOST_TRAILERS]]
+    return shown if len(values) <= MOST_TRAILERS else [*shown, (f"{key}-Count", str(len(values)))]

@@ -1,0 +1,200 @@
+"""The builtins of Go's `text/template`; AIU has no others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from task.templates.go_template.literals import go_bytes, go_text
+from task.templates.go_template.nodes import FailedTemplate, GoMap
+from task.templates.go_template.printing import printed, sprint, sprintf, sprintln
+
+HTML = {"\0": "\ufffd", '"': "&#34;", "'": "&#39;", "&": "&amp;", "<": "&lt;", ">": "&gt;"}
+SCRIPT = {"\\": "\\\\", "'": "\\'", '"': '\\"', "<": "\\u003C", ">": "\\u003E", "&": "\\u0026", "=": "\\u003D"}
+UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~")
+MOST_SLICES = 3
+
+
+@dataclass(frozen=True)
+class Builtin:
+    """A function and how many arguments it takes."""
+
+    call: Callable[..., Any]
+    least: int
+    most: int | None = None  # None: any number
+
+
+def kind(value: object) -> str:
+    """What a value can be compared with; "" for nil, lists, maps and structs."""
+    for name, types in (("bool", bool), ("int", int), ("float64", float), ("string", str)):
+        if isinstance(value, types):
+            return name
+    return ""
+
+
+def named(value: object) -> str:
+    """The kind of a value for messages."""
+    if value is None:
+        return "nil"
+    return kind(value) or ("map" if isinstance(value, GoMap) else "struct" if isinstance(value, Mapping) else "list")
+
+
+def truth(value: object) -> bool:
+    """Go's truth: not the empty value; a struct always is."""
+    return True if isinstance(value, Mapping) and not isinstance(value, GoMap) else bool(value)
+
+
+def equal(first: Any, *others: Any) -> bool:
+    """`eq`: equal to any of the others."""
+    if not others:
+        raise FailedTemplate("missing argument for comparison")
+    return any(_same(first, other) for other in others)
+
+
+def _same(one: Any, other: Any) -> bool:
+    if one is None or other is None:
+        return one is other
+    if kind(one) != kind(other) or named(one) != named(other):
+        raise FailedTemplate(f"incompatible types for comparison: {named(one)} and {named(other)}")
+    if not _comparable(other):
+        raise FailedTemplate(f"non-comparable type {named(other)}")
+    return bool(one == other)
+
+
+def _comparable(value: Any) -> bool:
+    """Lists and maps are not, nor is a struct that holds one."""
+    return all(map(_comparable, value.values())) if named(value) == "struct" else bool(kind(value))
+
+
+def less(one: Any, other: Any) -> bool:
+    """`lt`."""
+    for value in (one, other):
+        if kind(value) in {"", "bool"}:
+            raise FailedTemplate(f"invalid type for comparison: {named(value)}")
+    if kind(one) != kind(other):
+        raise FailedTemplate(f"incompatible types for comparison: {named(one)} and {named(other)}")
+    return bool(go_bytes(one) < go_bytes(other) if isinstance(one, str) else one < other)
+
+
+def length(value: Any) -> int:
+    """`len`: of a string in bytes."""
+    if isinstance(value, str):
+        return len(go_bytes(value))
+    if kind(value) or value is None or named(value) == "struct":
+        raise FailedTemplate(f"len of {named(value)}")
+    return len(value)
+
+
+def index(value: Any, *keys: Any) -> Any:
+    """`index x 1 "a"`: elements of lists and maps, bytes of strings."""
+    if value is None:
+        raise FailedTemplate("index of nil")
+    for key in keys:
+        if isinstance(value, GoMap):
+            if not isinstance(key, str):
+                raise FailedTemplate(f"index of a map is {named(key)}, not string")
+            value = value.get(key, "")
+        elif isinstance(value, str):
+            raw = go_bytes(value)
+            value = raw[position(key, len(raw) - 1)]
+        elif named(value) == "list":
+            value = value[position(key, len(value) - 1)]
+        else:
+            raise FailedTemplate(f"can't index {named(value)}")
+    return value
+
+
+def position(key: Any, last: int) -> int:
+    """A checked index."""
+    if not isinstance(key, int) or isinstance(key, bool):
+        raise FailedTemplate(f"cannot index with {named(key)}")
+    if not 0 <= key <= last:
+        raise FailedTemplate(f"index out of range: {key}")
+    return key
+
+
+def cut(value: Any, *bounds: Any) -> Any:
+    """`slice x 1 2`: x[1:2], of a string in bytes."""
+    if len(bounds) > MOST_SLICES or (isinstance(value, str) and len(bounds) == MOST_SLICES):
+        raise FailedTemplate(f"too many slice indexes: {len(bounds)}")
+    if isinstance(value, str):
+        return go_text(_cut(go_bytes(value), bounds))
+    if named(value) != "list":
+        raise FailedTemplate(f"can't slice {named(value)}")
+    return _cut(value, bounds)
+
+
+def _cut(value: Any, bounds: Sequence[Any]) -> Any:
+    ends = [position(bound, len(value)) for bound in bounds]
+    low, high, *limit = [*ends, *[0, len(value)][len(ends) :]]
+    if low > high or high > (limit or [high])[0]:
+        raise FailedTemplate(f"invalid slice index: {low} > {high}")
+    return value[low:high]
+
+
+def _one(values: Sequence[Any]) -> str:
+    """The text that `html`, `js` and `urlquery` escape."""
+    if len(values) == 1 and isinstance(values[0], str):
+        return values[0]
+    return sprint([printed(value) if value is None else value for value in values])
+
+
+def html(*values: Any) -> str:
+    """`html`."""
+    return "".join(HTML.get(letter, letter) for letter in _one(values))
+
+
+def script(*values: Any) -> str:
+    """`js`."""
+    return "".join(_script(letter) for letter in _one(values))
+
+
+def _script(letter: str) -> str:
+    if letter in SCRIPT:
+        return SCRIPT[letter]
+    if letter.isprintable():
+        return letter
+    return f"\\u00{ord(letter):02X}" if letter < " " else letter if letter == "\x7f" else f"\\u{ord(letter):04X}"
+
+
+def query(*values: Any) -> str:
+    """`urlquery`."""
+    return "".join(
+        chr(byte) if byte in UNRESERVED else "+" if byte == ord(" ") else f"%{byte:02X}"
+        for byte in go_bytes(_one(values))
+    )
+
+
+def formatted(form: Any, *values: Any) -> str:
+    """`printf`."""
+    if not isinstance(form, str):
+        raise FailedTemplate(f"wrong type for value; expected string; got {named(form)}")
+    return sprintf(form, values)
+
+
+def no_call(*_values: Any) -> Any:
+    """`call`: the data hold no functions."""
+    raise FailedTemplate("there is no function to call")
+
+
+BUILTINS: dict[str, Builtin] = {
+    "call": Builtin(no_call, 1),
+    "eq": Builtin(equal, 1),
+    "ge": Builtin(lambda one, other: not less(one, other), 2, 2),
+    "gt": Builtin(lambda one, other: not (less(one, other) or equal(one, other)), 2, 2),
+    "html": Builtin(html, 0),
+    "index": Builtin(index, 1),
+    "js": Builtin(script, 0),
+    "le": Builtin(lambda one, other: less(one, other) or equal(one, other), 2, 2),
+    "len": Builtin(length, 1, 1),
+    "lt": Builtin(less, 2, 2),
+    "ne": Builtin(lambda one, other: not equal(one, other), 2, 2),
+    "not": Builtin(lambda value: not truth(value), 1, 1),
+    "print": Builtin(lambda *values: sprint(values), 0),
+    "printf": Builtin(formatted, 1),
+    "println": Builtin(lambda *values: sprintln(values), 0),
+    "slice": Builtin(cut, 1),
+    "urlquery": Builtin(query, 0),
+}
+NAMES = frozenset(BUILTINS) | {"and", "or"}

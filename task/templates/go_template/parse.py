@@ -1,0 +1,277 @@
+"""Tokens to nodes: the grammar of Go's `text/template`, without `define`, `template` and `block`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from task.errors import Malformed
+from task.templates.go_template import literals
+from task.templates.go_template.functions import NAMES
+from task.templates.go_template.nodes import (
+    DEEPEST,
+    LONGEST_TEMPLATE,
+    Action,
+    Block,
+    Chain,
+    Field,
+    Function,
+    Jump,
+    Literal,
+    Node,
+    Operand,
+    Pipe,
+    Text,
+    Variable,
+)
+from task.templates.go_template.scan import Token, malformed, scan
+
+REFUSED = frozenset(("define", "template", "block"))
+OPERANDS = frozenset(("string", "raw", "char", "number", "nil", "field", "dot", "word", "variable", "left"))
+
+
+def read(text: str) -> tuple[Node, ...]:
+    """The nodes of a template; raises Malformed with the line."""
+    if len(text) > LONGEST_TEMPLATE:
+        raise Malformed(f"template: longer than {LONGEST_TEMPLATE} characters")
+    parser = Parser(scan(text))
+    nodes, end = parser.nodes()
+    if end.kind != "end of text":
+        raise malformed(end.line, f"unexpected {{{{{end.text}}}}}")
+    return nodes
+
+
+class Parser:
+    """Recursive descent over the tokens of one template."""
+
+    def __init__(self, tokens: list[Token]) -> None:
+        self.tokens = tokens
+        self.at = 0
+        self.variables = ["$"]
+        self.depth = 0  # blocks and parentheses around what is read now
+        self.ranges = 0
+
+    # Tokens
+
+    def peek(self) -> Token:
+        """The next token, a space too."""
+        return self.tokens[self.at]
+
+    def next(self) -> Token:
+        """The next token, a space too; it is consumed."""
+        token = self.tokens[self.at]
+        self.at += 1
+        return token
+
+    def skip_space(self) -> Token:
+        """The next token that is no space, not consumed."""
+        if self.tokens[self.at].kind == "space":
+            self.at += 1
+        return self.tokens[self.at]
+
+    def expect_close(self, context: str) -> None:
+        """Consumes the closing delimiter."""
+        token = self.skip_space()
+        if token.kind != "close":
+            raise unexpected(token, context)
+        self.at += 1
+
+    def deeper(self, line: int) -> None:
+        """One more block or parenthesis."""
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise malformed(line, f"more than {DEEPEST} blocks or parentheses in one another")
+
+    # Text and blocks
+
+    def nodes(self) -> tuple[tuple[Node, ...], Token]:
+        """Nodes up to `{{end}}`, `{{else` or the end of the text, which is answered too."""
+        found: list[Node] = []
+        while True:
+            token = self.next()
+            if token.kind == "text":
+                found.append(Text(token.text))
+                continue
+            if token.kind == "open":
+                keyword = self.skip_space()
+                if keyword.kind not in {"end", "else"}:
+                    found.append(self.action(keyword))
+                    continue
+                self.at += 1
+                token = keyword
+            return tuple(found), token
+
+    def action(self, keyword: Token) -> Node:
+        """What stands between the delimiters; the opening one is consumed."""
+        if keyword.kind in REFUSED:
+            raise malformed(keyword.line, f"{{{{{keyword.text}}}}} is not supported")
+        if keyword.kind in {"if", "with", "range"}:
+            self.at += 1
+            return self.block(keyword)
+        if keyword.kind in {"break", "continue"}:
+            self.at += 1
+            self.expect_close(f"{{{{{keyword.text}}}}}")
+            if not self.ranges:
+                raise malformed(keyword.line, f"{{{{{keyword.text}}}}} outside {{{{range}}}}")
+            return Jump(keyword.kind)
+        return Action(self.pipe("command", "close"), keyword.line)
+
+    def block(self, keyword: Token) -> Block:
+        """`if`, `with` or `range` up to its `{{end}}`; the keyword is consumed."""
+        self.deeper(keyword.line)
+        known = len(self.variables)
+        pipe = self.pipe(keyword.kind, "close")
+        self.ranges += keyword.kind == "range"
+        body, end = self.nodes()
+        self.ranges -= keyword.kind == "range"
+        otherwise: tuple[Node, ...] = ()
+        if end.kind == "else":
+            otherwise = self.otherwise(keyword)
+        elif end.kind == "end":
+            self.expect_close("end")
+        else:
+            raise malformed(keyword.line, f"unexpected end of text: {{{{{keyword.text}}}}} has no {{{{end}}}}")
+        del self.variables[known:]
+        self.depth -= 1
+        return Block(keyword.kind, pipe, body, otherwise, keyword.line)
+
+    def otherwise(self, keyword: Token) -> tuple[Node, ...]:
+        """What follows `{{else`: `else if` in an `if`, `else with` in a `with`, or nodes up to `{{end}}`."""
+        following = self.skip_space()
+        if following.kind == keyword.kind and keyword.kind in {"if", "with"}:
+            self.at += 1
+            return (self.block(following),)  # its {{end}} is ours too
+        self.expect_close("else")
+        nodes, end = self.nodes()
+        if end.kind != "end":
+            raise malformed(end.line, f"expected {{{{end}}}}, found {end.text}")
+        self.expect_close("end")
+        return nodes
+
+    # Pipelines
+
+    def pipe(self, context: str, end: str) -> Pipe:
+        """A pipeline up to its end, which is consumed: a closing delimiter or parenthesis."""
+        start = self.at
+        names, assigns = self.declarations(context)
+        commands: list[tuple[Operand, ...]] = []
+        while (token := self.skip_space()).kind != end:
+            if token.kind not in OPERANDS:
+                raise unexpected(token, context)
+            commands.append(self.command())
+        text = "".join(token.text for token in self.tokens[start : self.at]).strip()
+        line = self.next().line
+        if not commands:
+            raise malformed(line, f"missing value for {context}")
+        for stage, command in enumerate(commands):
+            if stage and (isinstance(command[0], Literal) or (isinstance(command[0], Field) and not command[0].names)):
+                raise malformed(line, f"non executable command in pipeline stage {stage + 1}")
+        return Pipe(tuple(commands), tuple(names), assigns, text)
+
+    def declarations(self, context: str) -> tuple[list[str], bool]:
+        """`$x :=`, `$x =`, and in a range `$i, $e :=`."""
+        names: list[str] = []
+        while (token := self.skip_space()).kind == "variable":
+            before = self.at
+            self.at += 1
+            sign = self.skip_space()
+            if sign.kind in {"assign", "declare"}:
+                self.at += 1
+                self.declare(names, token, assigns=sign.kind == "assign")
+                return names, sign.kind == "assign"
+            if sign.text != ",":
+                self.at = before
+                break
+            if context != "range" or names:
+                raise malformed(sign.line, f"too many declarations in {context}")
+            self.at += 1
+            self.declare(names, token, assigns=False)
+            if self.skip_space().kind != "variable":
+                raise malformed(sign.line, "range can only initialize variables")
+        if names:
+            raise unexpected(self.skip_space(), context)
+        return names, False
+
+    def declare(self, names: list[str], token: Token, *, assigns: bool) -> None:
+        """One more variable. As in Go, an assignment makes the name known as well: running will tell."""
+        del assigns
+        names.append(token.text)
+        self.variables.append(token.text)
+
+    def command(self) -> tuple[Operand, ...]:
+        """Operands with spaces between them, up to `|` (consumed) or the end of the pipeline (not consumed)."""
+        operands: list[Operand] = []
+        while (token := self.skip_space()).kind in OPERANDS:
+            operands.append(self.operand(token))
+            if self.peek().kind not in {"space", "close", "right", "pipe"}:
+                raise unexpected(self.peek(), "operand")
+        if token.kind == "pipe":
+            self.at += 1
+        elif token.kind not in {"close", "right"}:
+            raise unexpected(token, "operand")
+        return tuple(operands)
+
+    def operand(self, token: Token) -> Operand:
+        """One term, with the fields that follow it."""
+        start = self.at
+        term = self.term(token)
+        names: list[str] = []
+        while self.peek().kind == "field":
+            names.append(self.next().text[1:])
+        if not names:
+            return term
+        text = "".join(token.text for token in self.tokens[start : self.at])
+        if isinstance(term, Variable):
+            return replace(term, names=tuple(names), text=text)
+        if isinstance(term, Field) and term.names:
+            return Field(term.names + tuple(names), text)
+        if isinstance(term, Pipe | Function):
+            return Chain(term, tuple(names), text)
+        raise malformed(token.line, f"unexpected . after term {token.text}")
+
+    def term(self, token: Token) -> Operand:
+        """A literal, a field, a variable, the name of a function or a pipeline in parentheses."""
+        self.at += 1
+        text = token.text
+        if token.kind == "left":
+            self.deeper(token.line)
+            inner = self.pipe("parenthesized pipeline", "right")
+            self.depth -= 1
+            return replace(inner, text=f"({inner.text})")
+        if token.kind == "variable":
+            if text not in self.variables:
+                raise malformed(token.line, f'undefined variable "{text}"')
+            return Variable(text, (), text)
+        if token.kind in {"field", "dot"}:
+            return Field((text[1:],) if token.kind == "field" else (), text)
+        if token.kind == "nil":
+            return Literal(None, text)
+        if token.kind == "word":
+            return word(token)
+        return literal(token)
+
+
+def word(token: Token) -> Literal | Function:
+    """`true`, `false`, or the name of a builtin; any other name is Malformed."""
+    if token.text in {"true", "false"}:
+        return Literal(token.text == "true", token.text)
+    if token.text not in NAMES:
+        raise malformed(token.line, f'function "{token.text}" not defined')
+    return Function(token.text, token.text)
+
+
+def literal(token: Token) -> Literal:
+    """A string, character or number."""
+    readers: dict[str, Callable[[str], str | float]] = {"char": literals.character, "number": literals.number}
+    try:
+        return Literal(readers.get(token.kind, literals.string)(token.text), token.text)
+    except Malformed as error:
+        raise malformed(token.line, error.message) from None
+
+
+def unexpected(token: Token, context: str) -> Malformed:
+    """A token where it cannot stand."""
+    what = token.text if token.kind == "end of text" else f'"{token.text[:20]}"'
+    if token.kind == "close" and context == "parenthesized pipeline":
+        return malformed(token.line, "unclosed left paren")
+    return malformed(token.line, f"unexpected {what} in {context}")

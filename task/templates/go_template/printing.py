@@ -1,0 +1,203 @@
+"""Go's `fmt`: values to text, for `print`, `println` and `printf`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from task.templates.go_template.nodes import LONGEST_TEXT, FailedTemplate, GoMap
+from task.templates.go_template.scalars import PLAIN, Spec, padded, scalar
+
+WIDEST = 1_000_000  # as in Go; it goes on with garbage, we stop
+DIRECTIVE = re.compile(
+    r"%(?P<flags>[-+# 0]*)(?P<first>\[[^\]]*\])?(?P<width>\*|[0-9]*)"
+    r"(?:\.(?P<second>\[[^\]]*\])?(?P<precision>\*|[0-9]*)(?=.))?(?P<third>\[[^\]]*\])?(?P<verb>.?)",
+    re.DOTALL,
+)
+
+
+class Sink:
+    """Collects text, up to the longest that a template may make."""
+
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+        self.size = 0
+
+    def add(self, text: str) -> None:
+        """Appends; FailedTemplate over the bound."""
+        self.size += len(text)
+        if self.size > LONGEST_TEXT:
+            raise FailedTemplate(f"the text grows beyond {LONGEST_TEXT} characters")
+        self.parts.append(text)
+
+    def text(self) -> str:
+        """All of it."""
+        return "".join(self.parts)
+
+
+def sprint(values: Sequence[Any]) -> str:
+    """`fmt.Sprint`: spaces between two operands of which neither is a string."""
+    sink = Sink()
+    for at, value in enumerate(values):
+        if at and not isinstance(value, str) and not isinstance(values[at - 1], str):
+            sink.add(" ")
+        write(sink, PLAIN, "v", value)
+    return sink.text()
+
+
+def sprintln(values: Sequence[Any]) -> str:
+    """`fmt.Sprintln`: spaces between all operands, and a line end."""
+    sink = Sink()
+    for at, value in enumerate(values):
+        sink.add(" " if at else "")
+        write(sink, PLAIN, "v", value)
+    sink.add("\n")
+    return sink.text()
+
+
+def sprintf(form: str, values: Sequence[Any]) -> str:
+    """`fmt.Sprintf`, its notes about wrong verbs and missing operands included."""
+    return Printf(form, values).text()
+
+
+class Printf:
+    """One format at work: which operand is next."""
+
+    def __init__(self, form: str, values: Sequence[Any]) -> None:
+        self.form = form
+        self.values = values
+        self.operand = 0
+        self.reordered = False
+        self.sink = Sink()
+
+    def text(self) -> str:
+        """The formatted text."""
+        at = 0
+        for match in DIRECTIVE.finditer(self.form):
+            self.sink.add(self.form[at : match.start()])
+            self.directive(match)
+            at = match.end()
+        self.sink.add(self.form[at:])
+        if not self.reordered and self.operand < len(self.values):
+            self.extra()
+        return self.sink.text()
+
+    def directive(self, match: re.Match[str]) -> None:
+        """One `%…`."""
+        self.choose(match["first"])
+        flags, width = self.width(match["flags"], match["width"])
+        self.choose(match["second"])
+        precision = self.precision(match["precision"])
+        self.choose(match["third"])
+        verb = match["verb"]
+        if verb in {"", "%"}:
+            self.sink.add(verb or "%!(NOVERB)")
+        elif self.operand >= len(self.values):
+            self.sink.add(f"%!{verb}(MISSING)")
+        else:
+            spec = Spec(flags, width, precision)
+            if verb == "v":
+                spec = Spec(flags.replace("#", "").replace("+", ""), width, precision, "+" in flags, "#" in flags)
+            write(self.sink, spec, verb, self.take())
+
+    def choose(self, index: str | None) -> None:
+        """`[2]`: the second operand is next."""
+        if index is None:
+            return
+        if not (index[1:-1].isascii() and index[1:-1].isdecimal() and 0 < int(index[1:-1][:9]) <= len(self.values)):
+            raise FailedTemplate(f"printf: no operand {index[:20]}")
+        self.operand = int(index[1:-1]) - 1
+        self.reordered = True
+
+    def take(self) -> Any:
+        """The next operand."""
+        self.operand += 1
+        return self.values[self.operand - 1]
+
+    def width(self, flags: str, text: str) -> tuple[str, int]:
+        """The flags and the width; a negative one from an operand means to the left."""
+        width = self.number(text, "%!(BADWIDTH)") or 0
+        if width < 0:
+            return flags.replace("0", "") + "-", -width
+        return flags, width
+
+    def precision(self, text: str | None) -> int | None:
+        """The precision; `None` where there is none, or a negative one."""
+        if text is None:
+            return None
+        precision = self.number(text or "0", "%!(BADPREC)")
+        return None if precision is None or precision < 0 else precision
+
+    def number(self, text: str, bad: str) -> int | None:
+        """A number, or for `*` an operand that is one; FailedTemplate where it would take all memory."""
+        value: Any = text
+        if text == "*":
+            value = self.take() if self.operand < len(self.values) else None
+            if not isinstance(value, int) or isinstance(value, bool):
+                self.sink.add(bad)
+                return None
+        if len(str(value)) > 8 or abs(int(value or 0)) > WIDEST:  # noqa: PLR2004 (eight characters: a sign, 1000000)
+            raise FailedTemplate(f"printf: width or precision {str(value)[:20]} is too large")
+        return int(value) if value else None if isinstance(value, str) else 0
+
+    def extra(self) -> None:
+        """The note about operands that no directive took."""
+        notes = []
+        for value in self.values[self.operand :]:
+            sink = Sink()
+            write(sink, PLAIN, "v", value)
+            notes.append("<nil>" if value is None else f"{type_name(value)}={sink.text()}")
+        self.sink.add(f"%!(EXTRA {', '.join(notes)})")
+
+
+def type_name(value: object) -> str:
+    """The name of the value's Go type, where the template's data tell it."""
+    names = {str: "string", bool: "bool", int: "int", float: "float64", GoMap: "map[string]string"}
+    name = names.get(type(value))
+    if name is None:
+        raise FailedTemplate("printf: the type of a list or struct has no name here")
+    return name
+
+
+def write(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
+    """One value as the verb wants it."""
+    if spec is PLAIN and isinstance(value, str | int):  # nearly all there is to print
+        sink.add(value if isinstance(value, str) else str(value).lower())
+    elif verb in {"p", "w"} or (spec.sharp_v and not isinstance(value, str | int | float | None)):
+        raise FailedTemplate(f"printf: %{'#' * spec.sharp_v}{verb} is not supported here")
+    elif value is None:
+        sink.add(spec.pad("<nil>") if verb in {"v", "T"} else f"%!{verb}(<nil>)")
+    elif verb == "T":
+        sink.add(padded(spec, type_name(value)))
+    elif isinstance(value, str | bool | int | float):
+        text = scalar(spec, verb, value)
+        if text is None:
+            text = f"%!{verb}({type_name(value)}={scalar(spec, 'v', value)})"
+        sink.add(text)
+    else:
+        _write_many(sink, spec, verb, value)
+
+
+def _write_many(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
+    """A list, a map or a struct: the verb goes for each element."""
+    labelled = isinstance(value, GoMap)
+    sink.add("map[" if labelled else "{" if isinstance(value, Mapping) else "[")
+    items = sorted(value.items()) if labelled else list(value.items()) if isinstance(value, Mapping) else None
+    for at, (name, element) in enumerate(items if items is not None else (("", element) for element in value)):
+        sink.add(" " if at else "")
+        if labelled:
+            write(sink, spec, verb, name)
+        elif items is not None and spec.plus_v:
+            sink.add(str(name))
+        if labelled or (items is not None and spec.plus_v):
+            sink.add(":")
+        write(sink, spec, verb, element)
+    sink.add("}" if isinstance(value, Mapping) and not labelled else "]")
+
+
+def printed(value: Any) -> str:
+    """What an action prints."""
+    if isinstance(value, str):
+        return value
+    return "<no value>" if value is None else sprint((value,))

@@ -1,0 +1,225 @@
+"""Runs the nodes of a template over data, as Go's `text/template` does, within bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from task.templates.go_template.functions import BUILTINS, named, truth
+from task.templates.go_template.nodes import (
+    Action,
+    Block,
+    Chain,
+    FailedTemplate,
+    Field,
+    Function,
+    GoMap,
+    Jump,
+    Literal,
+    Node,
+    Operand,
+    Pipe,
+    Text,
+    Variable,
+)
+from task.templates.go_template.printing import Sink, printed
+
+CHARACTERS_PER_STEP = 40
+
+
+class Missing:
+    """No value comes down the pipeline. Nil is a value."""
+
+
+MISSING = Missing()
+
+
+class Run:
+    """One rendering: what was written, the variables in scope, and the steps that are left."""
+
+    def __init__(self, data: Mapping[str, Any], steps: int) -> None:
+        self.sink = Sink()
+        self.steps = steps
+        self.variables: list[tuple[str, Any]] = [("$", data)]
+        self.line = 1
+
+    def spend(self, steps: int) -> None:
+        """Counts work; FailedTemplate when it is too much."""
+        self.steps -= steps
+        if self.steps < 0:
+            raise FailedTemplate("it takes too many steps")
+
+    # Nodes
+
+    def walk(self, nodes: Sequence[Node], dot: Any) -> str:
+        """Writes the nodes; answers "break" or "continue" where one was met."""
+        for node in nodes:
+            self.spend(1)
+            if isinstance(node, Text):
+                self.sink.add(node.text)
+            elif isinstance(node, Action):
+                self.line = node.line
+                value = self.pipe(node.pipe, dot)
+                if not node.pipe.variables:
+                    self.sink.add(self.paid(printed(value)))
+            elif isinstance(node, Jump):
+                return node.kind
+            elif jump := self.block(node, dot):
+                return jump
+        return ""
+
+    def block(self, node: Block, dot: Any) -> str:
+        """`if`, `with`, `range`; variables made in it end with it."""
+        self.line = node.line
+        known = len(self.variables)
+        value = self.pipe(node.pipe, dot)
+        if node.kind == "range":
+            jump = self.each(node, value, dot)
+        elif truth(value):
+            jump = self.walk(node.body, value if node.kind == "with" else dot)
+        else:
+            jump = self.walk(node.otherwise, dot)
+        del self.variables[known:]
+        return jump
+
+    def each(self, node: Block, value: Any, dot: Any) -> str:
+        """The body of a `range` for every element, or its `else`."""
+        known = len(self.variables)
+        ran = False
+        for key, element in self.elements(node, value):
+            ran = True
+            self.spend(1)
+            self.bind(node.pipe, key, element, known)
+            jump = self.walk(node.body, element)
+            del self.variables[known:]
+            if jump == "break":
+                break
+        return "" if ran else self.walk(node.otherwise, dot)
+
+    def elements(self, node: Block, value: Any) -> Iterable[tuple[Any, Any]]:
+        """Keys and values of what `range` goes over."""
+        if value is None:
+            return ()
+        if named(value) == "list":
+            return enumerate(value)
+        if isinstance(value, GoMap):
+            return sorted(value.items())
+        if named(value) == "int":
+            if len(node.pipe.variables) > 1:
+                raise FailedTemplate(f"can't use {value} to iterate over more than one variable")
+            return ((None, number) for number in range(value))
+        raise FailedTemplate(f"range can't iterate over {named(value)}")
+
+    def bind(self, pipe: Pipe, key: Any, element: Any, known: int) -> None:
+        """Gives the variables of a `range` their values for one element."""
+        values = (element,) if len(pipe.variables) == 1 else (key, element)
+        for at, (name, value) in enumerate(zip(pipe.variables, values, strict=False)):
+            if pipe.assigns:
+                self.assign(name, value)
+            else:
+                self.variables[known - len(pipe.variables) + at] = (name, value)
+
+    # Variables
+
+    def assign(self, name: str, value: Any) -> None:
+        """`$x = …`."""
+        for at in range(len(self.variables) - 1, -1, -1):
+            if self.variables[at][0] == name:
+                self.variables[at] = (name, value)
+                return
+        raise FailedTemplate(f'undefined variable "{name}"')
+
+    def variable(self, name: str) -> Any:
+        """The innermost variable of that name."""
+        for known, value in reversed(self.variables):
+            if known == name:
+                return value
+        raise FailedTemplate(f'undefined variable "{name}"')
+
+    # Pipelines
+
+    def pipe(self, pipe: Pipe, dot: Any) -> Any:
+        """The value of a pipeline."""
+        value: Any = MISSING
+        for command in pipe.commands:
+            value = self.command(command, dot, value)
+        for name in pipe.variables:
+            if pipe.assigns:
+                self.assign(name, value)
+            else:
+                self.variables.append((name, value))
+        return value
+
+    def command(self, operands: tuple[Operand, ...], dot: Any, last: Any) -> Any:
+        """The value of a command; `last` comes down the pipeline."""
+        self.spend(1)
+        first = operands[0]
+        if isinstance(first, Function):
+            return self.call(first.name, operands[1:], dot, last)
+        if len(operands) > 1 or last is not MISSING:
+            raise FailedTemplate(f"can't give argument to non-function {first.text}")
+        if isinstance(first, Literal) and first.value is None:
+            raise FailedTemplate("nil is not a command")
+        return self.operand(first, dot)
+
+    def operand(self, operand: Operand, dot: Any) -> Any:
+        """The value of one operand."""
+        if isinstance(operand, Literal):
+            return operand.value
+        if isinstance(operand, Field):
+            return self.follow(dot, operand.names)
+        if isinstance(operand, Variable):
+            return self.follow(self.variable(operand.name), operand.names)
+        if isinstance(operand, Pipe):
+            return self.pipe(operand, dot)
+        if isinstance(operand, Chain):
+            return self.follow(self.operand(operand.inner, dot), operand.names)
+        return self.call(operand.name, (), dot, MISSING)
+
+    def follow(self, value: Any, names: tuple[str, ...]) -> Any:
+        """`.A.B` of a value: a missing key of a map is nil, and so is all of nil; else a missing field fails."""
+        for name in names:
+            if value is None:
+                return None
+            if isinstance(value, GoMap):
+                value = value.get(name)
+            elif isinstance(value, Mapping) and name in value:
+                value = value[name]
+            else:
+                raise FailedTemplate(f"can't evaluate field {name} in type {named(value)}")
+        return value
+
+    def call(self, name: str, operands: tuple[Operand, ...], dot: Any, last: Any) -> Any:
+        """The value of a builtin; what comes down the pipeline is its last argument."""
+        if name in {"and", "or"}:
+            return self.shortcut(name, operands, dot, last)
+        builtin = BUILTINS[name]
+        given = len(operands) + (last is not MISSING)
+        if given < builtin.least or (builtin.most is not None and given > builtin.most):
+            raise FailedTemplate(f"wrong number of args for {name}: want {builtin.least}, got {given}")
+        arguments = [self.paid(self.operand(operand, dot)) for operand in operands]
+        if last is not MISSING:
+            arguments.append(self.paid(last))
+        self.spend(len(arguments))
+        try:
+            return self.paid(builtin.call(*arguments))
+        except FailedTemplate as error:
+            raise FailedTemplate(f"error calling {name}: {error.message}") from None
+
+    def shortcut(self, name: str, operands: tuple[Operand, ...], dot: Any, last: Any) -> Any:
+        """`and`, `or`: the first argument that decides; those behind it are not evaluated."""
+        value: Any = MISSING
+        for operand in operands:
+            value = self.operand(operand, dot)
+            if truth(value) == (name == "or"):
+                return value
+        value = value if last is MISSING else last
+        if value is MISSING:
+            raise FailedTemplate(f"wrong number of args for {name}: want at least 1, got 0")
+        return value
+
+    def paid(self, value: Any) -> Any:
+        """The value; long ones cost steps, as reading and copying them takes time."""
+        if isinstance(value, str | Sequence):
+            self.spend(len(value) // CHARACTERS_PER_STEP)
+        return value

@@ -1,0 +1,154 @@
+"""Go's `fmt` for one string, number or boolean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from task.templates.go_template.literals import go_bytes
+from task.templates.go_template.nodes import FailedTemplate
+
+ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\"}
+ROUND = {"f": 6, "F": 6, "e": 6, "E": 6}
+BASES = {"d": "d", "b": "b", "o": "o", "O": "o", "x": "x", "X": "X"}
+PREFIXES = {"b": "0b", "o": "0", "x": "0x", "X": "0X"}
+
+
+@dataclass(frozen=True)
+class Spec:
+    """The flags, width and precision of one directive."""
+
+    flags: str = ""
+    width: int = 0
+    precision: int | None = None
+    plus_v: bool = False  # %+v: with the names of fields
+    sharp_v: bool = False  # %#v: as Go source
+
+    def pad(self, text: str, fill: str = " ") -> str:
+        """The text at the width of the directive."""
+        if "-" in self.flags:
+            return text.ljust(self.width)
+        return text.rjust(self.width, "0" if "0" in self.flags else fill)
+
+
+PLAIN = Spec()
+
+
+def scalar(spec: Spec, verb: str, value: str | float) -> str | None:
+    """The text of a scalar; `None` where the verb does not fit."""
+    if isinstance(value, str):
+        return _string(spec, verb, value)
+    if isinstance(value, bool):
+        return spec.pad(str(value).lower()) if verb in {"t", "v"} else None
+    if isinstance(value, int):
+        return _integer(spec, "d" if verb == "v" else verb, value)
+    return _float(spec, "g" if verb == "v" else verb, value)
+
+
+def _string(spec: Spec, verb: str, value: str) -> str | None:
+    if verb in {"x", "X"}:
+        return _hexadecimal(spec, verb, go_bytes(value))
+    text = value if spec.precision is None else value[: spec.precision]
+    if verb == "q" or spec.sharp_v:
+        raw = "#" in spec.flags and "`" not in text and all(c == "\t" or (c >= " " and c != "\x7f") for c in text)
+        return spec.pad(f"`{text}`" if raw and text.isprintable() else quote(text, '"', ascii_only="+" in spec.flags))
+    return spec.pad(text) if verb in {"s", "v"} else None
+
+
+def padded(spec: Spec, text: str) -> str:
+    """A string as %s shows it."""
+    return spec.pad(text if spec.precision is None else text[: spec.precision])
+
+
+def _hexadecimal(spec: Spec, verb: str, raw: bytes) -> str:
+    raw = raw if spec.precision is None else raw[: spec.precision]
+    prefix = f"0{verb}" if "#" in spec.flags and raw else ""
+    text = prefix + raw.hex()
+    if " " in spec.flags:
+        text = " ".join(f"{prefix}{byte:02x}" for byte in raw)
+    return spec.pad(text.upper() if verb == "X" else text)
+
+
+def quote(text: str, mark: str, *, ascii_only: bool = False) -> str:
+    """The text as Go source, between `"` or `'`."""
+    return mark + "".join(_quoted(letter, mark, ascii_only) for letter in text) + mark
+
+
+def _quoted(letter: str, mark: str, ascii_only: bool) -> str:  # noqa: FBT001
+    if letter == mark:
+        return f"\\{letter}"
+    if letter in ESCAPES:
+        return ESCAPES[letter]
+    if letter.isprintable() and (letter.isascii() or not ascii_only):
+        return letter
+    number = ord(letter)
+    if number < 0x80 or 0xDC80 <= number <= 0xDCFF:  # noqa: PLR2004 (control characters; bytes that are no UTF-8)
+        return f"\\x{number & 0xFF:02x}"
+    return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"  # noqa: PLR2004
+
+
+def _integer(spec: Spec, verb: str, value: int) -> str | None:
+    if verb in {"c", "q", "U"}:
+        return _rune(spec, verb, value)
+    if verb not in BASES:
+        return None
+    sign = "-" if value < 0 else "+" if "+" in spec.flags else " " if " " in spec.flags else ""
+    if spec.precision == 0 and not value:
+        return " " * spec.width
+    digits = format(abs(value), BASES[verb])
+    if spec.precision is not None:
+        digits = digits.rjust(spec.precision, "0")
+    elif "0" in spec.flags and "-" not in spec.flags:
+        digits = digits.rjust(spec.width - len(sign), "0")
+    prefix = PREFIXES.get(verb, "") if "#" in spec.flags else ""
+    if verb == "O":
+        prefix = "0o" + ("0" if "#" in spec.flags and digits[0] != "0" else "")
+    elif verb == "o" and digits[0] == "0":
+        prefix = ""
+    return replace(spec, flags=spec.flags.replace("0", "")).pad(sign + prefix + digits)
+
+
+def _rune(spec: Spec, verb: str, value: int) -> str:
+    valid = 0 <= value <= 0x10FFFF and not 0xD800 <= value < 0xE000  # noqa: PLR2004
+    letter = chr(value) if valid else "\ufffd"
+    if verb == "U":
+        if spec.precision is not None or value < 0:
+            raise FailedTemplate("printf: %U takes a character, and no precision here")
+        shown = f" '{letter}'" if "#" in spec.flags and letter.isprintable() else ""
+        return replace(spec, flags=spec.flags.replace("0", "")).pad(f"U+{value:04X}{shown}")
+    return spec.pad(letter if verb == "c" else quote(letter, "'", ascii_only="+" in spec.flags))
+
+
+def _float(spec: Spec, verb: str, value: float) -> str | None:
+    if verb not in "eEfFgG":
+        if verb in "bxX":
+            raise FailedTemplate(f"printf: %{verb} of a float is not supported here")
+        return None
+    if "#" in spec.flags:
+        raise FailedTemplate(f"printf: %#{verb} of a float is not supported here")
+    precision = ROUND.get(verb) if spec.precision is None else spec.precision
+    number = abs(value)
+    text = shortest(number) if precision is None else format(number, f".{precision}{verb}")
+    text = text.upper() if verb in "EG" else text
+    negative = str(value).startswith("-")
+    sign = "-" if negative else "+" if "+" in spec.flags else " " if " " in spec.flags else ""
+    if "0" in spec.flags and "-" not in spec.flags:
+        text = text.rjust(spec.width - len(sign), "0")
+    return replace(spec, flags=spec.flags.replace("0", "")).pad(sign + text)
+
+
+def shortest(number: float) -> str:
+    """The shortest text that reads back as this number, not negative: Go's %v; from a million on with an exponent."""
+    mantissa, _, power = f"{number!r}".partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).lstrip("0")
+    point = len(whole) + int(power or 0) - (len(whole + fraction) - len(digits))
+    digits = digits.rstrip("0")
+    if not digits:
+        return "0"
+    exponent = point - 1
+    if exponent < -4 or exponent >= 6:  # noqa: PLR2004
+        rest = f".{digits[1:]}" if len(digits) > 1 else ""
+        return f"{digits[0]}{rest}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
+    if point <= 0:
+        return "0." + "0" * -point + digits
+    return digits.ljust(point, "0") if len(digits) <= point else f"{digits[:point]}.{digits[point:]}"

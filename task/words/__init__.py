@@ -1,1 +1,0 @@
-"""What people read: branch names, commit messages, proposals and summaries. Pure: values in, text out."""

@@ -1,0 +1,444 @@
+"""ImageUpdater resources → annotations. What AIU does is read from its v1.3 documentation and schema."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from task.annotations.image_updater import configure, is_image_updater
+from task.annotations.subscription import subscribe
+from task.model import Application, Problem, Source
+from task.policy.tag_filter import glob_match
+
+WEB = {"alias": "web", "imageName": "ghcr.io/acme/web"}
+
+
+def app(name: str = "web", namespace: str = "argocd", **more: Any) -> Application:
+    source = Source("https://git.example/x.git", "apps/web", "main", kind="Helm", section="Helm")
+    return replace(Application(namespace, name, more.pop("annotations", {}), (source,)), **more)
+
+
+def updater(*refs: Any, name: str = "one", namespace: str | None = "argocd", **spec: Any) -> dict[str, Any]:
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    return {
+        "apiVersion": "argocd-image-updater.argoproj.io/v1alpha1",
+        "kind": "ImageUpdater",
+        "metadata": metadata,
+        "spec": {"applicationRefs": list(refs), **spec},
+    }
+
+
+def ref(pattern: str = "web", *images: Any, **more: Any) -> dict[str, Any]:
+    return {"namePattern": pattern, "images": list(images or [WEB]), **more}
+
+
+def annotated(*updaters: Any, **more: Any) -> tuple[dict[str, str], tuple[Problem, ...]]:
+    (done,), problems = configure([app(**more)], updaters)
+    return dict(done.annotations), problems
+
+
+def said(*updaters: Any, **more: Any) -> dict[str, str]:
+    found, problems = annotated(*updaters, **more)
+    assert problems == ()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "expected"),
+    [
+        ("ImageUpdater", "argocd-image-updater.argoproj.io/v1alpha1", True),
+        ("ImageUpdater", "argoproj.io/v1alpha1", False),
+        ("Application", "argocd-image-updater.argoproj.io/v1alpha1", False),
+    ],
+)
+def test_what_is_an_image_updater(kind: str, version: str, expected: bool) -> None:
+    assert is_image_updater({"kind": kind, "apiVersion": version}) is expected
+
+
+def test_everything_a_resource_can_say() -> None:
+    image = {
+        "alias": "web",
+        "imageName": "ghcr.io/acme/web:~1.2",
+        "commonUpdateSettings": {
+            "updateStrategy": "semver",
+            "allowTags": "regexp:^1",
+            "ignoreTags": ["latest", "dev-*"],
+            "pullSecret": "pullsecret:argocd/registry",
+            "forceUpdate": True,
+            "platforms": ["linux/amd64", "linux/arm64"],
+        },
+        "manifestTargets": {"helm": {"name": "image.repository", "tag": "image.tag"}},
+    }
+    git = {"repository": "https://git.example/y.git", "branch": "main:up", "writeBackTarget": "helmvalues:v.yaml"}
+    config = {"method": "git:secret:argocd/creds", "gitConfig": {**git, "pullRequest": {"github": {}}}}
+    assert said(updater(ref("web", image, writeBackConfig=config))) == {
+        "image-list": "web=ghcr.io/acme/web:~1.2",
+        "write-back-method": "git:secret:argocd/creds",
+        "git-repository": "https://git.example/y.git",
+        "git-branch": "main:up",
+        "write-back-target": "helmvalues:v.yaml",
+        "pull-request": "true",
+        "web.update-strategy": "semver",
+        "web.allow-tags": "regexp:^1",
+        "web.ignore-tags": "latest,dev-*",
+        "web.pull-secret": "pullsecret:argocd/registry",
+        "web.force-update": "true",
+        "web.platforms": "linux/amd64,linux/arm64",
+        "web.helm.image-name": "image.repository",
+        "web.helm.image-tag": "image.tag",
+    }
+
+
+@pytest.mark.parametrize(
+    ("targets", "expected"),
+    [
+        ({"helm": {"tag": "t"}}, {"web.helm.image-tag": "t"}),
+        ({"helm": {"spec": "s", "name": "n", "tag": "t"}}, {"web.helm.image-spec": "s"}),
+        ({"helm": {"spec": "", "tag": "t"}}, {"web.helm.image-tag": "t"}),
+        ({"helm": {"tag": "t"}, "kustomize": None}, {"web.helm.image-tag": "t"}),
+        ({"kustomize": {"name": "web"}}, {"web.kustomize.image-name": "web"}),
+        ({"plugin": {"name": "N", "tag": "T"}}, {"web.plugin.image-name": "N", "web.plugin.image-tag": "T"}),
+        ({"plugin": {"spec": "S"}}, {"web.plugin.image-spec": "S"}),
+    ],
+)
+def test_manifest_targets(targets: dict[str, Any], expected: dict[str, str]) -> None:
+    found = said(updater(ref("web", {**WEB, "manifestTargets": targets})))
+    assert found == {"image-list": "web=ghcr.io/acme/web", **expected}
+
+
+@pytest.mark.parametrize(
+    ("world", "reference", "image", "expected"),
+    [
+        ("a", None, None, "a"),
+        ("a", "b", None, "b"),
+        ("a", "b", "c", "c"),
+        (None, None, "c", "c"),
+        ("a", None, "", ""),
+    ],
+)
+def test_image_over_reference_over_global(world: Any, reference: Any, image: Any, expected: str) -> None:
+    one = {**WEB, "commonUpdateSettings": {"allowTags": image, "updateStrategy": "digest"}}
+    whole = ref("web", one, commonUpdateSettings={"allowTags": reference})
+    found = said(updater(whole, commonUpdateSettings={"allowTags": world, "updateStrategy": "name"}))
+    assert found.get("web.allow-tags", "") == expected
+    assert found["web.update-strategy"] == "digest"
+
+
+def test_an_empty_list_and_false_override_too() -> None:
+    one = {**WEB, "commonUpdateSettings": {"ignoreTags": [], "forceUpdate": False}}
+    found = said(updater(ref("web", one), commonUpdateSettings={"ignoreTags": ["x"], "forceUpdate": True}))
+    assert found == {"image-list": "web=ghcr.io/acme/web"}
+
+
+def test_write_back_settings_merge_one_by_one() -> None:
+    world = {"method": "git", "gitConfig": {"branch": "main", "writeBackTarget": "kustomization"}}
+    own = {"gitConfig": {"branch": "dev", "repository": None}}
+    found = said(updater(ref("web", writeBackConfig=own), writeBackConfig=world))
+    assert found == {
+        "image-list": "web=ghcr.io/acme/web",
+        "write-back-method": "git",
+        "git-branch": "dev",
+        "write-back-target": "kustomization",
+    }
+
+
+def test_method_argocd_reads_no_git_settings() -> None:
+    config = {"method": "argocd", "gitConfig": {"branch": "a:b:c", "pullRequest": {"github": {}}}}
+    found = said(updater(ref("web", writeBackConfig=config)))
+    assert found == {"image-list": "web=ghcr.io/acme/web", "write-back-method": "argocd"}
+
+
+@pytest.mark.parametrize(
+    ("patterns", "winner"),
+    [
+        (["*", "w*", "web"], 2),
+        (["w*", "*"], 0),
+        (["we?", "w*"], 0),
+        (["*", "*"], 0),  # the first of equals
+        (["w[aeiou]b", "w*b"], 0),  # a set is no literal: both score 2
+        (["w*b", "w[aeiou]b"], 0),
+        (["api", "w*"], 1),
+        ([r"we\b", "web*"], 0),  # exact to AIU: no wildcard
+    ],
+)
+def test_the_most_specific_reference_wins(patterns: list[str], winner: int) -> None:
+    refs = [ref(pattern, {"alias": f"a{at}", "imageName": "nginx"}) for at, pattern in enumerate(patterns)]
+    assert said(updater(*refs)) == {"image-list": f"a{winner}=nginx"}
+
+
+@pytest.mark.parametrize(
+    ("refs", "winner"),
+    [
+        ([("web-frontend-*", None), ("*", {"matchLabels": {"tier": "web"}})], 1),
+        ([("web-frontend-1", None), ("*", {"matchLabels": {"tier": "web"}})], 0),
+        ([("*", {}), ("web-*", None)], 0),
+        ([("*", {"matchLabels": {"tier": "web"}}), ("*", {"matchLabels": {"tier": "web", "env": "prod"}})], 1),
+    ],
+)
+def test_a_label_selector_is_more_specific_than_any_glob(refs: list[tuple[str, Any]], winner: int) -> None:
+    made = [
+        ref(pattern, {"alias": f"a{at}", "imageName": "nginx"}, labelSelectors=labels)
+        for at, (pattern, labels) in enumerate(refs)
+    ]
+    found = said(updater(*made), name="web-frontend-1", labels={"tier": "web", "env": "prod"})
+    assert found == {"image-list": f"a{winner}=nginx"}
+
+
+@pytest.mark.parametrize(
+    ("selector", "selected"),
+    [
+        ({}, True),
+        ({"matchLabels": {"tier": "web"}}, True),
+        ({"matchLabels": {"tier": "web", "env": "prod"}}, False),
+        ({"matchExpressions": [{"key": "tier", "operator": "In", "values": ["db", "web"]}]}, True),
+        ({"matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["web"]}]}, False),
+        ({"matchExpressions": [{"key": "env", "operator": "NotIn", "values": ["prod"]}]}, True),
+        ({"matchExpressions": [{"key": "env", "operator": "In", "values": ["prod"]}]}, False),
+        ({"matchExpressions": [{"key": "tier", "operator": "Exists"}]}, True),
+        ({"matchExpressions": [{"key": "tier", "operator": "DoesNotExist", "values": []}]}, False),
+        ({"matchLabels": {"tier": "web"}, "matchExpressions": [{"key": "env", "operator": "Exists"}]}, False),
+    ],
+)
+def test_label_selectors(selector: dict[str, Any], selected: bool) -> None:
+    found = said(updater(ref("*", labelSelectors=selector)), labels={"tier": "web"})
+    assert bool(found) is selected
+
+
+@pytest.mark.parametrize(
+    ("of_app", "of_updater", "referenced"),
+    [("argocd", "argocd", True), ("team", "argocd", False), ("argocd", None, True), ("team", None, False)],
+)
+def test_only_its_own_namespace_is_referenced(of_app: str, of_updater: str | None, referenced: bool) -> None:
+    assert bool(said(updater(ref("*"), namespace=of_updater), namespace=of_app)) is referenced
+
+
+@pytest.mark.parametrize(("named", "told"), [("argocd", 0), ("team", 1)])
+def test_another_namespace_in_the_spec_is_told(named: str, told: int) -> None:
+    old = updater(ref("*"))
+    old["spec"]["namespace"] = named
+    found, problems = annotated(old)
+    assert found
+    assert ["spec.namespace" in problem.message for problem in problems] == [True] * told
+
+
+def test_own_annotations_are_replaced_and_only_ours_stay() -> None:
+    own = {"image-list": "x=nginx", "x.allow-tags": "any", "git-branch": "dev", "web.pin-digest": "true"}
+    found = said(updater(ref("web")), annotations=own)
+    assert found == {"image-list": "web=ghcr.io/acme/web", "web.pin-digest": "true"}
+
+
+def test_use_annotations_leaves_the_application_as_it_is() -> None:
+    own = {"image-list": "x=nginx", "x.allow-tags": "any"}
+    whole = ref("web", useAnnotations=True, commonUpdateSettings={"allowTags": ["broken"]})
+    assert said(updater(whole, commonUpdateSettings={"allowTags": "regexp:^x"}), annotations=own) == own
+
+
+BY_ANNOTATIONS = ref("web", useAnnotations=True)
+OTHERS = ref("w*", {"alias": "b", "imageName": "b"})
+
+
+@pytest.mark.parametrize(
+    ("updaters", "own", "expected"),
+    [
+        ([updater(BY_ANNOTATIONS, OTHERS)], {"image-list": "x=nginx"}, "x=nginx"),
+        ([updater(BY_ANNOTATIONS, OTHERS)], {}, "b=b"),
+        ([updater(BY_ANNOTATIONS, OTHERS)], {"x.allow-tags": "any", "image-list": ""}, "b=b"),
+        ([updater(BY_ANNOTATIONS, name="a"), updater(OTHERS, name="b")], {}, "b=b"),
+        ([updater(BY_ANNOTATIONS, ref("w*", useAnnotations=True))], {"git-branch": "dev"}, None),
+        ([updater(OTHERS, ref("*", useAnnotations=True))], {}, "b=b"),  # the more specific one is asked first
+    ],
+)
+def test_without_annotations_to_use_the_next_reference_is_asked(
+    updaters: list[Any], own: dict[str, str], expected: str | None
+) -> None:
+    assert said(*updaters, annotations=own).get("image-list") == expected
+
+
+def test_a_misspelt_annotation_of_ours_does_not_vanish() -> None:
+    own = {"pullrequest": "true", "web.pin-digets": "true", "web.allow-tag": "any"}
+    found = said(updater(ref("web")), annotations=own)
+    assert found == {"image-list": "web=ghcr.io/acme/web", "pullrequest": "true", "web.pin-digets": "true"}
+
+
+def test_an_application_that_no_resource_references_keeps_its_annotations() -> None:
+    own = {"image-list": "x=nginx"}
+    assert said(updater(ref("api")), annotations=own) == own
+    assert said(annotations=own) == own
+
+
+def test_several_resources_on_one_application() -> None:
+    first, second = updater(ref("*"), name="a"), updater(ref("web", {"alias": "b", "imageName": "b"}), name="b")
+    found, (problem,) = annotated(second, first)
+    assert found == {"image-list": "web=ghcr.io/acme/web"}
+    assert (problem.application, problem.severity) == ("argocd/web", "warning")
+    assert "argocd/a counts, not argocd/b" in problem.message
+
+
+def test_one_resource_read_twice_is_one() -> None:
+    assert said(updater(ref("web")), updater(ref("web", {"alias": "b", "imageName": "b"}))) == {
+        "image-list": "web=ghcr.io/acme/web"
+    }
+
+
+@pytest.mark.parametrize(
+    ("images", "expected", "warned"),
+    [
+        ([{"imageName": "ghcr.io/acme/api:1.x"}], "api=ghcr.io/acme/api:1.x", "no alias"),
+        ([{"alias": "a/b", "imageName": "acme/api"}], "api=acme/api", "'a/b'"),
+        ([WEB, {**WEB, "imageName": "nginx"}], "web=ghcr.io/acme/web, web-2=nginx", "twice"),
+        ([WEB, WEB], "web=ghcr.io/acme/web", ""),
+        ([WEB, {"alias": "n", "imageName": " "}], "web=ghcr.io/acme/web", "images[1]"),
+        ([WEB, {"alias": "n"}], "web=ghcr.io/acme/web", "images[1]"),
+    ],
+)
+def test_aliases_that_are_missing_or_double(images: list[Any], expected: str, warned: str) -> None:
+    found, problems = annotated(updater(ref("web", *images)))
+    assert found["image-list"] == expected
+    assert [warned] * bool(warned) == [warned for problem in problems if warned in problem.message]
+
+
+def test_images_of_one_alias_keep_their_own_settings() -> None:
+    other = {"alias": "web", "imageName": "nginx", "commonUpdateSettings": {"allowTags": "regexp:^x"}}
+    (done,), _ = configure([app()], [updater(ref("web", WEB, other))])
+    allow = {sub.entry.image.name: sub.policy.allow for sub in subscribe(done).subscriptions}
+    assert allow == {"ghcr.io/acme/web": None, "nginx": "^x"}
+
+
+def test_a_comma_in_a_constraint_survives() -> None:
+    (done,), _ = configure([app()], [updater(ref("web", {"alias": "web", "imageName": "acme/web:>=1.2, <2"}))])
+    (sub,) = subscribe(done).subscriptions
+    assert sub.policy.constraints == (">=1.2 <2",)
+
+
+TAGS = st.text("abz019.-_", max_size=4)
+
+
+@given(st.lists(st.text("ab.-,*?[]^", max_size=5), max_size=3), TAGS)
+def test_globs_with_commas_ignore_the_same_tags(globs: list[str], tag: str) -> None:
+    one = {**WEB, "commonUpdateSettings": {"ignoreTags": globs}}
+    (done,), _ = configure([app()], [updater(ref("web", one))])
+    listed = done.annotations.get("web.ignore-tags", "").split(",")
+    assert any(glob_match(glob, tag) for glob in listed if glob) is any(glob_match(glob, tag) for glob in globs if glob)
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (None, "applicationRefs is empty"),
+        ("text", "spec is not a mapping"),
+        ({"applicationRefs": "web"}, "applicationRefs is not a list"),
+        ({"applicationRefs": ["web"]}, "applicationRefs is not a list"),
+        ({"applicationRefs": [{"images": [WEB]}]}, "no namePattern"),
+        ({"applicationRefs": [{"namePattern": "[", "images": [WEB]}]}, "is not a glob"),
+        ({"applicationRefs": [ref("web"), {"namePattern": "a["}]}, "is not a glob"),
+    ],
+)
+def test_a_malformed_resource_is_passed_over(spec: Any, words: str) -> None:
+    found, (problem,) = annotated({**updater(), "spec": spec}, annotations={"image-list": "x=nginx"})
+    assert found == {"image-list": "x=nginx"}
+    assert words in problem.message
+    assert problem.severity == "warning"
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        "tier=web",
+        {"matchLabels": ["tier"]},
+        {"matchLabels": {"tier": True}},
+        {"matchExpressions": [{"key": "tier", "operator": "in", "values": ["web"]}]},
+        {"matchExpressions": [{"key": "tier", "operator": "In"}]},
+        {"matchExpressions": [{"key": "tier", "operator": "Exists", "values": ["web"]}]},
+        {"matchExpressions": [{"operator": "Exists"}]},
+    ],
+)
+def test_an_invalid_selector_selects_nothing(selector: Any) -> None:
+    other = ref("*", {"alias": "b", "imageName": "b"})
+    found, (problem,) = annotated(updater(ref("web", labelSelectors=selector), other), labels={"tier": "web"})
+    assert found == {"image-list": "b=b"}
+    assert "applicationRefs[0]" in problem.message
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"commonUpdateSettings": {"allowTags": ["^1"]}},
+        {"commonUpdateSettings": {"ignoreTags": "latest"}},
+        {"commonUpdateSettings": {"forceUpdate": []}},
+        {"commonUpdateSettings": ["x"]},
+        {"manifestTargets": {"helm": {"tag": "t"}, "kustomize": {"name": "n"}}},
+        {"manifestTargets": {"helm": {"image-tag": "t"}}},
+        {"manifestTargets": {"jsonnet": {"tag": "t"}}},
+        {"imageName": 7},
+    ],
+)
+def test_an_image_that_cannot_be_read_is_left_out(broken: dict[str, Any]) -> None:
+    found, (problem,) = annotated(updater(ref("web", {"alias": "ok", "imageName": "nginx"}, {**WEB, **broken})))
+    assert found == {"image-list": "ok=nginx"}
+    assert "images[1] is left out" in problem.message
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"useAnnotations": "maybe"},
+        {"images": "web"},
+        {"images": []},
+        {"commonUpdateSettings": "x"},
+        {"commonUpdateSettings": {"allowTags": 1}},
+        {"writeBackConfig": "git"},
+        {"writeBackConfig": {"method": True}},
+        {"writeBackConfig": {"gitConfig": {"branch": []}}},
+    ],
+)
+def test_settings_that_cannot_be_read_update_nothing(broken: dict[str, Any]) -> None:
+    found, problems = annotated(updater({**ref("web"), **broken}), annotations={"image-list": "x=nginx"})
+    assert found == {}
+    assert "nothing is updated" in problems[-1].message
+    assert {problem.severity for problem in problems} == {"warning"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "warned"),
+    [
+        ({"imagesVerification": {"cosignKey": {"secretName": "s", "key": "k"}}}, "imagesVerification"),
+        ({"imagesVerification": {"enabled": False}}, ""),
+        ({"writeBackConfig": {"gitConfig": {"pullRequest": {"gitlab": {}, "labels": ["x"]}}}}, "labels"),
+        ({"commonUpdateSettings": {"allowTag": "regexp:^1"}}, "allowTag"),
+        ({"writeBackConfig": {"gitConfig": {"target": "x"}}}, "'target'"),
+    ],
+)
+def test_what_has_no_effect_here_is_told_once(spec: dict[str, Any], warned: str) -> None:
+    images = (WEB, {"alias": "b", "imageName": "b"})
+    _, problems = configure([app("web-1"), app("web-2")], [updater(ref("web-*", *images), **spec)])
+    assert [warned] * bool(warned) == [warned for problem in problems if warned in problem.message]
+
+
+def test_ten_thousand_applications_each_with_a_resource_of_its_own() -> None:
+    apps = [app(f"web-{number}") for number in range(10_000)]
+    updaters = [updater(ref(f"web-{number}"), name=f"u{number}") for number in range(10_000)]
+    done, problems = configure(apps, updaters)
+    assert problems == ()
+    assert all(one.annotations["image-list"] == "web=ghcr.io/acme/web" for one in done)
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2)
+    | st.dictionaries(
+        st.sampled_from(["applicationRefs", "namePattern", "labelSelectors", "images", "commonUpdateSettings", "alias",
+                         "imageName", "ignoreTags", "writeBackConfig", "gitConfig", "manifestTargets", "helm"]),
+        inner,
+        max_size=3,
+    ),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@given(ANYTHING, ANYTHING)
+def test_no_resource_raises(spec: Any, reference: Any) -> None:
+    whole = {**ref("*"), **(reference if isinstance(reference, dict) else {}), "namePattern": "*"}
+    done, _ = configure([app()], [{"spec": spec}, {**updater(whole), "metadata": reference}, updater(whole, name="z")])
+    assert len(done) == 1

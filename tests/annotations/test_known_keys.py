@@ -1,0 +1,158 @@
+"""Which keys say nothing, and what was meant by them."""
+
+import pytest
+
+from task.annotations.known_keys import FORMER, LONGEST, Names, differ, doubt, doubts, names_of, nearest
+
+LIST = "web=ghcr.io/acme/web:~1, team/api=acme/api, acme/cron"
+NAMES = names_of(LIST)
+
+
+def test_which_prefixes_name_an_entry() -> None:
+    assert NAMES.known == {"web", "team_api", "team/api", "acme_cron", "cron"}
+    assert NAMES.shown == ("web", "team_api", "cron")
+    assert names_of("web=acme/WEB!, =, broken!").known == {"web", ""}  # what cannot be read keeps its alias
+    assert names_of("") == Names(frozenset(), ())
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["image-list", "git-branch", "allow-tags", "web.allow-tags", "team_api.helm.image-tag", "team/api.platforms",
+     "cron.ignore-tags", "acme_cron.pin-digest", "web.tag-match", "tag-match", "manifests.image-name",
+     "web.plugin.image-spec", "pull-request", "write-back-source"],
+)  # fmt: skip
+def test_what_is_known(key: str) -> None:
+    assert doubt(key, NAMES) is None
+    assert doubts({"image-list": LIST, key: "x"}) == ()
+
+
+@pytest.mark.parametrize(
+    ("key", "meant", "name"),
+    [
+        # lower case and _ . → -
+        ("Allow-Tags", "allow-tags", ""),
+        ("ALLOW_TAGS", "allow-tags", ""),
+        ("allow.tags", "allow-tags", ""),
+        ("web.allow_tags", "web.allow-tags", "web"),
+        ("web-allow-tags", "web.allow-tags", "web"),
+        ("web_helm_image_tag", "web.helm.image-tag", "web"),
+        ("Web.allow-tags", "web.allow-tags", "web"),
+        ("team-api.helm.image-tag", "team_api.helm.image-tag", "team_api"),
+        # at most two letters: inserted, dropped, replaced, swapped
+        ("allow-tag", "allow-tags", ""),
+        ("allowed-tags", "allow-tags", ""),
+        ("alow-tag", "allow-tags", ""),
+        ("web.alolw-tags", "web.allow-tags", "web"),
+        ("web.ignore-tasg", "web.ignore-tags", "web"),
+        ("web.update-stratgy", "web.update-strategy", "web"),
+        ("platform", "platforms", ""),
+        ("pull-secrets", "pull-secret", ""),
+        ("web.force-udpate", "web.force-update", "web"),
+        ("web.helm.image-tg", "web.helm.image-tag", "web"),
+        ("helm.image-nam", "helm.image-name", ""),
+        ("web.kustomise.image-name", "web.kustomize.image-name", "web"),
+        ("web.manifest.image-name", "web.manifests.image-name", "web"),
+        ("web.pin-digests", "web.pin-digest", "web"),
+        ("write-back-metod", "write-back-method", ""),
+        ("writeback-target", "write-back-target", ""),
+        ("write_back_source", "write-back-source", ""),
+        ("git-brnach", "git-branch", ""),
+        ("git-repositry", "git-repository", ""),
+        ("pullrequest", "pull-request", ""),
+        ("image-lst", "image-list", ""),
+        ("images-list", "image-list", ""),
+        # the order of the words
+        ("tags-allow", "allow-tags", ""),
+        ("web.strategy-update", "web.update-strategy", "web"),
+        ("web.image-tag.helm", "web.helm.image-tag", "web"),
+        ("list_image", "image-list", ""),
+        # tag-match goes by a newer name
+        ("web.tag-mach", "web.allow-tags", "web"),
+    ],
+)
+def test_a_near_miss(key: str, meant: str, name: str) -> None:
+    found = doubt(key, NAMES)
+    assert found is not None
+    assert (found.kind, found.meant, found.name) == ("near", meant, name)
+    assert found.governs is (meant != "image-list")
+    assert found.hint.startswith(f"did you mean {meant}?")
+
+
+@pytest.mark.parametrize(
+    ("key", "kind", "words"),
+    [
+        ("git-credentials", "former", "write write-back-method: git:secret:<namespace>/<name>"),
+        ("git-commit-message", "former", "--commit-message-template"),
+        ("git.commit-message-template", "former", "--commit-message-template"),
+        ("git-user", "former", "--git-author-name"),
+        ("git-commit-email", "former", "--git-author-email"),
+        ("web.credentials", "former", "write web.pull-secret"),
+        ("old.credentials", "former", "write old.pull-secret"),
+        ("credentials", "former", "write pull-secret"),
+        ("chart-version", "former", "targetRevision"),
+        ("web.git-credentials", "former", "write-back-method"),
+        ("web.write-back-target", "level", "write write-back-target, for the whole Application"),
+        ("old.git-branch", "level", "write git-branch, for the whole Application"),
+        ("a.git-branch", "level", "write git-branch"),  # two letters from git-branch, and still no misspelling
+        ("old.allow-tags", "orphan", "the aliases there are: web, team_api, cron"),
+        ("a.allow-tags", "orphan", "write a=<image> in image-list"),
+        ("wep.allow-tags", "orphan", "did you mean web.allow-tags?"),
+        ("old.helm.image-tg", "orphan", "write old=<image> in image-list"),
+        ("colour", "unknown", "See the list of annotations"),
+        ("web.colour", "unknown", "See the list of annotations"),
+        ("git-write-back-method", "unknown", "did you mean write-back-method?"),  # four letters: a guess, no more
+        ("web.ignored-tag-list", "unknown", ""),
+        ("x" * 10_000, "unknown", "remove it"),
+        ("." * 1_000_000, "unknown", "remove it"),
+    ],
+)
+def test_no_near_miss(key: str, kind: str, words: str) -> None:
+    found = doubt(key, NAMES)
+    assert found is not None
+    assert found.kind == kind
+    assert not found.governs
+    assert words in found.hint
+    assert len(found.message) < 2 * LONGEST
+
+
+def test_no_former_key_is_near_a_known_one() -> None:
+    """They are looked up first; this is so that a misspelt one is not taken for another key either."""
+    for key in FORMER:
+        found = doubt(key, NAMES)
+        assert found is not None
+        assert found.kind == "former", key
+
+
+def test_every_doubt_of_an_application_in_the_order_of_its_keys() -> None:
+    found = doubts({"image-list": LIST, "allow-tag": "any", "web.allow-tags": "any", "old.platforms": "linux/amd64"})
+    assert [(key, one.kind) for key, one in found] == [("allow-tag", "near"), ("old.platforms", "orphan")]
+
+
+def test_an_orphan_where_there_is_no_alias_at_all() -> None:
+    ((_, found),) = doubts({"web.allow-tags": "any"})
+    assert (found.kind, found.hint) == (
+        "orphan", "write web=<image> in image-list, or remove it; no entry has an alias"
+    )  # fmt: skip
+
+
+def test_of_many_aliases_ten_are_shown() -> None:
+    many = ", ".join(f"a{number}=acme/a{number}" for number in range(30))
+    ((_, found),) = doubts({"image-list": many, "zzzz.allow-tags": "any"})
+    assert found.hint.endswith("a8, a9, …")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "letters"),
+    [
+        ("web", "web", 0), ("", "", 0), ("wbe", "web", 1), ("we", "web", 1), ("webb", "web", 1), ("wab", "web", 1),
+        ("bwe", "web", 2), ("w", "web", 2), ("abc", "web", 3), ("", "web", 3), ("website", "web", 3),
+        ("abcdefgh", "bcdefghi", 2), ("acmeweb", "acmewbe", 1),
+    ],
+)  # fmt: skip
+def test_in_how_many_letters_words_differ(one: str, other: str, letters: int) -> None:
+    assert differ(one, other, 3) == letters == differ(other, one, 3)
+
+
+def test_the_nearest_counts() -> None:
+    assert nearest("helm.image-tage", ("helm.image-name", "helm.image-tag")) == "helm.image-tag"
+    assert nearest("tag", ("allow-tags",)) == ""

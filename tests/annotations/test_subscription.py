@@ -1,0 +1,271 @@
+"""What the annotations mean. Rows of `cases/annotations.json` are AIU's own outputs."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support import DATA
+
+from task.annotations.application import parse_application
+from task.annotations.subscription import Defaults, subscribe
+from task.model import Application, Keys, Source, Subscribed
+
+CASES = json.loads((DATA / "cases" / "annotations.json").read_text())["cases"]
+OURS = {
+    "opt-no-alias-image-keys": "per-image keys are found without an alias too",
+}
+
+
+def app(annotations: dict[str, str], **more: Any) -> Application:
+    source = Source("https://git.example/x.git", "apps/web", "main", kind="Helm", section="Helm")
+    return replace(Application("argocd", "web", annotations, (source,)), **more)
+
+
+def only(annotations: dict[str, str]) -> Subscribed:
+    return subscribe(app({"image-list": "web=ghcr.io/acme/web", **annotations}))
+
+
+def errors(subscribed: Subscribed) -> list[str]:
+    return [flaw.key for flaw in subscribed.flaws if flaw.severity == "error"]
+
+
+@pytest.mark.parametrize(
+    "case", [c for c in CASES if c["input"]["op"] == "options" and c["id"] not in OURS], ids=lambda c: c["id"]
+)
+def test_options_as_image_updater_reads_them(case: dict[str, Any]) -> None:
+    expected = case.get("expect_v1", case["expect"])
+    subscribed = subscribe(app({"image-list": case["input"]["image"], **case["input"]["annotations"]}))
+    sub = subscribed.subscriptions[0]
+    assert sub.policy.strategy == expected["strategy"]
+    assert sub.policy.allow == (expected["pattern"] if expected["allow"] == "regexp" else None)
+    assert list(sub.policy.ignore) == expected["ignore"]
+    assert sub.keys.kustomize_name == expected["kustomize_name"]
+    if expected["helm_spec"]:
+        assert sub.keys.spec == expected["helm_spec"]
+    else:
+        assert (sub.keys.name or "image.name", sub.keys.tag or "image.tag") == (
+            expected["helm_name"],
+            expected["helm_tag"],
+        )
+
+
+@pytest.mark.parametrize(
+    ("annotations", "strategy", "constraints"),
+    [
+        ({}, "semver", ()),
+        ({"web.update-strategy": "latest"}, "newest-build", ()),
+        ({"web.update-strategy": "Name"}, "alphabetical", ()),
+        ({"update-strategy": "newest-build"}, "newest-build", ()),
+        ({"update-strategy": "newest-build", "web.update-strategy": "alphabetical"}, "alphabetical", ()),
+        ({"update-strategy": "newest-build", "web.update-strategy": ""}, "newest-build", ()),
+        ({"web.update-strategy": "semver:1.6.x"}, "semver", ("1.6.x",)),
+        ({"web.update-strategy": "semver:1.6.x", "image-list": "web=ghcr.io/acme/web:~1"}, "semver", ("~1", "1.6.x")),
+        ({"web.update-strategy": "digest", "image-list": "web=ghcr.io/acme/web:main"}, "digest", ("main",)),
+    ],
+)
+def test_strategy_and_constraints(annotations: dict[str, str], strategy: str, constraints: tuple[str, ...]) -> None:
+    policy = only(annotations).subscriptions[0].policy
+    assert (policy.strategy, policy.constraints) == (strategy, constraints)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "key"),
+    [
+        ({"web.update-strategy": "lexical"}, "web.update-strategy"),
+        ({"web.update-strategy": "digest"}, "image-list"),
+        ({"web.allow-tags": "^v1"}, "web.allow-tags"),
+        ({"web.allow-tags": "regexp:["}, "web.allow-tags"),
+        ({"allow-tags": "glob:x"}, "allow-tags"),
+        ({"ignore-tags": "a,["}, "ignore-tags"),
+        ({"image-list": "web=ghcr.io/acme/web:>"}, "image-list"),
+        ({"web.update-strategy": "semver:nonsense"}, "web.update-strategy"),
+        ({"web.pin-digest": "perhaps"}, "web.pin-digest"),
+        ({"write-back-method": "Git"}, "write-back-method"),
+        ({"write-back-method": "git:nonsense"}, "write-back-method"),
+        ({"write-back-method": "git:"}, "write-back-method"),
+        ({"write-back-method": "git : "}, "write-back-method"),
+        ({"write-back-method": "argocd:"}, "write-back-method"),
+        ({"web.helm.image-tag": "images[ 0 ].tag"}, "web.helm.image-tag"),
+        ({"helm.image-tag": "images[0][1 ].tag"}, "helm.image-tag"),
+        ({"web.helm.image-spec": "images[0 1]"}, "web.helm.image-spec"),
+        ({"web.helm.image-name": "images[ ].name"}, "web.helm.image-name"),
+        ({"web.allow-tag": "regexp:^1"}, "web.allow-tag"),
+        ({"ignore_tags": "latest"}, "ignore_tags"),
+        ({"write-back-metod": "argocd"}, "write-back-metod"),
+        ({"gitbranch": "dev"}, "gitbranch"),
+        ({"write-back-method": "git:error:argocd/creds"}, "write-back-method"),
+        ({"write-back-method": "git:secret:"}, "write-back-method"),
+        ({"write-back-method": "git:secret:/creds"}, "write-back-method"),
+        ({"write-back-method": "git:secret:argocd/"}, "write-back-method"),
+        ({"write-back-method": "git:secret:a/b/c"}, "write-back-method"),
+        ({"pull-request": "yes"}, "pull-request"),
+        ({"write-back-method": "argocd:secret:a/b"}, "write-back-method"),
+        ({"git-branch": "a:b:c"}, "git-branch"),
+        ({"web.ignore-tags": "regexp:^dev-"}, "web.ignore-tags"),
+        ({"ignore-tags": "latest, a b"}, "ignore-tags"),
+        ({"write-back-target": "helm"}, "write-back-target"),
+        ({"write-back-target": "kustomizationX"}, "write-back-target"),
+        ({"write-back-target": "helmvaluesX:/a"}, "write-back-target"),
+        ({"write-back-target": "kustomization:../../.."}, "write-back-target"),
+        ({"write-back-target": "helmvalues:$nowhere/values.yaml"}, "write-back-target"),
+        ({"write-back-source": "7"}, "write-back-source"),
+    ],
+)
+def test_a_broken_annotation_is_an_error_and_nothing_is_subscribed(annotations: dict[str, str], key: str) -> None:
+    subscribed = only(annotations)
+    assert subscribed.subscriptions == ()
+    assert errors(subscribed) == [key]
+    assert all(flaw.hint for flaw in subscribed.flaws)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "left"),
+    [
+        ({}, ["web", "api", ""]),
+        ({"web.allow-tag": "any"}, ["api", ""]),
+        ({"allow-tag": "any"}, []),
+        ({"allow-tag": "any", "web.allow-tags": "any"}, ["web"]),  # its own rule hides the one for all
+        ({"allow-tags": "any", "web.allow-tag": "any"}, ["api", ""]),
+        ({"cron.plattforms": "linux/amd64"}, ["web", "api"]),  # an entry without alias, under its last part
+        ({"write-back-traget": "kustomization"}, []),
+        ({"pull-requests": "true"}, []),
+        # no rule is missing, or nobody knows of one
+        ({"image-lists": "x=acme/x"}, ["web", "api", ""]),
+        ({"web.allow-tag": ""}, ["web", "api", ""]),
+        ({"old.allow-tag": "any"}, ["web", "api", ""]),
+        ({"web.credentials": "x"}, ["web", "api", ""]),
+        ({"web.colour": "blue"}, ["web", "api", ""]),
+    ],
+)
+def test_a_misspelt_rule_stops_the_entries_that_it_would_govern(annotations: dict[str, str], left: list[str]) -> None:
+    listed = "web=acme/web, api=acme/api, acme/cron"
+    subscribed = subscribe(app({"image-list": listed, **annotations}))
+    assert [one.entry.alias for one in subscribed.subscriptions] == left
+    stopped = {flaw.entry.alias for flaw in subscribed.flaws if flaw.misspelt and flaw.entry}
+    assert stopped == {"web", "api", ""} - set(left)
+
+
+def test_a_flaw_knows_the_strategy_as_far_as_it_can_be_read() -> None:
+    assert [one.strategy for one in only({"web.update-strategy": "digest"}).flaws] == ["digest"]
+    assert [one.strategy for one in only({"update-strategy": "latest", "write-back-method": "x"}).flaws] == [
+        "newest-build", "newest-build"
+    ]  # fmt: skip
+    assert [one.strategy for one in only({"web.update-strategy": "newest"}).flaws] == [None]
+
+
+def test_all_problems_of_an_entry_come_together() -> None:
+    subscribed = only({"web.allow-tags": "regexp:[", "web.ignore-tags": "[", "web.update-strategy": "x"})
+    assert errors(subscribed) == ["web.update-strategy", "web.allow-tags", "web.ignore-tags"]
+
+
+def test_all_problems_of_the_write_back_come_together() -> None:
+    broken = {
+        "pull-request": "x",
+        "write-back-method": "Git",
+        "git-branch": "a:b:c",
+        "write-back-target": "foo:x, /../y",
+    }
+    keys = ["pull-request", "write-back-method", "git-branch", "write-back-target", "write-back-target"]
+    assert errors(only(broken)) == keys
+
+
+def test_a_broken_write_back_is_said_even_where_no_entry_can_be_read() -> None:
+    subscribed = subscribe(app({"image-list": "nginx:>=1.0", "write-back-method": "Git"}))
+    assert errors(subscribed) == ["image-list", "write-back-method"]
+
+
+def test_one_broken_entry_leaves_the_others_alone() -> None:
+    subscribed = subscribe(app({"image-list": "a=acme/a, b=acme/b:>", "a.update-strategy": "latest"}))
+    assert [sub.entry.alias for sub in subscribed.subscriptions] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "level"),
+    [
+        ({"web.update-strategy": "latest"}, "web.update-strategy"),
+        ({"tag-match": "regexp:x"}, "tag-match"),
+        ({"web.force-update": "yes"}, "web.force-update"),
+    ],
+)
+def test_deprecated_and_strange_values_work_and_warn(annotations: dict[str, str], level: str) -> None:
+    subscribed = only(annotations)
+    assert len(subscribed.subscriptions) == 1
+    assert [(flaw.key, flaw.severity) for flaw in subscribed.flaws] == [(level, "warning")]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "severities"),
+    [
+        # AIU v1 leaves the whole Application out for each of these.
+        ({"image-list": "web="}, ["error"]),
+        ({"image-list": " , "}, []),  # no image: nothing is updated, and only lint says so
+        ({"image-list": "web=acme/web", "web.force-update": "yes"}, ["warning"]),  # it says nothing that is needed here
+        ({"image-list": "web=acme/web", "web.force-update": ""}, []),  # an empty value counts as absent
+        ({"image-list": "web=acme/web", "web.helm.image-tag": "t", "web.kustomize.image-name": "k"}, []),  # as v0
+        ({"image-list": "web=acme/web", "write-back-method": "unknown"}, ["error"]),
+    ],
+)
+def test_what_image_updater_v1_refuses_as_a_whole(annotations: dict[str, str], severities: list[str]) -> None:
+    assert [flaw.severity for flaw in subscribe(app(annotations)).flaws] == severities
+
+
+def test_an_empty_ignore_list_hides_the_application_wide_one() -> None:
+    assert only({"ignore-tags": "a*", "web.ignore-tags": ""}).subscriptions[0].policy.ignore == ()
+    assert only({"ignore-tags": "a*"}).subscriptions[0].policy.ignore == ("a*",)
+
+
+@pytest.mark.parametrize(
+    ("image_list", "key"),
+    [
+        ("org/app=ghcr.io/acme/web", "org_app"),
+        ("org/app=ghcr.io/acme/web", "org/app"),
+        ("ghcr.io/acme/web", "web"),
+        ("ghcr.io/acme/web", "acme_web"),
+        ("ghcr.io/acme/web", "ghcr.io_acme_web"),
+        ("localhost:5000/web", "web"),
+    ],
+)
+def test_where_per_image_keys_are_looked_up(image_list: str, key: str) -> None:
+    subscribed = subscribe(app({"image-list": image_list, f"{key}.update-strategy": "alphabetical"}))
+    assert subscribed.subscriptions[0].policy.strategy == "alphabetical"
+
+
+def test_an_alias_owns_its_name() -> None:
+    subscribed = subscribe(app({"image-list": "web=acme/other, acme/web", "web.update-strategy": "alphabetical"}))
+    assert [sub.policy.strategy for sub in subscribed.subscriptions] == ["alphabetical", "semver"]
+
+
+def test_every_per_image_key_works_application_wide() -> None:
+    annotations = {
+        "helm.image-tag": "t",
+        "kustomize.image-name": "k",
+        "pin-digest": "true",
+        "platforms": "linux/arm64, linux/amd64",
+    }
+    sub = only(annotations).subscriptions[0]
+    assert sub.keys == Keys(tag="t", kustomize_name="k")
+    assert (sub.policy.pin_digest, sub.policy.platforms) == (True, ("linux/arm64", "linux/amd64"))
+
+
+def test_several_targets_are_several_subscriptions() -> None:
+    subs = only({"write-back-target": "helmvalues:/a.yaml, kustomization:/k"}).subscriptions
+    assert [(sub.target, sub.path) for sub in subs] == [("helmvalues", "a.yaml"), ("kustomization", "k")]
+
+
+def test_the_command_lines_strategy_holds_where_no_annotation_does() -> None:
+    defaults = Defaults(strategy="alphabetical", pin_digest=True)
+    sub = subscribe(app({"image-list": "a=b"}), defaults).subscriptions[0]
+    assert (sub.policy.strategy, sub.policy.pin_digest) == ("alphabetical", True)
+
+
+def test_the_managed_names_of_all_entries_are_known_to_each() -> None:
+    subs = subscribe(app({"image-list": "a=acme/a, b=acme/b", "a.helm.image-tag": "a.tag"})).subscriptions
+    assert subs[0].managed == subs[1].managed
+    assert set(subs[0].managed) == {"image.name", "a.tag", "image.tag", "docker.io/acme/a", "docker.io/acme/b"}
+
+
+def test_no_annotation_at_all_asks_for_nothing() -> None:
+    assert subscribe(parse_application({"metadata": {"name": "x"}})) == Subscribed(
+        parse_application({"metadata": {"name": "x"}}), (), ()
+    )

@@ -1,0 +1,236 @@
+"""Where an update goes. Rows of `cases/write-back.json` are AIU's own outputs."""
+
+import json
+from typing import Any
+
+import pytest
+from support import DATA
+
+from task.annotations.application import PREFIX, parse_application
+from task.annotations.keys import Faulty, git_branch
+from task.annotations.write_back import Where, inside, normal_url, write_backs
+from task.errors import SourceError, TargetError
+from task.model import Application
+
+CASES = json.loads((DATA / "cases" / "write-back.json").read_text())["cases"]
+OURS = {
+    "target-helmvalues-c": "helmvalues: with nothing behind the colon is as without it",
+    "ns-none-argocd": "no method given: git",
+    "multi-git-repository-other": "a chart's override file would never be read: an error that shows the way out",
+    "target-abs-yaml": "a leading / is the repository's root",
+}
+
+
+def application(given: dict[str, Any]) -> Application:
+    spec = {"source": given["source"]} if "source" in given else {"sources": given["sources"]}
+    status = {"sourceType": given.get("source_type", ""), "sourceTypes": given.get("source_types", [])}
+    annotations = {PREFIX + key: value for key, value in given["annotations"].items()}
+    metadata = {"name": given["app_name"], "namespace": given["app_namespace"], "annotations": annotations}
+    return parse_application(
+        {"metadata": metadata, "spec": spec, "status": status}, namespace=given["controller_namespace"]
+    )
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c["id"] not in OURS], ids=lambda c: c["id"])
+def test_write_back_as_image_updater_resolves_it(case: dict[str, Any]) -> None:
+    expected = case.get("expect_v1", case["expect"])
+    where = write_backs(application(case["input"]), case["input"]["controller_namespace"])[0]
+    path = expected["kustomize_base"] or expected["target"]
+    assert where.path == inside("", path)
+    assert where.method == expected["method"]
+    assert where.repo == expected["repo"]
+    assert where.base == (expected["branch"] or expected["target_revision"]).replace("HEAD", "")
+    assert where.head == expected["write_branch"]
+    assert where.source.kind == expected["type"]
+
+
+def web(annotations: dict[str, str], **spec: Any) -> Where:
+    source = {"repoURL": "https://git.example/x.git", "path": "apps/web", "targetRevision": "main"}
+    return write_backs(
+        application(
+            {
+                "annotations": annotations,
+                "app_name": "web",
+                "app_namespace": spec.pop("namespace", "argocd"),
+                "controller_namespace": "argocd",
+                **(spec or {"source": source}),
+            }
+        ),
+        "argocd",
+    )[0]
+
+
+def test_the_override_file_is_named_by_argo_cds_rule() -> None:
+    assert web({}).path == "apps/web/.argocd-source-web.yaml"
+    where = web({}, namespace="team", source={"repoURL": "r", "path": "p"})
+    assert (where.path, where.fallbacks) == ("p/.argocd-source-team_web.yaml", ("p/.argocd-source-web.yaml",))
+
+
+@pytest.mark.parametrize(
+    ("target", "kind", "path"),
+    [
+        ("kustomization", "kustomization", "apps/web"),
+        ("kustomization:", "kustomization", "apps/web"),
+        ("kustomization:.", "kustomization", "apps/web"),
+        ("kustomization:../base", "kustomization", "apps/base"),
+        ("kustomization:/", "kustomization", ""),
+        ("helmvalues:", "helmvalues", "apps/web/values.yaml"),
+        ("helmvalues:env/prod.yaml", "helmvalues", "apps/web/env/prod.yaml"),
+        ("manifests", "manifests", "apps/web"),
+        ("manifests:/k8s", "manifests", "k8s"),
+        ("/abs.yaml", "file", "abs.yaml"),
+        ("deploy/abs.yaml", "file", "deploy/abs.yaml"),
+    ],
+)
+def test_targets(target: str, kind: str, path: str) -> None:
+    where = web({"write-back-target": target})
+    assert (where.target, where.path) == (kind, path)
+
+
+@pytest.mark.parametrize(
+    "target", ["kustomizationX", "helmvalues.yaml", "Helmvalues", "MANIFESTS", "git:x", "helm", "Kustomize", "values"]
+)
+def test_what_is_nearly_a_target_is_refused(target: str) -> None:
+    with pytest.raises(Faulty, match="unknown target"):
+        web({"write-back-target": target})
+
+
+@pytest.mark.parametrize(
+    ("revision", "annotation", "base"),
+    [
+        ("main", "", "main"),
+        ("", "", ""),
+        ("HEAD", "", ""),
+        ("refs/heads/dev", "", "dev"),
+        ("v1.0", "", "v1.0"),
+        ("main", "dev", "dev"),
+        ("main", "HEAD", ""),  # the default branch, said outright
+        ("main", "refs/heads/dev", "dev"),
+        ("main", ":upd", "main"),
+    ],
+)
+def test_base_branches(revision: str, annotation: str, base: str) -> None:
+    where = web({"git-branch": annotation}, source={"repoURL": "r", "path": "p", "targetRevision": revision})
+    assert where.base == base
+
+
+def test_a_bare_kustomization_file_is_refused_with_the_target_to_write() -> None:
+    with pytest.raises(Faulty) as refused:
+        web({"write-back-target": "/apps/web/kustomization.yaml"})
+    assert "kustomization:/apps/web" in refused.value.hint
+
+
+CHART = {
+    "repoURL": "https://charts.example",
+    "chart": "c",
+    "targetRevision": "1.2.3",
+    "helm": {"valueFiles": ["$values/v.yaml"]},
+}
+VALUES = {"repoURL": "https://git.example/vals.git", "targetRevision": "prod", "ref": "values"}
+
+
+def test_a_chart_is_never_cloned_as_git() -> None:
+    for annotations in (
+        {},
+        {"write-back-target": "helmvalues:/v.yaml"},
+        {"git-repository": "https://git.example/vals.git"},
+    ):
+        with pytest.raises(SourceError) as refused:
+            web(annotations, sources=[CHART, VALUES])
+        assert "helmvalues:$" in refused.value.hint
+
+
+def test_a_ref_target_goes_to_the_repository_of_that_ref() -> None:
+    where = web({"write-back-target": "helmvalues:$values/envs/v.yaml"}, sources=[CHART, VALUES])
+    assert (where.repo, where.base, where.path) == ("https://git.example/vals.git", "prod", "envs/v.yaml")
+
+
+def test_git_repository_takes_the_branch_of_the_source_with_that_url() -> None:
+    annotations = {"write-back-target": "helmvalues:/v.yaml", "git-repository": "https://git.example/vals"}
+    where = web(annotations, sources=[CHART, VALUES])
+    assert (where.repo, where.base) == ("https://git.example/vals", "prod")
+
+
+def test_git_repository_of_no_source_takes_the_chosen_sources_branch() -> None:
+    first = {"repoURL": "https://git.example/k.git", "path": "k", "targetRevision": "kb"}
+    second = {"repoURL": "https://git.example/h.git", "path": "h", "targetRevision": "hb"}
+    where = web({"git-repository": "https://git.example/o"}, sources=[first, second], source_types=["", "Kustomize"])
+    assert (where.repo, where.base, where.path) == ("https://git.example/o", "hb", "h/.argocd-source-web.yaml")
+
+
+def test_a_charts_version_is_no_branch() -> None:
+    annotations = {"write-back-target": "helmvalues:/v.yaml", "git-repository": "https://git.example/other"}
+    assert web(annotations, sources=[CHART, VALUES]).base == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "repo"), [("0", "https://charts.example"), ("values", "https://git.example/vals.git")]
+)
+def test_write_back_source_names_the_source_outright(name: str, repo: str) -> None:
+    annotations = {"write-back-source": name, "write-back-target": "helmvalues:/v.yaml", "git-repository": "x"}
+    assert web(annotations, sources=[CHART, VALUES]).source.repo == repo
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("main", ("main", "")),
+        ("main:", ("main", "")),
+        (":upd", ("", "upd")),
+        ("main:upd-{{.SHA256}}", ("main", "upd-{{.SHA256}}")),
+        ('main:{{ if eq "a:b" .AppName }}x{{ end }}', ("main", '{{ if eq "a:b" .AppName }}x{{ end }}')),
+        (" main : upd ", ("main", "upd")),
+        ("", ("", "")),
+    ],
+)
+def test_git_branch(value: str, expected: tuple[str, str]) -> None:
+    assert git_branch(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("folder", "path", "expected"),
+    [
+        ("a/b", "../c", "a/c"),
+        ("a", "/c/./d", "c/d"),
+        ("", "x", "x"),
+        (".", "x", "x"),
+        ("a//b/", "c", "a/b/c"),
+        ("apps", "/apps/../x.yaml", "x.yaml"),
+    ],
+)
+def test_paths_are_cleaned(folder: str, path: str, expected: str) -> None:
+    assert inside(folder, path) == expected
+
+
+@pytest.mark.parametrize(
+    ("folder", "path"),
+    [("a", "../../b"), ("", ".."), ("a", "/../b"), (".git", "config"), ("a", "b\nc"), ("a", "..\\b")],
+)
+def test_paths_that_leave_the_repository_are_refused(folder: str, path: str) -> None:
+    with pytest.raises(TargetError):
+        inside(folder, path)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("https://github.com/Acme/x.git", "https://github.com/acme/x", True),
+        ("https://github.com/acme/x/", "https://GitHub.com/acme/x.git", True),
+        ("git@github.com:acme/x.git", "ssh://git@github.com/acme/x", True),
+        ("git@github.com:acme/x.git", "ssh://git@github.com:22/acme/x", True),
+        ("git@github.com:acme/x.git", "git@github.com:/acme/x", True),
+        ("git@github.com:acme/x.git", "ssh://git@github.com//acme/x", True),
+        ("git@github.com:acme/x.git", "git+ssh://git@GitHub.com/acme/x", True),
+        ("[git@git.example.com:2222]:acme/x", "ssh://git@git.example.com:2222/acme/x.git", True),
+        ("https://github.com:443/acme/x", "https://github.com/acme/x", True),
+        ("ssh://git@git.example.com:2222/acme/x", "ssh://git@git.example.com/acme/x", False),
+        ("ssh://git@git.example.com:222/acme/x", "ssh://git@git.example.com/acme/x", False),
+        ("alice@host:x", "bob@host:x", False),
+        ("https://github.com/acme/x", "https://github.com/acme/y", False),
+        ("https://github.com/acme/x", "git@github.com:acme/x", False),
+        ("/srv/Repo.git", "/srv/repo.git", False),
+        ("file:///srv/repo.git", "/srv/repo", True),
+    ],
+)
+def test_one_repository_has_several_spellings(one: str, other: str, same: bool) -> None:
+    assert (normal_url(one) == normal_url(other)) is same

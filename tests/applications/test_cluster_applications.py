@@ -1,0 +1,230 @@
+"""Applications of a cluster: metadata of all, whole objects of those that matter."""
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from fakes.kubernetes_api import APPLICATIONS, UPDATERS, Fault, KubernetesApi, application, running
+
+from task.annotations.narrow import Narrow
+from task.annotations.subscription import Defaults
+from task.applications import cluster as module
+from task.applications.cluster import Cluster
+from task.errors import SourceAccessError, SourceDownError
+from task.http import Limits
+from task.kubernetes.access import ClusterAccess
+from task.kubernetes.client import Kubernetes
+from task.kubernetes.errors import ForbiddenError
+from task.kubernetes.kubeconfig import Kubeconfig, Server, User
+from task.pipeline.discover import Scope, find
+from task.secret import Secret
+
+PREFIX = "argocd-image-updater.argoproj.io/"
+QUICK = Limits(connect=2, silence=1, total=5, tries=1)
+
+
+@pytest.fixture
+def api() -> Iterator[KubernetesApi]:
+    with running() as found:
+        yield found
+
+
+def source(api: KubernetesApi, user: str = "admin-token", **given: Any) -> Cluster:
+    access = ClusterAccess(Kubeconfig("x", "argocd", Server(api.url), User(token=Secret(user))), {})
+    return Cluster(Kubernetes(access, QUICK), prefix=PREFIX, **given)
+
+
+def mentions(image: str) -> Any:
+    """As the command asks: does the image-list, or the ImageUpdater, mention the image?"""
+
+    def wanted(item: Mapping[str, Any]) -> bool:
+        if item.get("kind") == "ImageUpdater":
+            return image in str(item["spec"])
+        return image in item["metadata"]["annotations"].get(f"{PREFIX}image-list", "")
+
+    return wanted
+
+
+def keys(cluster: Cluster) -> list[str]:
+    return [f"{one.item['metadata']['namespace']}/{one.item['metadata']['name']}" for one in cluster.all()]
+
+
+def updater(name: str, namespace: str = "argocd", pattern: str = "*", image: str = "web") -> dict[str, Any]:
+    ref = {"namePattern": pattern, "images": [{"alias": "a", "imageName": f"ghcr.io/acme/{image}"}]}
+    return {"metadata": {"name": name, "namespace": namespace}, "spec": {"applicationRefs": [ref]}}
+
+
+def test_only_what_may_take_the_image_is_read_whole(api: KubernetesApi) -> None:
+    api.add(APPLICATIONS, application("web", images="web=ghcr.io/acme/web:1.x"), application("plain"))
+    api.add(APPLICATIONS, application("api", "team", images="api=ghcr.io/acme/api:1.x"))
+    cluster = source(api, wanted=mentions("acme/web"))
+    found = list(cluster.all())
+    assert [one.item for one in found] == [api.of(APPLICATIONS, "web")]
+    assert found[0].origin == "cluster"
+    assert (cluster.listed, [one.key for one in cluster.passed_over]) == (3, ["team/api"])
+    assert api.requests() == ["list imageupdaters *", "list applications *", "get applications argocd/web"]
+
+
+def test_the_same_applications_as_from_manifests(api: KubernetesApi) -> None:
+    api.add(APPLICATIONS, *(application(f"web-{n}", images="web=ghcr.io/acme/web:1.x") for n in range(12)))
+    scope = Scope(PREFIX, Narrow(), Defaults())
+    found = find(source(api).all(), scope, lambda _origin: None)
+    assert [one.key for one in found.applications] == sorted(f"argocd/web-{n}" for n in range(12))
+    assert all(one.sources and one.live and one.origin == "cluster" for one in found.applications)
+    assert found.problems == ()
+
+
+def test_what_an_image_updater_references_is_read_whatever_its_annotations(api: KubernetesApi) -> None:
+    api.add(
+        APPLICATIONS, *(application(name, namespace) for name in ("web", "api") for namespace in ("argocd", "team"))
+    )
+    api.add(UPDATERS, updater("one", "team", "w*"), updater("two", "argocd", "*", image="other"))
+    found = list(source(api, wanted=mentions("acme/web")).all())
+    assert [(one.item["kind"], one.item["metadata"]["name"], one.item["metadata"]["namespace"]) for one in found] == [
+        ("ImageUpdater", "two", "argocd"),
+        ("ImageUpdater", "one", "team"),
+        ("Application", "web", "team"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "expected"),
+    [("web", "web", True), ("web", "webs", False), ("w?b", "web", True), ("*", "x", True), ("[wv]eb", "web", True),
+     ("[^a]eb", "web", True), (r"w\eb", "web", True), ("w.b", "web", False), (r"[a\]]x", "]x", True),
+     ("*", "", True), ("a*", "ab", True), ("*b", "ab", True), ("*b", "ba", False), ("a*b*c", "axbxbc", True),
+     ("*a*ab", "aab", True), ("*ab*ab*", "aab", False), ("**", "ab", True), (r"a\*b", "a*b", True)],
+)  # fmt: skip
+def test_no_application_that_is_referenced_is_missed(pattern: str, name: str, expected: bool) -> None:
+    assert bool(module._loose(pattern).fullmatch(name)) is expected
+
+
+@pytest.mark.parametrize("pattern", ["*a" * 30 + "b", "*a" * 2048, "*" * 4096, "*a" * 100_000])
+def test_no_pattern_of_an_image_updater_takes_long(pattern: str) -> None:
+    began = time.process_time()
+    for claim in module._claims(updater("one", pattern=pattern)):
+        claim.pattern.fullmatch("a" * 253)
+    assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize("spec", [None, [], {}, {"applicationRefs": 3}, {"applicationRefs": [3, {"namePattern": 3}]}])
+def test_an_image_updater_of_any_shape(api: KubernetesApi, spec: Any) -> None:
+    api.add(UPDATERS, {"metadata": {"name": "odd"}, "spec": spec})
+    api.add(APPLICATIONS, application("web"))
+    assert keys(source(api)) == ["argocd/odd"]
+
+
+def test_no_image_updaters_where_the_cluster_does_not_know_them(api: KubernetesApi) -> None:
+    api.forget(UPDATERS)
+    api.add(APPLICATIONS, application("web", images="web=acme/web"))
+    assert keys(source(api)) == ["argocd/web"]
+
+
+def role(namespace: str, *resources: str) -> list[dict[str, Any]]:
+    rule = {
+        "apiGroups": ["argoproj.io", "argocd-image-updater.argoproj.io"],
+        "resources": resources,
+        "verbs": ["list", "get"],
+    }
+    meta = {"name": "r", "namespace": namespace}
+    subject = {"kind": "ServiceAccount", "name": "reader", "namespace": "ci"}
+    return [
+        {"kind": "Role", "metadata": meta, "rules": [rule]},
+        {"kind": "RoleBinding", "metadata": meta, "subjects": [subject], "roleRef": {"kind": "Role", "name": "r"}},
+    ]
+
+
+@pytest.fixture
+def reader(api: KubernetesApi) -> KubernetesApi:
+    """May read the control plane's namespace only."""
+    api.tokens["reader"] = "system:serviceaccount:ci:reader"
+    api.rules = role("argocd", "applications")
+    api.add(APPLICATIONS, application("web", images="w=acme/web"), application("far", "team", images="w=acme/web"))
+    return api
+
+
+def test_where_all_is_forbidden_the_control_planes_namespace_counts(reader: KubernetesApi) -> None:
+    lines: list[tuple[str, str]] = []
+    found = keys(source(reader, "reader", log=lambda level, line: lines.append((level, line))))
+    assert found == ["argocd/web"]
+    assert any(level == "info" and "only those of namespace 'argocd' count" in line for level, line in lines)
+
+
+def test_a_namespace_that_was_named_and_is_forbidden_is_an_error(reader: KubernetesApi) -> None:
+    with pytest.raises(ForbiddenError, match="in namespace 'team'") as caught:
+        keys(source(reader, "reader", narrow=Narrow(namespaces=("argocd", "team"))))
+    assert "a Role of namespace 'team' needs" in caught.value.hint
+
+
+def test_namespaces_that_the_control_planes_is_not_among_are_no_fall_back(reader: KubernetesApi) -> None:
+    with pytest.raises(ForbiddenError, match="in all namespaces"):
+        keys(source(reader, "reader", narrow=Narrow(namespaces=("te*",))))
+
+
+def test_nothing_is_allowed(reader: KubernetesApi) -> None:
+    reader.rules = []
+    with pytest.raises(ForbiddenError, match="in namespace 'argocd'"):
+        keys(source(reader, "reader"))
+
+
+@pytest.mark.parametrize(
+    ("narrow", "lists", "found"),
+    [
+        (Narrow(namespaces=("team", "team")), ["team"], ["team/api"]),
+        (Narrow(namespaces=("team", "argocd")), ["team", "argocd"], ["team/api", "argocd/web"]),
+        (Narrow(namespaces=("te*",)), ["*"], ["team/api"]),
+        (Narrow(names=("team/a*",)), ["team"], ["team/api"]),
+        (Narrow(names=("web", "team/x")), ["*"], ["argocd/web"]),
+        (Narrow(selector="tier=front"), ["*"], ["argocd/web"]),
+        (Narrow(projects=("nobody",)), ["*"], ["argocd/web", "team/api"]),  # the project stands in the spec
+    ],
+)
+def test_what_narrows_is_pushed_down(api: KubernetesApi, narrow: Narrow, lists: list[str], found: list[str]) -> None:
+    api.add(APPLICATIONS, application("web", images="w=acme/web", metadata={"labels": {"tier": "front"},
+            "annotations": {f"{PREFIX}image-list": "acme/web"}}))  # fmt: skip
+    api.add(APPLICATIONS, application("api", "team", images="a=acme/api"))
+    assert keys(source(api, narrow=narrow)) == found
+    assert [one for one in api.requests() if one.startswith("list applications")] == [
+        f"list applications {n}" for n in lists
+    ]
+    selectors = {
+        one.query.get("labelSelector", "") for one in api.asked if one.resource == APPLICATIONS and not one.name
+    }
+    assert selectors == {narrow.selector}
+
+
+def test_an_object_that_was_deleted_meanwhile_is_passed_over(api: KubernetesApi) -> None:
+    api.add(APPLICATIONS, *(application(f"web-{n}", images="w=acme/web") for n in range(5)))
+
+    def delete(asked: Any) -> None:
+        if asked.verb == "get":
+            api.objects[APPLICATIONS].pop(("argocd", "web-3"), None)
+
+    api.before = delete
+    assert keys(source(api)) == [f"argocd/web-{n}" for n in (0, 1, 2, 4)]
+
+
+def test_many_of_them_are_listed_rather_than_got_one_by_one(api: KubernetesApi) -> None:
+    api.add(APPLICATIONS, *(application(f"web-{n:03}", images="w=acme/web") for n in range(80)), application("plain"))
+    assert len(keys(source(api))) == 80
+    assert api.requests() == ["list imageupdaters *", "list applications *", "list applications *"]
+
+
+def test_a_server_that_knows_no_metadata_is_asked_once(api: KubernetesApi) -> None:
+    api.knows_metadata = False
+    api.add(APPLICATIONS, application("web", images="w=acme/web"), application("plain"))
+    assert keys(source(api)) == ["argocd/web"]
+    assert api.requests() == ["list imageupdaters *", "list applications *"]
+
+
+def test_an_error_in_one_of_many_ends_it(api: KubernetesApi) -> None:
+    api.add(APPLICATIONS, *(application(f"web-{n}", images="w=acme/web") for n in range(5)))
+    api.faults.append(Fault(503, path="web-3"))
+    with pytest.raises(SourceDownError, match="'web-3'"):
+        keys(source(api))
+
+
+def test_no_argo_cd(api: KubernetesApi) -> None:
+    api.forget(APPLICATIONS)
+    with pytest.raises(SourceAccessError, match="Argo CD is not installed here"):
+        keys(source(api))

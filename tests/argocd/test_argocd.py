@@ -1,0 +1,359 @@
+"""The client of Argo CD's API, and the Applications it gives, against a server that behaves as Argo CD does."""
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes.argocd_api import ArgoCDServer, Fault, PatchError, application, apply_patch, argocd_server, at
+from support import needs
+
+from task.applications.argocd import ArgoCD
+from task.argocd.api import ArgoCDApi
+from task.argocd.options import Connection
+from task.errors import Outpaced, SourceAccessError, SourceDownError, SourceError, TaskError, UsageError
+from task.http import Limits
+from task.kubernetes.live import ClusterApplications, LiveApplications
+from task.secret import Secret
+
+TOKEN = "good-token"
+QUICK = Limits(connect=1, silence=0.5, total=2, size=100_000, tries=1)
+
+
+@pytest.fixture
+def server() -> Iterator[ArgoCDServer]:
+    with argocd_server() as one:
+        one.add(at(application("web"), "Synced", "Healthy"))
+        yield one
+
+
+def api_of(server: ArgoCDServer, limits: Limits = QUICK, log: Callable[[str], None] = print, **given: Any) -> ArgoCDApi:
+    connection = replace(Connection(server.address, Secret(TOKEN), plaintext=True), **given)
+    return ArgoCDApi(connection, {}, limits=limits, log=log)
+
+
+def test_the_list_holds_only_what_is_asked_for(server: ArgoCDServer) -> None:
+    found = api_of(server).list_applications()
+    assert found[0]["kind"] == "Application"
+    assert found[0]["metadata"]["name"] == "web"
+    assert "spec" not in found[0]
+    assert server.asked("GET")[0].query["fields"][0].startswith("metadata.resourceVersion,items.metadata.name,")
+
+
+def test_the_list_is_narrowed_by_the_server(server: ArgoCDServer) -> None:
+    server.add(application("shop", "team", project="shops"))
+    api = api_of(server)
+    assert [one["metadata"]["name"] for one in api.list_applications(projects=["shops"])] == ["shop"]
+    assert [one["metadata"]["name"] for one in api.list_applications(namespace="team")] == ["shop"]
+    assert api.list_applications(selector="team=b") == []
+
+
+def test_a_whole_application_has_its_kind(server: ArgoCDServer) -> None:
+    found = api_of(server).get_application("argocd", "web")
+    assert (found["apiVersion"], found["kind"]) == ("argoproj.io/v1alpha1", "Application")
+    assert found["status"]["sync"]["status"] == "Synced"
+
+
+def test_a_refresh_is_asked_for_one_application(server: ArgoCDServer) -> None:
+    api_of(server).refresh_application("argocd", "web")
+    asked = server.asked("GET", "/web")[0]
+    assert (asked.query["refresh"], asked.query["appNamespace"]) == (["normal"], ["argocd"])
+
+
+def test_a_root_path_and_headers_are_kept() -> None:
+    with argocd_server("/argo/cd") as server:
+        server.add(application())
+        api = api_of(server, root_path="/argo/cd", headers=(("X-Proxy", Secret("hunter2")),))
+        assert api.get_application("argocd", "web")["metadata"]["name"] == "web"
+        assert server.seen[0].headers["x-proxy"] == "hunter2"
+
+
+def test_a_token_file_is_read_anew(server: ArgoCDServer, tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("old-token\n")
+    api = api_of(server, token=Secret(""), token_file=str(path))
+    with pytest.raises(SourceAccessError, match="does not accept the token"):
+        api.get_application("argocd", "web")
+    path.write_text("good-token\n")
+    assert api.get_application("argocd", "web")
+    path.unlink()
+    with pytest.raises(SourceAccessError, match="cannot be read"):
+        api.get_application("argocd", "web")
+
+
+OPERATIONS = [
+    {"op": "test", "path": "/spec/project", "value": "default"},
+    {"op": "replace", "path": "/spec/project", "value": "other"},
+]
+
+
+def test_a_patch_changes_the_application(server: ArgoCDServer) -> None:
+    assert api_of(server).patch_application("argocd", "web", OPERATIONS)["spec"]["project"] == "other"
+    body = server.asked("PATCH")[0].body
+    assert (body["patchType"], body["appNamespace"], json.loads(body["patch"])) == ("json", "argocd", OPERATIONS)
+
+
+CONFLICTS = [
+    Fault(409, '{"error":"x","code":10,"message":"the object has been modified"}'),
+    Fault(500, '{"error":"x","code":13,"message":"Failed to update application. Too many conflicts"}'),
+    None,  # the server's own: a test that fails
+]
+
+
+@pytest.mark.parametrize("fault", CONFLICTS)
+def test_a_patch_for_another_state_is_outpaced(server: ArgoCDServer, fault: Fault | None) -> None:
+    server.faults += [fault] if fault else []
+    with pytest.raises(Outpaced):
+        api_of(server).patch_application("argocd", "web", [{**OPERATIONS[0], "value": "x"}])
+
+
+ANSWERS = [
+    ("token expired", Fault(401, '{"error":"invalid session: token is expired","code":16,"message":'
+     '"invalid session: token is expired"}'), SourceAccessError, "token is expired", "generate-token"),
+    ("not there, or not allowed", Fault(403, '{"error":"permission denied","code":7,"message":"permission denied"}'),
+     SourceAccessError, "does not exist, or the token may not", "applications, get, <project>/web, allow"),
+    ("not there", Fault(404, '{"error":"no","code":5,"message":"applications.argoproj.io web not found"}'),
+     SourceError, "not found", "check the name"),
+    ("invalid", Fault(400, '{"error":"no","code":3,"message":"bad project"}'), SourceError, "bad project", "log"),
+    ("internal", Fault(500, '{"error":"no","code":13,"message":"redis is down"}'), SourceDownError, "redis", "again"),
+    ("unavailable", Fault(503, "<html>upstream</html>"), SourceDownError, "503", "again"),
+    ("busy", Fault(429, "slow down", {"Retry-After": "0"}), SourceDownError, "429", "again"),
+    ("reset", Fault(0), SourceDownError, "broke off", "again"),
+    ("a login page", Fault(200, "<html>Sign in</html>", {"Content-Type": "text/html"}), SourceAccessError,
+     "a web page", "--argocd-header"),
+    ("a login page that refuses", Fault(403, "<html>no</html>", {"Content-Type": "text/html"}), SourceAccessError,
+     "a web page", "--argocd-header"),
+    ("a wrong path", Fault(404, "<html>no</html>", {"Content-Type": "text/html"}), SourceAccessError,
+     "a web page", "--argocd-root-path"),
+    ("another service", Fault(200, "[1]", {"Content-Type": "application/json"}), SourceAccessError,
+     "not with Argo CD's API", "path"),
+    ("not JSON", Fault(200, "{", {"Content-Type": "application/json"}), SourceAccessError, "not with", "path"),
+    ("too much", Fault(200, "x" * 200_000), SourceError, "more than", "narrow"),
+    ("an unencrypted redirect", Fault(307, "", {"Location": "ftp://x.example/"}), SourceAccessError,
+     "not encrypted", "--argocd-server"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "message", "hint"), [row[1:] for row in ANSWERS], ids=[row[0] for row in ANSWERS]
+)
+def test_errors_say_what_to_do(
+    server: ArgoCDServer, fault: Fault, kind: type[TaskError], message: str, hint: str
+) -> None:
+    server.faults.append(fault)
+    with pytest.raises(kind) as caught:
+        api_of(server).get_application("argocd", "web")
+    assert type(caught.value) is kind
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+    assert TOKEN not in str(caught.value) + caught.value.hint
+
+
+def test_a_server_that_repeats_the_token_is_not_repeated(server: ArgoCDServer) -> None:
+    server.faults.append(Fault(401, json.dumps({"code": 16, "message": f"bad {TOKEN}", "error": "x"})))
+    with pytest.raises(SourceAccessError, match=r"bad \*\*\*"):
+        api_of(server).get_application("argocd", "web")
+
+
+def test_without_a_token_the_error_says_so(server: ArgoCDServer) -> None:
+    with pytest.raises(SourceAccessError, match="wants a token, and none is given"):
+        api_of(server, token=Secret("")).get_application("argocd", "web")
+
+
+def test_an_application_elsewhere_is_named_as_rbac_does(server: ArgoCDServer) -> None:
+    with pytest.raises(SourceAccessError) as caught:
+        api_of(server).get_application("team", "shop")
+    assert "<project>/team/shop" in caught.value.hint
+
+
+def test_a_server_that_drips_is_down(server: ArgoCDServer) -> None:
+    server.lock.acquire()
+    try:
+        with pytest.raises(SourceDownError, match=r"in time|took more"):
+            api_of(server).get_application("argocd", "web")
+        api_of(server).refresh_application("argocd", "web")  # it is asked for; when it happens is not waited for
+    finally:
+        server.lock.release()
+
+
+def test_a_busy_server_is_asked_again(server: ArgoCDServer) -> None:
+    server.faults.append(Fault(429, "", {"Retry-After": "0"}))
+    assert api_of(server, replace(QUICK, tries=2)).get_application("argocd", "web")
+
+
+def test_the_token_goes_to_no_other_server(server: ArgoCDServer) -> None:
+    with argocd_server() as other:
+        other.add(application())
+        location = f"http://{other.address}/api/v1/applications/web"
+        server.faults.append(Fault(307, "", {"Location": location}))
+        with pytest.raises(SourceAccessError, match=f"redirects to http://{other.address}"):
+            api_of(server, headers=(("X-Proxy", Secret("hunter2")),)).get_application("argocd", "web")
+        assert "authorization" not in other.seen[0].headers
+        assert "x-proxy" not in other.seen[0].headers
+
+
+def test_tls_where_none_is_spoken_is_told(server: ArgoCDServer) -> None:
+    with pytest.raises((SourceAccessError, SourceDownError)) as caught:
+        api_of(server, plaintext=False).get_application("argocd", "web")
+    assert "--argocd-plaintext" in caught.value.hint
+
+
+def test_certificates_are_checked(tmp_path: Path) -> None:
+    certificate, key = str(tmp_path / "ca.pem"), str(tmp_path / "key.pem")
+    made = ("req", "-x509", "-newkey", "rsa:2048", "-nodes")
+    what = ["-subj", "/CN=argocd", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate]
+    subprocess.run([*needs("openssl"), *made, *what], check=True, capture_output=True)
+    with argocd_server() as server:
+        server.secure(certificate, key)
+        server.add(application())
+        with pytest.raises(SourceAccessError, match="certificate") as caught:
+            api_of(server, plaintext=False).get_application("argocd", "web")
+        assert "--argocd-ca-file" in caught.value.hint
+        for trust in ({"ca_file": certificate}, {"insecure": True}):
+            assert api_of(server, plaintext=False, **trust).get_application("argocd", "web")
+
+
+def test_no_log_line_holds_the_token(server: ArgoCDServer) -> None:
+    lines: list[str] = []
+    api = api_of(server, log=lines.append)
+    api.get_application("argocd", "web")
+    api.patch_application("argocd", "web", OPERATIONS)
+    assert len(lines) == 2
+    assert not any(TOKEN in one for one in lines)
+
+
+WRONG = [
+    (Connection(), "no Argo CD server"),
+    (Connection("a.example", ca_file="/does/not/exist"), "cannot read '/does/not/exist'"),
+    (Connection("http://a.example"), "unencrypted"),
+]
+
+
+@pytest.mark.parametrize(("given", "message"), WRONG)
+def test_options_that_make_no_sense_are_a_usage_error(given: Connection, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        ArgoCDApi(given, {})
+
+
+def test_a_name_leads_to_no_other_path(server: ArgoCDServer) -> None:
+    with pytest.raises(SourceError, match="no name of an Application"):
+        api_of(server).get_application("argocd", "..")
+    with pytest.raises(SourceAccessError):
+        api_of(server).get_application("argocd", "../../settings?x=")
+    assert server.seen[0].path == "/api/v1/applications/../../settings?x="  # one segment, quoted on the wire
+
+
+def wants_image(item: Any) -> bool:
+    return any(key.endswith("/image-list") for key in item["metadata"].get("annotations") or {})
+
+
+def test_only_applications_of_interest_are_read_whole(server: ArgoCDServer) -> None:
+    for number in range(20):
+        plain = application(f"plain{number}")
+        plain["metadata"]["annotations"] = {}
+        server.add(plain)
+    server.add(application("shop", "team"))
+    found = list(ArgoCD(api_of(server), wants_image).all())
+    assert sorted(one.item["metadata"]["name"] for one in found) == ["shop", "web"]
+    assert all(one.item["spec"] and one.origin == "argocd" and not one.problem for one in found)
+    assert len(server.asked("GET")) == 3
+
+
+NARROW = [
+    ({"projects": ["default"]}, {"projects": ["default"]}),
+    ({"projects": ["def*"]}, {}),
+    ({"selector": "team=a"}, {"selector": ["team=a"]}),
+    ({"namespaces": ["team"]}, {"appNamespace": ["team"]}),
+    ({"namespaces": ["te*"]}, {}),
+]
+
+
+@pytest.mark.parametrize(("narrow", "query"), NARROW)
+def test_what_the_server_can_narrow_it_does(server: ArgoCDServer, narrow: Any, query: Any) -> None:
+    list(ArgoCD(api_of(server), wants_image, **narrow).all())
+    assert {name: value for name, value in server.seen[0].query.items() if name != "fields"} == query
+
+
+def test_an_application_deleted_meanwhile_is_a_problem_of_its_own(server: ArgoCDServer) -> None:
+    server.add(application("gone"))
+
+    class Late(ArgoCDApi):
+        def get_application(self, namespace: str, name: str) -> dict[str, Any]:
+            server.hidden.add(("argocd", "gone"))
+            return super().get_application(namespace, name)
+
+    late = Late(Connection(server.address, Secret(TOKEN), plaintext=True), {}, limits=QUICK)
+    found = list(ArgoCD(late, wants_image).all())
+    assert ["gone" in one.problem for one in found] == [True, False]
+
+
+def test_a_server_that_goes_down_meanwhile_is_an_error(server: ArgoCDServer) -> None:
+    class Late(ArgoCDApi):
+        def get_application(self, namespace: str, name: str) -> dict[str, Any]:
+            server.faults.append(Fault(503))
+            return super().get_application(namespace, name)
+
+    with pytest.raises(SourceDownError):
+        list(
+            ArgoCD(Late(Connection(server.address, Secret(TOKEN), plaintext=True), {}, limits=QUICK), wants_image).all()
+        )
+
+
+class FakeCluster:
+    """A cluster with one Application."""
+
+    def __init__(self, item: dict[str, Any]) -> None:
+        self.item = item
+        self.merged: list[Any] = []
+
+    def get(self, resource: Any, namespace: str, name: str) -> dict[str, Any] | None:
+        assert resource.plural == "applications"
+        return self.item if (namespace, name) == ("argocd", "web") else None
+
+    def patch(self, _resource: Any, _namespace: str, _name: str, operations: Any) -> dict[str, Any]:
+        try:
+            self.item = apply_patch(self.item, operations)
+        except PatchError:
+            raise Outpaced from None
+        return self.item
+
+    def merge(self, _resource: Any, _namespace: str, _name: str, change: Any) -> dict[str, Any]:
+        self.merged.append(change)
+        return self.item
+
+
+@pytest.fixture(params=["argocd", "cluster"])
+def live(request: pytest.FixtureRequest, server: ArgoCDServer) -> LiveApplications:
+    if request.param == "argocd":
+        return LiveApplications(api_of(server))
+    return LiveApplications(ClusterApplications(FakeCluster(at(application("web"), "Synced", "Healthy"))))
+
+
+def test_a_live_application_is_patched_at_the_version_that_was_read(live: LiveApplications) -> None:
+    manifest, version = live.read("argocd", "web")
+    assert manifest["metadata"]["name"] == "web"
+    live.patch("argocd", "web", version, OPERATIONS)
+    assert live.read("argocd", "web")[0]["spec"]["project"] == "other"
+
+
+def test_a_live_application_that_changed_meanwhile_is_outpaced(live: LiveApplications) -> None:
+    _, version = live.read("argocd", "web")
+    with pytest.raises(Outpaced):
+        live.patch("argocd", "web", f"{version}0", OPERATIONS[1:])
+    assert live.read("argocd", "web")[0]["spec"]["project"] == "default"
+
+
+def test_a_live_application_that_is_not_there_is_an_error(live: LiveApplications) -> None:
+    with pytest.raises(SourceError):
+        live.read("argocd", "gone")
+
+
+def test_a_cluster_is_asked_for_a_refresh_by_annotation() -> None:
+    cluster = FakeCluster(application("web"))
+    api = ClusterApplications(cluster)
+    api.refresh_application("argocd", "web")
+    assert cluster.merged == [{"metadata": {"annotations": {"argocd.argoproj.io/refresh": "normal"}}}]
+    assert (api.resource_tree("argocd", "web"), api.sync_windows("argocd", "web")) == ({}, {})

@@ -1,0 +1,231 @@
+"""Credentials that a cluster holds: whose secrets are read, and what git is given."""
+
+import base64
+import os
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes.kubernetes_api import CONFIG_MAPS, SECRETS, Fault, KubernetesApi, running
+
+from task.argocd.cluster_secrets import ClusterSecrets
+from task.argocd.repo_access import plan_of, settings_of
+from task.argocd.repo_secrets import RepoCredentials
+from task.errors import AnnotationError, CredentialsError, Malformed, SourceDownError
+from task.git.access import Access
+from task.git.command import Git
+from task.http import Limits
+from task.kubernetes.access import ClusterAccess
+from task.kubernetes.client import Kubernetes
+from task.kubernetes.kubeconfig import Kubeconfig, Server, User
+from task.secret import Secret
+
+URL = "https://git.example.com/acme/gitops.git"
+SSH = "git@git.example.com:acme/gitops.git"
+
+
+@pytest.fixture
+def api() -> Iterator[KubernetesApi]:
+    with running() as found:
+        yield found
+
+
+def secret(name: str, kind: str = "", namespace: str = "argocd", **data: str) -> dict[str, Any]:
+    labels = {"argocd.argoproj.io/secret-type": kind} if kind else {}
+    encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
+    return {"metadata": {"name": name, "namespace": namespace, "labels": labels}, "data": encoded}
+
+
+def reach(api: KubernetesApi, lines: list[str] | None = None, token: Secret = Secret("admin-token")) -> ClusterSecrets:
+    access = ClusterAccess(Kubeconfig("x", "argocd", Server(api.url), User(token=token)), {})
+    log = lines if lines is not None else []
+    return ClusterSecrets(Kubernetes(access, Limits(tries=1)), log=lambda level, line: log.append(f"{level}: {line}"))
+
+
+def test_argo_cds_own_credentials_are_read_once(api: KubernetesApi) -> None:
+    api.add(SECRETS, secret("repo-1", "repository", url=URL, username="u", password="s3cret"))
+    api.add(SECRETS, secret("creds", "repo-creds", url="https://git.example.com/", username="t", password="s3cret"))
+    api.add(SECRETS, secret("argocd-secret", **{"admin.password": "s3cret"}))
+    api.add(CONFIG_MAPS, {"metadata": {"name": "argocd-tls-certs-cm"}, "data": {"git.example.com": "PEM"}})
+    secrets = reach(api)
+    own, other = secrets.repository(URL), secrets.repository("https://git.example.com/acme/other")
+    assert own is not None
+    assert other is not None
+    assert (own.secret, own.username, own.authorities) == ("argocd/repo-1", "u", "PEM")
+    assert (other.secret, other.username) == ("argocd/creds", "t")
+    assert secrets.repository("https://elsewhere.example.com/x") is None
+    assert [one.query.get("labelSelector") for one in api.asked if one.resource == SECRETS] == [
+        "argocd.argoproj.io/secret-type=repository",
+        "argocd.argoproj.io/secret-type=repo-creds",
+    ]
+    assert len(api.asked) == 3
+
+
+def test_a_secret_that_cannot_be_read_does_not_hide_the_others(api: KubernetesApi) -> None:
+    lines: list[str] = []
+    api.add(SECRETS, secret("bad", "repository", url=URL, insecure="s3cret"))
+    api.add(SECRETS, secret("good", "repository", url=URL, username="u", password="s3cret"))
+    found = reach(api, lines).repository(URL)
+    assert found is not None
+    assert found.secret == "argocd/good"
+    assert any("argocd/bad" in line and line.startswith("warning") for line in lines)
+    assert "s3cret" not in "".join(lines)
+
+
+def test_where_secrets_may_not_be_listed_others_serve(api: KubernetesApi) -> None:
+    api.tokens["weak"] = "system:serviceaccount:ci:weak"
+    lines: list[str] = []
+    assert reach(api, lines, Secret("weak")).repository(URL) is None
+    assert any("repository secrets are not used" in line for line in lines)
+
+
+def test_an_api_that_is_down_is_not_the_same_as_no_credentials(api: KubernetesApi) -> None:
+    api.faults.append(Fault(503, times=5))
+    with pytest.raises(SourceDownError):
+        reach(api).repository(URL)
+
+
+@pytest.mark.parametrize(
+    ("text", "namespace"), [("secret:team/git", "team"), ("secret:git", "team"), ("secret:argocd/git", "argocd")]
+)
+def test_a_named_secret(api: KubernetesApi, text: str, namespace: str) -> None:
+    for home in ("team", "argocd"):
+        api.add(SECRETS, secret("git", namespace=home, username="u", password="s3cret"))
+    assert reach(api).named(text, URL, namespace).password.reveal() == "s3cret"
+
+
+@pytest.mark.parametrize("text", ["secret:other/git", "secret:kube-system/git"])
+def test_a_secret_of_another_namespace_is_refused_without_a_look(api: KubernetesApi, text: str) -> None:
+    api.add(SECRETS, secret("git", namespace="other", username="u", password="s3cret"))
+    with pytest.raises(AnnotationError, match="in another namespace than the Application"):
+        reach(api).named(text, URL, "team")
+    assert api.asked == []
+
+
+NAMED = [
+    ("secret:argocd/plain", "for Applications of the namespace argocd"),
+    ("secret:argocd/cluster-prod", "belongs to Argo CD itself"),
+    ("secret:argocd/argocd-secret", "belongs to Argo CD itself"),
+    ("secret:argocd/elsewhere", "login for another repository"),
+    ("secret:argocd/theirs", "another project than 'shop'"),
+    ("secret:argocd/ours", ""),
+    ("secret:argocd/template", ""),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), NAMED)
+def test_argo_cds_own_secrets_are_for_what_they_say(api: KubernetesApi, text: str, words: str) -> None:
+    login, other = {"username": "u", "password": "s3cret"}, "https://git.example.com/other/repo"
+    api.add(SECRETS, secret("plain", **login), secret("cluster-prod", "cluster", url=URL, **login))
+    api.add(SECRETS, secret("argocd-secret", url=URL, **login), secret("elsewhere", "repository", url=other, **login))
+    api.add(SECRETS, secret("theirs", "repository", url=URL, project="bank", **login))
+    api.add(SECRETS, secret("ours", "repository", url=URL.removesuffix(".git"), project="shop", **login))
+    api.add(SECRETS, secret("template", "repo-creds", url="https://git.example.com/acme", **login))
+    if not words:
+        assert reach(api).named(text, URL, "team", "shop").password.reveal() == "s3cret"
+        return
+    with pytest.raises(AnnotationError, match=words) as refused:
+        reach(api).named(text, URL, "team", "shop")
+    assert refused.value.hint
+    assert "bank" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["secret:a/b/c", "secret:", "secret:../argocd"])
+def test_what_names_no_secret(api: KubernetesApi, text: str) -> None:
+    with pytest.raises(AnnotationError, match="names no secret"):
+        reach(api).named(text, URL, "team")
+
+
+def test_a_named_secret_that_is_not_there_or_does_not_fit(api: KubernetesApi) -> None:
+    with pytest.raises(CredentialsError, match="there is no secret team/git"):
+        reach(api).named("secret:git", URL, "team")
+    api.add(SECRETS, secret("git", namespace="team", sshPrivateKey="k"))
+    with pytest.raises(CredentialsError, match="neither username and password"):
+        reach(api).named("secret:git", URL, "team")
+
+
+def test_the_known_hosts_are_argo_cds(api: KubernetesApi) -> None:
+    api.add(SECRETS, secret("git", sshPrivateKey="k"))
+    api.add(
+        CONFIG_MAPS, {"metadata": {"name": "argocd-ssh-known-hosts-cm"}, "data": {"ssh_known_hosts": "h ssh-rsa A"}}
+    )
+    assert reach(api).named("secret:git", SSH, "argocd").known_hosts == "h ssh-rsa A"
+
+
+def test_a_pull_secret_as_registries_take_it(api: KubernetesApi) -> None:
+    api.add(SECRETS, secret("pull", namespace="team", **{".dockerconfigjson": "{}"}))
+    assert reach(api).of_registry("team", "pull") == {".dockerconfigjson": b"{}"}
+    with pytest.raises(LookupError):
+        reach(api).of_registry("team", "gone")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("cluster-prod", "cluster"), ("repo-1", "repository"), ("argocd-secret", "")]
+)
+def test_argo_cds_own_secrets_are_no_login_for_a_registry(api: KubernetesApi, name: str, kind: str) -> None:
+    api.add(SECRETS, secret(name, kind, config="user:s3cret"))
+    with pytest.raises(Malformed, match="is no login for a registry"):
+        reach(api).of_registry("argocd", name)
+
+
+def test_git_is_given_the_login_for_that_repository_only(tmp_path: Path) -> None:
+    access = Access(plan_of(RepoCredentials("argocd/x", "u", Secret("s3cret")), URL))
+    door = Git({**os.environ, "HOME": str(tmp_path)}, access=access)
+
+    def filled(url: str) -> str:
+        command = ["git", "credential", "fill"]
+        done = subprocess.run(
+            command, input=f"url={url}\n\n", env=door.login(url), text=True, capture_output=True, check=False
+        )
+        return "".join(line for line in done.stdout.splitlines() if line.startswith("password="))
+
+    try:
+        for url in (URL, URL.removesuffix(".git")):
+            said = door.run("credential", "fill", stdin=f"url={url}\n\n", env=door.login(url)).decode()
+            assert "password=s3cret" in said
+    finally:
+        door.close()
+    assert filled("https://other.example.com/acme/gitops.git") == ""
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory: pytest.TempPathFactory) -> str:
+    file = tmp_path_factory.mktemp("key") / "id"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(file)], check=True)
+    return file.read_text()
+
+
+def test_ssh_is_given_the_key_and_the_known_hosts(key: str) -> None:
+    plan = plan_of(RepoCredentials("argocd/x", ssh_key=Secret(key.strip()), known_hosts="h ssh-rsa A"), SSH)
+    assert plan.ssh is not None
+    assert plan.ssh.files == {"image-update-key": key, "known_hosts": "h ssh-rsa A\n"}
+    assert (plan.ssh.only_keys, plan.ssh.known_hosts, plan.logins) == (True, True, ())
+
+
+def test_the_host_key_is_unchecked_only_where_the_secret_says_so(key: str) -> None:
+    plan = plan_of(RepoCredentials("argocd/x", ssh_key=Secret(key), known_hosts="h ssh-rsa A", insecure=True), SSH)
+    assert plan.ssh is not None
+    assert "StrictHostKeyChecking no" in plan.ssh.files["config"]
+    assert not plan.ssh.known_hosts
+
+
+def test_what_is_no_key_is_told_without_it() -> None:
+    with pytest.raises(CredentialsError, match="argocd/x: sshPrivateKey is no private key") as caught:
+        plan_of(RepoCredentials("argocd/x", ssh_key=Secret("s3cret")), SSH)
+    assert "s3cret" not in f"{caught.value}{caught.value.hint}"
+
+
+def test_settings_beyond_a_login(tmp_path: Path) -> None:
+    found = RepoCredentials("argocd/x", bearer=Secret("b"), certificate="PEM", certificate_key=Secret("KEY"),
+                            insecure=True, proxy=Secret("http://u:p@proxy"))  # fmt: skip
+    prefix = "http.https://git.example.com"  # with and without `.git`, and where the server says that it moved to
+    pairs = dict(settings_of(found, URL, str(tmp_path)))
+    assert pairs[f"{prefix}.sslVerify"] == "false"
+    assert pairs[f"{prefix}.proxy"] == "http://u:p@proxy"
+    assert pairs[f"{prefix}.extraHeader"] == "Authorization: Bearer b"
+    assert Path(pairs[f"{prefix}.sslCert"]).read_text() == "PEM"
+    assert stat.S_IMODE(Path(pairs[f"{prefix}.sslKey"]).stat().st_mode) == 0o600
+    assert settings_of(RepoCredentials(), URL, str(tmp_path)) == settings_of(found, SSH, str(tmp_path)) == []

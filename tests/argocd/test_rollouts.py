@@ -1,0 +1,308 @@
+"""Whole plays against Argo CD's API: when the wait ends, how, and what is shown meanwhile."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from io import StringIO
+from typing import Any
+
+import pytest
+from fakes.argocd_api import NEW, OLD, ArgoCDServer, Fault, application, applied, argocd_server, at, operated, resource
+
+from task.argocd.api import ArgoCDApi
+from task.argocd.options import Connection
+from task.argocd.rollout_display import Display
+from task.argocd.rollouts import Awaited, Pace, Rollouts, Sight, refresh
+from task.errors import SourceAccessError, SourceDownError
+from task.http import Limits
+from task.output.log import Log
+from task.secret import Secret
+from task.wiring.waiting import judge_of
+
+APP = application()
+MANUAL = application(syncPolicy={})
+BEFORE = operated(revision=OLD, started=1, finished=2)
+DONE = operated()
+OLD_STATE = at(APP, "Synced", "Healthy", revision=OLD, compared=3, operation=BEFORE)
+SEEN = at(APP, "OutOfSync", "Healthy", operation=BEFORE)
+ASKED = at(APP, "OutOfSync", "Healthy", operation=BEFORE, pending=True)
+RUNS = at(APP, "OutOfSync", "Healthy", operation=operated("Running", finished=None), pending=True)
+ENDED = at(APP, "OutOfSync", "Healthy", operation=DONE)
+SAME_SECOND = at(APP, "Synced", "Healthy", compared=12, operation=DONE)
+STARTS = at(APP, "Synced", "Progressing", compared=13, operation=DONE)
+GOOD = at(APP, "Synced", "Healthy", compared=13, operation=DONE)
+LATER = at(APP, "Synced", "Healthy", compared=20, operation=DONE)
+ROLLOUT = [OLD_STATE, OLD_STATE, SEEN, ASKED, RUNS, ENDED, SAME_SECOND, STARTS]
+
+
+class Clock:
+    """Time that passes only while it is slept, and a little with each look at it."""
+
+    def __init__(self) -> None:
+        self.time = 1000.0
+
+    def now(self) -> float:
+        self.time += 0.001
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        self.time += seconds
+
+
+@pytest.fixture
+def server() -> Iterator[ArgoCDServer]:
+    with argocd_server() as one:
+        yield one
+
+
+def api_of(server: ArgoCDServer) -> ArgoCDApi:
+    connection = Connection(server.address, Secret("good-token"), plaintext=True)
+    return ArgoCDApi(connection, {}, limits=Limits(tries=1, silence=5))
+
+
+def rollouts(server: ArgoCDServer, *names: str, pace: Pace = Pace(), log: Any = None) -> Rollouts:
+    clock = Clock()
+    asked = judge_of(lambda revision: revision == NEW)
+    awaited = [Awaited("argocd", name, asked) for name in names or ("web",)]
+    return Rollouts(
+        api_of(server),
+        awaited,
+        pace,
+        log=log or (lambda *_: None),
+        now=clock.now,
+        sleep=clock.sleep,
+        jitter=lambda: 0.5,
+    )
+
+
+def ends(waiting: Rollouts) -> list[tuple[str, str]]:
+    """The states and reasons that were shown, one after the other, of a single Application."""
+    return [(row.state, row.because) for sight in waiting.sights() for row in sight.changed]
+
+
+def test_a_rollout_is_followed_to_its_end(server: ArgoCDServer) -> None:
+    server.add(*ROLLOUT, GOOD)
+    waiting = rollouts(server)
+    states = [state for state, _ in ends(waiting)]
+    assert states[0] == "progressing"
+    assert states[-1] == "synced-and-healthy"
+    assert set(states[:-1]) == {"progressing"}
+    assert waiting.error is None
+    assert len([one for one in server.asked("GET", "/web") if "refresh" in one.query]) >= 1
+
+
+@pytest.mark.parametrize("length", range(1, len(ROLLOUT) + 1))
+def test_no_moment_before_the_end_is_taken_for_it(server: ArgoCDServer, length: int) -> None:
+    server.add(*ROLLOUT[:length])
+    waiting = rollouts(server, pace=Pace(limit=25))
+    assert ends(waiting)[-1][0] == "timed-out"
+
+
+IMAGE = 'Back-off pulling image "ghcr.io/acme/web:1.2.4"'
+HOOK = applied("Job", "migrate", "backoff limit", hookType="PreSync", hookPhase="Failed")
+FAILED = operated("Failed", message="tasks failed", resources=[HOOK])
+SICK = [resource("Deployment", "web", "Degraded", "exceeded its progress deadline")]
+NO_CHART = [{"type": "ComparisonError", "message": "helm template failed"}]
+PLAYS = [
+    ("a hook fails", [*ROLLOUT[:5], at(APP, "OutOfSync", "Healthy", operation=FAILED)], "failed", "backoff limit"),
+    ("degraded",
+     [*ROLLOUT, *(at(APP, "Synced", "Degraded", compared=second, operation=DONE, resources=SICK)
+                  for second in range(14, 40))], "failed", "progress deadline"),
+    ("manifests cannot be made",
+     [OLD_STATE, *(at(APP, "Unknown", "Healthy", revision="", compared=second, conditions=NO_CHART)
+                   for second in range(14, 40))], "failed", "helm template failed"),
+    ("the spec is refused",
+     [OLD_STATE, at(APP, "Unknown", "Unknown", compared=3, conditions=[
+         {"type": "InvalidSpecError", "message": "no such project"}])], "failed", "no such project"),
+    ("auto-sync is off", [at(MANUAL, "Synced", "Healthy", revision=OLD, compared=3),
+                          at(MANUAL, "OutOfSync", "Healthy")], "needs-sync", "someone must sync it"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("play", "state", "because"), [row[1:] for row in PLAYS], ids=[row[0] for row in PLAYS])
+def test_a_rollout_that_ends_badly(
+    server: ArgoCDServer, play: Sequence[Mapping[str, Any]], state: str, because: str
+) -> None:
+    server.add(*play)
+    waiting = rollouts(server)
+    last = ends(waiting)[-1]
+    assert last[0] == state
+    assert because in last[1]
+    assert waiting.rows[0].hint
+
+
+def test_what_is_degraded_for_a_moment_is_no_failure(server: ArgoCDServer) -> None:
+    server.add(*ROLLOUT, at(APP, "Synced", "Degraded", compared=14, operation=DONE), STARTS, GOOD)
+    seen = ends(rollouts(server))
+    assert seen[-1][0] == "synced-and-healthy"
+    assert any("degraded" in because for _, because in seen)
+
+
+def test_an_image_that_cannot_be_pulled_is_found_in_the_tree(server: ArgoCDServer) -> None:
+    starts = [at(APP, "Synced", "Progressing", compared=second, operation=DONE) for second in range(14, 50)]
+    server.add(*ROLLOUT, *starts)
+    server.trees["argocd", "web"] = {
+        "nodes": [resource("Pod", "web-1", "Degraded", IMAGE, createdAt="2026-11-21T06:00:12Z")]
+    }
+    last = ends(rollouts(server))[-1]
+    assert last == ("failed", f"the image cannot be pulled: Pod web-1: {IMAGE}")
+    assert len(server.asked("GET", "/resource-tree")) < len(server.asked("GET", "/web"))
+
+
+def test_a_sync_window_is_found(server: ArgoCDServer) -> None:
+    server.add(OLD_STATE, SEEN)
+    server.windows["argocd", "web"] = {"activeWindows": [{"kind": "deny"}], "assignedWindows": [{"kind": "deny"}]}
+    state, because = ends(rollouts(server))[-1]
+    assert (state, "sync window" in because) == ("needs-sync", True)
+
+
+def test_nothing_to_apply_is_a_success_after_a_second_look(server: ArgoCDServer) -> None:
+    server.add(OLD_STATE, *(at(APP, "Synced", "Healthy", operation=BEFORE, compared=second) for second in (10, 10, 14)))
+    seen = ends(rollouts(server))
+    assert [state for state, _ in seen] == ["progressing", "synced-and-healthy"]
+
+
+def test_nothing_to_apply_that_turns_out_otherwise_is_none(server: ArgoCDServer) -> None:
+    looks_good = at(APP, "Synced", "Healthy", operation=BEFORE)
+    server.add(OLD_STATE, looks_good, looks_good, SEEN)
+    assert ends(rollouts(server, pace=Pace(limit=25)))[-1][0] == "timed-out"
+
+
+def test_a_comparison_of_the_same_second_is_asked_for_again(server: ArgoCDServer) -> None:
+    server.add(OLD_STATE, *[SAME_SECOND] * 6, LATER)
+    assert ends(rollouts(server))[-1][0] == "synced-and-healthy"
+    assert len([one for one in server.asked("GET", "/web") if "refresh" in one.query]) > 1
+
+
+def test_the_time_out_says_who_was_not_ready_and_why(server: ArgoCDServer) -> None:
+    server.add(OLD_STATE, RUNS)
+    waiting = rollouts(server, pace=Pace(limit=30))
+    assert ends(waiting)[-1][0] == "timed-out"
+    assert "the sync is running" in waiting.rows[0].because
+    assert waiting.rows[0].seconds >= 30
+
+
+def test_what_is_suspected_at_the_time_out_is_said(server: ArgoCDServer) -> None:
+    server.add(OLD_STATE, at(APP, "Synced", "Degraded", compared=14, operation=DONE, resources=SICK))
+    state, because = ends(rollouts(server, pace=Pace(limit=10)))[-1]
+    assert (state, "progress deadline" in because) == ("failed", True)
+
+
+FAULTS = [Fault(503), Fault(0), Fault(429), Fault(502, "<html>"), Fault(500, '{"code":13,"message":"redis"}')]
+
+
+def test_faults_of_the_server_are_waited_out(server: ArgoCDServer) -> None:
+    server.add(*ROLLOUT, GOOD)
+    server.faults += [fault for fault in FAULTS for _ in range(2)]
+    waiting = rollouts(server)
+    seen = ends(waiting)
+    assert seen[0][0] == "waiting"
+    assert "no answer just now" in seen[0][1]
+    assert seen[-1][0] == "synced-and-healthy"
+    assert waiting.error is None
+
+
+def test_a_server_that_stays_down_is_told(server: ArgoCDServer) -> None:
+    server.add(OLD_STATE)
+    server.faults += [Fault(503)] * 500
+    waiting = rollouts(server, pace=Pace(limit=20))
+    assert ends(waiting)[-1][0] == "timed-out"
+    assert isinstance(waiting.error, SourceDownError)
+
+
+def test_a_token_that_expires_ends_the_wait(server: ArgoCDServer) -> None:
+    server.add(OLD_STATE, RUNS)
+    waiting = rollouts(server)
+    for number, _ in enumerate(waiting.sights()):
+        if number == 1:
+            server.tokens = {"another-token"}
+    assert isinstance(waiting.error, SourceAccessError)
+    assert waiting.rows[0].state == "failed"
+
+
+def test_a_refresh_that_is_not_allowed_is_a_warning(server: ArgoCDServer) -> None:
+    class NoRefresh(ArgoCDApi):
+        def refresh_application(self, namespace: str, name: str) -> None:
+            raise SourceAccessError(f"may not patch {namespace}/{name}", hint="")
+
+    server.add(*ROLLOUT, GOOD)
+    told: list[tuple[str, str]] = []
+    waiting = rollouts(server, log=lambda *what: told.append(what))
+    waiting._api = NoRefresh(Connection(server.address, Secret("good-token"), plaintext=True), {})
+    assert ends(waiting)[-1][0] == "synced-and-healthy"
+    assert [level for level, _ in told] == ["warning"]
+
+
+def named(name: str, *states: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [{**one, "metadata": {**one["metadata"], "name": name}} for one in states]
+
+
+def test_each_of_several_applications_is_told(server: ArgoCDServer) -> None:
+    server.add(*named("good", *ROLLOUT, GOOD))
+    server.add(*named("bad", OLD_STATE, at(APP, "OutOfSync", "Healthy", operation=FAILED)))
+    server.add(*named("slow", OLD_STATE, RUNS))
+    waiting = rollouts(server, "good", "bad", "slow", pace=Pace(limit=25))
+    shown = list(waiting.sights())
+    assert [row.state for row in waiting.rows] == ["synced-and-healthy", "failed", "timed-out"]
+    assert len(shown[0].rows) == 3
+
+
+def test_a_refresh_concerns_exactly_these_applications(server: ArgoCDServer) -> None:
+    for name in ("a", "b", "c"):
+        server.add(*named(name, OLD_STATE))
+    told: list[tuple[str, str]] = []
+    keys = [("argocd", "a"), ("argocd", "c"), ("argocd", "a"), ("argocd", "gone")]
+    refresh(api_of(server), keys, lambda *what: told.append(what))
+    asked = sorted(one.path.rpartition("/")[2] for one in server.seen)
+    assert asked == ["a", "c", "gone"]
+    assert len(told) == 1
+    assert "argocd/gone" in told[0][1]
+
+
+class Terminal(StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def sight(server: ArgoCDServer) -> Sight:
+    server.add(OLD_STATE, RUNS)
+    return next(rollouts(server).sights())
+
+
+def test_a_log_gets_one_line_per_change(server: ArgoCDServer) -> None:
+    stream = StringIO()
+    display = Display(Log(stream=stream), {"TERM": "xterm"}, 60)
+    seen = sight(server)
+    display.show(seen)
+    display.show(replace(seen, changed=()))
+    assert stream.getvalue().count("\n") == 1
+    assert stream.getvalue().startswith("argocd/web: progressing after 0 s: the sync is running")
+
+
+def test_a_terminal_gets_a_picture_in_place_of_the_last(server: ArgoCDServer) -> None:
+    stream = Terminal()
+    display = Display(Log(stream=stream), {"TERM": "xterm"}, 60)
+    seen = sight(server)
+    display.show(seen)
+    display.show(seen)
+    assert stream.getvalue().count("0 of 1 rolled out") == 2
+    assert "\x1b[2A\r\x1b[J" in stream.getvalue()
+    assert "\x1b[36m" in stream.getvalue()
+
+
+PLAIN = [{"TERM": "dumb"}, {}, {"TERM": "xterm", "CI": "true"}]
+
+
+@pytest.mark.parametrize("environ", PLAIN)
+def test_where_lines_are_collected_there_is_no_picture(server: ArgoCDServer, environ: dict[str, str]) -> None:
+    stream = Terminal()
+    Display(Log(stream=stream), environ, 60).show(sight(server))
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_no_color_is_respected(server: ArgoCDServer) -> None:
+    stream = Terminal()
+    Display(Log(stream=stream), {"TERM": "xterm", "NO_COLOR": "1"}, 60).show(sight(server))
+    assert "[--------------------]" in stream.getvalue()
+    assert "\x1b[36m" not in stream.getvalue()

@@ -1,0 +1,138 @@
+"""The short results that the next step of a pipeline reads, and GitHub's summary."""
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reports import WEB, commit, decision, report
+from runner_rules import ATTACKS, dangers
+
+from task.ci.results import LIMIT, NAMES, dotenv, github_output, github_summary, repositories, results
+from task.model import Image, Report
+
+PAGE = "https://git.example.com/acme/gitops/pulls/7"
+LONG = "https://git.example.com/" + "x" * 20_000
+NAME = st.sampled_from([*ATTACKS, '"' * 300, "x" * 20_000, "é" * 140, "\ud800", PAGE, "a" * 64, "main"])
+
+
+def size(found: Any) -> int:
+    return sum(len(name) + len(value.encode()) for name, value in found.items())
+
+
+def checked(of: Report) -> Any:
+    """The results, as each host can read them."""
+    found = results(of)
+    assert tuple(found) == NAMES
+    assert size(found) < LIMIT
+    assert all(isinstance(one, str) for one in json.loads(found["applications"]))
+    inputs = json.loads(found["image_ARTIFACT_INPUTS"])
+    assert {name: type(value) for name, value in inputs.items()} == {"uri": str, "digest": str}
+    for lines in (dotenv(found), github_output(found)):
+        assert len(lines.splitlines()) == len(NAMES)
+    return found
+
+
+@pytest.mark.parametrize("name", ["pull_request", "repo", "head", "commit"])
+def test_what_a_server_names_too_long_is_left_out(name: str) -> None:
+    found = checked(report(decision(), commits=(commit(**{"pull_request": PAGE, name: LONG}),)))
+    empty = {key for key in ("pull-request", "repository", "branch", "commit") if not found[key]}
+    assert empty == {{"pull_request": "pull-request", "repo": "repository", "head": "branch"}.get(name, name)}
+    assert found["status"] == "updated"
+
+
+def test_the_longest_of_everything_still_leaves_room_for_applications() -> None:
+    image = Image("r" * 270, "r", "r", "t" * 128, "sha512:" + "0" * 128)
+    most = commit(commit="c" * 64, pull_request=PAGE.ljust(400, "x"), repo="https://g/" + "r" * 240, head="b" * 250)
+    names = [decision(name=f"application-{number}") for number in range(500)]
+    found = checked(report(*names, commits=(most,), images=(image,)))
+    assert all(found.values())
+    assert len(json.loads(found["applications"])) >= 3
+    assert found["applications-count"] == "500"
+
+
+@given(st.tuples(NAME, NAME, NAME, NAME, NAME, NAME, NAME))
+def test_whatever_others_name_every_host_can_read_it(texts: tuple[str, ...]) -> None:
+    url, repo, head, oid, name, tag, digest = texts
+    image = Image(name, "r", "r", tag, digest)
+    written = commit(pull_request=url, repo=repo, head=head, commit=oid)
+    checked(report(decision(), commits=(written,), images=(image,)))
+
+
+def test_the_commit_of_an_update_is_told_before_one_that_only_remembers() -> None:
+    other = decision("defer", "held", "api")
+    other = replace(other, subscription=replace(other.subscription, repo="https://a.example.com/x"))
+    memory = commit(repo="https://a.example.com/x", applications=("argocd/api",), commit="c" * 40)
+    found = checked(report(decision(), other, commits=(memory, commit())))
+    assert (found["commit"], found["updated"]) == ("a" * 40, "true")
+    alone = checked(report(other, commits=(memory,)))
+    assert (alone["commit"], alone["updated"]) == ("c" * 40, "false")
+
+
+@pytest.mark.parametrize(
+    ("of", "updated"),
+    [
+        (report(decision(), commits=(commit(),)), "true"),
+        (report(decision(kind="live")), "true"),
+        (replace(report(decision(), commits=(commit(commit=None),)), dry=True), "false"),
+        (replace(report(decision(kind="live")), dry=True), "false"),
+        (report(decision("defer", "held"), commits=(commit(),)), "false"),
+        (report(decision("unchanged", "same"), commits=(commit(stands=True),)), "false"),
+        (report(decision("error", "repository"), commits=(commit(),), code=75), "false"),
+        (report(decision("unchanged", "same"), commits=(commit(),), command="hold"), "false"),
+    ],
+)
+def test_updated_is_said_of_images_only(of: Report, updated: str) -> None:
+    assert checked(of)["updated"] == updated
+
+
+MARKDOWN = (
+    "a|b", "`code`", "``", "[x](https://evil.example)", "![x](y)", "<script>alert(1)</script>", "<!-- x", "&lt;b&gt;",
+    "*b* _i_ ~~s~~", "https://evil.example/x", "www.evil.example", "mailto:a@b.c", "$x$", "\\|", "a\nb", "a\r\n\r\n# b",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", [*MARKDOWN, *ATTACKS])
+def test_a_summary_holds_text_and_nothing_else(text: str) -> None:
+    """Of what others named only letters, digits and harmless signs stand in it as they are."""
+    one = decision(current=replace(decision().current, tag=text))
+    one = replace(one, verdict=replace(one.verdict, because=text))
+    shown = github_summary(report(one, commits=(commit(head=text, repo=text),)))
+    assert dangers(shown) == []
+    plain = github_summary(report(decision(), commits=(commit(head="x", repo="x"),)))
+    rest = re.sub(r"&#\d+;", "", shown)
+    for char in "|`<>[]*_~$\\\n":
+        assert rest.count(char) == plain.count(char), char
+    assert "&" not in rest
+    assert not re.search(r"(?i)://|www\.|mailto:\w", rest)
+
+
+def test_a_summary_says_where_the_request_is() -> None:
+    shown = github_summary(report(decision(), commits=(commit(pull_request=PAGE),)))
+    assert f"\nPull request: <{PAGE}>\n" in shown
+    assert "| argocd/web | ghcr.io/acme/web | 1.0.0 | 1.1.0 | update (admitted): so |" in shown
+    for other in ("javascript:alert(1)", "https://x/)[y](z) w", LONG):
+        assert "Pull request" not in github_summary(report(decision(), commits=(commit(pull_request=other),)))
+
+
+def test_a_summary_stays_below_what_github_takes() -> None:
+    one = replace(decision(), verdict=replace(decision().verdict, because="|" * 5000))
+    shown = github_summary(report(*[one] * 2000, commits=tuple(commit(head="|" * 5000) for _ in range(500))))
+    assert len(shown.encode()) < 1 << 20
+    assert "more decisions: see the report" in shown
+
+
+@pytest.mark.parametrize("text", ATTACKS)
+def test_a_list_of_repositories_is_exact(text: str) -> None:
+    printed = repositories(report(commits=(commit(repo=text),)))
+    assert json.loads(printed) == [text]
+    assert dangers(printed) == []
+
+
+def test_nothing_is_said_of_no_image() -> None:
+    found = checked(report(images=()))
+    assert (found["tag"], json.loads(found["image_ARTIFACT_INPUTS"])) == ("", {"uri": "", "digest": ""})
+    assert checked(report(images=(WEB,)))["tag"] == "1.1.0"

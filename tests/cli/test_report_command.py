@@ -1,0 +1,272 @@
+"""`report`: from the JSON of a real run to a page, looked at in a real browser."""
+
+import json
+import re
+import struct
+import subprocess
+import zlib
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runs import application, arguments, manifest, repository
+from support import image_update, needs
+
+from task.errors import Malformed
+from task.output.report_page import page
+from task.output.saved_report import report_of
+
+EVIL = "</style><script>alert(1)</script><img src=x onerror=alert(1)>\"'&\u202e\x1b[2J"
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of a plan with every kind of decision that files alone can bring about."""
+    folder = tmp_path_factory.mktemp("run")
+    repo = repository(folder, "shop", "worker", "legacy", "same")
+    constraint = "web=ghcr.io/acme/web:~1.0.0"
+    apps = manifest(
+        folder,
+        application("shop", repo),
+        application("worker", repo, image_list="web=ghcr.io/acme/web:^1"),
+        application("legacy", repo, image_list=constraint),
+        application("gone", repo),
+    )
+    path = folder / "report.json"
+    image_update("plan", *arguments(apps, "--report", path)[1:])
+    return path
+
+
+def changed(path: Path, **more: Any) -> dict[str, Any]:
+    return {**json.loads(path.read_text()), **more}
+
+
+def test_the_page_tells_how_long_it_took(planned: Path) -> None:
+    report = json.loads(planned.read_text())
+    assert report["timings"]["seconds"] >= report["timings"]["land"] > 0
+    assert f"{report['timings']['seconds']:.2f} s" in page(report)
+    assert "deciding and pushing" in page(report)
+    assert " s</p>" not in page({**report, "timings": None})
+
+
+class Page(HTMLParser):
+    """What a browser would make of it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: Counter[str] = Counter()
+        self.attributes: list[tuple[str, str | None]] = []
+        self.words = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+
+@pytest.mark.measured
+def test_the_page_tells_what_the_run_did(planned: Path, tmp_path: Path) -> None:
+    out = tmp_path / "page.html"
+    assert image_update("report", planned, "--html", out) == (0, "", "")
+    words = Page(out.read_text()).words
+    for told in ("argocd/shop", "constraint: 1.1.0 does not satisfy ~1.0.0", "-  newTag: 1.0.0", "+  newTag: 1.1.0",
+                 "do: check spec.source.path", "would commit", "apps/worker/kustomization.yaml"):  # fmt: skip
+        assert told in words
+
+
+@pytest.mark.parametrize("order", ["FILE --html", "--html FILE", "FILE --html -", "FILE --html=-"])
+def test_without_a_file_the_page_goes_to_stdout(planned: Path, order: str) -> None:
+    done = image_update("report", *(planned if word == "FILE" else word for word in order.split()))
+    assert done.code == 0
+    assert done.stdout.startswith("<!DOCTYPE html>")
+
+
+def test_the_report_comes_from_stdin_or_a_folder_too(planned: Path) -> None:
+    whole = image_update("report", planned, "--html").stdout
+    assert image_update("report", "-", "--html", stdin=planned.read_text()).stdout == whole
+    assert image_update("report", planned.parent, "--html").stdout == whole
+
+
+def test_without_a_page_it_is_shown_again(planned: Path) -> None:
+    shown = image_update("report", planned).stdout
+    assert "1.0.0 -> 1.1.0" in shown
+    assert "+  newTag: 1.1.0" in shown
+    assert "\x1b" not in shown
+
+
+def test_the_page_needs_nothing_else(planned: Path) -> None:
+    found = Page(page(changed(planned)))
+    assert not found.tags.keys() & {"script", "link", "img", "iframe", "object", "base", "form"}
+    assert not {name for name, _ in found.attributes} & {"src", "srcset", "onload", "style", "action"}
+    assert "url(" not in page(changed(planned))
+    assert "@import" not in page(changed(planned))
+
+
+def test_nothing_that_others_named_is_markup(planned: Path) -> None:
+    plain = changed(planned)
+
+    def evil(value: Any, schema: str = "") -> Any:
+        if isinstance(value, dict):
+            return {key: evil(one, key) for key, one in value.items()}
+        if isinstance(value, list):
+            return [evil(one, schema) for one in value]
+        return EVIL if isinstance(value, str) else value
+
+    shown = page(evil(plain))
+    assert Page(shown).tags.keys() == Page(page(plain)).tags.keys()
+    assert "<script" not in shown
+    assert not set(shown) & set("\u202e\x1b")
+    assert not [name for name, _ in Page(shown).attributes if name.startswith("on")]
+
+
+@pytest.mark.parametrize(
+    ("url", "linked"),
+    [("https://git.example.com/a/1", True), ("javascript:alert(1)", False), ("data:text/html,x", False),
+     ("/tmp/repo.git", False), ("git@git.example.com:a.git", False)],
+)  # fmt: skip
+def test_links_lead_to_web_pages_only(planned: Path, url: str, linked: bool) -> None:
+    found = changed(planned)
+    found["commits"][0]["pull_request"] = url
+    hrefs = [value for name, value in Page(page(found)).attributes if name == "href"]
+    assert (url in hrefs) is linked
+
+
+def test_nothing_done_is_said(planned: Path) -> None:
+    words = Page(page(changed(planned, decisions=[], commits=[], errors=[], images=[]))).words
+    assert "No Application takes it." in words
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "not JSON"),
+        ("[1]", "the whole is not of type object"),
+        ("{}", "schema is missing"),
+        ("[" * 5000, "not JSON"),
+        ('{"schema": "image-update/lint/v1", "findings": []}', "command is missing"),
+    ],
+)
+def test_what_is_no_report_is_refused(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    done = image_update("report", path, "--html")
+    assert (done.code, done.stdout) == (2, "")
+    assert told in done.stderr
+    assert "--report or --output json" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "told"),
+    [
+        ("status", "fine", "status is none of updated"),
+        ("commits", {}, "commits is not of type array"),
+        ("counts", {"applications": -1}, "counts.matched is missing"),
+        ("errors", [{"application": 1}], "errors[0].rule is missing"),
+        ("images", [{"reference": 1}], "images[0].registry is missing"),
+    ],
+)
+def test_the_place_that_is_wrong_is_named(planned: Path, member: str, value: object, told: str) -> None:
+    with pytest.raises(Malformed, match="no report") as wrong:
+        report_of(json.dumps(changed(planned, **{member: value})))
+    assert told in wrong.value.message
+
+
+def test_a_later_version_may_say_more(planned: Path) -> None:
+    assert report_of(json.dumps(changed(planned, more=1)))["more"] == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        ("", "FILE is missing"),
+        ("/nonexistent.json", "cannot read"),
+        ("FILE --html /nonexistent/x", "cannot write"),
+    ],
+)
+def test_a_wrong_place_is_told(planned: Path, args: str, told: str) -> None:
+    done = image_update("report", *(planned if word == "FILE" else word for word in args.split()))
+    assert done.code == 2
+    assert told in done.stderr
+    assert done.stderr.startswith("error: ")
+
+
+BROWSER = 200  # rows of a window that a browser may think it needs for itself, when it is quicker than it should be
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "scheme"), [(500, "dark"), (1280, "light")])
+def test_a_browser_shows_it(planned: Path, tmp_path: Path, width: int, scheme: str) -> None:
+    path, picture = tmp_path / "page.html", tmp_path / "page.png"
+    path.write_text(page(changed(planned)))
+    height = 900 if width < 800 else 600
+    look(path, picture, width, height + BROWSER, scheme)
+    size, rows = pixels(picture.read_bytes())
+    assert size[0] == width
+    rows = rows[:height]
+    colours = Counter(pixel for row in rows for pixel in row)
+    ground = colours.most_common(1)[0][0]
+    assert (sum(ground) > 600) is (scheme == "light")
+    assert colours[ground] < 0.97 * width * height  # something is there
+    # The verdicts have their colours, and nothing is pushed out of the page: the right edge is empty.
+    reds = sum(number for (red, green, blue), number in colours.items() if red > green + 40 and red > blue + 30)
+    greens = sum(number for (red, green, blue), number in colours.items() if green > red + 20 and green > blue + 10)
+    assert min(reds, greens) > 50
+    assert {row[-1] for row in rows} == {ground}
+
+
+def look(path: Path, picture: Path, width: int, height: int, scheme: str) -> None:
+    """Have the page painted by a real browser; the lowest `BROWSER` rows may be left empty."""
+    dark = ["--blink-settings=preferredColorScheme=0"] if scheme == "dark" else []
+    subprocess.run(
+        [*needs("chromium"), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", *dark,
+         "--disable-dev-shm-usage", f"--user-data-dir={path.parent / 'profile'}", f"--window-size={width},{height}",
+         f"--screenshot={picture}", path.as_uri()],
+        check=True, capture_output=True, timeout=100,
+    )  # fmt: skip
+
+
+def pixels(data: bytes) -> tuple[tuple[int, int], list[list[tuple[int, int, int]]]]:
+    """A PNG of 8 bits, with or without transparency → its size, and every pixel's red, green and blue."""
+    width, height, depth, kind = struct.unpack(">IIBB", data[16:26])
+    assert depth == 8
+    step = {2: 3, 6: 4}[kind]
+    packed = b"".join(chunk for name, chunk in chunks(data) if name == b"IDAT")
+    raw, before, rows = zlib.decompress(packed), bytes(width * step), []
+    for number in range(height):
+        start = number * (width * step + 1)
+        before = unfiltered(raw[start], raw[start + 1 : start + 1 + width * step], before, step)
+        rows.append([(before[at], before[at + 1], before[at + 2]) for at in range(0, width * step, step)])
+    return (width, height), rows
+
+
+def chunks(data: bytes) -> list[tuple[bytes, bytes]]:
+    found, at = [], 8
+    while at < len(data):
+        size = int.from_bytes(data[at : at + 4])
+        found.append((data[at + 4 : at + 8], data[at + 8 : at + 8 + size]))
+        at += size + 12
+    return found
+
+
+def unfiltered(kind: int, line: bytes, above: bytes, step: int) -> bytes:
+    """One line as PNG packs it."""
+    done = bytearray(line)
+    for at, value in enumerate(line):
+        left, corner = (done[at - step], above[at - step]) if at >= step else (0, 0)
+        up = above[at]
+        guess = left + up - corner
+        nearest = min((left, up, corner), key=lambda one: abs(guess - one))
+        done[at] = (value + (0, left, up, (left + up) // 2, nearest)[kind]) % 256
+    return bytes(done)
+
+
+def test_the_words_of_the_page_are_those_of_the_report(planned: Path) -> None:
+    words = Page(page(changed(planned))).words
+    found = changed(planned)
+    assert all(re.sub(r"\s+", " ", one["because"]) in re.sub(r"\s+", " ", words) for one in found["decisions"])

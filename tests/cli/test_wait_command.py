@@ -1,0 +1,138 @@
+"""`image-update wait`: names and a revision in, a line for each Application and an exit code out."""
+
+from collections.abc import Iterator
+from io import StringIO
+
+import pytest
+from fakes.argocd_api import NEW, OLD, REPO, ArgoCDServer, Fault, application, argocd_server, at, operated
+
+from task.argocd.api import ArgoCDApi
+from task.argocd.options import Connection
+from task.cli.wait import WaitSettings, key_of, wait
+from task.errors import Exit, RolloutError, SourceAccessError, SourceDownError, TaskError, UsageError
+from task.http import Limits
+from task.output.log import Log
+from task.output.progress import Row
+from task.secret import Secret
+from task.wiring.waiting import accepts, rollout_error
+
+APP = application()
+BEFORE = at(APP, "Synced", "Healthy", revision=OLD, compared=3, operation=operated(revision=OLD, started=1, finished=2))
+GOOD = at(APP, "Synced", "Healthy", compared=13, operation=operated())
+BAD = at(APP, "OutOfSync", "Healthy", operation=operated("Failed", message="no rights"))
+
+
+@pytest.fixture
+def server() -> Iterator[ArgoCDServer]:
+    with argocd_server() as one:
+        yield one
+
+
+def waited(server: ArgoCDServer, *names: str, revision: str = NEW, repository: str = "", limit: float = 5) -> int:
+    connection = Connection(server.address, Secret("good-token"), plaintext=True)
+    settings = WaitSettings(names or ("web",), revision, repository, limit)
+    return wait(settings, lambda: ArgoCDApi(connection, {}, limits=Limits(tries=1)), {}, Log(stream=StringIO()))
+
+
+def test_success_is_0_and_a_line(server: ArgoCDServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add(BEFORE, GOOD)
+    assert waited(server) == Exit.OK
+    out = capsys.readouterr().out
+    assert out.startswith("argocd/web: synced-and-healthy after 0 s: synced and healthy")
+
+
+def test_failure_is_6_with_the_cause(server: ArgoCDServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add(BEFORE, BAD)
+    with pytest.raises(RolloutError, match="argocd/web: the sync failed: no rights") as caught:
+        waited(server)
+    assert caught.value.exit == Exit.ROLLOUT
+    assert "argocd/web: failed" in capsys.readouterr().out
+
+
+def test_a_time_out_is_6_and_says_who(server: ArgoCDServer) -> None:
+    server.add(BEFORE)
+    with pytest.raises(
+        RolloutError, match=r"argocd/web: not synced and healthy after .*Argo CD compares with aaaaaaaaaaaa"
+    ):
+        waited(server, limit=0.1)
+
+
+def test_a_server_that_is_down_is_no_rollout_error(server: ArgoCDServer) -> None:
+    server.add(BEFORE)
+    server.faults += [Fault(503)] * 100
+    with pytest.raises(SourceDownError) as caught:
+        waited(server, limit=0.1)
+    assert caught.value.exit == Exit.TEMPORARY
+
+
+def test_an_application_that_may_not_be_seen_is_an_access_error(
+    server: ArgoCDServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.add(BEFORE, GOOD)
+    with pytest.raises(SourceAccessError) as caught:
+        waited(server, "web", "gone")
+    assert caught.value.exit == Exit.ACCESS
+    assert capsys.readouterr().out.startswith("argocd/web: synced-and-healthy")
+
+
+def test_a_short_revision_is_enough(server: ArgoCDServer) -> None:
+    server.add(BEFORE, GOOD)
+    assert waited(server, revision=f" {NEW[:8].upper()}\n") == Exit.OK
+
+
+def test_other_repositories_do_not_count(server: ArgoCDServer) -> None:
+    server.add(BEFORE, GOOD)
+    assert waited(server, repository=REPO.removesuffix(".git")) == Exit.OK
+    server.add(BEFORE, GOOD)
+    with pytest.raises(RolloutError):
+        waited(server, repository="https://git.example.com/acme/other", limit=0.1)
+
+
+def test_one_application_named_twice_is_asked_once(server: ArgoCDServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add(BEFORE, GOOD)
+    assert waited(server, "web", "argocd/web") == Exit.OK
+    assert capsys.readouterr().out.count("\n") == 1
+
+
+WRONG = [
+    ((), NEW, "no Application is named"),
+    (("a/b/c",), NEW, "no name of an Application"),
+    (("../x",), NEW, "no name of an Application"),
+    (("web",), "main", "is no commit id"),
+    (("web",), "", "is no commit id"),
+    (("web",), "abc", "is no commit id"),
+]
+
+
+@pytest.mark.parametrize(("names", "revision", "message"), WRONG)
+def test_usage(names: tuple[str, ...], revision: str, message: str) -> None:
+    def api() -> ArgoCDApi:
+        raise TaskError("nothing is asked")
+
+    with pytest.raises(UsageError, match=message):
+        wait(WaitSettings(names, revision), api, {}, Log(stream=StringIO()))
+
+
+NAMES = [("web", ("argocd", "web")), ("team/web", ("team", "web")), (" web ", ("argocd", "web"))]
+
+
+@pytest.mark.parametrize(("text", "key"), NAMES)
+def test_names(text: str, key: tuple[str, str]) -> None:
+    assert key_of(text, "argocd") == key
+
+
+def test_revisions() -> None:
+    assert accepts(NEW, NEW)
+    assert accepts(NEW[:7], NEW)
+    assert not accepts(NEW, NEW[:7])
+    assert not accepts(NEW, OLD)
+    assert not accepts(NEW[:7], "")
+
+
+def test_the_error_is_about_those_that_failed() -> None:
+    good = Row("argocd/a", "synced-and-healthy", "synced and healthy")
+    bad = Row("argocd/b", "needs-sync", "auto-sync is off: someone must sync it", "argocd app sync")
+    assert rollout_error([good]) is None
+    error = rollout_error([good, bad])
+    assert error is not None
+    assert (error.message, error.hint) == ("argocd/b: auto-sync is off: someone must sync it", "argocd app sync")

@@ -1,0 +1,246 @@
+"""What Argo CD Image Updater makes of the same files; where ours differs, the table says why."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+from editors.editing import edit, image, plain, source, target, typed
+from support import DATA
+
+from task.editors.helm_values import read
+from task.editors.override_kustomize import entry
+from task.editors.yaml_scalar import plain_safe
+from task.errors import TargetError
+from task.image import parse_image_list
+from task.model import Entry, File, Keys, Parameter, Source, Target, TargetKind
+
+ON_PURPOSE = {
+    "set-list-of-lists": {"images": [["a", "c"]]},  # indices at any depth are understood
+    "set-parent-null": {"image": {"tag": "v2"}},  # a null parent is filled
+    "set-nested-yes": {"image": {"tag": "yes"}},  # quoted, so that it stays a string
+    # None: the case answers another question
+    "doc-empty-existing": None,  # no image is written there: what a write carries along has its own tests
+    "doc-quoting": None,  # six images without a live one: the quoting has its own table
+    "doc-invalid-existing": TargetError,  # a file that is no mapping is refused, not replaced
+    "doc-other-keys-dropped": {
+        "helm": {
+            "releaseName": "keep",
+            "parameters": [
+                {"name": "image.tag", "value": "2.0.0", "forcestring": "true", "extra": "1"},
+                {"name": "image.name", "value": "nginx", "forcestring": "true"},
+            ],
+        },
+        "kustomize": {"namePrefix": "x"},
+    },  # other keys stay; the image's name is written as AIU does for a live image
+    "doc-no-section": None,  # nothing to write
+    "doc-1411": {"kustomize": {"images": ["docker.io/library/nginx:1.0.1"]}},  # edited in place, spelled as in the file
+    "flow-hostport-existing-file": {
+        "kustomize": {"images": ["reg.example:5000/a:1.1.0", "reg.example:5000/b:1.2.0"]}
+    },  # issue 516: both are written
+    "merge-docker-io-org": ["docker.io/jannfis/foobar:1.0.1"],  # one repository, one entry, spelled as in the file
+    "merge-x-duplicates": ["a:3", "a:3"],  # all duplicates get the new tag
+    "k-multi-registry": {
+        "kustomize": {
+            "images": [
+                "jannfis/foobar:1.0.1",
+                "jannfis/barbar:1.0.1",
+                "gcr.io/jannfis/foobar:1.0.3",
+                "gcr.io/jannfis/barbar:1.0.3",
+            ]
+        }
+    },  # an image of another registry is another image: what the spec says about it is carried along
+    "flow-type-none": None,  # decided before an editor is asked
+    "set-x-two-docs": TargetError,
+}
+
+
+def cases(suite: str, *kinds: str) -> list[Any]:
+    content = json.loads((DATA / "cases" / f"{suite}.json").read_text())
+    found = [case for case in content["cases"] if case["id"].split("-")[0] in kinds]
+    return [pytest.param(case, id=case["id"]) for case in found if ON_PURPOSE.get(case["id"], "") is not None]
+
+
+def meant(case: dict[str, Any]) -> Any:
+    """What must come out: parsed content, or TargetError."""
+    if case["id"] in ON_PURPOSE:
+        return ON_PURPOSE[case["id"]]
+    expect = case.get("expect_v1", case["expect"])
+    if isinstance(expect, list):
+        return expect
+    return TargetError if "error" in expect else letters(expect["parsed"])
+
+
+def letters(data: Any) -> Any:
+    """Everything as text, as `plain` reads it."""
+    return plain(json.dumps(data))
+
+
+def outcome(aim: Target, path: str, text: str | None, reference: str) -> Any:
+    files = {} if text is None else {path: File(text)}
+    try:
+        changed, _ = edit(files, aim, reference)
+    except TargetError:
+        return TargetError
+    return plain({**files, **changed}[path].text)
+
+
+@pytest.mark.parametrize("case", cases("helmvalues", "set"))
+def test_a_value_at_a_key_path(case: dict[str, Any]) -> None:
+    given = case["input"]
+    aim = target("helmvalues", "acme/x", Keys(tag=given["key"]), path="v.yaml")
+    assert outcome(aim, "v.yaml", given["text"], f"acme/x:{given['value']}") == meant(case)
+
+
+@pytest.mark.parametrize("case", cases("helmvalues", "get"))
+def test_reading_a_key_path(case: dict[str, Any]) -> None:
+    given, expect = case["input"], case["expect"]
+    aim = target("helmvalues", "acme/x", Keys(tag=given["key"]), path="v.yaml")
+    files = {"v.yaml": File(given["text"])}
+    if expect.get("error") == "not a scalar":
+        with pytest.raises(TargetError):
+            read(files, aim)
+    else:
+        assert read(files, aim).tag == expect.get("value", "")
+
+
+def test_what_may_stand_unquoted() -> None:
+    row = next(case.values[0] for case in cases("helmvalues", "safe"))["input"]
+    assert [text for text in row["safe_unquoted"] if not plain_safe(text)] == []
+    assert [text for text in row["must_quote_or_remarshal"] if plain_safe(text)] == []
+
+
+def entries(given: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Alias and image of the image list, without constraints."""
+    for found in parse_image_list(given["annotations"]["image-list"]):
+        assert isinstance(found, Entry)
+        yield found.alias, found.image.name
+
+
+def keys_of(given: dict[str, Any], alias: str, name: str) -> Keys:
+    get = given["annotations"].get
+    prefix = alias or name.rpartition("/")[2]
+    return Keys(
+        get(f"{prefix}.helm.image-name", ""),
+        get(f"{prefix}.helm.image-tag", ""),
+        get(f"{prefix}.helm.image-spec", ""),
+        get(f"{prefix}.kustomize.image-name", ""),
+    )
+
+
+def spec_of(given: dict[str, Any]) -> Source:
+    section = given.get("source") or next(each for each in given["sources"] if "helm" in each)
+    found = section.get("helm", {}).get("parameters", ())
+    return source(
+        parameters=tuple(Parameter(each["name"], each["value"], each.get("forceString", False)) for each in found),
+        images=tuple(section.get("kustomize", {}).get("images", ())),
+    )
+
+
+@pytest.mark.parametrize("case", cases("helmvalues", "doc"))
+def test_values_documents(case: dict[str, Any]) -> None:
+    given = case["input"]
+    text, path = given["existing"], "v.yaml"
+    if meant(case) is TargetError:
+        assert outcome(target("helmvalues", "nginx", Keys("a", "b"), path=path), path, text, "nginx:1") is TargetError
+        return
+    spec = {each.name: each.value for each in spec_of(given).parameters}
+    for alias, name in entries(given):
+        keys = keys_of(given, alias, name)
+        new = f"{spec.get(keys.name, name)}:{spec.get(keys.tag, 'v1.0.0')}"
+        aim = target("helmvalues", new, keys, path=path)
+        changed, _ = edit({} if text is None else {path: File(text)}, aim, new)
+        text = changed[path].text if changed else text
+    assert text is not None
+    assert plain(text) == meant(case)
+
+
+@pytest.mark.parametrize("case", cases("override-helm", "doc") + cases("override-kustomize", "doc"))
+def test_override_documents(case: dict[str, Any]) -> None:
+    given = case["input"]
+    spec, helm = spec_of(given), given["source_type"] == "Helm"
+    newest = spec.images[-1] if not helm else f"nginx:{spec.parameters[-1].value}"
+    reference = newest if ":" in newest else f"{newest}:1"
+    kind: TargetKind = "helm-override" if helm else "kustomize-override"
+    aim = target(kind, reference, keys_of(given, "n", "nginx"), source=spec, path="a/.argocd-source-web.yaml")
+    assert outcome(aim, aim.path, given["existing"], reference) == meant(case)
+
+
+def newest(tags: list[Any]) -> str:
+    """What the registry offers: tag and digest, or the highest version."""
+    if isinstance(tags[0], dict):
+        return f"{tags[0]['name']}@{tags[0]['digest']}"
+    return str(max(tags, key=lambda tag: [int(part) for part in tag.lstrip("v").split(".")]))
+
+
+FLOWS = [
+    case
+    for suite in ("override-helm", "override-kustomize", "kustomization", "helmvalues", "update-flow")
+    for case in cases(suite, "flow", "k", "git", "tags")
+    if case.values[0]["expect"].get("files_changed")
+]
+
+
+@pytest.mark.parametrize("case", FLOWS)
+def test_whole_updates(case: dict[str, Any]) -> None:
+    given = case["input"]
+    files = {path: File(text) for path, text in given.get("files", {}).items()}
+    (path,) = case["expect"]["files_changed"]
+    kind = kind_of(given)
+    for alias, name in entries(given):
+        if not any(live.startswith((f"{name}:", f"{name}@")) or "kname" in case["id"] for live in given["live_images"]):
+            continue
+        tags = given["registry_tags"].get(name) or given["registry_tags"].get(name.partition("/")[2])
+        where = path.rpartition("/")[0] if kind == "kustomization" else path
+        aim = target(kind, name, keys_of(given, alias, name), source=spec_of(given), path=where)
+        wanted = case["expect"]["files_changed"][path]["parsed"]
+        pick = pinned(wanted, name) or newest(tags)
+        files = {**files, **edit(files, aim, f"{name}:{pick}")[0]}
+    assert plain(files[path].text) == ON_PURPOSE.get(
+        case["id"], letters(case["expect"]["files_changed"][path]["parsed"])
+    )
+
+
+def pinned(wanted: Any, name: str) -> str:
+    """The tag that the rules picked, where they are not the newest: the rules are not what is tested here."""
+    found = [each for each in (wanted.get("helm") or {}).get("parameters", ()) if each["name"].endswith("tag")]
+    return found[0]["value"] if found and name else ""
+
+
+def kind_of(given: dict[str, Any]) -> TargetKind:
+    where = given["annotations"].get("write-back-target", "")
+    if where.startswith("kustomization"):
+        return "kustomization"
+    if where.startswith("helmvalues"):
+        return "helmvalues"
+    return "helm-override" if given["source_type"] == "Helm" else "kustomize-override"
+
+
+@pytest.mark.parametrize("case", cases("override-kustomize", "merge"))
+def test_entries_merged_into_an_override_file(case: dict[str, Any]) -> None:
+    given = case["input"]
+    text = None if given["existing"] is None else yaml.safe_dump({"kustomize": {"images": given["existing"]}})
+    (new,) = (entry(each) for each in given["new"])
+    aim = target("kustomize-override", new.right, Keys(kustomize_name=new.left), path="a/.argocd-source-x.yaml")
+    assert outcome(aim, aim.path, text, new.right)["kustomize"]["images"] == meant(case)
+
+
+@pytest.mark.parametrize("case", cases("kustomization", "set"))
+def test_images_of_a_kustomization(case: dict[str, Any]) -> None:
+    given = case["input"]
+    path = "k/kustomization.yaml"
+    (new,) = (entry(each) for each in given["images"])
+    aim = target("kustomization", new.right, Keys(kustomize_name=new.left), path="k")
+    assert outcome(aim, path, given["text"], new.right) == meant(case)
+
+
+@pytest.mark.parametrize("case", cases("kustomization", "parse"))
+def test_fields_of_a_new_entry(case: dict[str, Any]) -> None:
+    new = entry(case["input"]["image"])
+    right = new.right if image(new.right).version else f"{new.right}:1"
+    aim = target("kustomization", right, Keys(kustomize_name=new.left), path="k")
+    path = "k/kustomization.yaml"
+    changed, _ = edit({path: File("kind: Kustomization\n")}, aim, right)
+    fields = typed(changed[path].text)["images"][0]
+    assert {**case["expect"], "newTag": case["expect"].get("newTag", "1")} == fields

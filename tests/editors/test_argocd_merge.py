@@ -1,0 +1,143 @@
+"""An override file as Argo CD merges it: the image is new, and nothing is lost."""
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+from editors.argocd import GenerationFailed, merged
+from editors.editing import DIGEST, OVERRIDE, edit, source, target
+from hypothesis import given
+from hypothesis import strategies as st
+from support import DATA
+
+from task.editors.override_kustomize import entry
+from task.editors.texts import identity_of
+from task.image import parse_image
+from task.model import File, Keys, Parameter
+
+COMMON = "apps/web/.argocd-source.yaml"
+CASES = json.loads((DATA / "cases" / "argocd-merge.json").read_text())["cases"]
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in CASES])
+def test_the_restatement_says_what_argo_cd_said(case: dict[str, Any]) -> None:
+    given = case["input"]
+    if case["expect"].get("error"):
+        with pytest.raises(GenerationFailed):
+            merged(given["source"], *given["overrides"])
+    else:
+        assert merged(given["source"], *given["overrides"]) == case["expect"]
+
+
+def by_name(helm: dict[str, Any]) -> dict[str, tuple[str, bool]]:
+    """Parameters as Helm takes them: the last of a name counts."""
+    return {each["name"]: (each["value"], bool(each.get("forceString"))) for each in helm.get("parameters", ())}
+
+
+NAMES = st.sampled_from(["a", "b.c", "image.tag", "image.name", "replicas", "long", "é"])
+VALUES = st.text(max_size=12) | st.sampled_from(
+    ["1", "true", "1.10", "a: b", "# x", "- y", "a\nb\n", "{{ x }}", "'", '"']
+)
+SPECS = st.lists(st.builds(Parameter, NAMES, VALUES, st.booleans()), max_size=5)
+ENTRIES = st.lists(
+    st.fixed_dictionaries(
+        {"name": NAMES, "value": st.sampled_from(["1", "x", "1.10", "old"])},
+        optional={"forcestring": st.booleans(), "extra": st.just("y")},
+    ),
+    max_size=4,
+)
+
+
+@given(SPECS, st.none() | ENTRIES, st.none() | ENTRIES, st.sampled_from(["1.10", "v2", f"main@{DIGEST}"]))
+def test_no_parameter_is_lost(
+    spec: list[Parameter], existing: list[Any] | None, common: list[Any] | None, version: str
+) -> None:
+    files = {
+        path: File(yaml.safe_dump({"helm": {"parameters": items}}))
+        for path, items in ((OVERRIDE, existing), (COMMON, common))
+        if items is not None
+    }
+    aim = target("helm-override", "acme/web", source=source(parameters=tuple(spec)))
+    after = {**files, **edit(files, aim, f"acme/web:{version}")[0]}
+    origin = {
+        "helm": {
+            "parameters": [{"name": one.name, "value": one.value, "forceString": one.force_string} for one in spec]
+        }
+    }
+    texts = [files[COMMON].text] if common is not None else []
+    result = by_name(merged(origin, *texts, after[OVERRIDE].text)["helm"])
+    wanted = by_name(origin["helm"])
+    wanted |= by_name(merged({}, *texts).get("helm", {}))
+    own = {"image.name": ("acme/web", True), "image.tag": (version, True)}
+    theirs = {each["name"]: each["value"] for each in existing or () if each["name"] not in own}
+    wanted = {name: value for name, value in (wanted | own).items() if name not in theirs}
+    assert {name: result.get(name) for name in wanted} == wanted
+    assert {name: result[name][0] for name in theirs} == theirs
+
+
+def test_an_unquoted_number_in_the_file_is_quoted_because_argo_cd_would_fail_on_it() -> None:
+    files = {OVERRIDE: File("helm:\n  parameters:\n  - name: replicas\n    value: 3\n    forcestring: false\n")}
+    with pytest.raises(GenerationFailed):
+        merged({}, files[OVERRIDE].text)
+    after = edit(files, target("helm-override", "acme/web"), "acme/web:2")[0]
+    assert by_name(merged({}, after[OVERRIDE].text)["helm"])["replicas"] == ("3", False)
+
+
+def test_an_element_does_not_inherit_from_the_element_of_the_spec_at_its_place() -> None:
+    spec = (Parameter("first", "1", force_string=True), Parameter("second", "2"))
+    text = "helm:\n  parameters:\n  - name: second  # from the Application\n    value: '1'\n"
+    aim = target("helm-override", "acme/web", source=source(parameters=spec))
+    after = edit({OVERRIDE: File(text)}, aim, "acme/web:2")[0]
+    origin = {
+        "helm": {
+            "parameters": [{"name": one.name, "value": one.value, "forceString": one.force_string} for one in spec]
+        }
+    }
+    assert by_name(merged(origin, after[OVERRIDE].text)["helm"])["second"] == ("2", False)
+
+
+def test_what_others_wrote_is_not_reset_to_the_spec() -> None:
+    spec = (Parameter("db.tag", "1.0"), Parameter("log", "info"))
+    items = [{"name": "db.tag", "value": "v7", "forcestring": True}, {"name": "log", "value": "debug"}]
+    text = yaml.safe_dump({"helm": {"parameters": items}})
+    aim = target("helm-override", "acme/web", source=source(parameters=spec), managed=("db.tag", "image.tag"))
+    after = edit({OVERRIDE: File(text)}, aim, "acme/web:2")[0]
+    found = by_name(merged({}, after[OVERRIDE].text)["helm"])
+    assert (found["db.tag"], found["log"]) == (("v7", True), ("debug", False))
+
+
+def test_nothing_is_carried_along_when_that_is_off() -> None:
+    aim = target("helm-override", "acme/web", source=source(parameters=(Parameter("log", "info"),)), carry=False)
+    after = edit({}, aim, "acme/web:2")[0]
+    assert set(by_name(merged({}, after[OVERRIDE].text)["helm"])) == {"image.name", "image.tag"}
+
+
+IMAGES = st.sampled_from(
+    ["reg:5000/a", "reg:5000/b", "nginx", "docker.io/library/nginx", "acme/web", "ghcr.io/library/nginx"]
+)
+ENTRY = st.builds(
+    lambda left, name, tag: f"{left}{name}:{tag}", st.sampled_from(["", "", "x=", "y="]), IMAGES, st.just("1")
+)
+
+
+@given(
+    st.lists(ENTRY, max_size=4), st.none() | st.lists(ENTRY, max_size=4), IMAGES, st.sampled_from(["", "x", "acme/web"])
+)
+def test_no_kustomize_image_is_lost(spec: list[str], existing: list[str] | None, name: str, kname: str) -> None:
+    files = {} if existing is None else {OVERRIDE: File(yaml.safe_dump({"kustomize": {"images": existing}}))}
+    aim = target("kustomize-override", name, Keys(kustomize_name=kname), source=source(images=tuple(spec)))
+    after = {**files, **edit(files, aim, f"{name}:2")[0]}
+    result = [entry(text) for text in merged({}, after[OVERRIDE].text)["kustomize"]["images"]]
+    mine = parse_image(name).identity
+    assert {entry(text).key for text in spec} <= {each.key for each in result}
+    assert all(each.right.endswith(":2") == (each.identity == mine) for each in result)
+    assert any(each.identity == mine and (not kname or each.key == identity_of(kname)) for each in result)
+    assert edit(after, aim, f"{name}:2") == ({}, ())
+
+
+def test_the_spec_s_variables_of_a_plugin_are_carried_along() -> None:
+    aim = target("plugin-override", "acme/web", Keys(tag="TAG"), source=source(env=(("LOG", "info"),)))
+    after = edit({}, aim, "acme/web:1e3")[0]
+    result = merged({"plugin": {"env": [{"name": "LOG", "value": "info"}]}}, after[OVERRIDE].text)
+    assert result["plugin"]["env"] == [{"name": "LOG", "value": "info"}, {"name": "TAG", "value": "1e3"}]

@@ -1,0 +1,160 @@
+"""What must not be edited is refused with the reason, in bounded time; a missing file says nothing."""
+
+import time
+from typing import Any
+
+import pytest
+from editors.editing import OVERRIDE, PATHS, edit, read, target
+from hypothesis import given
+from hypothesis import strategies as st
+
+from task.editors import EDITORS
+from task.editors.yaml_tree import parse
+from task.errors import AnnotationError, TargetError
+from task.model import File, Keys, Reading, Target, TargetKind
+
+KINDS: list[TargetKind] = [*EDITORS]
+FILE_OF = {"kustomization": "apps/web/kustomization.yaml", "manifests": "apps/web/deploy.yaml"}
+BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30))
+LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
+
+
+def aim(kind: TargetKind) -> Target:
+    """A target with all keys that its kind needs."""
+    path = FILE_OF["manifests"] if kind == "manifests" else PATHS[kind]
+    return target(kind, keys=Keys(tag="image.tag"), path=path)
+
+
+def file_of(kind: TargetKind) -> str:
+    return FILE_OF.get(kind, PATHS[kind])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: [",
+        "a: 'x\n",
+        "- a\n",
+        "just text\n",
+        "\ta: 1\n",
+        "a: *nothing\n",
+        "a: \x01\n",
+        "[" * 300,
+        "? " * 300,
+        "{a: " * 201,
+    ],
+    ids=["flow", "quote", "list", "scalar", "tab", "alias", "control", "deep", "deep keys", "deep maps"],
+)
+def test_what_is_no_yaml_mapping(kind: TargetKind, text: str) -> None:
+    with pytest.raises(TargetError) as caught:
+        edit({file_of(kind): File(text)}, aim(kind), "ghcr.io/acme/api:2")
+    assert caught.value.hint
+    assert caught.value.subject
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        (File("", "120000"), "symbolic link"),
+        (File("", "160000"), "submodule"),
+        (File("", "040000"), "folder"),
+        (File("", problem="not UTF-8 text"), "not UTF-8 text"),
+        (File("a: 1\n" * 2_200_000), "larger than 10 MB"),
+        (File(LFS), "Git LFS"),
+    ],
+    ids=["link", "submodule", "folder", "utf-8", "large", "lfs"],
+)
+def test_what_is_no_text_of_ours(kind: TargetKind, file: File, words: str) -> None:
+    if kind == "manifests" and words == "folder":
+        return  # a folder is what it asks for
+    for call in (lambda one, files: read(files, one), lambda one, files: edit(files, one, "ghcr.io/acme/api:2")):
+        with pytest.raises(TargetError, match=words):
+            call(aim(kind), {file_of(kind): file})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mode", ["120000", "160000", "100644"])
+def test_a_folder_on_the_way_that_is_none(kind: TargetKind, mode: str) -> None:
+    with pytest.raises(TargetError, match="apps is"):
+        read({"apps": File("", mode)}, aim(kind))
+
+
+@pytest.mark.parametrize("kind", ["helmvalues", "helm-override", "kustomize-override", "plugin-override"])
+def test_a_missing_file_says_nothing(kind: TargetKind) -> None:
+    assert read({}, aim(kind)) == Reading(file=PATHS[kind])
+
+
+@pytest.mark.parametrize("kind", ["kustomization", "manifests", "flux"])
+def test_a_missing_file_that_is_never_created(kind: TargetKind) -> None:
+    with pytest.raises(TargetError):
+        read({}, aim(kind))
+
+
+MERGE_BOMB = "a0: &a0 {x: y}\n" + "".join(
+    f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}\n" for n in range(1, 30)
+)
+
+
+@pytest.mark.parametrize("bomb", [BOMB, MERGE_BOMB], ids=["list", "merge"])
+def test_an_alias_bomb_is_refused_in_no_time(bomb: str) -> None:
+    begun = time.perf_counter()
+    with pytest.raises(TargetError, match="aliases stand for more than"):
+        edit({"v.yaml": File(bomb + "image:\n  tag: v1\n")}, target("helmvalues", path="v.yaml"), "ghcr.io/acme/api:2")
+    assert time.perf_counter() - begun < 2
+
+
+def test_many_aliases_are_no_bomb() -> None:
+    text = "base: &b {a: 1, b: 2}\n" + "".join(f"k{n}: *b\n" for n in range(5000)) + "image:\n  tag: v1\n"
+    after, _ = edit({"v.yaml": File(text)}, target("helmvalues", path="v.yaml"), "ghcr.io/acme/api:v2")
+    assert after["v.yaml"].text == text.replace("v1", "v2")
+
+
+def test_an_anchor_that_holds_itself() -> None:
+    with pytest.raises(TargetError, match="stands for nothing"):
+        parse("a: &a [*a]\n")
+
+
+@pytest.mark.parametrize("size", [200_000, 2_000_000])
+def test_brackets_without_end_are_refused_at_once(size: int) -> None:
+    begun = time.perf_counter()
+    with pytest.raises(TargetError):
+        parse("[" * size)
+    assert time.perf_counter() - begun < 5
+
+
+@given(st.text("abc:-[]{}&*!|>'\"%@`#,? \n\t0123~<=.", max_size=60))
+def test_nonsense_is_edited_or_refused_never_broken(text: str) -> None:
+    for kind in KINDS:
+        try:
+            changed, edits = edit({file_of(kind): File(text)}, aim(kind), "ghcr.io/acme/api:2")
+        except TargetError:
+            continue
+        assert edits
+        assert edit({file_of(kind): File(text), **changed}, aim(kind), "ghcr.io/acme/api:2") == ({}, ())
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "words"),
+    [
+        ("helmvalues", Keys(name="image.name"), "would go nowhere"),
+        ("helmvalues", Keys(name="image", tag="image"), "both"),
+        ("helm-override", Keys(name="image", tag="image"), "both"),
+        ("plugin-override", Keys(name="IMAGE"), "would go nowhere"),
+    ],
+)
+def test_keys_that_name_no_place_for_the_tag(kind: TargetKind, keys: Any, words: str) -> None:
+    with pytest.raises(AnnotationError, match=words):
+        read({}, target(kind, keys=keys))
+
+
+def test_a_key_path_that_nobody_means() -> None:
+    one = target("helmvalues", keys=Keys(tag=".".join("a" * 5000)))
+    with pytest.raises(TargetError, match="200 steps"):
+        edit({}, one, "ghcr.io/acme/api:2")
+
+
+def test_a_mode_stays() -> None:
+    changed, _ = edit({OVERRIDE: File("helm:\n", "100755")}, target("helm-override"), "ghcr.io/acme/api:2")
+    assert changed[OVERRIDE].mode == "100755"

@@ -1,0 +1,176 @@
+"""Override files say in a comment what was carried along, and follow it; what has no such comment is somebody's own."""
+
+import re
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import yaml
+from editors.editing import OVERRIDE, edit, parameters, plain, source, target
+from hypothesis import given
+from hypothesis import strategies as st
+
+from task.editors import strays
+from task.editors.argocd_source import FROM_COMMON, FROM_SPEC
+from task.model import File, Keys, Target
+
+COMMON = "apps/web/.argocd-source.yaml"
+API = "ghcr.io/acme/api"
+AIMS: dict[str, Any] = {
+    "helm": lambda **spec: target("helm-override", source=source(parameters=parameters(*spec.get("items", ())))),
+    "plugin": lambda **spec: target(
+        "plugin-override", keys=Keys(tag="TAG"), source=source(env=tuple(one[:2] for one in spec.get("items", ())))
+    ),
+    "kustomize": lambda **spec: target(
+        "kustomize-override", source=source(images=tuple(f"{name}:{value}" for name, value, _ in spec.get("items", ())))
+    ),
+}
+
+
+def element(section: str, name: str, value: str, mark: str = "") -> str:
+    """An element of the list, as people write it."""
+    mark = f"  {mark}" if mark else ""
+    if section == "kustomize":
+        return f"  - {name}:{value}{mark}\n"
+    force = "    forcestring: false\n" if section == "helm" else ""
+    return f"  - name: {name}{mark}\n    value: {value}\n{force}"
+
+
+def document(section: str, *elements: str) -> str:
+    key = {"helm": "parameters", "plugin": "env", "kustomize": "images"}[section]
+    return f"{section}:\n  {key}:\n{''.join(elements)}"
+
+
+def written(aim: Target, text: str, common: str | None = None) -> str:
+    """The override file after an event; writing it again changes nothing."""
+    files = {OVERRIDE: File(text), **({} if common is None else {COMMON: File(common)})}
+    after = {**files, **edit(files, aim, f"{API}:v2")[0]}
+    assert edit(after, aim, f"{API}:v2") == ({}, ())
+    return after[OVERRIDE].text
+
+
+ROWS: list[tuple[str, list[tuple[str, str, str]], list[tuple[str, str, str]], str, list[tuple[str, str, str]]]] = [
+    # what, in the file, in the spec, in the common file, afterwards
+    ("marked follows", [("a", "v1", FROM_SPEC)], [("a", "v3", "")], "", [("a", "v3", FROM_SPEC)]),
+    ("its own stays", [("a", "v1", "")], [("a", "v3", "")], "", [("a", "v1", "")]),
+    ("another comment is none", [("a", "v1", "# from me")], [("a", "v3", "")], "", [("a", "v1", "# from me")]),
+    ("marked and gone", [("a", "v1", FROM_SPEC), ("b", "v1", "")], [], "", [("b", "v1", "")]),
+    ("new is marked", [("b", "v1", "")], [("a", "v3", "")], "", [("b", "v1", ""), ("a", "v3", FROM_SPEC)]),
+    ("the common file is said", [], [], "v4", [("a", "v4", FROM_COMMON)]),
+    ("the common file comes first", [("a", "v1", FROM_SPEC)], [("a", "v3", "")], "v4", [("a", "v4", FROM_COMMON)]),
+    ("back to the spec", [("a", "v1", FROM_COMMON)], [("a", "v3", "")], "", [("a", "v3", FROM_SPEC)]),
+    ("its own in the common file, too", [("a", "v1", "")], [], "v4", [("a", "v1", "")]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("section", AIMS)
+@pytest.mark.parametrize(("before", "spec", "common", "after"), [pytest.param(*row[1:], id=row[0]) for row in ROWS])
+def test_what_is_carried_and_what_is_not(section: str, before: Any, spec: Any, common: str, after: Any) -> None:
+    aim = AIMS[section](items=[(name, value, False) for name, value, _ in spec])
+    shared = document(section, element(section, "a", common)) if common else None
+    text = written(aim, document(section, *(element(section, *one) for one in before)), shared)
+    expected = document(section, *(element(section, *one) for one in after))
+    assert text.startswith(expected)
+    assert "from" not in text[len(expected) :]  # only the image's own follows, which is nobody else's
+
+
+@pytest.mark.parametrize("section", AIMS)
+@pytest.mark.parametrize("blank", [" ", "    ", "\t"])
+def test_the_mark_on_another_line_and_behind_other_blanks(section: str, blank: str) -> None:
+    mark = f"{blank}{FROM_SPEC}{blank}"
+    own = "v1" if section == "kustomize" else "value: v1"
+    text = document(section, element(section, "a", "v1")).replace(own, f"{own}{mark}")
+    after = written(AIMS[section](items=[("a", "v3", False)]), text)
+    assert after.startswith(text.replace("v1", "v3"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"helm:\n  parameters:\n  - {{name: a, value: v1}}  {FROM_SPEC}\n",
+        f"helm:\n  parameters: [{{name: a, value: v1}}]  {FROM_SPEC}\n",
+        f"helm: {{parameters: [{{name: a, value: v1}}]}}  {FROM_SPEC}\n",
+        f"base: &a {{name: a, value: v1}}\nhelm:\n  parameters:\n  - *a  {FROM_SPEC}\n",
+        f"helm:\n  parameters:\n  {FROM_SPEC}\n  - name: a\n    value: v1\n",
+        f"helm:\n  parameters:\n  - name: a\n    value: |-  {FROM_SPEC}\n      v1\n",
+        f"helm:\n  parameters:\n  - name: a\n    value: 'v1  {FROM_SPEC}'\n",
+    ],
+)
+def test_no_mark_but_a_comment_behind_a_value_in_block_style(text: str) -> None:
+    aim = AIMS["helm"](items=[("a", "v3", False)])
+    before = next(one for one in plain(text)["helm"]["parameters"] if one["name"] == "a")
+    after = written(aim, text)
+    assert before in plain(after)["helm"]["parameters"]
+    assert strays("helm-override", {OVERRIDE: File(after)}, aim) == (("a", FROM_SPEC),)
+
+
+@pytest.mark.parametrize(
+    ("element", "spec", "told"),
+    [
+        ("{name: a, value: v1, forcestring: false}", ("a", "v1", False), False),
+        ("{name: a, value: v1}", ("a", "v1", False), False),
+        ("{name: a, value: v2}", ("a", "v1", False), True),
+        ("{name: a, value: v1, forcestring: true}", ("a", "v1", False), True),
+        ("{name: image.tag, value: v1}", ("image.tag", "v0", False), False),  # the image's own
+        ("{name: db.tag, value: v1}", ("db.tag", "v0", False), False),  # another alias's
+        ("{name: own, value: v1}", ("a", "v1", False), False),
+    ],
+)
+def test_which_differences_are_told(element: str, spec: tuple[str, str, bool], told: bool) -> None:
+    files = {OVERRIDE: File(f"helm:\n  parameters:\n  - {element}\n")}
+    aim = replace(AIMS["helm"](items=[spec]), managed=("image.tag", "db.tag"))
+    assert bool(strays("helm-override", files, aim)) is told
+    assert strays("helm-override", files, replace(aim, carry=False)) == ()
+
+
+def test_a_file_of_ten_thousand_marks_takes_no_time() -> None:
+    elements = [element("kustomize", f"acme/i{number}", "v1", FROM_SPEC) for number in range(10_000)]
+    began = time.monotonic()
+    assert written(AIMS["kustomize"](), document("kustomize", *elements)) == f"kustomize:\n  images:\n  - {API}:v2\n"
+    assert time.monotonic() - began < 30
+
+
+def test_an_element_without_lines_of_its_own_stays() -> None:
+    text = f"helm:\n  parameters:\n  -  # first\n    name: a  {FROM_SPEC}\n    value: v1\n    forcestring: false\n"
+    assert written(AIMS["helm"](), text).startswith(text)
+
+
+def test_other_targets_have_no_strays() -> None:
+    assert strays("kustomization", {}, target("kustomization")) == ()
+
+
+NAMES = st.sampled_from(["a", "b.c", "image.tag", "image.name", "x y", "1", "é"])
+VALUES = st.sampled_from(["v1", "1.10", "true", "a: b", "# x", "- y", "", "it's", "{{ x }}"])
+MARKS = st.sampled_from(["", "", FROM_SPEC, FROM_COMMON, "# note"])
+OTHERS = st.lists(st.tuples(NAMES, VALUES, st.booleans()), max_size=4, unique_by=lambda one: one[0])
+
+
+@given(st.lists(st.tuples(NAMES, VALUES, MARKS, st.booleans()), max_size=5), OTHERS, st.none() | OTHERS)
+def test_marks_decide_for_every_file(elements: Any, spec: Any, common: Any) -> None:
+    """What is marked is as it is where it is from; what is not is as it was, to the byte."""
+    blocks = [
+        f"  - name: {quoted(name)}{f'  {mark}' if mark else ''}\n    value: {quoted(value)}\n    forcestring: {flag}\n"
+        for name, value, mark, flag in [(*one[:3], str(one[3]).lower()) for one in elements]
+    ]
+    text = "helm:\n  parameters:\n" + "".join(blocks)
+    shared = None if common is None else yaml.safe_dump({"helm": {"parameters": [item(*one) for one in common]}})
+    after = written(AIMS["helm"](items=spec), text, shared)
+    carried = {one[0]: item(*one) for one in (*spec, *(common or ()))}
+    own = {"image.name": API, "image.tag": "v2"}
+    for block, (name, _, mark, _) in zip(blocks, elements, strict=True):
+        assert name in own or mark in {FROM_SPEC, FROM_COMMON} or block in after
+    kept = yaml.safe_load(after)["helm"]["parameters"]
+    marked = re.findall(r"(?m)^  - name: (.*?)  # from (?:the Application|\.argocd-source\.yaml)$", after)
+    for name in map(yaml.safe_load, marked):
+        assert carried[name] in kept
+    assert set(own) | set(carried) <= {one["name"] for one in kept}
+    assert {one["name"]: one["value"] for one in kept if one["name"] in own} == own
+
+
+def quoted(text: str) -> str:
+    return '"' + text + '"'
+
+
+def item(name: str, value: str, force: bool) -> dict[str, Any]:
+    return {"name": name, "value": value, "forcestring": force}

@@ -1,0 +1,71 @@
+"""One value changed in files that people published: one line differs, and nothing else is said."""
+
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+from editors.editing import documents
+from support import DATA, ROOT
+
+from task.editors.yaml_check import Splice, apply
+from task.editors.yaml_text import splice
+from task.editors.yaml_tree import Node, Tree, parse, walk
+
+MOST = 10  # values of one file, which is checked whole after each
+
+
+def values(tree: Tree) -> list[Node]:
+    """Some scalars that are no keys, spread over the file."""
+    found = [
+        node
+        for document in tree.documents
+        for node in walk(document.root)
+        if node.kind == "scalar" and tree.key_of(node) is not node
+    ]
+    return found[:: max(1, len(found) // MOST)]
+
+
+def check(text: str) -> None:
+    tree = parse(text)
+    for node in values(tree):
+        new = splice(tree, [(node, "1.10")])
+        lines, now = text.splitlines(), new.text.splitlines()
+        first = next(number for number, pair in enumerate(zip(lines, now, strict=False)) if pair[0] != pair[1])
+        tail = len(now) - first - 1
+        assert tail == 0 or lines[-tail:] == now[-tail:] or node.style in {"|", ">"}
+        assert splice(new, []).text == new.text
+        assert sum(str(each).count("1.10") for each in documents(new.text)) > 0
+
+
+def published() -> list[Path]:
+    """Applications as people run them, what this project ships, and the definitions that SCHEMAS_DIR adds."""
+    shipped = [path for folder in ("tekton", "argo-workflows", "templates") for path in (ROOT / folder).rglob("*.y*ml")]
+    definitions = Path(os.environ["SCHEMAS_DIR"]).rglob("*.yaml") if os.environ.get("SCHEMAS_DIR") else ()
+    small = [path for path in definitions if path.stat().st_size < 300_000]  # a larger one takes half a minute
+    return [*sorted((DATA / "examples").glob("*.yaml")), ROOT / "action.yml", *sorted(shipped), *sorted(small)]
+
+
+@pytest.mark.parametrize("path", published(), ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_one_value_of_a_published_file_changes_one_line(path: Path) -> None:
+    check(path.read_text())
+
+
+def test_reading_is_what_pyyaml_reads() -> None:
+    for path in sorted((DATA / "examples").glob("*.yaml")):
+        text = path.read_text()
+        nodes = [node for document in yaml.compose_all(text, yaml.SafeLoader) for node in scalars(document)]
+        ours = [node for document in parse(text).documents for node in walk(document.root) if node.kind == "scalar"]
+        assert [(node.value, node.start) for node in ours] == nodes
+
+
+def scalars(node: yaml.Node) -> list[tuple[str, int]]:
+    if isinstance(node, yaml.ScalarNode):
+        return [(node.value, node.start_mark.index)]
+    if isinstance(node, yaml.MappingNode):
+        return [each for pair in node.value for inner in pair for each in scalars(inner)]
+    return [each for inner in node.value for each in scalars(inner)]
+
+
+def test_splices_at_one_place_come_out_in_order() -> None:
+    assert apply("ab", [Splice(1, 1, "x"), Splice(1, 1, "y"), Splice(0, 1, "")]) == "xyb"

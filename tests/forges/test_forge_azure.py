@@ -1,0 +1,183 @@
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from fakes.azure_api import ANN, BOB, ORGANIZATION, PROJECT, REPOSITORY, SIGN_IN
+from fakes.azure_api import AzureDevOps as Server
+from fakes.forge_server import Reply, serving
+from forge_plays import HEAD, PLAYS, World, completes, fails, text, the_only
+
+from task.errors import CredentialsError, UnreachableError
+from task.forges import Place, Token
+from task.forges.azure import Azure, identities_api, login
+from task.secret import Secret
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving(Server()) as running:
+        yield running
+
+
+@pytest.fixture
+def world(server: Server) -> World:
+    api, project = f"{server.url}/{ORGANIZATION}", (ORGANIZATION, PROJECT, REPOSITORY)
+    return World(server, Place("azure", "dev.azure.com", api, project, f"{api}/Web%20Shop/_git/{REPOSITORY}"), Azure)
+
+
+@pytest.mark.parametrize("play", PLAYS, ids=lambda play: play.__name__)
+def test_play(play: Callable[[World], None], world: World) -> None:
+    play(world)
+
+
+@pytest.mark.parametrize(
+    ("user", "secret", "header"),
+    [
+        ("", "p4t", "Basic OnA0dA=="),
+        ("me", "p4t", "Basic bWU6cDR0"),
+        ("", "eyJ0eXAi.eyJuYW1l.c2ln", "Bearer eyJ0eXAi.eyJuYW1l.c2ln"),
+        ("me", "eyJ0eXAi.eyJuYW1l.c2ln", "Bearer eyJ0eXAi.eyJuYW1l.c2ln"),
+    ],
+)
+def test_login(user: str, secret: str, header: str) -> None:
+    assert login(Token(Secret(secret), user)) == {"Authorization": header}
+
+
+def test_nobody_logs_in_without_a_token() -> None:
+    assert login(Token()) == {}
+
+
+@pytest.mark.parametrize(
+    ("api", "people"),
+    [
+        ("https://dev.azure.com/acme", "https://vssps.dev.azure.com/acme"),
+        ("https://dev.azure.com.evil.example/acme", "https://dev.azure.com.evil.example/acme"),
+        ("https://tfs.example.com/tfs/Default", "https://tfs.example.com/tfs/Default"),
+    ],
+)
+def test_identities_api(api: str, people: str) -> None:
+    assert identities_api(api) == people
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(203, SIGN_IN),
+        Reply(200, SIGN_IN),
+        Reply(302, SIGN_IN),
+        Reply(302, SIGN_IN, (("Location", "/_signin"),)),
+        Reply(401, SIGN_IN),
+        Reply(401),
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_page_to_sign_in_means_a_wrong_token(reply: Reply, method: str, world: World, server: Server) -> None:
+    wanted = world.push("1.1")
+    server.fail(reply, method)
+    server.fail(Reply(200, SIGN_IN), "GET", "/_signin")
+    error = fails(world, CredentialsError, wanted)
+    assert "<html" not in error.message
+    completes(world, wanted)
+
+
+def test_a_page_to_sign_in_on_another_host(world: World, server: Server) -> None:
+    with serving(Server()) as other:
+        server.fail(Reply(302, SIGN_IN, (("Location", f"{other.url}/_signin"),)))
+        other.fail(Reply(200, {"value": []}))
+        fails(world, CredentialsError, world.push("1.1"))
+        assert [one.headers.get("authorization") for one in other.seen] == [None]
+
+
+def test_an_older_server_is_asked_in_its_own_version(world: World, server: Server) -> None:
+    server.version = "7.0"
+    wanted = world.push("1.1")
+    world.propose(wanted)
+    assert the_only(world) == text(wanted)
+    assert [one.one("api-version") for one in server.seen][:2] == ["7.1", "7.0"]
+    assert {one.one("api-version") for one in server.seen[1:]} == {"7.0"}
+
+
+def test_descriptions_are_longer_than_lists_show(world: World, server: Server) -> None:
+    wanted = world.push("1.1")
+    wanted = replace(wanted, body="a line\n" * 300 + f"\n{wanted.body}")
+    world.propose(wanted)
+    server.seen.clear()
+    world.propose(wanted)
+    assert server.writes == []
+    found = world.forge().find("main", HEAD)
+    assert found is not None
+    assert found.body == wanted.body
+
+
+def test_reviewers_by_id_address_and_name(world: World, server: Server) -> None:
+    wanted = replace(world.push("1.1"), reviewers=(ANN.upper(), "bob@example.com", "Ann", ANN))
+    assert world.propose(replace(wanted, reviewers=(ANN, "bob@example.com"))).note == ""
+    assert server.open[0].reviewers == [ANN, BOB]
+    server.seen.clear()
+    world.propose(wanted)
+    assert server.writes == []  # to add somebody again would take the vote away
+
+
+@pytest.mark.parametrize("reviewer", ["nobody", "a&b=c", "b", "44444444-4444-4444-8444-444444444444"])
+def test_unknown_reviewers_are_noted(reviewer: str, world: World, server: Server) -> None:
+    server.people["bea@example.com"] = "55555555-5555-4555-8555-555555555555"
+    done = world.propose(replace(world.push("1.1"), reviewers=(reviewer, "ann@example.com")))
+    assert server.open[0].reviewers == [ANN]
+    assert f"reviewer {reviewer}" in done.note
+
+
+def test_labels_are_added_once(world: World, server: Server) -> None:
+    wanted = replace(world.push("1.1"), labels=("deploy", "web shop"))
+    world.propose(wanted)
+    assert server.open[0].labels == ["deploy", "web shop"]
+    world.propose(replace(world.push("1.2"), labels=("Deploy", "new")))
+    assert server.open[0].labels == ["deploy", "web shop", "new"]
+
+
+def test_labels_that_could_not_be_added_now_are_added_by_the_next_run(world: World, server: Server) -> None:
+    wanted = replace(world.push("1.1"), labels=("deploy",))
+    server.fail(server.refusal("down"), "POST", "/labels", times=2)  # the first is tried again at once
+    fails(world, UnreachableError, wanted)
+    completes(world, wanted)
+    assert server.open[0].labels == ["deploy"]
+
+
+def test_drafts(world: World, server: Server) -> None:
+    done = world.propose(replace(world.push("1.1"), draft=True, auto_merge=True))
+    assert server.open[0].draft
+    assert "auto-complete" in done.note  # a draft completes never
+
+
+def test_assignees_are_noted(world: World) -> None:
+    assert "assignees" in world.propose(replace(world.push("1.1"), assignees=("ann",))).note
+
+
+def test_conflicts_are_noted(world: World, server: Server) -> None:
+    server.conflicts = True
+    assert "conflicts" in world.propose(world.push("1.1")).note
+
+
+@pytest.mark.parametrize(
+    ("head", "policies", "options"),
+    [
+        (HEAD, [], {"deleteSourceBranch": True}),
+        ("staging", [], {"deleteSourceBranch": False}),
+        (HEAD, [{"isEnabled": False, "settings": {"allowSquash": True}}], {"deleteSourceBranch": True}),
+        (
+            HEAD,
+            [{"isEnabled": True, "settings": {"allowSquash": True, "allowNoFastForward": False}}],
+            {"deleteSourceBranch": True, "mergeStrategy": "squash"},
+        ),
+    ],
+)
+def test_auto_complete(
+    head: str, policies: list[dict[str, Any]], options: dict[str, Any], world: World, server: Server
+) -> None:
+    server.policies = policies
+    wanted = replace(world.push("1.1", head), auto_merge=True)
+    assert world.propose(wanted).note == ""
+    assert server.open[0].auto == options
+    server.seen.clear()
+    world.propose(wanted)
+    assert server.writes == []

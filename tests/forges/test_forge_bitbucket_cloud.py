@@ -1,0 +1,158 @@
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+from fakes.bitbucket_cloud_api import ANN, BOB, SLUG, WORKSPACE
+from fakes.bitbucket_cloud_api import BitbucketCloud as Server
+from fakes.forge_server import Reply, Request, serving
+from forge_plays import HEAD, PLAYS, World
+
+from task.errors import CredentialsError
+from task.forges import Place, Token, bitbucket_cloud
+from task.forges.bitbucket_cloud import BitbucketCloud, login
+from task.secret import Secret
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving(Server()) as running:
+        yield running
+
+
+@pytest.fixture
+def world(server: Server) -> World:
+    web = f"https://bitbucket.org/{WORKSPACE}/{SLUG}"
+    place = Place("bitbucket", "bitbucket.org", f"{server.url}/2.0", (WORKSPACE, SLUG), web)
+    return World(server, place, BitbucketCloud)
+
+
+@pytest.mark.parametrize("play", PLAYS, ids=lambda play: play.__name__)
+def test_play(play: Callable[[World], None], world: World) -> None:
+    play(world)
+
+
+@pytest.mark.parametrize(
+    ("user", "header"),
+    [
+        ("", "Bearer s3cret"),
+        ("x-token-auth", "Bearer s3cret"),
+        ("me@example.com", "Basic bWVAZXhhbXBsZS5jb206czNjcmV0"),
+    ],
+)
+def test_login(user: str, header: str) -> None:
+    assert login(Token(Secret("s3cret"), user)) == {"Authorization": header}
+
+
+def test_nobody_logs_in_without_a_token() -> None:
+    assert login(Token()) == {}
+
+
+def test_a_refused_token_is_told_which_kind_needs_a_name(world: World) -> None:
+    forge = world.forge("wrong-token")
+    with pytest.raises(CredentialsError) as caught:
+        forge.find("main", HEAD)
+    assert "--forge-username" in caught.value.hint
+
+
+def test_reviewers_by_uuid_and_nickname(world: World, server: Server) -> None:
+    server.author = "{somebody-else}"
+    done = world.propose(replace(world.push("1.1"), reviewers=("ann", BOB, "ann")))
+    assert server.open[0].reviewers == [ANN, BOB]
+    assert done.note == ""
+
+
+@pytest.mark.parametrize("reviewer", ["nobody", '" OR user.nickname = "ann'])
+def test_unknown_reviewers_are_noted(reviewer: str, world: World, server: Server) -> None:
+    done = world.propose(replace(world.push("1.1"), reviewers=(reviewer, "ann")))
+    assert server.open[0].reviewers == [ANN]
+    assert reviewer in done.note
+
+
+def test_reviewers_that_bitbucket_refuses_do_not_stop_the_request(world: World, server: Server) -> None:
+    done = world.propose(replace(world.push("1.1"), reviewers=("bob",)))
+    assert server.open[0].reviewers == []
+    assert "is the author" in done.note
+
+
+def test_reviewers_that_may_not_be_looked_up_are_noted(world: World, server: Server) -> None:
+    server.can_list_members = False
+    done = world.propose(replace(world.push("1.1"), reviewers=("ann",)))
+    assert len(server.open) == 1
+    assert "reviewer ann" in done.note
+
+
+def test_an_update_adds_reviewers_and_takes_none_away(world: World, server: Server) -> None:
+    server.author = "{somebody-else}"
+    world.propose(world.push("1.1"))
+    server.open[0].reviewers = [BOB]
+    wanted = replace(world.push("1.2"), reviewers=("ann",))
+    world.propose(wanted)
+    assert server.open[0].reviewers == [BOB, ANN]
+    server.seen.clear()
+    world.propose(wanted)
+    assert server.writes == []
+
+
+def test_what_bitbucket_does_not_have_is_noted_each_time(world: World) -> None:
+    wanted = replace(world.push("1.1"), labels=("deploy",), assignees=("ann",), auto_merge=True)
+    for _turn in range(2):
+        note = world.propose(wanted).note
+        assert [word for word in ("labels", "assignees", "merge by itself") if word not in note] == []
+
+
+def test_drafts(world: World, server: Server) -> None:
+    world.propose(replace(world.push("1.1"), draft=True))
+    assert server.open[0].draft
+
+
+@pytest.mark.parametrize(("head", "deleted"), [(HEAD, True), ("staging", False)])
+def test_only_our_own_branches_are_deleted_when_merged(head: str, deleted: bool, world: World, server: Server) -> None:
+    world.propose(world.push("1.1", head))
+    (made,) = (one.body for one in server.seen if one.method == "POST")
+    assert made["close_source_branch"] is deleted
+
+
+def test_the_request_is_found_behind_those_of_forks(world: World, server: Server) -> None:
+    world.propose(world.push("1.1"))
+    server.page_size = 1
+    for _fork in range(3):
+        server.add(base="main", head=HEAD, title="fork", body="", fork=True)
+    found = world.forge().find("main", HEAD)
+    assert found is not None
+    assert found.number == "1"
+
+
+def test_a_next_page_elsewhere_is_not_asked_for(world: World, server: Server) -> None:
+    with serving(Server()) as other:
+        elsewhere = Reply(200, {"values": [], "next": f"{other.url}/2.0/workspaces/acme/members"})
+        server.fail(elsewhere, "GET", "/members")
+        assert "next page" in world.propose(replace(world.push("1.1"), reviewers=("ann",))).note
+        assert other.seen == []
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bitbucket_cloud, "_PAUSES", (0.0, 0.0))
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_build_left_behind_lets_the_newer_one_open_it(world: World, server: Server) -> None:
+    older, newer = world.push("1.1"), world.push("1.2")
+
+    def open_it(_request: Request) -> None:
+        if len(server.seen) == 3:  # found none, and looked at the branch
+            server.add(base="main", head=HEAD, title=newer.title, body=newer.body)
+
+    server.before = open_it
+    done = world.propose(older)
+    assert (done.title, done.head_commit) == (newer.title, server.branches[HEAD])
+    assert "newer" in done.note
+    assert server.writes == []
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_build_left_behind_opens_it_when_the_newer_one_never_comes(world: World, server: Server) -> None:
+    older = world.push("1.1")
+    world.push("1.2")
+    world.propose(older)
+    assert server.open[0].title == older.title

@@ -1,0 +1,167 @@
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+from fakes.bitbucket_data_center_api import KEY, SLUG
+from fakes.bitbucket_data_center_api import BitbucketDataCenter as Server
+from fakes.forge_server import Request, serving
+from forge_plays import HEAD, PLAYS, World, text, the_only
+
+from task.errors import Outpaced, UnreachableError
+from task.forges import Place, Token
+from task.forges.bitbucket_data_center import BitbucketDataCenter, login
+from task.secret import Secret
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving(Server()) as running:
+        yield running
+
+
+@pytest.fixture
+def world(server: Server) -> World:
+    web = f"{server.url}/projects/{KEY}/repos/{SLUG}"
+    place = Place("bitbucket-server", "git.example.com", f"{server.url}/rest/api/1.0", (KEY, SLUG), web)
+    return World(server, place, BitbucketDataCenter)
+
+
+@pytest.mark.parametrize("play", PLAYS, ids=lambda play: play.__name__)
+def test_play(play: Callable[[World], None], world: World) -> None:
+    play(world)
+
+
+@pytest.mark.parametrize(
+    ("user", "header"),
+    [("", "Bearer s3cret"), ("x-token-auth", "Bearer s3cret"), ("deployer", "Basic ZGVwbG95ZXI6czNjcmV0")],
+)
+def test_login(user: str, header: str) -> None:
+    assert login(Token(Secret("s3cret"), user)) == {"Authorization": header}
+
+
+def test_nobody_logs_in_without_a_token() -> None:
+    assert login(Token()) == {}
+
+
+def test_project_and_repository_in_other_letters(world: World, server: Server) -> None:
+    other = World(server, replace(world.place, project=("ops", "Deploy")), BitbucketDataCenter)
+    wanted = world.push("1.1")
+    assert world.propose(wanted).number == other.propose(wanted).number
+
+
+def test_the_request_is_found_behind_others(world: World, server: Server) -> None:
+    world.propose(world.push("1.1"))
+    server.page_size = 1
+    for base in ("staging", "production"):
+        server.add(base=base, head=HEAD, title="other", body="")
+    found = world.forge().find("main", HEAD)
+    assert found is not None
+    assert found.number == "1"
+
+
+def test_unknown_reviewers_are_noted_and_the_others_asked(world: World, server: Server) -> None:
+    done = world.propose(replace(world.push("1.1"), reviewers=("ann", "nobody")))
+    assert server.open[0].reviewers == ["ann"]
+    assert "reviewer nobody: " in done.note
+
+
+def test_an_update_adds_reviewers_and_takes_none_away(world: World, server: Server) -> None:
+    world.propose(world.push("1.1"))
+    server.open[0].reviewers = ["bob"]
+    wanted = replace(world.push("1.2"), reviewers=("ann",))
+    world.propose(wanted)
+    assert server.open[0].reviewers == ["bob", "ann"]
+    server.seen.clear()
+    world.propose(wanted)
+    assert server.writes == []
+
+
+def test_what_bitbucket_does_not_have_is_noted(world: World) -> None:
+    note = world.propose(replace(world.push("1.1"), labels=("deploy",), assignees=("ann",))).note
+    assert "labels" in note
+    assert "assignees" in note
+
+
+@pytest.mark.parametrize(("release", "draft", "note"), [((8, 19, 0), True, ""), ((7, 21, 4), False, "8.18")])
+def test_drafts(release: tuple[int, int, int], draft: bool, note: str, world: World, server: Server) -> None:
+    server.release = release
+    done = world.propose(replace(world.push("1.1"), draft=True))
+    assert server.open[0].draft is draft
+    assert note in done.note
+
+
+def test_a_change_meanwhile_is_read_again(world: World, server: Server) -> None:
+    world.propose(world.push("1.1"))
+    wanted, changes = world.push("1.2"), [1, 2]
+
+    def change(request: Request) -> None:
+        if request.method == "PUT" and changes:
+            changes.pop()
+            server.open[0].version += 1
+            server.open[0].reviewers = ["bob"]
+
+    server.before = change
+    world.propose(wanted)
+    assert the_only(world) == text(wanted)
+    assert server.open[0].reviewers == ["bob"]
+
+
+def test_changes_without_end_are_given_up(world: World, server: Server) -> None:
+    world.propose(world.push("1.1"))
+
+    def change(request: Request) -> None:
+        if request.method == "PUT":
+            server.open[0].version += 1
+
+    server.before = change
+    wanted = world.push("1.2")
+    with pytest.raises(UnreachableError, match="kept changing"):
+        world.propose(wanted)
+
+
+def test_nothing_to_merge_is_decided_again(world: World, server: Server) -> None:
+    wanted = world.push("1.1")
+    server.branches["main"] = server.branches[HEAD]
+    with pytest.raises(Outpaced):
+        world.propose(wanted)
+
+
+def test_conflicts_are_noted(world: World, server: Server) -> None:
+    server.conflicts = True
+    done = world.propose(world.push("1.1"))
+    assert "conflicts" in done.note
+    assert "conflicts" in world.forge().state(done.number).note
+
+
+def merges(server: Server) -> list[str]:
+    return [one for one in server.writes if one.endswith("/merge")]
+
+
+def test_auto_merge_is_asked_for_once_for_a_commit(world: World, server: Server) -> None:
+    wanted = replace(world.push("1.1"), auto_merge=True)
+    for _turn in range(2):
+        done = world.propose(wanted)
+        assert (done.state, done.note) == ("open", "")
+    assert len(merges(server)) == 1
+    world.propose(replace(world.push("1.2"), auto_merge=True))
+    assert len(merges(server)) == 2
+
+
+def test_auto_merge_may_merge_at_once(world: World, server: Server) -> None:
+    server.all_checks_pass = True
+    done = world.propose(replace(world.push("1.1"), auto_merge=True))
+    assert (done.state, done.merge_commit) == ("merged", server.pulls[0].merge_commit)
+
+
+def test_auto_merge_is_not_asked_of_who_would_merge_without_checks(world: World, server: Server) -> None:
+    server.release = (8, 14, 9)
+    done = world.propose(replace(world.push("1.1"), auto_merge=True))
+    assert merges(server) == []
+    assert "8.15" in done.note
+
+
+def test_auto_merge_that_is_not_allowed_is_noted(world: World, server: Server) -> None:
+    server.auto_merge_allowed = False
+    done = world.propose(replace(world.push("1.1"), auto_merge=True))
+    assert done.state == "open"
+    assert "not enabled" in done.note

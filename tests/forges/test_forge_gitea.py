@@ -1,0 +1,212 @@
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+from fakes.forge_server import Reply, serving
+from fakes.gitea_api import OWNER, REPO
+from fakes.gitea_api import Gitea as Server
+from forge_plays import HEAD, PLAYS, SECRET, World, fails, text, the_only
+
+from task.errors import CredentialsError, ForgeError
+from task.forges import Place
+from task.forges.gitea import Gitea
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving(Server()) as running:
+        yield running
+
+
+@pytest.fixture
+def world(server: Server) -> World:
+    return World(server, Place("gitea", "gitea.example.com", f"{server.url}/api/v1", (OWNER, REPO), server.url), Gitea)
+
+
+@pytest.mark.parametrize("play", PLAYS, ids=lambda play: play.__name__)
+def test_play(play: Callable[[World], None], world: World) -> None:
+    play(world)
+
+
+def test_labels_people_and_draft(world: World, server: Server) -> None:
+    wanted = replace(
+        world.push("1.1"),
+        labels=("deploy", "automatic", "new"),
+        reviewers=("ann", f"{OWNER}/deployers"),
+        assignees=("bob",),
+        draft=True,
+    )
+    done = world.propose(wanted)
+    (pull,) = server.open
+    assert (pull.title, done.title) == (f"WIP: {wanted.title}", wanted.title)
+    assert sorted(pull.labels) == ["automatic", "deploy", "new"]  # one of the organization, one made
+    assert list(server.known_labels.values()) == ["deploy", "new"]
+    assert (pull.reviewers, server.teams, server.assigned) == (["ann"], {1: ["deployers"]}, {1: ["bob"]})
+    assert done.note == ""
+    server.seen.clear()
+    world.propose(wanted)
+    assert server.writes == []
+
+
+def test_who_is_not_known_keeps_out_nobody_else(world: World, server: Server) -> None:
+    wanted = replace(world.push("1.1"), reviewers=("nobody", "ann"), assignees=("ghost", "bob"))
+    done = world.propose(wanted)
+    assert (server.open[0].reviewers, server.assigned[1]) == (["ann"], ["bob"])
+    assert "nobody" in done.note
+    assert "Assignee does not exist" in done.note
+    assert "ghost" in done.note
+
+
+def test_the_newest_is_found_behind_many_others(world: World, server: Server) -> None:
+    """Asked by base and head, Gitea names the oldest, which is merged here; the open one is in the list."""
+    server.merge(world.propose(world.push("1.1")).number)
+    second = world.propose(world.push("1.2"))
+    for number in range(7):
+        other = server.add(base="main", head=f"other-{number}", title="other", body="")
+        server.branches[other.head] = "c" * 40
+    server.most = 3  # rows of a page, fewer than asked for
+    found = world.forge().find("main", HEAD)
+    assert found is not None
+    assert (found.number, found.state) == (second.number, "open")
+
+
+def test_a_base_with_a_slash_behind_a_proxy_that_takes_none(world: World, server: Server) -> None:
+    server.branches["release/1.0"] = "b" * 40
+    wanted = replace(world.push("1.1"), base="release/1.0")
+    first = world.propose(wanted)
+    server.fail(Reply(404, "<html>not found</html>"), "GET", f"pulls/release/1.0/{HEAD}", times=9)
+    found = world.forge().find("release/1.0", HEAD)
+    assert found is not None
+    assert found.number == first.number
+
+
+def test_an_open_one_that_was_not_found_is_named_by_the_refusal(world: World, server: Server) -> None:
+    """A person has opened an older one again, and the newest is closed."""
+    for build in ("1.1", "1.2"):
+        server.decline(world.propose(world.push(build)).number)
+    server.pulls[0].state = "open"
+    server.fail(Reply(404, {"message": "not found"}), "GET", f"pulls/main/{HEAD}")
+    wanted = world.push("1.3")
+    assert world.propose(wanted).number == "1"
+    assert the_only(world) == text(wanted)
+
+
+@pytest.mark.parametrize(
+    ("labels", "made"),
+    [
+        (("automatic",), []),  # the organization's, which the token may not read
+        (("DEPLOY", "Automatic"), ["Automatic"]),
+        (("needs review", "needs review"), ["needs review"]),
+        (("deploy", "x,y"), ["x,y"]),
+    ],
+)
+def test_labels_are_made_once(world: World, server: Server, labels: tuple[str, ...], made: list[str]) -> None:
+    for build in ("1.1", "1.2"):
+        assert world.propose(replace(world.push(build), labels=labels)).note == ""
+    assert list(server.known_labels.values()) == ["deploy", *made]
+    assert {name.lower() for name in server.open[0].labels} == {name.lower() for name in labels}
+
+
+def test_labels_of_the_organization_in_other_letters(world: World, server: Server) -> None:
+    server.reads_organization = True
+    world.propose(replace(world.push("1.1"), labels=("AUTOMATIC",)))
+    assert (server.open[0].labels, list(server.known_labels.values())) == (["automatic"], ["deploy"])
+
+
+@pytest.mark.parametrize("user", ["ci", "x-access-token"])
+def test_a_login_of_git_serves(world: World, server: Server, user: str) -> None:
+    """A password, or a token beside any name."""
+    server.passwords["ci"] = "s3cret"
+    world.user = user
+    forge = world.forge("s3cret" if user == "ci" else SECRET)
+    wanted = world.push("1.1")
+    assert forge.propose(wanted, forge.find("main", HEAD)).state == "open"
+
+
+def test_a_password_is_no_token(world: World, server: Server) -> None:
+    server.passwords["ci"] = "s3cret"
+    forge = world.forge("s3cret")
+    with pytest.raises(CredentialsError):
+        forge.find("main", HEAD)
+
+
+def test_a_renamed_repository_is_followed(world: World, server: Server) -> None:
+    server.old_names = {"old"}
+    old = World(server, replace(world.place, project=(OWNER, "old"), web=f"{server.url}/{OWNER}/old"), Gitea)
+    first = old.propose(replace(old.push("1.1"), labels=("deploy", "new"), reviewers=("ann",), assignees=("bob",)))
+    second = old.propose(old.push("1.2"))
+    assert (first.number, second.number, len(server.pulls)) == ("1", "1", 1)
+    said = f"{server.url}/{OWNER}/old has moved to {server.url}/{OWNER}/{REPO}"
+    assert [line.startswith(said) for line in old.warned] == [True, True]  # once for each
+
+
+def test_a_redirect_to_another_host_is_not_followed(world: World, server: Server) -> None:
+    with serving(Server()) as other:
+        wanted = world.push("1.1")
+        there = (("Location", f"{other.url}/api/v1/repos/{OWNER}/{REPO}/pulls"),)
+        server.fail(Reply(301, None, there), "POST")
+        assert "moved" in fails(world, ForgeError, wanted).hint
+        assert other.seen == []
+
+
+def test_a_draft_stays_one(world: World, server: Server) -> None:
+    world.propose(replace(world.push("1.1"), draft=True))
+    wanted = world.push("1.2")
+    world.propose(wanted)
+    assert server.open[0].title == f"WIP: {wanted.title}"
+
+
+@pytest.mark.parametrize(
+    ("settings", "style"),
+    [
+        ({}, "merge"),
+        ({"default_merge_style": "squash"}, "squash"),
+        ({"allow_merge_commits": False}, "squash"),
+    ],
+)
+def test_auto_merge(world: World, server: Server, settings: dict[str, object], style: str) -> None:
+    server.settings.update(settings)
+    wanted = replace(world.push("1.1"), auto_merge=True)
+    done = world.propose(wanted)
+    auto = server.open[0].auto
+    assert auto is not None
+    assert (auto["Do"], auto["head_commit_id"]) == (style, server.branches[HEAD])
+    assert (done.state, done.note) == ("open", "")
+    assert world.propose(wanted).note == ""  # scheduled already
+
+
+def test_auto_merge_waits_while_gitea_looks(world: World, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("task.forges.gitea._PAUSES", (0.0, 0.0))
+    server.looks = 2
+    done = world.propose(replace(world.push("1.1"), auto_merge=True))
+    assert server.open[0].auto is not None
+    assert done.note == ""
+
+
+def test_auto_merge_without_checks_merges_a_moment_later(world: World, server: Server) -> None:
+    server.checks = "none"
+    done = world.propose(replace(world.push("1.1"), auto_merge=True))
+    assert done.state == "open"
+    now = world.forge().state(done.number)
+    assert (now.state, now.merge_commit) == ("merged", server.pulls[0].merge_commit)
+
+
+@pytest.mark.parametrize(("reason", "said"), [("forbidden", "not allowed"), ("draft", "Work in progress")])
+def test_auto_merge_that_cannot_be_is_noted(world: World, server: Server, reason: str, said: str) -> None:
+    server.checks = reason if reason == "forbidden" else "pending"
+    done = world.propose(replace(world.push("1.1"), auto_merge=True, draft=reason == "draft"))
+    assert (done.state, server.open[0].auto) == ("open", None)
+    assert "cannot merge it by itself" in done.note
+    assert said in done.note
+
+
+def test_conflicts_are_told_while_waiting(world: World, server: Server) -> None:
+    done = world.propose(world.push("1.1"))
+    server.conflicts = True
+    assert "conflicts" in world.forge().state(done.number).note
+
+
+def test_labels_of_a_user_who_is_no_organization(world: World, server: Server) -> None:
+    server.fail(replace(server.refusal("forbidden"), status=404), "GET", f"/orgs/{OWNER}/labels")
+    done = world.propose(replace(world.push("1.1"), labels=("new",)))
+    assert (server.open[0].labels, done.note) == (["new"], "")

@@ -1,0 +1,261 @@
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+from fakes.forge_server import Reply, serving
+from fakes.github_api import NAME, OWNER, REPO
+from fakes.github_api import GitHub as Server
+from forge_plays import HEAD, PLAYS, World
+
+from task.errors import RepositoryError, UnreachableError
+from task.forges import Place
+from task.forges.github import GitHub
+from task.forges.github_merge import graphql
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving(Server()) as running:
+        yield running
+
+
+@pytest.fixture
+def world(server: Server) -> World:
+    place = Place("github", "github.example.com", f"{server.url}/api/v3", (OWNER, REPO), f"{server.url}/{NAME}")
+    return World(server, place, GitHub)
+
+
+@pytest.mark.parametrize("play", PLAYS, ids=lambda play: play.__name__)
+def test_play(play: Callable[[World], None], world: World) -> None:
+    play(world)
+
+
+def test_labels_people_and_draft(world: World, server: Server) -> None:
+    wanted = replace(
+        world.push("1.1"),
+        labels=("deploy", "Deploy", "automatic"),
+        reviewers=("ann", f"{OWNER}/deployers"),
+        assignees=("bob",),
+        draft=True,
+    )
+    done = world.propose(wanted)
+    (pull,) = server.open
+    assert (pull.labels, pull.reviewers, pull.draft) == (["deploy", "automatic"], ["ann"], True)
+    assert (server.asked_teams, server.assigned, done.note) == ({1: ["deployers"]}, {1: ["bob"]}, "")
+    server.seen.clear()
+    world.propose(wanted)
+    assert server.writes == []
+
+
+def test_who_cannot_be_asked_keeps_out_nobody_else(world: World, server: Server) -> None:
+    wanted = replace(world.push("1.1"), reviewers=("nobody", "ann", "image-bot"), assignees=("ghost", "ann"))
+    done = world.propose(wanted)
+    assert (server.open[0].reviewers, server.assigned) == (["ann"], {1: ["ann"]})
+    assert done.state == "open"
+    for said in ("nobody was not asked", "image-bot was not asked", "ghost"):
+        assert said in done.note
+
+
+def test_who_has_answered_is_not_asked_again(world: World, server: Server) -> None:
+    wanted = replace(world.push("1.1"), reviewers=("ann", f"{OWNER}/deployers"))
+    world.propose(wanted)
+    server.open[0].reviewers, server.asked_teams, server.reviewed = [], {}, {1: ["ann"]}
+    server.seen.clear()
+    world.propose(wanted)
+    assert server.writes == []
+
+
+def test_labels_that_are_refused_are_noted(world: World, server: Server) -> None:
+    server.fail(server.refusal("forbidden"), "POST", "/labels")
+    done = world.propose(replace(world.push("1.1"), labels=("deploy",)))
+    assert (done.state, server.open[0].labels) == ("open", [])
+    assert done.note.startswith("labels: ")
+    assert "Resource not accessible" in done.note
+
+
+def test_down_between_opening_and_labels_is_completed_by_a_rerun(world: World, server: Server) -> None:
+    wanted = replace(world.push("1.1"), labels=("deploy",))
+    server.fail(server.refusal("down"), "POST", "/labels", times=9)
+    with pytest.raises(UnreachableError):
+        world.propose(wanted)
+    server.faults.clear()
+    assert world.propose(wanted).note == ""
+    assert (len(server.pulls), server.open[0].labels) == (1, ["deploy"])
+
+
+def test_no_drafts_there(world: World, server: Server) -> None:
+    server.drafts = False
+    done = world.propose(replace(world.push("1.1"), draft=True))
+    assert server.open[0].draft is False
+    assert "draft" in done.note
+
+
+def test_a_draft_made_ready_stays_ready(world: World, server: Server) -> None:
+    world.propose(replace(world.push("1.1"), draft=True))
+    server.open[0].draft = False
+    world.propose(replace(world.push("1.2"), draft=True))
+    assert server.open[0].draft is False
+
+
+@pytest.mark.parametrize(
+    ("settings", "method"),
+    [
+        ({}, "MERGE"),
+        ({"allow_merge_commit": False}, "SQUASH"),
+        ({"allow_merge_commit": False, "allow_squash_merge": False}, "REBASE"),
+    ],
+)
+def test_auto_merge(world: World, server: Server, settings: dict[str, bool], method: str) -> None:
+    server.settings.update(settings)
+    wanted = replace(world.push("1.1"), auto_merge=True)
+    done = world.propose(wanted)
+    assert (done.state, done.note) == ("open", "")
+    auto = server.open[0].auto
+    assert auto == {"kind": "enablePullRequestAutoMerge", "pullRequestId": "PR_1", "mergeMethod": method}
+    server.seen.clear()
+    world.propose(wanted)
+    assert server.writes == []  # it is on already
+
+
+def test_auto_merge_that_is_not_allowed_is_noted(world: World, server: Server) -> None:
+    server.auto_merge = "not allowed"
+    done = world.propose(replace(world.push("1.1"), auto_merge=True))
+    assert done.state == "open"
+    assert "Auto merge is not allowed for this repository" in done.note
+    assert "Allow auto-merge" in done.note
+
+
+def test_auto_merge_with_nothing_to_wait_for(world: World, server: Server) -> None:
+    server.auto_merge = "clean"
+    done = world.propose(replace(world.push("1.1"), auto_merge=True))
+    assert (done.state, done.merge_commit) == ("merged", server.pulls[0].merge_commit)
+
+
+def test_merge_queue(world: World, server: Server) -> None:
+    server.auto_merge, server.queue = "clean", True
+    done = world.propose(replace(world.push("1.1"), auto_merge=True))
+    auto = server.open[0].auto
+    assert auto == {"kind": "enqueuePullRequest", "pullRequestId": "PR_1", "expectedHeadOid": server.branches[HEAD]}
+    assert (done.state, done.note) == ("open", "")
+
+
+def test_a_later_push_is_never_merged_unseen(world: World, server: Server) -> None:
+    server.auto_merge = "clean"
+    wanted = replace(world.push("1.1"), auto_merge=True)
+
+    def push(request: object) -> None:
+        if getattr(request, "path", "").endswith("/graphql"):
+            server.branches[HEAD] = "9" * 40
+
+    server.before = push
+    done = world.propose(wanted)
+    assert (done.state, server.pulls[0].state) == ("open", "open")
+    assert "Head branch was modified" in done.note
+
+
+@pytest.mark.parametrize(
+    ("api", "address"),
+    [
+        ("https://api.github.com", "https://api.github.com/graphql"),
+        ("https://git.example.com/api/v3", "https://git.example.com/api/graphql"),
+        ("https://api.acme.ghe.com", "https://api.acme.ghe.com/graphql"),
+    ],
+)
+def test_address_of_graphql(api: str, address: str) -> None:
+    assert graphql(api) == address
+
+
+LIMITS = [
+    (
+        Reply(
+            403, {"message": "API rate limit exceeded"}, (("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1"))
+        ),
+        True,
+    ),
+    (Reply(403, {"message": "You have exceeded a secondary rate limit"}, (("Retry-After", "0"),)), True),
+    (Reply(403, {"message": "You have exceeded a secondary rate limit"}), False),  # a minute, as GitHub asks for
+    (Reply(403, {"message": "limit"}, (("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "9999999999"))), False),
+]
+
+
+@pytest.mark.parametrize(("reply", "short"), LIMITS)
+def test_limits_that_githubs_403_means(world: World, server: Server, reply: Reply, short: bool) -> None:
+    wanted = world.push("1.1")
+    server.fail(reply, "POST")
+    if short:
+        assert world.propose(wanted).state == "open"
+        return
+    with pytest.raises(UnreachableError) as caught:
+        world.propose(wanted)
+    assert "limits how often" in caught.value.message
+    assert "seconds" in caught.value.hint
+    assert world.propose(wanted).state == "open"
+
+
+def test_actions_must_be_allowed_to_open_them(world: World, server: Server) -> None:
+    said = "GitHub Actions is not permitted to create or approve pull requests."
+    server.fail(Reply(403, {"message": said}), "POST")
+    with pytest.raises(RepositoryError) as caught:
+        world.propose(world.push("1.1"))
+    assert said in caught.value.message
+    assert "pull-requests: write" in caught.value.hint
+
+
+def test_a_token_that_a_forge_repeats_is_blanked(world: World, server: Server) -> None:
+    server.fail(Reply(422, {"message": "bad", "errors": [{"message": "token good-token\x1b[2J is bad"}]}), "POST")
+    with pytest.raises(RepositoryError) as caught:
+        world.propose(world.push("1.1"))
+    assert "good-token" not in str(caught.value)
+    assert "\x1b" not in str(caught.value)
+    assert "bad; token ***" in caught.value.message
+
+
+def test_conflicts_are_told_while_waiting(world: World, server: Server) -> None:
+    done = world.propose(world.push("1.1"))
+    server.conflicts = True
+    assert world.forge().state(done.number).note == "it conflicts with main"
+
+
+def test_a_request_without_text_or_author(world: World, server: Server) -> None:
+    server.add(base="main", head=HEAD, title="by hand", body="")
+    found = world.forge().find("main", HEAD)
+    assert found is not None
+    assert (found.title, found.body) == ("by hand", "")
+
+
+def test_the_text_of_a_newer_build_is_put_back(world: World, server: Server) -> None:
+    """An older one reads before, and writes after the newer one has described itself."""
+    world.propose(world.push("1.0"))
+    older, newer = world.push("1.1"), world.push("1.2")
+    server.branches[HEAD] = older.body.partition("commit: ")[2][:40]
+    world.propose(older)
+    server.open[0].title, server.open[0].body = newer.title, newer.body
+
+    def push(request: object) -> None:
+        if getattr(request, "method", "") == "PATCH":
+            server.branches[HEAD] = newer.body.partition("commit: ")[2][:40]
+
+    server.before = push
+    done = world.propose(older)
+    assert (server.open[0].title, server.open[0].body) == (newer.title, newer.body)
+    assert "newer" in done.note
+
+
+def test_another_way_to_merge_where_the_settings_are_not_shown(world: World, server: Server) -> None:
+    said = "Merge method merge commits are not allowed on this repository"
+    server.fail(Reply(200, {"data": None, "errors": [{"message": said}]}), "POST", "/graphql")
+    done = world.propose(replace(world.push("1.1"), auto_merge=True))
+    auto = server.open[0].auto
+    assert auto is not None
+    assert (auto["mergeMethod"], done.note) == ("SQUASH", "")
+
+
+@pytest.mark.parametrize("owner", [OWNER, "before"])
+def test_a_renamed_repository_is_followed(world: World, server: Server, owner: str) -> None:
+    """Its addresses are numbers then, and 307 repeats a POST; the owner's new name is part of what is asked for."""
+    server.old_names = {f"{owner}/old"}
+    old = World(server, replace(world.place, project=(owner, "old"), web=f"{server.url}/{owner}/old"), GitHub)
+    first = old.propose(replace(old.push("1.1"), labels=("deploy",), assignees=("bob",)))
+    second = old.propose(old.push("1.2"))
+    assert (first.number, second.number, len(server.pulls)) == ("1", "1", 1)
+    assert old.warned[0].startswith(f"{server.url}/{owner}/old has moved to {server.url}/{NAME}")

@@ -1,0 +1,146 @@
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+from fakes.forge_server import serving
+from fakes.gitlab_api import PROJECT
+from fakes.gitlab_api import GitLab as Server
+from forge_plays import HEAD, PLAYS, World
+
+from task.errors import RepositoryError
+from task.forges import Place
+from task.forges.gitlab import GitLab
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving(Server()) as running:
+        yield running
+
+
+@pytest.fixture
+def world(server: Server) -> World:
+    parts = tuple(PROJECT.split("/"))
+    return World(server, Place("gitlab", "gitlab.example.com", f"{server.url}/api/v4", parts, server.url), GitLab)
+
+
+@pytest.mark.parametrize("play", PLAYS, ids=lambda play: play.__name__)
+def test_play(play: Callable[[World], None], world: World) -> None:
+    play(world)
+
+
+def test_the_project_is_one_part_of_the_path(world: World) -> None:
+    world.propose(world.push("1.1"))
+    assert any("/api/v4/projects/acme%2Fteam%2Fdeploy/merge_requests" in line for line in world.log)
+
+
+def test_labels_people_and_draft(world: World, server: Server) -> None:
+    wanted = replace(
+        world.push("1.1"), labels=("deploy", "a,b"), reviewers=("ann", "Bob"), assignees=("bob",), draft=True
+    )
+    done = world.propose(wanted)
+    (pull,) = server.open
+    assert (pull.title, done.title) == (f"Draft: {wanted.title}", wanted.title)
+    assert (pull.labels, pull.reviewers, server.assigned) == (["deploy"], ["ann", "bob"], {1: ["bob"]})
+    assert done.note == "label 'a,b': GitLab takes none with a comma"
+    assert server.removes == {1: True}
+    server.seen.clear()
+    world.propose(wanted)
+    assert server.writes == []
+
+
+def test_people_are_added_to_those_there(world: World, server: Server) -> None:
+    world.propose(replace(world.push("1.1"), reviewers=("ann",)))
+    done = world.propose(replace(world.push("1.2"), reviewers=("bob", "nobody")))
+    assert server.open[0].reviewers == ["ann", "bob"]
+    assert "reviewer nobody" in done.note
+
+
+def test_several_reviewers_need_premium(world: World, server: Server) -> None:
+    server.premium = False
+    done = world.propose(replace(world.push("1.1"), reviewers=("ann", "bob")))
+    assert server.open[0].reviewers == ["ann"]
+    assert "reviewer bob" in done.note
+    assert "Premium" in done.note
+
+
+def test_a_draft_made_ready_stays_ready(world: World, server: Server) -> None:
+    world.propose(replace(world.push("1.1"), draft=True))
+    server.open[0].title = "ready"
+    wanted = replace(world.push("1.2"), draft=True)
+    world.propose(wanted)
+    assert server.open[0].title == wanted.title
+
+
+def test_a_draft_stays_one(world: World, server: Server) -> None:
+    world.propose(replace(world.push("1.1"), draft=True))
+    wanted = world.push("1.2")
+    world.propose(wanted)
+    assert server.open[0].title == f"Draft: {wanted.title}"
+
+
+def test_auto_merge(world: World, server: Server) -> None:
+    wanted = replace(world.push("1.1"), auto_merge=True)
+    done = world.propose(wanted)
+    assert (done.state, done.note) == ("open", "")
+    sent = {"auto_merge": True, "merge_when_pipeline_succeeds": True, "sha": server.branches[HEAD]}
+    assert server.open[0].auto == sent
+    server.seen.clear()
+    world.propose(wanted)
+    assert server.writes == []
+
+
+def test_auto_merge_waits_while_gitlab_looks(world: World, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("task.forges.gitlab._PAUSES", (0.0, 0.0, 0.0, 0.0))
+    server.looks = 5
+    done = world.propose(replace(world.push("1.1"), auto_merge=True))
+    assert server.open[0].auto is not None
+    assert done.note == ""
+
+
+def test_auto_merge_without_a_pipeline_merges(world: World, server: Server) -> None:
+    server.pipeline = "none"
+    done = world.propose(replace(world.push("1.1"), auto_merge=True))
+    assert (done.state, done.merge_commit) == ("merged", server.pulls[0].merge_commit)
+
+
+@pytest.mark.parametrize("reason", ["forbidden", "conflicts", "draft"])
+def test_auto_merge_that_cannot_be_is_noted(
+    world: World, server: Server, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    monkeypatch.setattr("task.forges.gitlab._PAUSES", (0.0,))
+    server.pipeline = reason if reason == "forbidden" else "running"
+    server.conflicts = reason == "conflicts"
+    done = world.propose(replace(world.push("1.1"), auto_merge=True, draft=reason == "draft"))
+    assert (done.state, server.open[0].auto) == ("open", None)
+    assert "GitLab cannot merge" in done.note
+
+
+def test_merged_by_fast_forward(world: World, server: Server) -> None:
+    done = world.propose(world.push("1.1"))
+    server.merge(done.number)
+    server.pulls[0].merge_commit = ""
+    assert world.forge().state(done.number).merge_commit == server.branches[HEAD]
+
+
+def test_conflicts_are_told_while_waiting(world: World, server: Server) -> None:
+    done = world.propose(world.push("1.1"))
+    server.conflicts = True
+    assert world.forge().state(done.number).note == "it conflicts with main"
+
+
+def test_a_job_token_is_told_of(world: World, server: Server) -> None:
+    server.fail(server.refusal("forbidden"), "POST")
+    with pytest.raises(RepositoryError) as caught:
+        world.propose(world.push("1.1"))
+    assert "CI_JOB_TOKEN" in caught.value.hint
+
+
+def test_a_renamed_project_is_followed(world: World, server: Server) -> None:
+    """GitLab redirects what reads, and refuses what writes under the old path."""
+    server.old_names = {"acme/old"}
+    old = World(server, replace(world.place, project=("acme", "old"), web=f"{server.url}/acme/old"), GitLab)
+    first = old.propose(replace(old.push("1.1"), labels=("deploy",)))
+    second = old.propose(old.push("1.2"))
+    assert (first.number, second.number, len(server.pulls)) == ("1", "1", 1)
+    assert old.warned[0].startswith(f"{server.url}/acme/old has moved to {server.url}/{PROJECT}")

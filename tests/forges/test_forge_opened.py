@@ -1,0 +1,120 @@
+from collections.abc import Iterator
+
+import pytest
+from fakes.forge_server import Reply, Request, serving
+from fakes.gitea_api import Gitea as Server
+from forge_plays import HEAD
+from serving import Answers
+from serving import serving as serving_anything
+from support import costs_at_most
+
+from task.errors import CredentialsError, ForgeError, UnreachableError
+from task.forges.address import ForgeName, Known
+from task.forges.opened import Forges
+from task.forges.tokens import Given, Tokens
+
+TOKEN = {"IMAGE_UPDATE_FORGE_TOKEN": "good-token"}
+
+
+class Version(Server):
+    """Says to anyone what it is."""
+
+    def serve(self, request: Request) -> Reply:
+        if request.path == "/api/v1/version":
+            self.seen.append(request)
+            return Reply(200, {"version": "1.22.3"})
+        return super().serve(request)
+
+
+@pytest.fixture
+def server() -> Iterator[Version]:
+    with serving(Version()) as running:
+        yield running
+
+
+def forges(server: Version, *known: Known) -> Forges:
+    return Forges(known, Tokens(Given(scope=(server.url,)), TOKEN))
+
+
+def test_an_unknown_host_is_asked_once(server: Version) -> None:
+    opened = forges(server)
+    for _ in range(2):
+        assert opened.of(f"{server.url}/acme/deploy.git").find("main", HEAD) is None
+    asked = [one for one in server.seen if one.path == "/api/v1/version"]
+    assert len(asked) == 1
+    assert "authorization" not in asked[0].headers
+    opened.close()
+
+
+def test_a_known_host_is_not_asked(server: Version) -> None:
+    opened = forges(server, Known("gitea", server.url))
+    first = opened.of(f"{server.url}/acme/deploy.git")
+    assert opened.of(f"{server.url}/acme/deploy") is first
+    assert server.seen == []
+    opened.close()
+
+
+def test_no_token_for_a_host_that_an_annotation_chose(server: Version) -> None:
+    opened = Forges((), Tokens(Given(scope=("https://github.com",)), TOKEN))
+    with pytest.raises(CredentialsError):
+        opened.of(f"{server.url}/acme/deploy")
+    assert not [one for one in server.seen if "authorization" in one.headers]
+
+
+@pytest.mark.parametrize("url", ["/srv/git/deploy.git", "https://github.com/acme", "https://u:s3cret@github.com/a"])
+def test_no_forge_for_such_a_url(url: str) -> None:
+    opened = Forges((), Tokens(Given(), {}))
+    with pytest.raises(ForgeError) as caught:
+        opened.of(url)
+    assert "s3cret" not in f"{caught.value.message}{caught.value.hint}"
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("repo", "reached", "known", "host"),
+    [
+        ("https://github.com/acme/deploy", "/srv/mirror/deploy.git", (), "github.com"),
+        ("https://github.com/acme/deploy", "file:///srv/mirror/deploy.git", (), "github.com"),
+        ("https://github.com/acme/deploy", "https://proxy.example.com/github.com/acme/deploy", (), "github.com"),
+        ("https://git.internal/acme/deploy", "https://gitlab.example.com/acme/deploy", (), "gitlab.example.com"),
+        ("https://github.com/acme/deploy", "ssh://git@gitlab.example.com/acme/deploy", (), "gitlab.example.com"),
+        (
+            "https://github.com/acme/deploy",
+            "https://proxy.example.com/github.com/acme/deploy",
+            (Known("github", "", chosen=True),),
+            "github.com",
+        ),
+        ("/srv/deploy.git", "https://github.com/acme/deploy", (), "github.com"),
+    ],
+)
+def test_a_repository_that_is_reached_elsewhere(repo: str, reached: str, known: tuple[Known, ...], host: str) -> None:
+    opened = Forges(known, Tokens(Given(scope=("https://github.com",)), TOKEN))
+    assert opened.place(repo, reached).host == host
+
+
+def test_a_local_repository_is_on_no_forge() -> None:
+    opened = Forges((), Tokens(Given(), {}))
+    with pytest.raises(ForgeError, match="local repository"):
+        opened.place("/srv/deploy.git", "/srv/mirror.git")
+
+
+@pytest.mark.parametrize(
+    ("forge", "body"),
+    [
+        ("github", b"[%s{}]" % (b"{}," * 5_000_000)),
+        ("gitlab", b"[%s{}]" % (b"[]," * 5_000_000)),
+        ("gitea", b" " * 20_000_000),
+        ("bitbucket-server", b'{"values": [%s1]}' % (b"1," * 5_000_000)),
+        ("azure", b'{"value": [%s1]}' % (b"1," * 5_000_000)),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_an_answer_that_would_fill_the_memory_is_not_read(forge: ForgeName, body: bytes) -> None:
+    with serving_anything(Answers()) as server:
+        server.reply = lambda _path: (200, {"Content-Type": "application/json"}, body)
+        path = "acme/shop/_git/deploy" if forge == "azure" else "acme/deploy"
+        opened = Forges((Known(forge, server.url),), Tokens(Given(scope=(server.url,)), TOKEN))
+        with costs_at_most(), pytest.raises(UnreachableError, match="answers with more than") as refused:
+            opened.of(f"{server.url}/{path}").find("main", HEAD)
+        opened.close()
+    assert refused.value.hint

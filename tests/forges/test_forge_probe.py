@@ -1,0 +1,146 @@
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, cast
+
+import pytest
+
+from task.errors import ForgeError, UnreachableError
+from task.forges import Forge, Place, Reach, Token
+from task.forges.address import NAMES, ForgeName, Known
+from task.forges.probe import LIMITS, probe
+from task.forges.table import FORGES, Understood, forge_of
+from task.git.remote_url import Remote
+from task.model import Proposal, Proposed
+from task.secret import Secret
+
+
+class Host(ThreadingHTTPServer):
+    """Answers the paths it knows; everything else is a page for people."""
+
+    answers: dict[str, tuple[int, dict[str, str], str]]
+    asked: list[tuple[str, dict[str, str]]]
+    daemon_threads = True
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Host
+
+    def do_GET(self) -> None:
+        self.server.asked.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
+        status, headers, body = self.server.answers.get(self.path, (404, {}, "<html>not found</html>"))
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def log_message(self, *_message: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def host() -> Iterator[Host]:
+    server = Host(("127.0.0.1", 0), _Handler)
+    server.answers, server.asked = {}, []
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def remote(host: Host, *parts: str, ssh: bool = False) -> Remote:
+    name = f"127.0.0.1:{host.server_address[1]}"
+    return Remote(f"http://{name}", name, parts, ssh)
+
+
+ANSWERS = [
+    ("gitea", "/api/v1/version", (200, {}, '{"version": "1.22.3"}')),
+    ("gitea", "/api/v1/version", (200, {}, '{"version": "9.0.0+gitea-1.22.0"}')),
+    ("gitea", "/api/v1/version", (403, {}, '{"message": "Only signed in user is allowed to call APIs."}')),
+    ("gitlab", "/api/v4/version", (401, {}, '{"message": "401 Unauthorized"}')),
+    ("gitlab", "/api/v4/version", (200, {}, '{"version": "17.5.0", "revision": "abc"}')),
+    ("github", "/api/v3/meta", (200, {}, '{"installed_version": "3.17.1"}')),
+    ("github", "/api/v3/meta", (401, {"X-GitHub-Request-Id": "a:b"}, '{"message": "Must authenticate"}')),
+    ("bitbucket-server", "/rest/api/1.0/application-properties", (200, {}, '{"displayName": "Bitbucket"}')),
+    ("bitbucket-server", "/rest/api/1.0/application-properties", (401, {"X-AREQUESTID": "x"}, "{}")),
+]
+
+
+@pytest.mark.parametrize(("forge", "path", "answer"), ANSWERS)
+def test_host_says_what_it_is(host: Host, forge: str, path: str, answer: tuple[int, dict[str, str], str]) -> None:
+    host.answers[path] = answer
+    there = remote(host, "acme", "deploy")
+    assert probe(there) == Known(forge, there.root)  # type: ignore[arg-type]
+
+
+def test_forge_below_a_path(host: Host) -> None:
+    host.answers["/git/api/v4/version"] = (401, {}, '{"message": "401 Unauthorized"}')
+    there = remote(host, "git", "acme", "deploy")
+    assert probe(there) == Known("gitlab", f"{there.root}/git")
+
+
+def test_nobody_is_logged_in(host: Host) -> None:
+    with pytest.raises(ForgeError):
+        probe(remote(host, "acme", "deploy"))
+    assert len(host.asked) == 4
+    assert not [headers for _, headers in host.asked if "authorization" in headers or "cookie" in headers]
+
+
+@pytest.mark.parametrize("body", ["", "[]", "null", "<html></html>", '{"version": 1}', '{"a":' * 3000])
+def test_no_forge(host: Host, body: str) -> None:
+    for path in ("/api/v1/version", "/api/v4/version", "/api/v3/meta", "/rest/api/1.0/application-properties"):
+        host.answers[path] = (200, {}, body)
+    with pytest.raises(ForgeError) as caught:
+        probe(remote(host, "acme", "deploy"))
+    assert "--forge" in caught.value.hint
+
+
+def test_nobody_there() -> None:
+    there = Remote("http://127.0.0.1:9", "127.0.0.1:9", ("a", "b"), ssh=True)
+    with pytest.raises(UnreachableError) as caught:
+        probe(there, limits=replace(LIMITS, connect=1))
+    assert "--forge" in caught.value.hint
+
+
+def test_the_table_knows_every_forge() -> None:
+    assert set(FORGES) == set(NAMES)
+    for name in NAMES:
+        project = ("o", "p", "r") if name == "azure" else ("o", "r")
+        place = Place(cast("ForgeName", name), "h", "https://h.example", project)
+        forge_of(Reach(place, Token(Secret("x")))).close()
+
+
+class Odd:
+    """A forge that meets what it does not expect."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def find(self, _base: str, _head: str) -> Proposed | None:
+        raise self.error
+
+    def propose(self, _proposal: Proposal, _found: Proposed | None) -> Proposed:
+        raise self.error
+
+    def state(self, _number: str) -> Proposed:
+        raise self.error
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.mark.parametrize("error", [KeyError("iid"), TypeError("x"), ValueError("x"), AttributeError("y"), IndexError()])
+def test_answers_of_another_shape_stop_no_other_work(error: Exception) -> None:
+    forge: Forge = Understood(Odd(error), "git.example.com")
+    calls: list[Any] = [
+        lambda: forge.find("a", "b"),
+        lambda: forge.state("1"),
+        lambda: forge.propose(Proposal("r", "b", "h", "t", "b"), None),
+    ]
+    for call in calls:
+        with pytest.raises(UnreachableError, match="not understood"):
+            call()

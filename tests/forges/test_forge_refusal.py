@@ -1,0 +1,120 @@
+import json
+from typing import Any
+
+import pytest
+from requests.structures import CaseInsensitiveDict
+
+from task.errors import CredentialsError, Exit, ForgeError, RepositoryError, TaskError, UnreachableError
+from task.forges.refusal import limited, refused, unanswered, words
+from task.http import Answer, NoAnswerError
+from task.secret import Secret
+
+
+def answer(status: int, body: Any = None, **headers: str) -> Answer:
+    text = body if isinstance(body, str) else json.dumps(body)
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Answer(status, CaseInsensitiveDict(named), text.encode(), "https://git.example.com/api")
+
+
+STATUSES = [
+    (301, ForgeError, Exit.CONFIGURATION, "redirects"),
+    (307, ForgeError, Exit.CONFIGURATION, "redirects"),
+    (400, ForgeError, Exit.CONFIGURATION, "refuses"),
+    (401, CredentialsError, Exit.ACCESS, "does not accept the API token"),
+    (403, RepositoryError, Exit.ACCESS, "does not let this API token open it"),
+    (404, RepositoryError, Exit.ACCESS, "does not exist, or this API token may not see it"),
+    (405, ForgeError, Exit.CONFIGURATION, "refuses"),
+    (408, UnreachableError, Exit.TEMPORARY, "failed"),
+    (409, ForgeError, Exit.CONFIGURATION, "refuses"),
+    (410, ForgeError, Exit.CONFIGURATION, "refuses"),
+    (422, ForgeError, Exit.CONFIGURATION, "refuses"),
+    (429, UnreachableError, Exit.TEMPORARY, "limits how often"),
+    (500, UnreachableError, Exit.TEMPORARY, "failed"),
+    (503, UnreachableError, Exit.TEMPORARY, "failed"),
+]
+
+
+@pytest.mark.parametrize(("status", "kind", "code", "said"), STATUSES)
+def test_refused(status: int, kind: type[TaskError], code: Exit, said: str) -> None:
+    error = refused(answer(status, {"message": "its words"}), "open it", host="git.example.com", needs="give scope x")
+    assert (type(error), error.exit) == (kind, code)
+    assert said in error.message
+    assert f"{status} (its words)" in error.message
+    assert "git.example.com" in error.message
+    assert error.hint
+    if status in (401, 403, 404):
+        assert "give scope x" in error.hint
+
+
+WORDS = [
+    (
+        {"message": "Validation Failed", "errors": [{"message": "A pull request exists."}]},
+        "Validation Failed; A pull request exists.",
+    ),
+    (
+        {"message": "Validation Failed", "errors": [{"resource": "PullRequest", "field": "head", "code": "invalid"}]},
+        "Validation Failed; resource: PullRequest; field: head; code: invalid",
+    ),
+    ({"message": ["Another open merge request already exists: !1"]}, "Another open merge request already exists: !1"),
+    ({"message": {"title": ["is too long", "is odd"]}}, "title: is too long; title: is odd"),
+    ({"error": "invalid_token", "error_description": "Token was revoked."}, "Token was revoked.; invalid_token"),
+    (
+        {"type": "error", "error": {"message": "Bad", "detail": "More", "fields": {"title": ["x"]}}},
+        "Bad; More; title: x",
+    ),
+    ({"errors": [{"context": None, "message": "No such branch", "exceptionName": "com.x"}]}, "No such branch"),
+    ({"$id": "1", "message": "TF401179: active already", "typeKey": "X"}, "TF401179: active already"),
+    ({"message": None}, ""),
+    ([], ""),
+    ({}, ""),
+    ("plain text", "plain text"),
+    ('{"message": "cut', '{"message": "cut'),
+    ("a\u202eb\x1b[2J\nc", "a b [2J c"),
+]
+
+
+@pytest.mark.parametrize(("body", "said"), WORDS)
+def test_words(body: Any, said: str) -> None:
+    assert words(answer(422, body)) == said
+
+
+def test_words_are_no_page_and_not_long() -> None:
+    assert words(answer(502, "<html><body>x</body></html>", Content_Type="text/html; charset=utf-8")) == ""
+    assert len(words(answer(422, {"message": "x" * 5000}))) == 301
+    nested: Any = "deep"
+    for _ in range(50):
+        nested = {"errors": [nested]}
+    assert words(answer(422, nested)) == ""
+
+
+def test_a_secret_is_blanked() -> None:
+    said = words(answer(401, {"message": "token abc-123 is unknown: abc-123"}), Secret("abc-123"))
+    assert said == "token *** is unknown: ***"
+
+
+LIMITED = [
+    (answer(403, {"message": "no permission"}), None),
+    (answer(403, {"message": "no"}, X_RateLimit_Remaining="7", X_RateLimit_Reset="9999999999"), None),
+    (answer(401, {}, Retry_After="1"), None),
+    (answer(429, {}, Retry_After="7"), 7.0),
+    (answer(403, {}, Retry_After="7"), 7.0),
+    (answer(403, {"message": "You have exceeded a secondary rate limit."}), 60.0),
+    (answer(429, {}), 60.0),
+    (answer(429, {}, RateLimit_Reset="1"), 1.0),
+    (answer(403, {}, X_RateLimit_Remaining="0", X_RateLimit_Reset="1"), 1.0),
+]
+
+
+@pytest.mark.parametrize(("said", "wait"), LIMITED)
+def test_limited(said: Answer, wait: float | None) -> None:
+    assert limited(said) == wait
+
+
+def test_unanswered() -> None:
+    error = unanswered(NoAnswerError("tls", "the TLS certificate of https://h was not accepted"), "open it")
+    assert isinstance(error, CredentialsError)
+    assert "--ca-file" in error.hint
+    for kind in ("unreachable", "slow", "large", "redirect"):
+        error = unanswered(NoAnswerError(kind, "https://h could not be reached"), "open it")
+        assert type(error) is UnreachableError
+        assert "could not open it" in error.message

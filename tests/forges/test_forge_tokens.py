@@ -1,0 +1,169 @@
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from task.errors import CredentialsError, UsageError
+from task.forges import Place
+from task.forges.address import Known, forge_option, place_of
+from task.forges.tokens import VARIABLE, Given, Tokens, covers
+from task.git.environment import Login
+from task.secret import Secret
+
+OURS = {"IMAGE_UPDATE_FORGE_TOKEN": "forge-token"}
+ACTIONS = {"GITHUB_TOKEN": "actions-token", "GITHUB_SERVER_URL": "https://github.com"}
+
+
+def place(url: str, *known: Known) -> Place:
+    found = place_of(url, known)
+    assert found is not None
+    return found
+
+
+GITHUB = place("git@github.com:acme/deploy.git")
+EVIL = place("https://evil.example/acme/deploy", Known("github", "https://evil.example"))
+
+
+def login(prefix: str) -> Login:
+    return Login(prefix, "bot", Secret("git-password"))
+
+
+CHOSEN = [
+    # given, environment, Git's logins → token, where it was given
+    (Given(forge=forge_option("github=https://github.com")), OURS, (), "forge-token", VARIABLE),
+    (Given(forge=forge_option("github")), OURS, (), "forge-token", VARIABLE),
+    (Given(scope=("https://github.com/acme/",)), OURS, (), "forge-token", VARIABLE),
+    (Given(), OURS | ACTIONS, (), "forge-token", VARIABLE),
+    (Given(scope=("https://github.com",)), OURS, (login("https://github.com"),), "forge-token", VARIABLE),
+    (Given(), {}, (login("https://github.com"),), "git-password", "the Git login"),
+    (Given(), ACTIONS, (login("https://github.com/acme"),), "git-password", "the Git login"),
+    (Given(), ACTIONS, (), "actions-token", "GITHUB_TOKEN"),
+    (Given(), ACTIONS, (login("https://gitlab.com"),), "actions-token", "GITHUB_TOKEN"),
+    # what was given is for another forge: Git's login for this one serves
+    (Given(scope=("https://gitlab.com",)), OURS, (login("https://github.com"),), "git-password", "the Git login"),
+]
+
+
+@pytest.mark.parametrize(("given", "environ", "logins", "token", "source"), CHOSEN)
+def test_chosen(given: Given, environ: dict[str, str], logins: Sequence[Login], token: str, source: str) -> None:
+    found = Tokens(given, environ, lambda _url: logins).of(GITHUB)
+    assert (found.secret.reveal(), found.source) == (token, source)
+
+
+def test_a_login_keeps_its_user() -> None:
+    found = Tokens(Given(), {}, lambda _url: (login("https://github.com"),)).of(GITHUB)
+    assert found.user == "bot"
+    found = Tokens(Given(user="a@b.example", scope=("https://github.com",)), OURS).of(GITHUB)
+    assert found.user == "a@b.example"
+
+
+def test_git_is_asked_for_the_page_that_the_token_is_for() -> None:
+    asked = []
+
+    def logins(url: str) -> Sequence[Login]:
+        asked.append(url)
+        return ()
+
+    with pytest.raises(CredentialsError):
+        Tokens(Given(), {}, logins).of(GITHUB)
+    assert asked == ["https://github.com/acme/deploy"]
+
+
+NOT_CHOSEN = [
+    (Given(forge=forge_option("github=https://github.com")), OURS),
+    (Given(forge=forge_option("github")), OURS),
+    (Given(scope=("https://github.com",)), OURS),
+    (Given(), OURS | ACTIONS),
+    (Given(), ACTIONS),
+    (Given(), {}),
+]
+
+
+@pytest.mark.parametrize(("given", "environ"), NOT_CHOSEN)
+def test_never_to_a_host_that_an_annotation_chose(given: Given, environ: dict[str, str]) -> None:
+    tokens = Tokens(given, environ, lambda _url: (login("https://github.com"), login("https://evil.example.org")))
+    with pytest.raises(CredentialsError) as caught:
+        tokens.of(EVIL)
+    assert "evil.example" in caught.value.message
+    assert "--forge" in caught.value.hint
+    assert "token-" not in repr(caught.value)
+
+
+def test_gitlabs_job_token_is_not_taken() -> None:
+    environ = {"CI_JOB_TOKEN": "job", "CI_SERVER_URL": "https://gitlab.com"}
+    with pytest.raises(CredentialsError):
+        Tokens(Given(), environ).of(place("https://gitlab.com/a/b"))
+
+
+def test_gitlabs_own_server_is_the_scope() -> None:
+    environ = OURS | {"CI_SERVER_URL": "https://git.example.com/gitlab"}
+    ours = place("https://git.example.com/gitlab/a/b", Known("gitlab", "https://git.example.com/gitlab"))
+    assert Tokens(Given(), environ).of(ours).secret.reveal() == "forge-token"
+    with pytest.raises(CredentialsError):
+        Tokens(Given(), environ).of(GITHUB)
+
+
+def test_azure_pipelines() -> None:
+    environ = {"SYSTEM_ACCESSTOKEN": "azure-token", "SYSTEM_COLLECTIONURI": "https://dev.azure.com/acme/"}
+    assert Tokens(Given(), environ).of(place("https://dev.azure.com/acme/p/_git/r")).secret.reveal() == "azure-token"
+    with pytest.raises(CredentialsError):
+        Tokens(Given(), environ).of(place("https://dev.azure.com/other/p/_git/r"))
+
+
+def test_file(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("from-file\n")
+    found = Tokens(Given(str(file), scope=("https://github.com",)), {}).of(GITHUB)
+    assert (found.secret.reveal(), found.source) == ("from-file", "--forge-token-file")
+
+
+def test_file_and_variable(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("from-file")
+    with pytest.raises(UsageError, match="both given"):
+        Tokens(Given(str(file), scope=("https://github.com",)), OURS)
+
+
+@pytest.mark.parametrize("text", ["", "\n", "two\nlines", "t\u00f6ken", "a\x00b", "a\x1bb"])
+def test_file_without_a_token(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "token"
+    file.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        Tokens(Given(str(file), scope=("https://github.com",)), {})
+    assert "--forge-token-file" in caught.value.message
+    assert text.strip() == "" or text not in caught.value.message
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot read"):
+        Tokens(Given(str(tmp_path / "none")), {})
+
+
+def test_a_token_for_nobody_knows_whom() -> None:
+    with pytest.raises(UsageError) as caught:
+        Tokens(Given(), OURS)
+    assert "--git-credentials-url" in caught.value.hint
+    assert "forge-token" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "web", "within"),
+    [
+        ("https://github.com", "https://github.com/acme/deploy", True),
+        ("https://GitHub.com/", "https://github.com/acme/deploy", True),
+        ("https://github.com:443", "https://github.com/acme/deploy", True),
+        ("https://github.com/acme", "https://github.com/acme/deploy", True),
+        ("https://github.com/acme/deploy", "https://github.com/acme/deploy", True),
+        ("https://github.com/acm", "https://github.com/acme/deploy", False),
+        ("https://github.com/acme/deploy/more", "https://github.com/acme/deploy", False),
+        ("https://github.com", "https://github.com.evil.example/acme/deploy", False),
+        ("https://github.com", "https://evil.example/github.com", False),
+        ("https://github.com", "http://github.com/acme/deploy", False),
+        ("http://gitea.local:3000", "http://gitea.local:3000/a/b", True),
+        ("https://git.example.com", "https://git.example.com:8443/a/b", False),
+        ("", "https://github.com/acme/deploy", False),
+        ("github.com", "https://github.com/acme/deploy", False),
+    ],
+)
+def test_covers(prefix: str, web: str, within: bool) -> None:
+    assert covers(prefix, web) is within

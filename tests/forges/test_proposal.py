@@ -1,0 +1,375 @@
+import re
+import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from task.forges.proposal import (
+    LONGEST_BODY,
+    LONGEST_TITLE,
+    Content,
+    Links,
+    body,
+    builds,
+    described,
+    head_branch,
+    headline,
+    marked,
+    marker,
+    message_parts,
+    proposes,
+    refuses,
+    standing,
+    title,
+)
+from task.forges.proposed_builds import packed
+from task.model import Build, Image, Proposed, Written
+from task.templates.change import Change
+from task.templates.commit_message import AppChanges, commit_message
+
+DIGEST = "sha256:" + "a" * 64
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+FORGES = ("github", "gitlab", "gitea", "bitbucket", "bitbucket-server", "azure")
+
+
+def change(new: str = "1.4.3", old: str = "1.4.2", name: str = "ghcr.io/acme/api", **more: Any) -> Change:
+    return Change(Image(name, "ghcr.io", name.partition("/")[2]), "api", old, new, **more)
+
+
+def app(*changes: Change, name: str = "web", namespace: str = "argocd") -> AppChanges:
+    return AppChanges(namespace, name, changes or (change(),))
+
+
+def test_body() -> None:
+    links = Links(
+        f"https://github.com/acme/api/commit/{COMMIT}",
+        "https://github.com/acme/api/actions/runs/42",
+        "https://github.com/acme/deploy/compare/main...image-update/web-12345678",
+    )
+    text = body(Content([app()], "", links, COMMIT), "github")
+    assert text == (
+        "| Application | Image | Old | New |\n"
+        "| --- | --- | --- | --- |\n"
+        "| `argocd/web` | `ghcr.io/acme/api` | `1.4.2` | `1.4.3` |\n"
+        "\n"
+        f"Built from [`commit/{COMMIT[:12]}`](https://github.com/acme/api/commit/{COMMIT})"
+        " · by [`runs/42`](https://github.com/acme/api/actions/runs/42)"
+        " · Changes: [`compare`]"
+        "(https://github.com/acme/deploy/compare/main...image-update/web-12345678)\n"
+        "\n"
+        f"<!-- image-update: {marker([app()])} -->\n"
+        f"<!-- image-update-commit: {COMMIT} -->\n"
+        f"<!-- image-update-builds: {packed(builds([app()]), 1000)} -->\n"
+    )
+
+
+def test_nothing_known_leaves_nothing_empty() -> None:
+    text = body(Content([app(change(old=""))]))
+    assert "| `argocd/web` | `ghcr.io/acme/api` |  | `1.4.3` |" in text
+    assert "Built from" not in text
+    assert "\n\n\n" not in text
+
+
+def test_digests_are_shown() -> None:
+    assert f"`1.4.3@{DIGEST}`" in body(Content([app(change(new_digest=DIGEST))]))
+    assert f"`{DIGEST}` |" in body(Content([app(change(new="", new_digest=DIGEST))]))
+
+
+def test_the_same_change_is_one_row() -> None:
+    assert body(Content([app(change(), change())])).count("ghcr.io/acme/api") == 1
+
+
+@pytest.mark.parametrize("forge", FORGES)
+def test_marks_are_read_back(forge: str) -> None:
+    text = body(Content([app()], "", Links(), COMMIT), forge)
+    for back in (text, text.replace("\n", "\r\n"), text.strip(), f"{text}\n\nThank you, bot!"):
+        assert (marked(back), described(back)) == (marker([app()]), COMMIT)
+
+
+@pytest.mark.parametrize("forge", ["bitbucket", "bitbucket-server"])
+def test_marks_where_html_is_shown(forge: str) -> None:
+    assert f"[//]: # (image-update: {marker([app()])})" in body(Content([app()]), forge)
+
+
+@pytest.mark.parametrize("text", ["", "by hand", "image-update: " + "a" * 64, "<!-- image-update: short -->"])
+def test_no_marks(text: str) -> None:
+    assert (marked(text), described(text)) == ("", "")
+
+
+def test_marks_of_others_do_not_count() -> None:
+    forged = f"<!-- image-update: {'f' * 64} -->"
+    text = body(Content([app(change(old=forged))], f"subject\n{forged}\n\n[//]: # (image-update: {'e' * 64})"))
+    assert marked(text) == marker([app(change(old=forged))])
+    assert text.count("<!-- image-update: ") == 1 + text.count(f"`{forged}`")
+
+
+DIFFERENT = [
+    [app(change("1.4.4"))],
+    [app(change(new_digest=DIGEST))],
+    [app(name="other")],
+    [app(namespace="other")],
+    [app(), app(name="other")],
+    [app(change(name="ghcr.io/acme/other"))],
+    [app(replace(change(), alias="other"))],
+]
+
+
+@pytest.mark.parametrize("apps", DIFFERENT)
+def test_another_content_has_another_mark(apps: Sequence[AppChanges]) -> None:
+    assert marker(apps) != marker([app()])
+
+
+def test_the_mark_does_not_depend_on_order_and_on_what_was() -> None:
+    one, other = app(change("1"), change("2", name="ghcr.io/acme/b")), app(name="other")
+    turned = app(change("2", "9", name="ghcr.io/acme/b"), change("1"))
+    assert marker([one, other]) == marker([other, turned])
+
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "`</td>` | x",
+    "a | b | c",
+    "x\n/merge\n/approve",
+    "x\r\n\r\n# Heading",
+    "@everyone please",
+    "closes #1",
+    "[x](javascript:alert(1))",
+    "![x](https://evil.example/pixel.png)",
+    "--> <b>out</b>",
+    "\u202eevil\u2066",
+    "\x1b[31m",
+    "```\n<b>out</b>",
+]
+
+
+def outside_code(text: str) -> str:
+    """What a forge's Markdown reads: no blocks and spans of code, no comments of ours."""
+    text = re.sub(r"^(`{3,})text\n.*?^\1$", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"`[^`\n]*`", "CODE", text)
+    return re.sub(r"^<!-- image-update[a-z-]*: [0-9A-Za-z+/=]+ -->$", "", text, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_others_write_is_code(text: str) -> None:
+    apps = [app(change(new=text, old=text, name=f"ghcr.io/{text}"), name=text, namespace=text)]
+    links = Links(text, f"https://ci.example.com/{text}", f"https://x.example/{text}")
+    shown = body(Content(apps, text, links), "gitlab")
+    plain = outside_code(shown)
+    assert not set(plain) & set("<>@#`!"), plain
+    assert "](javascript" not in plain
+    rows = [line for line in shown.splitlines() if line.startswith("| `")]
+    assert [len(re.findall(r"(?<!`)\|(?!`)|\| `|` \|", row)) > 0 for row in rows] == [True]
+    assert all(line.count("|") in (0, 5) for line in plain.splitlines())
+    outside = re.sub(r"^(`{3,})text\n.*?^\1$", "", shown, flags=re.MULTILINE | re.DOTALL)
+    assert not [line for line in outside.splitlines() if line.startswith("/")]
+    assert all(char.isprintable() or char in "\n\u200b" for char in outside)
+
+
+@given(st.text(max_size=80), st.text(max_size=400), st.sampled_from(FORGES))
+def test_any_text_stays_inside(value: str, text: str, forge: str) -> None:
+    apps = [app(change(new=value, old=value), name=value)]
+    shown = body(Content(apps, text, Links(value, f"https://x.example/{value}")), forge)
+    assert marked(shown) == marker(apps)
+    assert len(shown) <= LONGEST_BODY.get(forge, 65_536)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://ci.example.com/runs/1", "[`runs/1`](https://ci.example.com/runs/1)"),
+        ("https://user:token@ci.example.com/runs/1", "[`runs/1`](https://ci.example.com/runs/1)"),
+        ("https://ci.example.com/a b)(", "[`ci.example.com/a%20b%29%28`](https://ci.example.com/a%20b%29%28)"),
+        ("javascript:alert(1)", "`javascript:alert(1)`"),
+        (COMMIT, f"`{COMMIT}`"),
+    ],
+)
+def test_links(url: str, shown: str) -> None:
+    assert f"by {shown}\n" in body(Content([app()], "", Links(run=url)))
+
+
+@pytest.mark.parametrize("forge", FORGES)
+def test_a_body_is_never_too_long(forge: str) -> None:
+    apps = [app(name=f"application-{number}") for number in range(3000)]
+    text = body(Content(apps, "long text " * 10_000, Links("https://x.example/" + "y" * 480)), forge)
+    assert len(text) <= LONGEST_BODY.get(forge, 65_536)
+    assert marked(text) == marker(apps)
+    assert re.search(r"^and \d+ more changes$", text, re.MULTILINE)
+
+
+def test_the_authors_text_gives_way_to_the_table() -> None:
+    text = body(Content([app()], "z" * 9000), "azure")
+    assert "| `argocd/web` |" in text
+    assert "…\n```" in text
+    assert 3900 < len(text) <= 4000
+
+
+def test_the_authors_text() -> None:
+    text = body(Content([app()], "Rollout plan\n\n- ask @ann\n- see #7"))
+    assert "```text\nRollout plan\n\n- ask @\u200bann\n- see #\u200b7\n```" in text
+
+
+@pytest.mark.parametrize(
+    ("message", "wanted"),
+    [
+        ("build: automatic update of web\n\nmore", "build: automatic update of web"),
+        ("\n\n  web 1.2  \nmore", "web 1.2"),
+        ("ping @ann about #7 and !8", "ping @\u200bann about #\u200b7 and !\u200b8"),
+        ("web@sha256:abc", "web@sha256:abc"),
+        ("mail a@b.example", "mail a@b.example"),
+        ("x\x1b[2Jy", "x [2Jy"),
+    ],
+)
+def test_title(message: str, wanted: str) -> None:
+    assert title(message) == wanted
+
+
+@given(st.text())
+def test_a_title_is_one_line_and_never_too_long(message: str) -> None:
+    found = title(message * 50)
+    assert len(found) <= LONGEST_TITLE
+    assert "\n" not in found
+
+
+def test_message_parts() -> None:
+    message = commit_message(None, [app()], [("Source-Commit", COMMIT)]).text
+    assert message_parts(message) == (
+        "build: automatic update of web",
+        "updates image acme/api tag '1.4.2' to '1.4.3'",
+    )
+    assert message_parts("subject") == ("subject", "")
+    assert message_parts("subject\n\nKey: value\n") == ("subject", "")
+    assert message_parts("subject\n\ntext: a\nmore\n") == ("subject", "text: a\nmore")
+
+
+BRANCHES = [
+    (["argocd/web"], r"image-update/web-[0-9a-f]{8}"),
+    (["argocd/web", "argocd/api"], r"image-update/api-and-1-more-[0-9a-f]{8}"),
+    (["argocd/" + "x" * 253], r"image-update/x{60}-[0-9a-f]{8}"),
+    (["argocd/a..b.lock"], r"image-update/a-b-lock-[0-9a-f]{8}"),
+    (["argocd/-~^:?*[\\ @{"], r"image-update/app-[0-9a-f]{8}"),
+    ([], r"image-update/app-[0-9a-f]{8}"),
+]
+
+
+@pytest.mark.parametrize(("applications", "shape"), BRANCHES)
+def test_head_branch(applications: list[str], shape: str) -> None:
+    name = head_branch("https://github.com/acme/deploy", "main", applications)
+    assert re.fullmatch(shape, name)
+    subprocess.run(["git", "check-ref-format", "--branch", name], check=True, capture_output=True)
+
+
+def test_a_head_branch_is_one_destinations_own() -> None:
+    names = {
+        head_branch(repo, base, apps)
+        for repo in ("https://x.example/a", "https://x.example/b")
+        for base in ("main", "production")
+        for apps in (("argocd/web",), ("team/web",), ("argocd/web", "argocd/api"))
+    }
+    assert len(names) == 12
+    again = head_branch("https://x.example/a", "main", ["argocd/web", "argocd/api", "argocd/web"])
+    assert again == head_branch("https://x.example/a", "main", ["argocd/api", "argocd/web"])
+
+
+def test_a_head_branch_is_one_places_own() -> None:
+    staging, production = (
+        head_branch("https://x.example/a", "main", ["argocd/web"], [f"{name}/kustomization.yaml"])
+        for name in ("staging", "production")
+    )
+    assert staging != production
+    assert staging == head_branch("https://x.example/a", "main", ["argocd/web"], ["staging/kustomization.yaml"] * 2)
+
+
+OLDER, NEWER = [app(change("1.4.3"))], [app(change("1.4.4"))]
+
+
+@pytest.mark.parametrize(
+    ("state", "head", "apps", "wanted"),
+    [
+        ("open", COMMIT, OLDER, "same"),
+        ("open", COMMIT[:12], OLDER, "same"),
+        ("open", "", OLDER, "same"),
+        ("open", "f" * 40, OLDER, "wanted"),  # the branch is another one than told
+        ("open", COMMIT, NEWER, "wanted"),
+        ("closed", COMMIT, OLDER, "declined"),
+        ("closed", "", OLDER, "declined"),  # the branch is gone
+        ("closed", COMMIT, NEWER, "wanted"),
+        ("merged", COMMIT, OLDER, "wanted"),  # merged, and Git says otherwise again
+        ("merged", COMMIT, NEWER, "wanted"),
+    ],
+)
+def test_standing(state: Literal["open", "merged", "closed"], head: str, apps: list[AppChanges], wanted: str) -> None:
+    text = body(Content(OLDER, "", Links(), COMMIT))
+    assert standing(Proposed("url", "1", state, "title", text, head), marker(apps)) == wanted
+
+
+def test_standing_of_none_and_of_anothers() -> None:
+    assert standing(None, marker(OLDER)) == "wanted"
+    assert standing(Proposed("url", "1", "closed", "by hand", "text"), marker(OLDER)) == "wanted"
+
+
+WEB = {"new": "1.1.0", "old": "1.0.0", "name": "ghcr.io/acme/web"}
+UI = {"new": "2.0", "old": "1.9", "name": "ghcr.io/acme/ui"}
+HEADLINES: list[tuple[str, list[AppChanges], str]] = [
+    ("run", [app(change(**WEB))], "web: ghcr.io/acme/web 1.0.0 → 1.1.0"),
+    ("run", [app(change(**{**WEB, "old": ""}))], "web: ghcr.io/acme/web → 1.1.0"),
+    ("run", [app(change(**WEB), change(**UI))], "web: 2 images"),
+    ("run", [app(change(**WEB)), app(change(**WEB), name="b")], "2 Applications: ghcr.io/acme/web 1.0.0 → 1.1.0"),
+    (
+        "scan",
+        [app(change(**WEB)), app(change(**{**WEB, "old": "0.9"}), name="b")],
+        "2 Applications: ghcr.io/acme/web → 1.1.0",
+    ),
+    ("run", [app(change(**WEB)), app(change(**UI), name="b")], "2 Applications: 2 images"),
+    (
+        "run",
+        [app(change("latest", "latest", "nginx", new_digest=DIGEST, old_digest="sha256:" + "b" * 64))],
+        f"web: nginx latest@sha256:{'b' * 12} → latest@sha256:{'a' * 12}",
+    ),
+    ("run", [app(change("1.1", "1.0", "nginx", new_digest=DIGEST))], "web: nginx 1.0 → 1.1"),
+    ("run", [app(change("", "1.0", "nginx", new_digest=DIGEST))], f"web: nginx 1.0 → sha256:{'a' * 12}"),
+    ("run", [], "remember for web"),
+    ("release", [app(change(**WEB))], "release web; web: ghcr.io/acme/web 1.0.0 → 1.1.0"),
+    ("hold", [], "hold web"),
+]
+
+
+@pytest.mark.parametrize(("command", "apps", "shown"), HEADLINES)
+def test_a_title_says_what_changes(command: str, apps: list[AppChanges], shown: str) -> None:
+    subject = {"run": "remember for web", "scan": ""}.get(command, f"{command} web")
+    assert headline(command, subject, apps) == shown
+
+
+def test_a_rollbacks_title_stays_whatever_waits_beside_it() -> None:
+    back = [app(change("1.0.0", "1.5.0", "nginx"))]
+    for beside in ([], [app(change(**UI), name="b")]):
+        assert headline("rollback", "roll back web", [*back, *beside], back) == "roll back web: nginx 1.5.0 → 1.0.0"
+
+
+@pytest.mark.parametrize("forge", FORGES)
+def test_what_is_proposed_is_told_whole(forge: str) -> None:
+    build = Build(7, "ci", COMMIT, "https://github.com/acme/api", "2026-11-21T06:00:00Z")
+    apps = [*OLDER, app(change("2.0", name="ghcr.io/acme/ui", new_digest=DIGEST, build=build), name="ui")]
+    kept = {"0123abcd": Written("1.0", "", build)}
+    text = body(Content(apps, "", Links(), COMMIT, (), kept), forge)
+    assert proposes(text) == builds(apps)
+    assert Written("2.0", DIGEST, build) in builds(apps).values()
+    for state, refused in (("open", kept), ("merged", kept), ("closed", {**kept, **builds(apps)})):
+        assert refuses(Proposed("url", "1", state, "title", text)) == refused  # type: ignore[arg-type]
+    assert (proposes("by hand"), refuses(Proposed("url", "1", "closed", "", "by hand"))) == ({}, {})
+
+
+def test_what_is_held_makes_another_content() -> None:
+    plain, held = (body(Content(OLDER, "", Links(), COMMIT, what)) for what in ((), ("freeze",)))
+    assert marked(held) == marker(OLDER, ["freeze"]) != marked(plain)
+    assert proposes(held) == proposes(plain)
+
+
+def test_a_hold_has_no_table() -> None:
+    text = body(Content([], "hold web", Links(), COMMIT, ("freeze",)))
+    assert "| --- |" not in text
+    assert text.startswith("```text\nhold web\n```")

@@ -1,0 +1,180 @@
+"""The same store over HTTP, with logins and faults."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from git_servers import GitServer, git_server
+from support import bare_repo, commit, git, show
+
+from task.errors import CredentialsError, RepositoryError, TaskError, UnreachableError
+from task.git.command import Git
+from task.git.repository.bare import BareStore
+from task.model import Changeset, Destination, File, Landing, Person, Place
+
+VALUES = "apps/web/values.yaml"
+
+
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("task.git.repository.bare._PAUSES", (0.01, 0.01))
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    folder = bare_repo(tmp_path, {VALUES: "tag: v1\n", "README.md": "r\n"})
+    git(folder, "config", "http.receivepack", "true")
+    return folder
+
+
+@pytest.fixture
+def server(repo: Path) -> Iterator[GitServer]:
+    with git_server(repo.parent) as running:
+        yield running
+
+
+def land(url: str, **environ: str) -> Landing:
+    with BareStore(Git({**os.environ, **environ}), url) as store:
+        snapshot = store.snapshot(store.default_branch(), [Place(VALUES)])
+        files = {VALUES: File(snapshot.files[VALUES].text.replace("v1", "v2"))}
+        destination = Destination(snapshot.repo, snapshot.branch, snapshot.branch)
+        return store.land(Changeset(destination, snapshot.tip, files, "Change", Person("T", "t@example.com")))
+
+
+def with_login(server: GitServer, login: str) -> str:
+    return server.url.replace("://", f"://{login}@") + "repo.git"
+
+
+def test_read_and_land(server: GitServer, repo: Path) -> None:
+    landing = land(server.url + "repo.git")
+    assert landing.commit == git(repo, "rev-parse", "main")
+    assert show(repo, "main", VALUES) == "tag: v2\n"
+
+
+def test_a_new_head_branch_whose_base_moved_meanwhile(server: GitServer, repo: Path) -> None:
+    """One push more asks what both sides have; where nothing moved, nobody pays for that."""
+    asked = []
+    for head, moves in (("quiet", False), ("bot", True)):
+        with BareStore(Git(os.environ), server.url + "repo.git") as store:
+            snapshot = store.snapshot("main", [Place(VALUES)])
+            if moves:
+                commit(repo, {"README.md": "moved\n"})
+            server.seen.clear()
+            wanted = Changeset(
+                Destination(snapshot.repo, "main", head),
+                snapshot.tip,
+                {VALUES: File("tag: v2\n")},
+                "x",
+                Person("T", "t"),
+            )
+            assert store.land(wanted).commit == git(repo, "rev-parse", head)
+            asked.append(sum("receive-pack" in what for what, _ in server.seen))
+    assert asked == [2, 3]
+
+
+def test_login_within_the_url(server: GitServer, repo: Path) -> None:
+    server.logins["bot"] = "p@ss w:rd"
+    assert land(with_login(server, "bot:p%40ss%20w%3Ard")).commit == git(repo, "rev-parse", "main")
+    assert {user for _, user in server.seen} == {"", "bot"}
+
+
+@pytest.mark.parametrize(
+    ("login", "error", "words"),
+    [
+        ("", CredentialsError, "asks for a login and none was given"),
+        ("bot:wrong", CredentialsError, "did not accept the login"),
+        ("reader:read", RepositoryError, "does not permit this"),
+    ],
+)
+def test_who_may_not(server: GitServer, login: str, error: type[TaskError], words: str) -> None:
+    server.logins = {"bot": "right", "reader": "read"}
+    server.readers = {"reader"}
+    url = with_login(server, login) if login else server.url + "repo.git"
+    with pytest.raises(error, match=words) as caught:
+        land(url)
+    assert str(caught.value).startswith(server.url + "repo.git")
+    shown = str(caught.value) + caught.value.hint
+    assert "wrong" not in shown
+    assert "bot:" not in shown
+
+
+def test_a_login_does_not_go_to_another_server(server: GitServer, repo: Path) -> None:
+    server.logins["bot"] = "right"
+    git_door = Git(os.environ, rewrites=[("http://elsewhere/", server.url)])
+    with BareStore(git_door, "http://elsewhere/repo.git") as store, pytest.raises(CredentialsError):
+        store.default_branch()
+    assert {user for _, user in server.seen} == {""}
+    assert repo.exists()
+
+
+def test_a_users_credential_helper_is_asked(server: GitServer, repo: Path, tmp_path: Path) -> None:
+    server.logins["bot"] = "right"
+    (tmp_path / ".gitconfig").write_text("[credential]\n\thelper = store\n")
+    (tmp_path / ".git-credentials").write_text(with_login(server, "bot:right").removesuffix("/repo.git") + "\n")
+    landing = land(server.url + "repo.git", HOME=str(tmp_path), XDG_CONFIG_HOME="")
+    assert landing.commit == git(repo, "rev-parse", "main")
+
+
+def test_a_users_own_url_rewriting_is_honoured(server: GitServer, repo: Path, tmp_path: Path) -> None:
+    (tmp_path / ".gitconfig").write_text(f'[url "{server.url}"]\n\tinsteadOf = https://example.invalid/\n')
+    landing = land("https://example.invalid/repo.git", HOME=str(tmp_path), XDG_CONFIG_HOME="")
+    assert landing.commit == git(repo, "rev-parse", "main")
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "error"),
+    [
+        ("git-upload-pack", 500, UnreachableError),
+        ("git-upload-pack", 429, UnreachableError),
+        ("git-upload-pack", 404, RepositoryError),
+        ("git-upload-pack", 403, RepositoryError),
+        ("git-upload-pack", 0, UnreachableError),
+        ("?service=git-receive-pack", 502, UnreachableError),
+        ("/git-receive-pack", 503, UnreachableError),
+        ("/git-receive-pack", 403, RepositoryError),
+        ("git-receive-pack", 0, UnreachableError),
+    ],
+)
+def test_faults(server: GitServer, repo: Path, end: str, status: int, error: type[TaskError]) -> None:
+    before = git(repo, "rev-parse", "main")
+    server.faults[end] = status
+    with pytest.raises(error) as caught:
+        land(server.url + "repo.git")
+    assert caught.value.hint
+    assert git(repo, "rev-parse", "main") == before
+
+
+def test_missing_repository(server: GitServer) -> None:
+    with pytest.raises(RepositoryError, match="not found, or there is no access"):
+        land(server.url + "none.git")
+
+
+def test_nobody_listens(server: GitServer) -> None:
+    server.server_close()
+    with pytest.raises(UnreachableError):
+        land("http://127.0.0.1:9/repo.git")
+
+
+def test_a_push_that_landed_although_the_answer_was_lost(server: GitServer, repo: Path) -> None:
+    server.faults["/git-receive-pack"] = -1
+    landing = land(server.url + "repo.git")
+    assert landing == Landing(git(repo, "rev-parse", "main"), git(repo, "rev-parse", "main^{tree}"))
+
+
+def test_no_secret_is_in_any_argument(server: GitServer, tmp_path: Path) -> None:
+    server.logins["bot"] = "tops3cret"
+    log = tmp_path / "argv"
+    wrapper = tmp_path / "bin" / "git"
+    wrapper.parent.mkdir()
+    real = git(tmp_path, "--exec-path")
+    wrapper.write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >> {log}\nexec {real}/git "$@"\n')
+    wrapper.chmod(0o755)
+    trace = tmp_path / "trace"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("task.git.environment._SETTINGS", {"GIT_TRACE2_EVENT": str(trace), "LC_ALL": "C"})
+        land(with_login(server, "bot:tops3cret"), PATH=f"{wrapper.parent}:{os.environ['PATH']}")
+    assert "push" in log.read_text()
+    assert "remote-http" in trace.read_text()
+    assert "tops3cret" not in log.read_text()
+    assert "tops3cret" not in trace.read_text()

@@ -1,0 +1,431 @@
+"""Landing a change: what reaches the remote branch, on real bare repositories."""
+
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support import Link, bare_repo, changed_paths, commit, git, show
+
+from task.errors import Exit, Outpaced, RepositoryError, TargetError, UnreachableError
+from task.git.command import Git
+from task.git.repository.bare import BareStore
+from task.model import Changeset, Destination, File, Landing, Person, Place, Snapshot
+
+AUTHOR = Person("Image Update", "image-update@example.com")
+VALUES = "apps/web/values.yaml"
+START = {VALUES: "tag: v1\n", "apps/web/other.yaml": "o\n", "apps/db/values.yaml": "tag: v1\n", "README.md": "r\n"}
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    return bare_repo(tmp_path, START)
+
+
+def open_store(repo: Path, **environ: str) -> BareStore:
+    return BareStore(Git({**os.environ, **environ}, protocols=frozenset({"file"})), str(repo))
+
+
+def change(
+    snapshot: Snapshot, files: Mapping[str, str] | None = None, head: str = "", message: str = "Change"
+) -> Changeset:
+    new = {path: File(text) for path, text in (files or {VALUES: "tag: v2\n"}).items()}
+    destination = Destination(snapshot.repo, snapshot.branch, head or snapshot.branch)
+    return Changeset(destination, snapshot.tip, new, message, AUTHOR)
+
+
+def read(store: BareStore) -> Snapshot:
+    return store.snapshot("main", [Place(VALUES)])
+
+
+def hook(repo: Path, name: str, script: str) -> None:
+    path = repo / "hooks" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def tip(repo: Path, branch: str = "main") -> str:
+    return git(repo, "rev-parse", branch)
+
+
+def test_one_commit_on_the_tip(repo: Path) -> None:
+    with open_store(repo) as store:
+        snapshot = read(store)
+        landing = store.land(change(snapshot))
+    assert landing == Landing(tip(repo), git(repo, "rev-parse", "main^{tree}"))
+    assert git(repo, "rev-list", "main").splitlines()[1:] == [snapshot.tip]
+    assert changed_paths(repo) == [VALUES]
+    assert show(repo, "main", VALUES) == "tag: v2\n"
+    assert git(repo, "fsck", "--strict", "--no-dangling") == ""
+
+
+def test_everything_else_stays(repo: Path) -> None:
+    before = git(repo, "ls-tree", "-r", "main")
+    with open_store(repo) as store:
+        store.land(change(read(store)))
+    changed = [line for line in git(repo, "ls-tree", "-r", "main").splitlines() if line not in before.splitlines()]
+    assert [line.split("\t")[1] for line in changed] == [VALUES]
+
+
+def test_predict_is_what_land_makes_and_sends_nothing(repo: Path) -> None:
+    with open_store(repo) as store:
+        wanted = change(read(store))
+        before = tip(repo)
+        predicted = store.predict(wanted)
+        assert tip(repo) == before
+        assert predicted == Landing("", store.land(wanted).tree)
+
+
+def test_author_and_committer(repo: Path) -> None:
+    with open_store(repo, GIT_AUTHOR_NAME="Host", GIT_COMMITTER_EMAIL="host@example.com") as store:
+        store.land(change(read(store)))
+    assert git(repo, "log", "-1", "--format=%an <%ae> %cn <%ce>") == " ".join(
+        ["Image Update <image-update@example.com>"] * 2
+    )
+
+
+@pytest.mark.parametrize(
+    ("person", "shown"),
+    [
+        (Person("Ä <b> Ö", "a b@c"), "Ä b Ö <a b@c>"),
+        (Person("", "bot@example.com"), "bot@example.com <bot@example.com>"),
+        (Person("a\ncommitter x <y> 1 +0000", "z\n@>"), "a committer x y 1 +0000 <z @>"),
+    ],
+)
+def test_hostile_author(repo: Path, person: Person, shown: str) -> None:
+    with open_store(repo) as store:
+        store.land(replace(change(read(store)), author=person))
+    assert git(repo, "log", "-1", "--format=%an <%ae>") == shown
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Subject\n\nBody: a\n",
+        "no line end",
+        "# not a comment\n\n\n  spaces  \n\n",
+        "$(touch /tmp/x) `id` %s %n\n\nfrom refs/heads/main\nM 100644 inline x\ndata 1\nx\n\ndone\n",
+        "Umlaut ä \U0001f680\r\n\r\nCRLF\r\n",
+    ],
+)
+def test_message_byte_for_byte(repo: Path, message: str) -> None:
+    with open_store(repo) as store:
+        store.land(change(read(store), message=message))
+    raw = subprocess.run(["git", "cat-file", "commit", "main"], cwd=repo, capture_output=True, check=True).stdout
+    assert raw.partition(b"\n\n")[2] == message.encode()
+    assert changed_paths(repo) == [VALUES]
+
+
+@pytest.mark.parametrize("text", ["\ufeffa: 1\r\nb: 2\r\n", "", "no line end", "a: '\u2028'\n", "x" * 200_000 + "\n"])
+def test_text_byte_for_byte(repo: Path, text: str) -> None:
+    with open_store(repo) as store:
+        store.land(change(read(store), {VALUES: text}))
+        assert read(store).files[VALUES].text == text
+    assert git(repo, "cat-file", "-s", f"main:{VALUES}") == str(len(text.encode()))
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["new.yaml", "apps/new/deep/er/x.yaml", ".image-update/argocd_web.state", 'a "b"\\c/ä b.yaml', " lead/trail "],
+)
+def test_new_files(repo: Path, path: str) -> None:
+    with open_store(repo) as store:
+        store.land(change(read(store), {path: "new: 1\n"}))
+        assert store.snapshot("main", [Place(path)]).files == {path: File("new: 1\n")}
+    assert git(repo, "diff-tree", "--no-commit-id", "--name-only", "-z", "-r", "main").rstrip("\0") == path
+
+
+def test_executable_mode_stays(repo: Path) -> None:
+    with open_store(repo) as store:
+        snapshot = read(store)
+        files = {VALUES: File("tag: v2\n", "100755")}
+        store.land(replace(change(snapshot), files=files))
+        assert read(store).files[VALUES] == File("tag: v2\n", "100755")
+
+
+def test_500_files_in_one_commit(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, {f"apps/app{n}/values.yaml": f"tag: v1 # {n}\n" for n in range(500)})
+    git_door = Git(os.environ, protocols=frozenset({"file"}))
+    with BareStore(git_door, str(repo)) as store:
+        paths = [f"apps/app{n}/values.yaml" for n in range(500)]
+        snapshot = store.snapshot("main", [Place(path) for path in paths])
+        store.land(change(snapshot, {path: snapshot.files[path].text.replace("v1", "v2") for path in paths}))
+    assert git_door.calls == ["fetch", "cat-file", "fetch", "fetch", "fetch", "fast-import", "push"]
+    assert len(changed_paths(repo)) == 500
+    assert git(repo, "rev-list", "--count", "main") == "2"
+
+
+def test_nothing_changes(repo: Path) -> None:
+    before = tip(repo)
+    with open_store(repo) as store:
+        landing = store.land(change(read(store), {VALUES: START[VALUES]}))
+    assert landing == Landing(before, git(repo, "rev-parse", "main^{tree}"), pushed=False)
+    assert tip(repo) == before
+
+
+def test_several_changes_one_after_the_other(repo: Path) -> None:
+    with open_store(repo) as store:
+        for n in range(3):
+            store.land(change(read(store), {VALUES: f"tag: v{n + 2}\n"}))
+    assert git(repo, "rev-list", "--count", "main") == "4"
+    assert show(repo, "main", VALUES) == "tag: v4\n"
+
+
+def test_outpaced_and_again(repo: Path) -> None:
+    with open_store(repo) as store:
+        snapshot = read(store)
+        other = commit(repo, {"README.md": "changed\n"})
+        with pytest.raises(Outpaced):
+            store.land(change(snapshot))
+        assert tip(repo) == other
+        store.land(change(read(store)))
+    assert git(repo, "rev-list", "main").splitlines()[1:] == [other, snapshot.tip]
+    assert show(repo, "main", "README.md") == "changed\n"
+
+
+def test_outpaced_by_what_is_known(repo: Path) -> None:
+    with open_store(repo) as store:
+        old = read(store)
+        commit(repo, {"apps/db/values.yaml": "tag: v9\n"})
+        read(store)
+        with pytest.raises(Outpaced):
+            store.land(change(old))
+
+
+def test_outpaced_by_a_rewritten_branch(repo: Path) -> None:
+    with open_store(repo) as store:
+        snapshot = read(store)
+        git(repo, "update-ref", "-d", "refs/heads/main")
+        commit(repo, {"else": "x"})
+        with pytest.raises(Outpaced):
+            store.land(change(snapshot))
+    assert git(repo, "rev-list", "--count", "main") == "1"
+
+
+def test_a_race_within_the_push(repo: Path) -> None:
+    other = commit(repo, {"README.md": "changed\n"}, "other", "Other")
+    git(repo, "update-ref", "refs/heads/other", commit_on_main(repo))
+    hook(repo, "update", f'test "$1" = refs/heads/main && rm "$0" && git update-ref "$1" {tip(repo, "other")}; exit 0')
+    with open_store(repo) as store:
+        snapshot = read(store)
+        with pytest.raises(Outpaced):
+            store.land(change(snapshot))
+        store.land(change(read(store)))
+    assert git(repo, "rev-list", "--count", "main") == "3"
+    assert other
+
+
+def commit_on_main(repo: Path) -> str:
+    """A commit on main's tip that main does not have."""
+    git(repo, "update-ref", "refs/heads/aside", tip(repo))
+    return commit(repo, {"README.md": "aside\n"}, "aside")
+
+
+def test_a_branch_that_was_deleted_meanwhile(repo: Path) -> None:
+    with open_store(repo) as store:
+        snapshot = read(store)
+        git(repo, "update-ref", "-d", "refs/heads/main")
+        hook(repo, "pre-receive", "exit 1")  # nothing may bring it back
+        with pytest.raises((Outpaced, RepositoryError)):
+            store.land(change(snapshot))
+    assert git(repo, "for-each-ref") == ""
+
+
+def test_a_hook_says_no(repo: Path) -> None:
+    hook(repo, "pre-receive", "echo 'rejected by policy: no tags on Fridays' >&2; exit 1")
+    before = tip(repo)
+    with open_store(repo) as store, pytest.raises(RepositoryError) as caught:
+        store.land(change(read(store)))
+    assert "remote: rejected by policy: no tags on Fridays" in caught.value.message
+    assert "pre-receive hook declined" in caught.value.message
+    assert caught.value.subject == f"{repo}@main"
+    assert tip(repo) == before
+
+
+def test_hooks_of_this_machine_do_not_run(repo: Path, tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    hook(tmp_path, "pre-push", f"touch {marker}; exit 1")
+    (tmp_path / ".gitconfig").write_text(f"[core]\n\thooksPath = {tmp_path}/hooks\n[commit]\n\tgpgSign = true\n")
+    with open_store(repo, HOME=str(tmp_path), XDG_CONFIG_HOME="") as store:
+        assert store.land(change(read(store))).pushed
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [".git/config", "a/.GIT/hooks/x", "../x", "a/../x", "a//b", "/x", "", "a/./b", "git~1/x", "a\0b",
+     "apps/link/values.yaml", "apps/link", "README.md/x", "apps/web", "apps"],
+)  # fmt: skip
+def test_where_no_file_can_be_written(tmp_path: Path, path: str) -> None:
+    repo = bare_repo(tmp_path, {**START, "apps/link": Link("web")})
+    before = tip(repo)
+    with open_store(repo) as store, pytest.raises(TargetError) as caught:
+        store.land(change(read(store), {path: "x\n"}))
+    assert caught.value.message.isprintable()
+    assert tip(repo) == before
+
+
+def test_no_permission(repo: Path) -> None:
+    """Git's own words for a server's folder that it may not write; root may write everywhere, so a hook says them."""
+    words = "error: insufficient permission for adding an object to repository database ./objects"
+    hook = repo / "hooks" / "pre-receive"
+    hook.write_text(f"#!/bin/sh\necho '{words}' >&2\nexit 1\n")
+    hook.chmod(0o755)
+    with open_store(repo) as store, pytest.raises(RepositoryError, match="insufficient permission"):
+        store.land(change(read(store)))
+
+
+def test_head_branch_is_made(repo: Path) -> None:
+    with open_store(repo) as store:
+        snapshot = read(store)
+        landing = store.land(change(snapshot, head="bot/web"))
+    assert landing.commit == tip(repo, "bot/web")
+    assert git(repo, "rev-list", "bot/web").splitlines() == [landing.commit, snapshot.tip]
+    assert tip(repo) == snapshot.tip
+
+
+def test_head_branch_is_replaced_by_one_commit_on_the_base(repo: Path) -> None:
+    with open_store(repo) as store:
+        store.land(change(read(store), head="bot"))
+        base = commit(repo, {"README.md": "changed\n"})
+        landing = store.land(change(read(store), {VALUES: "tag: v3\n"}, head="bot"))
+    assert git(repo, "rev-list", "bot").splitlines()[:2] == [landing.commit, base]
+    assert show(repo, "bot", VALUES) == "tag: v3\n"
+
+
+def test_head_branch_of_the_wanted_tree_is_left_alone(repo: Path) -> None:
+    with open_store(repo) as store:
+        first = store.land(change(read(store), head="bot"))
+    with open_store(repo) as store:
+        assert store.land(change(read(store), head="bot")) == replace(first, pushed=False)
+    assert tip(repo, "bot") == first.commit
+
+
+def test_head_branch_that_moved_meanwhile_is_not_overwritten(repo: Path) -> None:
+    with open_store(repo) as store:
+        store.land(change(read(store), head="bot"))
+        base = tip(repo)
+        script = f'test "$1" = refs/heads/bot && rm "$0" && git update-ref "$1" {base}; exit 0'
+        hook(repo, "update", script)
+        with pytest.raises(Outpaced):
+            store.land(change(read(store), {VALUES: "tag: v3\n"}, head="bot"))
+    assert tip(repo, "bot") == base
+
+
+def test_head_branch_made_by_another_meanwhile(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_store(repo) as store:
+        wanted = change(read(store), head="bot")
+        git(repo, "update-ref", "refs/heads/bot", tip(repo))
+        monkeypatch.setattr(store._remote, "commit_of", lambda _branch: "")  # what it saw a moment before
+        with pytest.raises(Outpaced):
+            store.land(wanted)
+    assert tip(repo, "bot") == tip(repo)
+
+
+def test_a_new_head_branch_whose_base_moved_meanwhile(repo: Path) -> None:
+    """Nothing that the server names is known here: git would send history that was never fetched."""
+    with open_store(repo) as store:
+        snapshot = read(store)
+        moved = commit(repo, {"apps/db/values.yaml": "tag: v9\n"})
+        landing = store.land(change(snapshot, head="bot"))
+    assert (tip(repo, "bot"), tip(repo)) == (landing.commit, moved)
+    assert tip(repo, "bot^") == snapshot.tip
+
+
+def test_head_branch_with_the_name_of_a_folder_of_branches(repo: Path) -> None:
+    git(repo, "update-ref", "refs/heads/bot/x", tip(repo))
+    with open_store(repo) as store, pytest.raises(RepositoryError) as caught:
+        store.land(change(read(store), head="bot"))
+    assert "another head branch" in caught.value.hint
+
+
+def test_replacing_denied_by_the_server(repo: Path) -> None:
+    with open_store(repo) as store:
+        store.land(change(read(store), head="bot"))
+        git(repo, "config", "receive.denyNonFastForwards", "true")
+        with pytest.raises(RepositoryError) as caught:
+            store.land(change(read(store), {VALUES: "tag: v3\n"}, head="bot"))
+    assert "force push" in caught.value.hint
+
+
+def test_no_change_makes_no_head_branch(repo: Path) -> None:
+    with open_store(repo) as store:
+        assert not store.land(change(read(store), {VALUES: START[VALUES]}, head="bot")).pushed
+    assert git(repo, "for-each-ref", "refs/heads/bot") == ""
+
+
+def test_a_change_of_another_store(repo: Path) -> None:
+    with open_store(repo) as store:
+        wanted = change(read(store))
+    with open_store(repo) as store:
+        assert store.land(wanted).commit == tip(repo)
+
+
+def test_a_change_of_another_store_on_an_old_tip(repo: Path) -> None:
+    with open_store(repo) as store:
+        wanted = change(read(store))
+    commit(repo, {"README.md": "changed\n"})
+    with open_store(repo) as store, pytest.raises(Outpaced):
+        store.land(wanted)
+
+
+def test_links_and_submodules_beside_stay(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, {**START, "apps/web/link.yaml": Link("values.yaml")})
+    with open_store(repo) as store:
+        store.land(change(read(store)))
+    assert git(repo, "ls-tree", "main", "apps/web/link.yaml").startswith("120000")
+
+
+def test_a_push_that_landed_although_the_connection_died(repo: Path) -> None:
+    with open_store(repo) as store:
+        wanted = change(read(store))
+        hook(repo, "post-receive", "kill -9 $PPID")
+        landing = store.land(wanted)
+    assert landing.pushed
+    assert landing.commit == tip(repo)
+
+
+def test_a_push_that_did_not_land_is_tried_again(repo: Path) -> None:
+    with open_store(repo) as store:
+        wanted = change(read(store))
+        hook(repo, "pre-receive", 'rm "$0"; kill -9 $PPID')
+        landing = store.land(wanted)
+    assert landing.commit == tip(repo)
+    assert git(repo, "rev-list", "--count", "main") == "2"
+
+
+def test_the_very_same_commit_of_another_run_is_not_ours(repo: Path) -> None:
+    with open_store(repo) as store, open_store(repo) as other:
+        mine, others = change(read(store)), change(read(other))
+        made = [one._make(wanted).commit for one, wanted in ((store, mine), (other, others))]
+        assert other.land(others).pushed
+        with pytest.raises(Outpaced):
+            store._push("main", tip(repo) if made[0] == made[1] else made[0])
+    assert git(repo, "rev-list", "--count", "main") == "2"
+
+
+def test_others_pushed_on_top_before_we_looked(repo: Path) -> None:
+    with open_store(repo) as store:
+        wanted = change(read(store))
+        more = (
+            "read old new ref; c=$(echo more | git commit-tree -p $new $new^{tree});"
+            "git update-ref $ref $c; rm $0; kill -9 $PPID"
+        )
+        hook(repo, "post-receive", f"export GIT_AUTHOR_NAME=a EMAIL=a@b GIT_COMMITTER_NAME=a; {more}")
+        landing = store.land(wanted)
+    assert git(repo, "rev-list", "main").splitlines()[1] == landing.commit
+
+
+def test_a_push_that_did_not_land_because_the_connection_died(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("task.git.repository.bare._PAUSES", (0.01, 0.01))
+    before = tip(repo)
+    with open_store(repo) as store:
+        wanted = change(read(store))
+        hook(repo, "pre-receive", "kill -9 $PPID")
+        with pytest.raises(UnreachableError) as caught:
+            store.land(wanted)
+    assert tip(repo) == before
+    assert caught.value.exit is Exit.TEMPORARY

@@ -1,0 +1,160 @@
+"""What a Git server may cost a run: bytes that are printed, bytes of packs, memory, and the time of a repository."""
+
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support import bare_repo, git
+
+from task.errors import SourceError, UnreachableError
+from task.git.command import Git
+from task.git.failed import GitEnded
+from task.git.repository.bare import BareStore
+from task.model import File, Place
+from task.process_bounds import Bounds, Clock
+from task.process_watch import Output, finish, weight
+
+FILE = frozenset({"file"})
+FLOOD = "alias.flood=!yes 'warning: a line that means nothing'"
+
+
+def test_the_end_is_kept_from_the_beginning_of_a_line() -> None:
+    output = Output(100)
+    for number in range(1000):
+        output.sink.write(b"%060d\n" % number)
+        assert output.take()
+    output.sink.close()
+    assert not output.take()
+    assert output.text() == b"%060d\n" % 999
+    assert output.count == 61_000
+    output.close()
+
+
+@pytest.mark.parametrize("to", ["", " >&2"])
+def test_a_command_that_prints_without_end(to: str) -> None:
+    door = Git(os.environ, bounds=Bounds(messages=3_000_000))
+    with pytest.raises(GitEnded) as caught:
+        door.run("-c", FLOOD + to, "flood")
+    assert caught.value.err.endswith("it sent more than 3 MB of refs and messages")
+    assert len(caught.value.err) < 1000
+
+
+def test_what_is_printed_within_the_bound_is_all_there() -> None:
+    door = Git(os.environ, bounds=Bounds(messages=3_000_000))
+    ran = door.ran("-c", "alias.much=!head -c 1500000 /dev/zero; head -c 1400000 /dev/zero >&2", "much")
+    assert (len(ran.out), len(ran.err) <= 64_000) == (1_500_000, True)
+
+
+def test_a_child_that_goes_on_is_not_waited_for() -> None:
+    """As ssh does that serves a connection to several commands."""
+    began = time.monotonic()
+    assert Git(os.environ).run("-c", "alias.leave=!sleep 20 & echo done", "leave") == b"done\n"
+    assert time.monotonic() - began < 10
+
+
+def test_not_every_warning_is_logged() -> None:
+    said: list[str] = []
+    script = "!for n in $(seq 2000); do echo \"warning: $n\" >&2; done; printf 'warning: %5000d\\n' 1 >&2"
+    Git(os.environ, log=said.append).run("-c", f"alias.warn={script}", "warn")
+    assert (len(said), max(map(len, said)) < 1100) == (100, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("fatal: Out of memory, malloc failed (tried to allocate 3000000001 bytes)", "git would need more than 1 GiB"),
+        ("fatal: write error: File too large\nfatal: index-pack failed", "it sent more than 2 GiB of packs"),
+        ("remote: fatal: Out of memory, malloc failed\nfatal: early EOF", ""),
+        ("remote: error: File too large", ""),
+        ("fatal: early EOF", ""),
+    ],
+)
+def test_which_bound_git_met(words: str, why: str) -> None:
+    assert Bounds().passed(words).startswith(why)
+    assert bool(Bounds().passed(words)) == bool(why)
+
+
+def test_a_stricter_limit_of_the_step_stays() -> None:
+    """`ulimit -f` in the step: then it is the disk that is full, and no server that sends too much."""
+    code = """
+import resource
+from task.process_bounds import Bounds
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+Bounds().limits()()
+print(resource.getrlimit(resource.RLIMIT_FSIZE), repr(Bounds().passed("fatal: write error: File too large")))
+"""
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "(4096, 4096) ''\n"
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 4096
+
+
+def test_a_process_of_git_starts_with_the_limits() -> None:
+    door = Git(os.environ, bounds=Bounds(pack=8192 * 1024, memory=900_000 * 1024))
+    assert door.run("-c", "alias.limits=!ulimit -f; ulimit -d", "limits").split()[1] == b"900000"
+
+
+def test_a_repository_has_one_clock(tmp_path: Path) -> None:
+    """Its history, which has a remote of its own, as well."""
+    repo = bare_repo(tmp_path, {"a": "1\n"})
+    with BareStore(Git(os.environ, protocols=FILE, bounds=Bounds(seconds=1)), str(repo)) as store:
+        assert store.snapshot("main", [Place("a")]).files == {"a": File("1\n")}
+        time.sleep(1)
+        for act in (lambda: store.snapshot("main", [Place("a")]), lambda: list(store.earlier("main", "a"))):
+            with pytest.raises(UnreachableError, match="one repository may take 1 seconds in all") as caught:
+                act()
+            assert caught.value.subject == str(repo)
+
+
+def test_the_clock_begins_with_the_first_command() -> None:
+    clock = Clock(0.2, "x")
+    time.sleep(0.3)
+    assert clock.left() > 0.1
+    time.sleep(0.3)
+    with pytest.raises(UnreachableError):
+        clock.left()
+
+
+def test_packs_are_weighed(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, {"a": "1\n"})
+    assert weight(str(tmp_path)) == 0
+    git(repo, "repack", "-q", "-a", "-d")
+    assert 200 < weight(str(repo)) < 10_000
+
+
+def test_a_blob_that_is_too_large_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few kilobytes may stand for terabytes: the process that would unpack them is ended, and another one started."""
+    monkeypatch.setattr("task.git.repository.objects.LARGEST", 1000)
+    repo = bare_repo(tmp_path, {"a": "1\n", "large": b"\0" * 20_000_000, "z": "2\n"})
+    door = Git(os.environ, protocols=FILE)
+    with BareStore(door, str(repo)) as store:
+        files = store.snapshot("main", [Place("a"), Place("large"), Place("z")]).files
+        before = door.calls.count("cat-file")
+        large, last = (git(repo, "rev-parse", f"main:{name}") for name in ("large", "z"))
+        assert [one.content for one in store._remote.objects.read([large, last]).values()] == [None, b"2\n"]
+    assert files == {"a": File("1\n"), "large": File("", problem="larger than 10 MB"), "z": File("2\n")}
+    assert door.calls.count("cat-file") > before
+
+
+def test_a_reader_that_died_is_no_traceback(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, {"a": "1\n"})
+    with BareStore(Git(os.environ, protocols=FILE), str(repo)) as store:
+        store.snapshot("main", [Place("a")])
+        talk = store._remote.objects._talk
+        assert talk
+        finish(talk.running)
+        with pytest.raises(UnreachableError, match=r"cannot be read|did not send"):
+            store._remote.objects.read([git(repo, "rev-parse", "main")])
+        assert store.snapshot("main", [Place("a")]).files == {"a": File("1\n")}
+
+
+def test_files_have_a_bound_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them may be read; a pack of a few megabytes holds thousands."""
+    monkeypatch.setattr("task.git.repository.objects.TOGETHER", 5_000_000)
+    repo = bare_repo(tmp_path, {f"apps/{n}.yaml": f"# {n}\n" + " " * 1_000_000 for n in range(6)})
+    with BareStore(Git(os.environ, protocols=FILE), str(repo)) as store:
+        with pytest.raises(SourceError, match="more than 5 MB together"):
+            store.snapshot("main", [Place("apps", "folder")])
+        assert len(store.snapshot("main", [Place("apps/1.yaml")]).files) == 1

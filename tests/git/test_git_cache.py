@@ -1,0 +1,182 @@
+"""`--git-cache-dir`: later runs fetch less, any number at the same time, and nothing depends on it."""
+
+import os
+import shutil
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from runs import KUSTOMIZATION, application, arguments, manifest, repository, start, target
+from support import commit, git, show
+
+from task.git.command import Git
+from task.git.repository.bare import BareStore
+from task.git.repository.cache import Cache
+from task.model import Changeset, Destination, File, Landing, Person, Place
+
+FILE = frozenset({"file"})
+
+
+def land(repo: Path, cache: Path, text: str, name: str = "a") -> tuple[Landing, list[str]]:
+    """One run: what it landed, and the git commands it took."""
+    door = Git(os.environ, protocols=FILE)
+    with BareStore(door, str(repo), cache_dir=str(cache)) as store:
+        snapshot = store.snapshot("main", [Place(target(name))])
+        files = {target(name): File(text)}
+        destination = Destination(str(repo), "main", "main")
+        landing = store.land(Changeset(destination, snapshot.tip, files, text, Person("T", "t@example.com")))
+    return landing, door.calls
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    return repository(tmp_path, "a", "b", "c", "d")
+
+
+def test_the_second_run_fetches_only_the_tip(repo: Path, tmp_path: Path) -> None:
+    _, first = land(repo, tmp_path / "cache", "1\n")
+    landing, second = land(repo, tmp_path / "cache", "2\n")
+    assert (first.count("fetch"), second.count("fetch")) == (4, 1)
+    assert landing.commit == git(repo, "rev-parse", "main")
+    assert show(repo, "main", target("a")) == "2\n"
+    assert git(repo, "fsck", "--strict", "--no-dangling") == ""
+
+
+def test_only_what_others_have_changed_is_fetched(repo: Path, tmp_path: Path) -> None:
+    land(repo, tmp_path / "cache", "1\n")
+    commit(repo, {target("b"): "other\n"})
+    _, calls = land(repo, tmp_path / "cache", "2\n")
+    assert calls.count("fetch") == 2  # the tip, and the folder of all Applications
+    assert show(repo, "main", target("b")) == "other\n"
+
+
+def test_a_server_without_filters_sends_only_what_is_new(repo: Path, tmp_path: Path) -> None:
+    git(repo, "config", "uploadpack.allowFilter", "false")
+    git(repo, "config", "uploadpackfilter.allow", "false")
+    commit(repo, {"big.bin": os.urandom(1_000_000)})
+    cache = tmp_path / "cache"
+    land(repo, cache, "1\n")
+    before = size(cache)
+    commit(repo, {target("b"): "other\n"})
+    land(repo, cache, "2\n")
+    assert before > 1_000_000
+    assert size(cache) - before < 10_000
+    assert git(repo, "fsck", "--strict", "--no-dangling") == ""
+
+
+def size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("how", ["cut", "garbage", "gone", "no index"])
+def test_a_broken_cache_is_thrown_away(repo: Path, tmp_path: Path, how: str, whole: bool) -> None:
+    if whole:
+        git(repo, "config", "uploadpackfilter.allow", "false")
+    cache = tmp_path / "cache"
+    land(repo, cache, "1\n")
+    for pack in cache.rglob("*.pack"):
+        pack.chmod(0o644)
+        if how == "cut":
+            pack.write_bytes(pack.read_bytes()[:40])
+        elif how == "garbage":
+            pack.write_bytes(pack.read_bytes()[:12] + os.urandom(pack.stat().st_size - 12))
+        elif how == "gone":
+            pack.unlink()
+        else:
+            pack.with_suffix(".idx").unlink()
+    for number in range(2, 4):
+        landing, _ = land(repo, cache, f"{number}\n")
+        assert landing.commit == git(repo, "rev-parse", "main")
+    assert git(repo, "rev-list", "--count", "main") == "4"
+    assert git(repo, "fsck", "--strict", "--no-dangling") == ""
+
+
+def test_a_rewritten_branch(repo: Path, tmp_path: Path) -> None:
+    land(repo, tmp_path / "cache", "1\n")
+    git(repo, "update-ref", "-d", "refs/heads/main")
+    commit(repo, {target("a"): KUSTOMIZATION})
+    land(repo, tmp_path / "cache", "2\n")
+    assert git(repo, "rev-list", "--count", "main") == "2"
+
+
+@pytest.mark.parametrize("kind", ["a file", "not writable"])
+def test_a_folder_that_cannot_be_used_is_a_warning(repo: Path, tmp_path: Path, kind: str) -> None:
+    cache = tmp_path / "cache"
+    if kind == "a file":
+        cache.write_text("x")
+    else:
+        cache = Path("/proc/cache")
+    running = start(arguments(manifest(tmp_path, application("a", repo)), "--git-cache-dir", cache))
+    _, err = running.communicate()
+    assert running.returncode == 0
+    assert b"--git-cache-dir" in err
+
+
+def test_two_repositories_do_not_mix(repo: Path, tmp_path: Path) -> None:
+    other = repository(tmp_path, "a", name="other.git")
+    for one in (repo, other, repo, other):
+        land(one, tmp_path / "cache", f"{one} {git(one, 'rev-parse', 'main')}\n")
+    assert len(list((tmp_path / "cache").iterdir())) == 2
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_four_runs_at_the_same_time(repo: Path, tmp_path: Path, whole: bool) -> None:
+    if whole:
+        git(repo, "config", "uploadpackfilter.allow", "false")
+    cache = tmp_path / "cache"
+    for tag in ("1.1.0", "1.2.0"):
+        running = [
+            start(
+                arguments(
+                    manifest(tmp_path, application(name, repo), name=f"{name}.json"),
+                    "--git-cache-dir",
+                    cache,
+                    image=f"ghcr.io/acme/web:{tag}",
+                )
+            )
+            for name in "abcd"
+        ]
+        ends = [one.communicate()[1] for one in running]
+        assert [one.returncode for one in running] == [0] * 4, ends
+    assert git(repo, "rev-list", "--count", "main") == "9"
+    assert git(repo, "fsck", "--strict", "--no-dangling") == ""
+    assert not list(cache.rglob("*.tmp"))
+
+
+def test_old_packs_go(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("task.git.repository.cache._MOST", 4)
+    monkeypatch.setattr("task.git.repository.cache._IN_USE", -1.0)
+    for number in range(5):
+        land(repo, tmp_path / "cache", f"{number}\n")
+    assert len(list((tmp_path / "cache").rglob("*.idx"))) <= 9
+    assert git(repo, "rev-list", "--count", "main") == "6"
+
+
+def test_the_folder_may_vanish_meanwhile(repo: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    land(repo, cache, "1\n")
+    with BareStore(Git(os.environ, protocols=FILE), str(repo), cache_dir=str(cache)) as store:
+        snapshot = store.snapshot("main", [Place(target("a"))])
+        shutil.rmtree(cache)
+        destination = Destination(str(repo), "main", "main")
+        wanted = Changeset(destination, snapshot.tip, {target("a"): File("2\n")}, "x", Person("T", "t@example.com"))
+        store.land(wanted)
+    assert show(repo, "main", target("a")) == "2\n"
+
+
+def test_a_pack_that_is_larger_than_memory_is_kept(tmp_path: Path) -> None:
+    packs = tmp_path / "objects" / "pack"
+    packs.mkdir(parents=True)
+    for name in ("pack-1.pack", "pack-1.idx"):
+        with (packs / name).open("wb") as file:
+            file.truncate(50_000_000)
+    cache = Cache(str(tmp_path / "cache"), "https://git.example/x.git")
+    assert cache.open("sha1") == ""
+    tracemalloc.start()
+    try:
+        cache.keep(str(tmp_path / "objects"), "")
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (os.path.getsize(f"{cache.objects}/pack/pack-1.pack"), most < 10_000_000) == (50_000_000, True)

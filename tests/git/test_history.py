@@ -1,0 +1,343 @@
+"""The earlier texts of a path: real repositories, real servers, histories as teams make them."""
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from git_servers import git_server
+from support import bare_repo, commit, git
+
+from task.errors import RepositoryError, SourceError
+from task.git.command import Git
+from task.git.repository.bare import BareStore
+from task.git.repository.history import History
+from task.git.repository.remote import Remote
+from task.model import Changeset, Destination, File, Person, Place
+
+PATH = "apps/web/values.yaml"
+FILE = frozenset({"file"})
+
+
+def door() -> Git:
+    return Git(os.environ, protocols=FILE | {"git"})
+
+
+def texts(url: str | Path, path: str = PATH, branch: str = "main", limit: int = 100) -> tuple[list[str | None], str]:
+    """All texts, and why there are no more."""
+    with BareStore(door(), str(url)) as store:
+        history = store.earlier(branch, path, limit)
+        found = list(history)
+        assert len({oid for oid, _ in found}) == len(found)
+        return [text for _, text in found], history.end
+
+
+@contextmanager
+def daemon(folder: Path) -> Iterator[str]:
+    """`git daemon` on a free port."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    argv = [
+        "git",
+        "daemon",
+        "--export-all",
+        "--reuseaddr",
+        "--listen=127.0.0.1",
+        f"--port={port}",
+        f"--base-path={folder}",
+    ]
+    with subprocess.Popen([*argv, str(folder)], stderr=subprocess.DEVNULL, start_new_session=True) as running:
+        for _ in range(100):
+            with socket.socket() as probe:
+                if not probe.connect_ex(("127.0.0.1", port)):
+                    break
+            time.sleep(0.05)
+        try:
+            yield f"git://127.0.0.1:{port}"
+        finally:
+            os.killpg(running.pid, 15)
+
+
+def many(repo: Path, changes: Iterable[tuple[str, str | None]]) -> None:
+    """A commit for each (path, text), in one go."""
+    lines = ["feature done", "reset refs/heads/main", "from refs/heads/main^0"]
+    for number, (path, text) in enumerate(changes):
+        lines += ["commit refs/heads/main", f"committer T <t@example.com> {1700000000 + number} +0000", "data 1", "x"]
+        lines += [f"D {path}"] if text is None else [f"M 100644 inline {path}", f"data {len(text)}", text]
+    git(repo, "fast-import", "--quiet", stdin="\n".join([*lines, "done", ""]).encode())
+
+
+def deploys(folder: Path, *values: str | None, between: int = 0, name: str = "repo.git") -> Path:
+    """A repository in which the path had these texts, other commits in between."""
+    repo = bare_repo(folder, {PATH: values[0], "other/file": "x\n"} if values[0] else {"other/file": "x\n"}, name=name)
+    for number, value in enumerate(values[1:]):
+        many(repo, [*(("other/file", f"{number} {other}") for other in range(between)), (PATH, value)])
+    return repo
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (("1",), ["1"]),
+        (("1", "2", "3"), ["3", "2", "1"]),
+        (("1", "2", "1"), ["1", "2", "1"]),  # a revert
+        (("1", "2", None), [None, "2", "1"]),
+        (("1", None, "2"), ["2", None, "1"]),
+        ((None, "1"), ["1", None]),
+        ((None,), [None]),
+    ],
+)
+def test_texts_come_newest_first(tmp_path: Path, values: tuple[str, ...], expected: list[str | None]) -> None:
+    assert texts(deploys(tmp_path, *values, between=2)) == (expected, "root")
+
+
+def test_the_commit_is_the_newest_that_had_the_text(tmp_path: Path) -> None:
+    repo = deploys(tmp_path, "1")
+    newest = commit(repo, {"other/file": "y\n"})
+    tip = commit(repo, {PATH: "2"})
+    with BareStore(door(), str(repo)) as store:
+        assert list(store.earlier("main", PATH)) == [(tip, "2"), (newest, "1")]
+        assert next(store.earlier("", PATH)) == (tip, "2")
+
+
+def test_the_limit_ends_it(tmp_path: Path) -> None:
+    repo = deploys(tmp_path, "1", "2", "3")
+    assert texts(repo, limit=2) == (["3", "2"], "limit")
+    assert texts(repo, limit=3) == (["3", "2", "1"], "root")
+
+
+def test_a_merge_is_one_step(tmp_path: Path) -> None:
+    repo = deploys(tmp_path, "1")
+    git(repo, "branch", "work", "main")
+    commit(repo, {PATH: "trial"}, "work")
+    commit(repo, {PATH: "2"}, "work")
+    commit(repo, {"other/file": "y\n"}, "main")
+    tree = git(repo, "rev-parse", "work^{tree}")
+    merge = git(repo, "commit-tree", tree, "-p", "main", "-p", "work", "-m", "Merge")
+    git(repo, "update-ref", "refs/heads/main", merge)
+    assert texts(repo) == (["2", "1"], "root")
+
+
+def test_a_squashed_pull_request_is_one_step(tmp_path: Path) -> None:
+    repo = deploys(tmp_path, "1")
+    git(repo, "branch", "work", "main")
+    commit(repo, {PATH: "trial"}, "work")
+    commit(repo, {PATH: "2"}, "work")
+    commit(repo, {PATH: "2"}, "main", "Squashed")
+    assert texts(repo) == (["2", "1"], "root")
+
+
+def test_a_head_branch_that_was_replaced_has_its_new_history(tmp_path: Path) -> None:
+    repo = deploys(tmp_path, "1", "2")
+    git(repo, "branch", "work", "main")
+    commit(repo, {PATH: "old attempt"}, "work")
+    git(repo, "update-ref", "refs/heads/work", "main")
+    commit(repo, {PATH: "3"}, "work")
+    assert texts(repo, branch="work") == (["3", "2", "1"], "root")
+
+
+LINES = "".join(f"line {number}\n" for number in range(9))
+
+
+@pytest.mark.parametrize(
+    ("before", "moved", "expected"),
+    [
+        ({"old/web/values.yaml": "1"}, "1", ["2", "1", "0"]),
+        ({"old/web/values.yaml": f"{LINES}tag: 1"}, f"{LINES}tag: 2", ["2", f"{LINES}tag: 2", f"{LINES}tag: 1", "0"]),
+        ({"old/web/values.yaml": "1", "old/web/chart.yaml": "1"}, "1", ["2", "1", "0"]),
+        ({"values.yaml": "1"}, "1", ["2", "1", None]),
+        ({"apps/web": "1"}, "1", ["2", "1", None]),  # a file where the folder is now
+        ({"old/web/values.yaml": "quite\nsomething\nelse\n"}, "1", ["2", "1", None]),
+    ],
+)
+def test_renames_are_followed(tmp_path: Path, before: dict[str, str], moved: str, expected: list[str | None]) -> None:
+    repo = bare_repo(tmp_path, {"old/web/values.yaml": "0", "keep/values.yaml": "1"})
+    commit(repo, {"old/web/values.yaml": None, **before})
+    commit(repo, {**dict.fromkeys(before), PATH: moved})
+    commit(repo, {PATH: "2"})
+    assert texts(repo) == (expected, "root")
+
+
+def test_a_copy_is_no_rename(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, {"old/values.yaml": "0"})
+    commit(repo, {"old/values.yaml": "1"})
+    commit(repo, {PATH: "1"})
+    assert texts(repo) == (["1", None], "root")
+
+
+def test_a_file_moved_twice_and_changed_between(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, {"a/values.yaml": "1"})
+    commit(repo, {"a/values.yaml": "2"})
+    commit(repo, {"a/values.yaml": None, "b/values.yaml": "2"})
+    commit(repo, {"b/values.yaml": "3"})
+    commit(repo, {"b/values.yaml": None, PATH: "3"})
+    with BareStore(door(), str(repo)) as store:
+        history = store.earlier("main", PATH)
+        assert [text for _, text in history] == ["3", "2", "1"]
+        assert history.path == "a/values.yaml"
+
+
+def test_what_is_no_text_has_none(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, {PATH: b"\xff\xfe"})
+    commit(repo, {PATH: "1"})
+    assert texts(repo) == (["1", None], "root")
+
+
+def long_history(folder: Path, commits: int, every: int) -> Path:
+    """Many commits, of which every so many changes the path; made in one go."""
+    repo = bare_repo(folder, {PATH: "0", **{f"apps/a{n}/values.yaml": f"{n}\n" for n in range(30)}})
+    many(repo, ((PATH if n % every == 0 else "other/file", str(n)) for n in range(1, commits)))
+    return repo
+
+
+def test_it_deepens_as_long_as_it_is_asked(tmp_path: Path) -> None:
+    repo = long_history(tmp_path, 1500, 120)
+    door_ = door()
+    with BareStore(door_, str(repo)) as store:
+        store.snapshot("main", [Place(PATH)])
+        before = len(door_.calls)
+        history = store.earlier("main", PATH)
+        assert [next(history)[1] for _ in range(2)] == ["1440", "1320"]
+        few = len(door_.calls) - before
+        assert [text for _, text in history] == [str(number) for number in range(1200, -1, -120)]
+        assert history.end == "root"
+    assert few <= 14
+    assert len(door_.calls) - before <= 30
+
+
+def test_neither_other_blobs_nor_other_trees_travel(tmp_path: Path) -> None:
+    repo = long_history(tmp_path, 400, 50)
+    home = tmp_path / "tmp"
+    home.mkdir()
+    with BareStore(Git({**os.environ, "TMPDIR": str(home)}, protocols=FILE), str(repo)) as store:
+        assert len(list(store.earlier("main", PATH))) == 8
+        (folder,) = (one for one in home.iterdir() if (one / "FETCH_HEAD").exists())
+        kinds = git(folder, "cat-file", "--batch-all-objects", "--batch-check=%(objecttype)").split()
+    assert not list(home.iterdir())
+    assert kinds.count("blob") == 8
+    assert kinds.count("commit") == 400
+    assert kinds.count("tree") <= 400 + 8 + 8 + 2  # the roots, and the two folders on the way
+
+
+def test_a_server_that_gives_no_tree_but_the_root(tmp_path: Path) -> None:
+    """As GitHub: `tree:1` is refused, `tree:0` is not; the store asks for all trees, a history does not."""
+    repo = long_history(tmp_path, 100, 40)
+    git(repo, "config", "uploadpackfilter.tree.maxDepth", "0")
+    home = tmp_path / "tmp"
+    home.mkdir()
+    with (
+        git_server(tmp_path) as server,
+        BareStore(Git({**os.environ, "TMPDIR": str(home)}), f"{server.url}repo.git") as store,
+    ):
+        assert store.snapshot("main", [Place(PATH)]).files[PATH].text == "80"
+        assert [text for _, text in store.earlier("main", PATH)] == ["80", "40", "0"]
+        kept = [git(one, "cat-file", "--batch-all-objects", "--batch-check=%(objecttype)") for one in home.iterdir()]
+    assert min(one.count("tree") for one in kept if "blob" in one) < 35  # not the thirty other Applications' as well
+    assert max(one.count("commit") for one in kept) == 100
+
+
+def test_a_shallow_servers_end_is_not_the_root(tmp_path: Path) -> None:
+    whole = deploys(tmp_path, "1", "2", "3", "4", between=3, name="whole.git")
+    git(tmp_path, "clone", "--quiet", "--bare", "--depth=5", f"file://{whole}", "shallow.git")
+    shallow = tmp_path / "shallow.git"
+    git(shallow, "config", "uploadpack.allowFilter", "true")
+    assert texts(f"file://{shallow}") == (["4", "3"], "server")
+    assert texts(f"file://{shallow}", limit=1) == (["4"], "limit")
+    with daemon(tmp_path) as url:
+        assert texts(f"{url}/shallow.git") == (["4", "3"], "server")
+
+
+@pytest.mark.parametrize("filters", ["true", "false"])
+def test_over_git_daemon(tmp_path: Path, filters: str) -> None:
+    repo = deploys(tmp_path, "1", "2", None, "3", between=30)
+    git(repo, "config", "uploadpack.allowFilter", filters)
+    with daemon(tmp_path) as url:
+        assert texts(f"{url}/repo.git") == (["3", None, "2", "1"], "root")
+
+
+def test_a_server_that_gives_no_single_objects(tmp_path: Path) -> None:
+    repo = deploys(tmp_path, "1", "2", "3", between=30)
+    for name in ("allowAnySHA1InWant", "allowReachableSHA1InWant", "allowTipSHA1InWant", "allowFilter"):
+        git(repo, "config", f"uploadpack.{name}", "false")
+    git(repo, "config", "protocol.version", "0")
+    with git_server(tmp_path) as server:
+        assert texts(f"{server.url}repo.git") == (["3", "2", "1"], "root")
+
+
+def test_over_http(tmp_path: Path) -> None:
+    repo = deploys(tmp_path, "1", "2", "3", between=30)
+    git(repo, "config", "http.receivepack", "true")
+    with git_server(tmp_path) as server:
+        assert texts(f"{server.url}repo.git") == (["3", "2", "1"], "root")
+
+
+def test_object_ids_of_the_other_kind(tmp_path: Path) -> None:
+    git(tmp_path, "init", "--quiet", "--bare", "--object-format=sha256", "--initial-branch=main", "repo.git")
+    repo = tmp_path / "repo.git"
+    commit(repo, {PATH: "1"})
+    commit(repo, {PATH: "2"})
+    assert texts(repo) == (["2", "1"], "root")
+
+
+def test_a_branch_that_moves_meanwhile(tmp_path: Path) -> None:
+    repo = long_history(tmp_path, 120, 40)
+    with BareStore(door(), str(repo)) as store:
+        history = store.earlier("main", PATH)
+        assert next(history)[1] == "80"
+        for number in range(9):
+            commit(repo, {PATH: f"new {number}"})
+        assert [text for _, text in history] == ["40", "0"]
+
+
+@pytest.mark.parametrize("server", ["file", "http", "no filter"])
+def test_reading_and_landing_go_on_as_before(tmp_path: Path, server: str) -> None:
+    repo = deploys(tmp_path, "1", "2", between=40)
+    git(repo, "config", "http.receivepack", "true")
+    if server == "no filter":
+        git(repo, "config", "uploadpack.allowFilter", "false")
+    with git_server(tmp_path) as http:
+        url = f"file://{repo}" if server == "file" else f"{http.url}repo.git"
+        with BareStore(door(), url) as store:
+            for text in ("3", "4"):
+                snapshot = store.snapshot("main", [Place(PATH)])
+                list(store.earlier("main", PATH))
+                change = Changeset(
+                    Destination(url, "main", "main"), snapshot.tip, {PATH: File(text)}, "x", Person("T", "t@e")
+                )
+                assert store.land(change).pushed
+            assert [text for _, text in store.earlier("main", PATH)] == ["4", "3", "2", "1"]
+    assert git(repo, "rev-list", "--count", "main") == "44"
+
+
+def test_a_cache_helps_and_harms_nothing(tmp_path: Path) -> None:
+    repo = deploys(tmp_path, "1", "2", "3", between=30)
+    for _ in range(3):
+        with BareStore(door(), str(repo), cache_dir=str(tmp_path / "cache")) as store:
+            store.snapshot("main", [Place(PATH)])
+            assert [text for _, text in store.earlier("main", PATH)] == ["3", "2", "1"]
+        commit(repo, {"other/file": os.urandom(4).hex()})
+
+
+def test_what_is_not_there(tmp_path: Path) -> None:
+    repo = deploys(tmp_path, "1")
+    with pytest.raises(SourceError, match="branch does not exist"):
+        texts(repo, branch="nowhere")
+    with pytest.raises(SourceError):
+        texts(repo, branch="--upload-pack=evil")
+    with pytest.raises(RepositoryError):
+        texts(tmp_path / "nothing.git")
+
+
+@pytest.mark.parametrize(("limits", "last"), [({"patience": 0.0}, "320"), ({"size": 7}, "200")])
+def test_a_history_has_an_end_in_time_and_size(tmp_path: Path, limits: dict[str, Any], last: str) -> None:
+    repo = long_history(tmp_path, 400, 40)
+    history = History(Remote(door(), str(repo)), "main", PATH, **limits)
+    found = [text for _, text in history]
+    history.close()
+    assert (found[0], found[-1], history.end) == ("360", last, "limit")

@@ -1,0 +1,171 @@
+"""Signed commits, checked by the programs that check them: git verify-commit, with gpg and ssh-keygen."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from runs import application, arguments, manifest, repository, start, wait_until
+from support import Result, git, image_update, needs
+
+from task.errors import UsageError
+from task.git.signing import key_of
+from task.secret import Secret
+
+WHO = ("--git-author-name", "Signer", "--git-author-email", "signer@example.com")
+
+
+def tool(*argv: str, env: dict[str, str] | None = None, stdin: str = "") -> str:
+    environ = {**os.environ, **(env or {})}
+    done = subprocess.run(argv, env=environ, input=stdin, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def ssh_key(tmp_path: Path) -> Path:
+    needs("ssh-keygen")
+    tool("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "signer", "-f", str(tmp_path / "id"))
+    return tmp_path / "id"
+
+
+@pytest.fixture(scope="module")
+def keyring() -> Iterator[dict[str, str]]:
+    """A keyring with one key, for whoever checks signatures; its path is short, as sockets need it."""
+    needs("gpg")
+    folder = Path(tool("mktemp", "-d", "/tmp/gpg-XXXXXX").strip())
+    env = {"GNUPGHOME": str(folder)}
+    who = "Signer <signer@example.com>"
+    tool("gpg", "--batch", "--passphrase", "", "--quick-gen-key", who, "ed25519", "sign", env=env)
+    yield env
+    subprocess.run(["gpgconf", "--kill", "all"], env={**os.environ, **env}, check=False)
+    tool("rm", "-rf", str(folder))
+
+
+@pytest.fixture
+def pgp_key(keyring: dict[str, str]) -> str:
+    return tool("gpg", "--batch", "--armor", "--export-secret-keys", env=keyring)
+
+
+class Scene:
+    def __init__(self, folder: Path) -> None:
+        self.repo = repository(folder, "a")
+        self.apps = manifest(folder, application("a", self.repo))
+        self.scratch = folder / "scratch"
+        self.scratch.mkdir()
+
+    def run(self, *more: str | Path, env: dict[str, str] | None = None) -> Result:
+        environ = {"TMPDIR": str(self.scratch), **(env or {})}
+        done = image_update(*arguments(self.apps, *WHO, *more), env=environ)
+        wait_until(lambda: not list(self.scratch.iterdir()), 3)
+        return done
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+def verified_ssh(scene: Scene, key: Path) -> str:
+    allowed = key.parent / "allowed"
+    allowed.write_text(f"signer@example.com {key.with_suffix('.pub').read_text()}")
+    settings = ("-c", "gpg.format=ssh", "-c", f"gpg.ssh.allowedSignersFile={allowed}")
+    return tool("git", "-C", str(scene.repo), *settings, "log", "-1", "--format=%G?%an %ae %cn %s%n%b", "main")
+
+
+@pytest.mark.parametrize("by", ["file", "variable", "variable that names a file"])
+def test_ssh(scene: Scene, ssh_key: Path, by: str) -> None:
+    variable = {"variable": ssh_key.read_text(), "variable that names a file": str(ssh_key)}
+    if by == "file":
+        result = scene.run("--signing-format", "ssh", "--signing-key", ssh_key)
+    else:
+        result = scene.run("--signing-format", "ssh", env={"IMAGE_UPDATE_SIGNING_KEY": variable[by]})
+    assert result.code == 0, result.stderr
+    assert verified_ssh(scene, ssh_key).startswith("GSigner signer@example.com Signer build: ")
+    assert result.json["commits"][0]["commit"] == git(scene.repo, "rev-parse", "main")
+    assert result.json["commits"][0]["tree"] == git(scene.repo, "rev-parse", "main^{tree}")
+
+
+@pytest.mark.measured
+def test_a_key_that_others_may_read_is_copied(scene: Scene, ssh_key: Path) -> None:
+    ssh_key.chmod(0o644)
+    assert scene.run("--signing-format", "ssh", "--signing-key", ssh_key).code == 0
+    assert verified_ssh(scene, ssh_key).startswith("G")
+
+
+@pytest.mark.parametrize("by", ["file", "variable"])
+def test_openpgp(scene: Scene, pgp_key: str, keyring: dict[str, str], tmp_path: Path, by: str) -> None:
+    (tmp_path / "key.asc").write_text(pgp_key)
+    given = ("--signing-key", tmp_path / "key.asc") if by == "file" else ()
+    result = scene.run(*given, env={} if given else {"IMAGE_UPDATE_SIGNING_KEY": pgp_key})
+    assert result.code == 0, result.stderr
+    assert tool("git", "-C", str(scene.repo), "verify-commit", "main", env=keyring) == ""
+
+
+def test_openpgp_with_a_key_of_the_users_keyring(scene: Scene, keyring: dict[str, str]) -> None:
+    result = scene.run("--signing-key", "signer@example.com", env=keyring)
+    assert result.code == 0, result.stderr
+    assert tool("git", "-C", str(scene.repo), "verify-commit", "main", env=keyring) == ""
+
+
+def test_the_message_is_the_same_as_without(scene: Scene, ssh_key: Path) -> None:
+    scene.run()
+    plain = git(scene.repo, "log", "-1", "--format=%B", "main")
+    git(scene.repo, "update-ref", "refs/heads/main", "main^")
+    scene.run("--signing-format", "ssh", "--signing-key", ssh_key)
+    assert git(scene.repo, "log", "-1", "--format=%B", "main") == plain
+
+
+@pytest.mark.measured
+def test_no_agent_is_left(scene: Scene, pgp_key: str) -> None:
+    scene.run(env={"IMAGE_UPDATE_SIGNING_KEY": pgp_key})
+
+    def agents() -> bytes:
+        return subprocess.run(["pgrep", "-f", f"gpg-agent.*{scene.scratch}"], capture_output=True, check=False).stdout
+
+    wait_until(lambda: not agents(), 10)
+
+
+def test_a_key_with_a_passphrase_is_refused(scene: Scene, ssh_key: Path) -> None:
+    tool("ssh-keygen", "-q", "-p", "-N", "secret", "-f", str(ssh_key))
+    result = scene.run("--signing-format", "ssh", "--signing-key", ssh_key)
+    assert (result.code, git(scene.repo, "rev-list", "--count", "main")) == (4, "1")
+    assert "without passphrase" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "words"),
+    [
+        ("/does/not/exist", "ssh", "cannot read"),
+        (
+            "-----BEGIN OPENSSH PRIVATE KEY-----\nx\n-----END OPENSSH PRIVATE KEY-----",
+            "openpgp",
+            "--signing-format ssh",
+        ),
+        ("-----BEGIN PGP PRIVATE KEY BLOCK-----\nx\n", "ssh", "--signing-format openpgp"),
+        ("-----BEGIN CERTIFICATE-----\nx\n", "ssh", "without passphrase"),
+        ("ssh-ed25519 AAAA\n", "ssh", "without passphrase"),
+    ],
+)
+def test_what_is_no_key(text: str, form: str, words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        key_of(Secret(text), form)
+    shown = f"{caught.value} {caught.value.hint}"
+    assert words in shown
+    assert "AAAA" not in shown
+
+
+def test_nothing_of_the_key_is_shown(scene: Scene, ssh_key: Path) -> None:
+    broken = ssh_key.read_text().replace("b3BlbnNzaC1rZXktdjE", "b3BlbnNzaC1rZXktdjI")
+    result = scene.run("--signing-format", "ssh", env={"IMAGE_UPDATE_SIGNING_KEY": broken})
+    assert result.code == 4
+    assert broken.splitlines()[1] not in result.stdout + result.stderr
+
+
+def test_planning_needs_no_signature(scene: Scene, ssh_key: Path) -> None:
+    args = ["plan", *arguments(scene.apps, "--signing-format", "ssh", "--signing-key", ssh_key)[1:]]
+    running = start(args, env={"TMPDIR": str(scene.scratch)})
+    running.communicate()
+    assert running.returncode == 0
+    assert git(scene.repo, "rev-list", "--count", "main") == "1"

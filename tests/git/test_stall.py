@@ -1,0 +1,136 @@
+"""A server that stops in the middle: told by the bytes that come, and not by the time that a transfer takes."""
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from runs import application, arguments, hook, manifest, repository, start
+from support import git
+
+from task.errors import UnreachableError
+from task.git.command import Git
+from task.git.failed import GitEnded
+from task.git.repository.bare import BareStore
+from task.process_watch import bytes_moved
+
+
+@contextmanager
+def silent_server(said: bytes = b"") -> Iterator[int]:
+    """Accepts every connection, says something, and nothing more. Its port."""
+    held: list[socket.socket] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                held.append(connection)
+                connection.sendall(said)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield server.getsockname()[1]
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+            for one in held:
+                one.close()
+
+
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\nContent-Type: x\r\nContent-Length: 100\r\n\r\n0"])
+def test_http_from_the_command_line(tmp_path: Path, said: bytes) -> None:
+    with silent_server(said) as port:
+        apps = manifest(tmp_path, application("a", f"http://127.0.0.1:{port}/repo.git"))
+        began = time.monotonic()
+        running = start(arguments(apps, "--stall-timeout", "1"), env={"TMPDIR": str(tmp_path)})
+        out, err = running.communicate(timeout=30)
+    assert running.returncode == 75, err
+    assert 1 < time.monotonic() - began < 10
+    assert json.loads(out)["decisions"][0]["rule"] == "repository"
+    assert not list(tmp_path.glob("image-update-*"))
+
+
+def ssh_door(folder: Path, script: str, stall: float) -> Git:
+    program = folder / "ssh"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return Git({**os.environ, "GIT_SSH_COMMAND": str(program), "GIT_SSH_VARIANT": "ssh"}, stall=stall)
+
+
+def test_ssh_that_says_nothing(tmp_path: Path) -> None:
+    began = time.monotonic()
+    with (
+        BareStore(ssh_door(tmp_path, "exec sleep 60", 1), "git@example.com:x.git") as store,
+        pytest.raises(UnreachableError, match="no byte came or went for 1 seconds"),
+    ):
+        store.snapshot("main", [])
+    assert time.monotonic() - began < 5
+
+
+def test_ssh_that_stops_in_the_middle(tmp_path: Path) -> None:
+    repo = repository(tmp_path, "a")
+    script = 'for last; do :; done\nsh -c "$last" | { head -c 200; sleep 60; }'
+    with (
+        BareStore(ssh_door(tmp_path, script, 1), f"git@example.com:{repo}") as store,
+        pytest.raises(UnreachableError, match="stalled"),
+    ):
+        store.snapshot("main", [])
+
+
+@pytest.mark.slow
+def test_a_slow_server_is_no_stalled_one(tmp_path: Path) -> None:
+    repo = repository(tmp_path, "a")
+    hook(repo, "post-update", "exit 0")
+    slow = "import os,sys,time\nwhile b := os.read(0, 100):\n    os.write(1, b)\n    time.sleep(0.3)\n"
+    (tmp_path / "slow.py").write_text(slow)
+    script = f'for last; do :; done\nsh -c "$last" | python3 {tmp_path}/slow.py'
+    began = time.monotonic()
+    with BareStore(ssh_door(tmp_path, script, 1), f"git@example.com:{repo}") as store:
+        assert store.snapshot("main", []).tip == git(repo, "rev-parse", "main")
+    assert time.monotonic() - began > 1.5
+
+
+@pytest.mark.slow
+def test_a_hook_of_the_server_that_takes_its_time(tmp_path: Path) -> None:
+    """The server keeps saying that it is there."""
+    repo = repository(tmp_path, "a")
+    git(repo, "config", "receive.keepAlive", "1")
+    hook(repo, "pre-receive", "sleep 4")
+    running = start(arguments(manifest(tmp_path, application("a", repo)), "--stall-timeout", "2"))
+    _, err = running.communicate()
+    assert running.returncode == 0, err
+
+
+def test_a_local_command_has_a_time_of_its_own() -> None:
+    with pytest.raises(GitEnded, match="git"):
+        Git(os.environ, stall=1).run("-c", "alias.nap=!sleep 30", "nap", timeout=0.3)
+
+
+@pytest.mark.parametrize("script", ["sleep 0.3", "true"])
+def test_where_processes_have_no_handles(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    assert Git(os.environ).run("-c", f"alias.nap=!{script}; echo done", "nap") == b"done\n"
+    with pytest.raises(GitEnded, match="git"):
+        Git(os.environ).run("-c", "alias.nap=!sleep 30", "nap", timeout=0.3)
+
+
+def test_who_does_not_listen_is_ended_by_force() -> None:
+    began = time.monotonic()
+    with pytest.raises(GitEnded):
+        Git(os.environ).run("-c", "alias.nap=!trap '' TERM; sleep 30 & wait; wait; sleep 30", "nap", timeout=0.3)
+    assert time.monotonic() - began < 10
+
+
+def test_where_the_system_does_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert bytes_moved(os.getsid(0)) is not None
+    monkeypatch.setattr(os, "listdir", lambda _folder: [])
+    assert bytes_moved(os.getsid(0)) is None

@@ -1,0 +1,344 @@
+"""The client against an API that behaves as a real one, and that fails in every way a real one does."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes.kubernetes_api import APPLICATIONS, CONFIG_MAPS, EVENTS, SECRETS, Fault, KubernetesApi, application, running
+from serving import Answers, serving
+from support import costs_at_most
+
+from task.errors import Outpaced, SourceAccessError, SourceDownError, SourceError, TaskError, UsageError
+from task.http import Limits
+from task.kubernetes import client
+from task.kubernetes.access import ClusterAccess
+from task.kubernetes.client import Kubernetes, Lists
+from task.kubernetes.errors import ForbiddenError
+from task.kubernetes.kubeconfig import Kubeconfig, Server, User
+from task.secret import Secret
+
+QUICK = Limits(connect=2, silence=0.5, total=1.0, size=2_000_000, tries=2)
+
+
+@pytest.fixture
+def api() -> Iterator[KubernetesApi]:
+    with running() as found:
+        yield found
+
+
+def reach(api: KubernetesApi, user: User = User(token=Secret("admin-token")), limits: Limits = QUICK) -> Kubernetes:
+    config = Kubeconfig("test", "argocd", Server(api.url), user)
+    return Kubernetes(ClusterAccess(config, {}), limits)
+
+
+def names(items: object) -> list[str]:
+    return [one["metadata"]["name"] for one in items]  # type: ignore[attr-defined]
+
+
+def many(api: KubernetesApi, count: int) -> list[str]:
+    api.add(APPLICATIONS, *(application(f"web-{number:03}") for number in range(count)))
+    return [f"web-{number:03}" for number in range(count)]
+
+
+def test_metadata_comes_page_by_page(api: KubernetesApi) -> None:
+    expected = many(api, 25)
+    found = list(reach(api).list(client.APPLICATIONS, page=10))
+    assert names(found) == expected
+    assert [one.query.get("limit") for one in api.asked] == ["10"] * 3
+    assert all("spec" not in one for one in found)
+
+
+def test_full_objects_where_they_are_wanted_or_nothing_else_is_known(api: KubernetesApi) -> None:
+    many(api, 3)
+    assert all("spec" in one for one in reach(api).list(client.APPLICATIONS, full=True))
+    api.knows_metadata = False
+    assert all("spec" in one for one in reach(api).list(client.APPLICATIONS))
+
+
+def test_answers_are_asked_for_compressed(api: KubernetesApi) -> None:
+    api.add(APPLICATIONS, *(application(f"web-{n}", padding=4000) for n in range(100)))
+    list(reach(api).list(client.APPLICATIONS, full=True))
+    packed, api.compresses = api.sent, False
+    list(reach(api).list(client.APPLICATIONS, full=True))
+    assert packed * 5 < api.sent - packed
+
+
+@pytest.mark.parametrize("own_continue", [True, False])
+def test_an_expired_page_is_gone_on_with(api: KubernetesApi, own_continue: bool) -> None:
+    expected = many(api, 25)
+    api.own_continue = own_continue
+
+    def compact(_asked: object) -> None:
+        if len(api.asked) == 1:
+            api.compacted = api.version
+            api.version += 1
+
+    api.before = compact
+    assert sorted(names(reach(api).list(client.APPLICATIONS, page=10))) == expected
+    assert len(api.asked) == (4 if own_continue else 5)
+
+
+def test_pages_that_always_expire_are_given_up(api: KubernetesApi) -> None:
+    many(api, 25)
+    api.compacted, api.own_continue = 10**9, False
+    with pytest.raises(SourceDownError, match="expire"):
+        list(reach(api).list(client.APPLICATIONS, page=10))
+
+
+ITEMS = [{"metadata": {"name": f"web-{number}", "annotations": {"a": "b" * 1000}}} for number in range(500)]
+
+
+@pytest.mark.parametrize(
+    ("items", "token", "lists", "error", "says"),
+    [
+        ([], lambda number: f"t{number % 3}", Lists(), SourceDownError, "pages do not end"),
+        ([], lambda number: f"t{number}", Lists(pages=50), SourceDownError, "pages do not end"),
+        (ITEMS, lambda number: f"t{number}", Lists(size=20_000_000), SourceError, "more than 20,000,000 bytes"),
+        ([], lambda number: f"t{number}", Lists(seconds=1), SourceDownError, "takes more than 1 seconds"),
+    ],
+    ids=["a token again", "pages", "size", "time"],
+)
+def test_a_list_without_end(
+    items: list[Any], token: Callable[[int], str], lists: Lists, error: type[TaskError], says: str
+) -> None:
+    with serving(Answers()) as server:
+
+        def page(_path: str) -> tuple[int, dict[str, str], bytes]:
+            if lists.seconds == 1:
+                time.sleep(0.2)
+            body = {"kind": "List", "metadata": {"continue": token(len(server.seen))}, "items": items}
+            return 200, {"Content-Type": "application/json"}, json.dumps(body).encode()
+
+        server.reply = page
+        config = Kubeconfig("test", "argocd", Server(server.url), User(token=Secret("t")))
+        kubernetes = Kubernetes(ClusterAccess(config, {}), lists=lists)
+        with costs_at_most(), pytest.raises(error, match=says) as refused:
+            for _ in kubernetes.list(client.APPLICATIONS):
+                pass
+        kubernetes.close()
+    assert refused.value.hint
+
+
+def test_a_token_that_is_not_understood_begins_the_list_anew(api: KubernetesApi) -> None:
+    expected = many(api, 5)
+    api.faults.append(Fault(400, path="applications"))
+    kubernetes = reach(api)
+    found = kubernetes.list(client.APPLICATIONS, page=2)
+    api.faults.clear()
+    first = next(found)
+    api.faults.append(Fault(400))
+    assert sorted([*names([first]), *names(found)]) == expected
+
+
+def test_a_page_too_large_is_asked_for_in_smaller_ones(api: KubernetesApi) -> None:
+    many(api, 8)
+    api.add(APPLICATIONS, *(application(f"big-{n}", padding=400_000) for n in range(8)))
+    assert len(names(reach(api).list(client.APPLICATIONS, full=True))) == 16
+    assert {one.query["limit"] for one in api.asked} >= {"500", "7"}
+
+
+def test_the_label_selector_is_the_servers_work(api: KubernetesApi) -> None:
+    many(api, 3)
+    api.add(APPLICATIONS, application("mine", metadata={"labels": {"team": "a"}}))
+    assert names(reach(api).list(client.APPLICATIONS, selector="team=a")) == ["mine"]
+    with pytest.raises(UsageError, match="unable to parse requirement"):
+        list(reach(api).list(client.APPLICATIONS, selector="team (a"))
+
+
+def test_an_object_that_is_not_there_is_none(api: KubernetesApi) -> None:
+    many(api, 1)
+    kubernetes = reach(api)
+    found = kubernetes.get(client.APPLICATIONS, "argocd", "web-000")
+    assert found is not None
+    assert found["spec"]["project"] == "default"
+    assert kubernetes.get(client.APPLICATIONS, "argocd", "nobody") is None
+
+
+@pytest.mark.parametrize("name", ["../../secrets/x", "a/b", "..", "x?watch=1"])
+def test_a_name_leads_nowhere_else(api: KubernetesApi, name: str) -> None:
+    kubernetes = reach(api)
+    try:
+        assert kubernetes.secret("argocd", name) is None
+    except TaskError:
+        assert name == ".."
+    assert all(one.resource == "/secrets" and not one.query for one in api.asked)
+
+
+def operations(version: str, tag: str) -> list[dict[str, object]]:
+    value = [{"name": "image.tag", "value": tag}]
+    return [
+        {"op": "test", "path": "/metadata/resourceVersion", "value": version},
+        {"op": "add", "path": "/spec/source/helm/parameters", "value": value},
+    ]
+
+
+def test_a_patch_with_its_test(api: KubernetesApi) -> None:
+    many(api, 1)
+    version = api.of(APPLICATIONS, "web-000")["metadata"]["resourceVersion"]
+    done = reach(api).patch(client.APPLICATIONS, "argocd", "web-000", operations(version, "1.0"))
+    assert done["spec"]["source"]["helm"]["parameters"][0]["value"] == "1.0"
+
+
+def test_a_patch_whose_test_fails_was_outpaced(api: KubernetesApi) -> None:
+    many(api, 1)
+    with pytest.raises(Outpaced):
+        reach(api).patch(client.APPLICATIONS, "argocd", "web-000", operations("7", "1.0"))
+
+
+def test_a_conflict_was_outpaced(api: KubernetesApi) -> None:
+    many(api, 1)
+    with pytest.raises(Outpaced):
+        reach(api).merge(client.APPLICATIONS, "argocd", "web-000", {"metadata": {"resourceVersion": "7"}})
+
+
+def test_a_patch_that_makes_the_object_invalid_is_our_error(api: KubernetesApi) -> None:
+    many(api, 1)
+    wrong = [{"op": "replace", "path": "/spec/nothing", "value": 1}]
+    with pytest.raises(SourceError, match="422"):
+        reach(api).patch(client.APPLICATIONS, "argocd", "web-000", wrong)
+    with pytest.raises(SourceError, match="is invalid"):
+        reach(api).merge(client.APPLICATIONS, "argocd", "web-000", {"spec": {"project": None}})
+
+
+def test_a_patch_that_died_on_the_way_is_tried_again_and_never_counted_twice(api: KubernetesApi) -> None:
+    many(api, 1)
+    version = api.of(APPLICATIONS, "web-000")["metadata"]["resourceVersion"]
+    api.faults.append(Fault(how="reset"))
+    reach(api).patch(client.APPLICATIONS, "argocd", "web-000", operations(version, "2.0"))
+    assert api.of(APPLICATIONS, "web-000")["spec"]["source"]["helm"]["parameters"][0]["value"] == "2.0"
+
+
+def test_a_merge_patch_annotates(api: KubernetesApi) -> None:
+    many(api, 1)
+    change = {"metadata": {"annotations": {"argocd.argoproj.io/refresh": "normal"}}}
+    reach(api).merge(client.APPLICATIONS, "argocd", "web-000", change)
+    assert api.of(APPLICATIONS, "web-000")["metadata"]["annotations"]["argocd.argoproj.io/refresh"] == "normal"
+
+
+def test_secrets_and_config_maps(api: KubernetesApi) -> None:
+    api.add(SECRETS, {"metadata": {"name": "git"}, "data": {"password": "czNjcmV0", "raw": "//8=", "no": None}})
+    api.add(CONFIG_MAPS, {"metadata": {"name": "hosts"}, "data": {"ssh_known_hosts": "git ssh-rsa AAAA"}})
+    kubernetes = reach(api)
+    secret = kubernetes.secret("argocd", "git")
+    assert secret is not None
+    assert {key: value.reveal() for key, value in secret.items()} == {"password": "s3cret", "no": ""}
+    assert kubernetes.config_map("argocd", "hosts") == {"ssh_known_hosts": "git ssh-rsa AAAA"}
+    assert kubernetes.secret("argocd", "nobody") is None
+    assert kubernetes.config_map("argocd", "nobody") is None
+
+
+def test_an_event_that_is_there_already_is_fine(api: KubernetesApi) -> None:
+    time = "2026-01-01T00:00:00Z"
+    event = {
+        "metadata": {"name": "web.1", "namespace": "argocd"},
+        "involvedObject": {"namespace": "argocd"},
+        "type": "Normal",
+        "firstTimestamp": time,
+        "lastTimestamp": time,
+    }
+    reach(api).post(event)
+    reach(api).post(event)
+    assert len(api.objects[EVENTS]) == 1
+
+
+def test_a_missing_right_is_told_with_its_rule(api: KubernetesApi) -> None:
+    api.tokens["weak"] = "system:serviceaccount:ci:weak"
+    kubernetes = reach(api, User(token=Secret("weak")))
+    with pytest.raises(ForbiddenError) as caught:
+        list(kubernetes.list(client.APPLICATIONS, "team"))
+    assert "list applications.argoproj.io in namespace 'team'" in str(caught.value)
+    assert caught.value.hint == (
+        "a Role of namespace 'team' needs {apiGroups: [\"argoproj.io\"], resources: [applications], verbs: [list]}"
+    )
+    with pytest.raises(ForbiddenError, match="system:serviceaccount:ci:weak") as caught:
+        list(kubernetes.list(client.APPLICATIONS))
+    assert caught.value.hint.startswith("a ClusterRole needs")
+
+
+def test_a_login_that_is_not_accepted(api: KubernetesApi) -> None:
+    with pytest.raises(SourceAccessError, match="does not accept context 'test'") as caught:
+        list(reach(api, User(token=Secret("wr0ng-t0ken"))).list(client.APPLICATIONS))
+    assert "wr0ng" not in f"{caught.value}{caught.value.hint}"
+
+
+def test_a_token_that_expires_meanwhile_is_read_anew(api: KubernetesApi, tmp_path: Path) -> None:
+    expected, file = many(api, 25), tmp_path / "token"
+    file.write_text("admin-token\n")
+
+    def rotate(_asked: object) -> None:
+        if len(api.asked) == 1:
+            api.tokens.clear()
+            api.tokens["new-token"] = "admin"
+            file.write_text("new-token\n")
+
+    api.before = rotate
+    assert names(reach(api, User(token_file=str(file))).list(client.APPLICATIONS, page=10)) == expected
+
+
+def test_a_token_read_just_before_it_was_replaced_gets_a_second_chance(api: KubernetesApi, tmp_path: Path) -> None:
+    expected, file = many(api, 1), tmp_path / "token"
+    file.write_text("admin-token")
+    api.faults.append(Fault(401))
+    assert names(reach(api, User(token_file=str(file))).list(client.APPLICATIONS)) == expected
+
+
+def test_argo_cd_is_not_installed(api: KubernetesApi) -> None:
+    api.forget(APPLICATIONS)
+    with pytest.raises(SourceAccessError, match="Argo CD is not installed here"):
+        list(reach(api).list(client.APPLICATIONS))
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [Fault(503), Fault(500), Fault(429, headers=(("Retry-After", "0"),)), Fault(how="reset"), Fault(how="half")],
+)
+def test_what_passes_is_waited_for(api: KubernetesApi, fault: Fault) -> None:
+    expected = many(api, 3)
+    api.faults.append(Fault(fault.status, fault.how, headers=fault.headers))
+    assert names(reach(api).list(client.APPLICATIONS)) == expected
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "words"),
+    [
+        (Fault(503, times=9), SourceDownError, "503"),
+        (Fault(429, times=9, headers=(("Retry-After", "3600"),)), SourceDownError, "429"),
+        (Fault(how="reset", times=9), SourceDownError, "could not be reached"),
+        (Fault(how="half", times=9), SourceDownError, "broke off|in time"),
+        (Fault(how="drip", times=9), SourceDownError, "more than 1 seconds"),
+        (Fault(how="drip-head", times=9), SourceDownError, "more than 1 seconds"),
+        (Fault(how="html", times=9), SourceAccessError, "text/html"),
+        (Fault(how="text", times=9), SourceDownError, "not whole"),
+        (Fault(how="huge", times=9), SourceAccessError, "more than 2000000 bytes"),
+        (Fault(418, times=9), SourceError, "418"),
+    ],
+    ids=lambda value: value.how or str(value.status) if isinstance(value, Fault) else "",
+)
+def test_what_does_not_pass_is_told(api: KubernetesApi, fault: Fault, error: type[TaskError], words: str) -> None:
+    api.faults.append(fault)
+    began = time.monotonic()
+    with pytest.raises(error, match=words) as caught:
+        list(reach(api).list(client.APPLICATIONS))
+    assert type(caught.value) is error
+    assert caught.value.hint
+    assert time.monotonic() - began < 6
+
+
+def test_nobody_listens() -> None:
+    config = Kubeconfig("x", "argocd", Server("http://127.0.0.1:9"), User())
+    with pytest.raises(SourceDownError, match="could not be reached"):
+        Kubernetes(ClusterAccess(config, {}), QUICK).get(client.APPLICATIONS, "argocd", "web")
+
+
+def test_no_secret_reaches_the_log(api: KubernetesApi) -> None:
+    api.add(SECRETS, {"metadata": {"name": "git"}, "data": {"password": "czNjcmV0"}})
+    lines: list[str] = []
+    config = Kubeconfig("test", "argocd", Server(api.url), User(token=Secret("admin-token")))
+    kubernetes = Kubernetes(ClusterAccess(config, {}), QUICK, lambda level, line: lines.append(f"{level} {line}"))
+    secret: Mapping[str, Secret] | None = kubernetes.secret("argocd", "git")
+    assert lines
+    assert "admin-token" not in json.dumps(lines)
+    assert "s3cret" not in repr(secret)

@@ -1,0 +1,104 @@
+"""The text that Prometheus reads."""
+
+import re
+
+import pytest
+from reports import commit, decision
+from support import ROOT
+
+from task.model import Commit, Decision, Problem, Report
+from task.output.metrics import FAMILIES, PREFIX, metrics
+
+LINE = re.compile(r'([a-z_]+)(\{[a-z]+="[a-z-]+"(?:,[a-z]+="[a-z-]+")*\})? ([0-9.]+)')
+
+
+def report(*decisions: Decision, commits: tuple[Commit, ...] = (), code: int = 0) -> Report:
+    problems = (Problem("", "usage", "m"), Problem("", "target", "m", severity="warning"))
+    return Report("run", (), 3, decisions, commits, problems, code)
+
+
+DONE = report(
+    decision("update", "admitted"),
+    decision("update", "admitted"),
+    decision("refuse", "not-newer"),
+    commits=(commit(attempts=3), commit(pull_request="https://git/x/1"), commit(commit=None)),
+)
+
+
+def values(text: str) -> dict[str, float]:
+    lines = (line for line in text.splitlines() if not line.startswith("#"))
+    return {found[1] + (found[2] or ""): float(found[3]) for line in lines if (found := LINE.fullmatch(line))}
+
+
+def test_every_line_is_as_prometheus_reads_it() -> None:
+    text = metrics(DONE, seconds=1.25, now=1795247164.5)
+    assert text.endswith("\n")
+    for line in text.splitlines():
+        assert re.fullmatch(r"# (?:HELP [a-z_]+ .+|TYPE [a-z_]+ (?:counter|gauge))", line) or LINE.fullmatch(line)
+    series = [line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
+    assert len(series) == len(set(series))
+
+
+@pytest.mark.parametrize(
+    ("series", "value"),
+    [
+        ('runs_total{command="run",status="updated"}', 1),
+        ('decisions_total{rule="admitted",verdict="update"}', 2),
+        ('decisions_total{rule="not-newer",verdict="refuse"}', 1),
+        ("commits_total", 2),
+        ("attempts_total", 4),
+        ('problems_total{severity="error"}', 1),
+        ('problems_total{severity="warning"}', 1),
+        ("run_seconds_total", 1.25),
+        ("last_run_duration_seconds", 1.25),
+        ("last_run_timestamp_seconds", 100),
+        ("last_success_timestamp_seconds", 100),
+        ("last_run_exit_code", 0),
+        ('last_run_applications{state="considered"}', 3),
+        ('last_run_applications{state="matched"}', 1),
+        ('last_run_decisions{rule="admitted",verdict="update"}', 2),
+        ("last_run_commits", 2),
+        ("last_run_pull_requests", 1),
+        ("last_run_attempts", 4),
+    ],
+)
+def test_what_a_run_says(series: str, value: float) -> None:
+    assert values(metrics(DONE, seconds=1.25, now=100))[PREFIX + series] == value
+
+
+def test_counters_go_on_and_gauges_do_not() -> None:
+    first = metrics(DONE, seconds=1, now=100)
+    found = values(metrics(report(code=75), seconds=2, now=200, before=first))
+    assert found[f'{PREFIX}runs_total{{command="run",status="updated"}}'] == 1
+    assert found[f'{PREFIX}runs_total{{command="run",status="failed"}}'] == 1
+    assert found[f"{PREFIX}commits_total"] == 2
+    assert found[f"{PREFIX}run_seconds_total"] == 3
+    assert found[f"{PREFIX}last_run_commits"] == 0
+    assert found[f"{PREFIX}last_run_exit_code"] == 75
+    assert found[f"{PREFIX}last_success_timestamp_seconds"] == 100
+    assert not [series for series in found if "last_run_decisions" in series]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "garbage",
+        "image_update_commits_total many",
+        "image_update_commits_total NaN",
+        "image_update_commits_total -5",
+        "image_update_commits_total +Inf",
+        'image_update_commits_total{x="y\\"} 3"} 4',
+        "image_update_last_run_commits 9",
+        "other_commits_total 9",
+        "image_update_unknown_total 9",
+        "\x00\n{} 1\n",
+    ],
+)
+def test_what_is_not_ours_counts_as_nothing(before: str) -> None:
+    assert metrics(DONE, seconds=1, now=1, before=before) == metrics(DONE, seconds=1, now=1)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_metric_is_documented(family: str) -> None:
+    page = (ROOT / "docs" / "observability.md").read_text()
+    assert re.search(rf"^\| `{PREFIX}{family}` \| {FAMILIES[family][0]} \|", page, re.MULTILINE)

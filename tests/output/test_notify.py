@@ -1,0 +1,204 @@
+"""Files of metrics and receivers of events, real ones; what they do wrong is a warning."""
+
+import json
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runs import application, arguments, manifest, repository
+from support import image_update
+
+from task.errors import UsageError
+from task.model import Commit, Report
+from task.output.notify import TOKEN, Told, check_url, notify
+
+REPORT = Report("run", (), 1, (), (Commit("https://git/x", "main", "main", "a" * 40, "b" * 40, (), ()),), (), 0)
+
+
+class Receiver(ThreadingHTTPServer):
+    """Takes events, and answers with the statuses it was given, then 202."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.got: list[tuple[dict[str, str], Any]] = []
+        self.answers: list[int] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/events"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Receiver
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.got.append(({key.lower(): value for key, value in self.headers.items()}, json.loads(body)))
+        self.send_response(self.server.answers.pop(0) if self.server.answers else 202)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    server = Receiver()
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def told(where: Told, environ: dict[str, str] | None = None, report: Report = REPORT) -> list[str]:
+    """The warnings."""
+    lines: list[tuple[str, str]] = []
+    notify(report, where, 1.5, environ or {}, lambda level, line: lines.append((level, line)))
+    return [line for level, line in lines if level == "warning"]
+
+
+def test_an_event_is_sent_for_each_commit(receiver: Receiver) -> None:
+    two = replace(REPORT, commits=(*REPORT.commits, replace(REPORT.commits[0], head="other")))
+    assert told(Told("", receiver.url), report=two) == []
+    assert len(receiver.got) == 2
+    headers, event = receiver.got[0]
+    assert headers["content-type"] == "application/cloudevents+json; charset=utf-8"
+    assert event["specversion"] == "1.0"
+    assert "authorization" not in headers
+
+
+def test_a_token_goes_in_a_header(receiver: Receiver) -> None:
+    told(Told("", receiver.url), {TOKEN: " s3cret\n"})
+    assert receiver.got[0][0]["authorization"] == "Bearer s3cret"
+
+
+def test_a_busy_receiver_is_asked_again_with_the_same_id(receiver: Receiver) -> None:
+    receiver.answers = [503]
+    assert told(Told("", receiver.url)) == []
+    assert receiver.got[0][1]["id"] == receiver.got[1][1]["id"]
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 500])
+def test_a_refusal_is_a_warning(receiver: Receiver, status: int) -> None:
+    receiver.answers = [status] * 3
+    (line,) = told(Told("", f"{receiver.url}?key=s3cret"), {TOKEN: "t0ken"})
+    assert str(status) in line
+    assert "s3cret" not in line
+    assert "t0ken" not in line
+
+
+def test_nobody_there_is_a_warning() -> None:
+    (line,) = told(Told("", "http://127.0.0.1:1/x?key=s3cret"))
+    assert "could not be reached" in line
+    assert "s3cret" not in line
+
+
+def test_without_a_commit_nothing_is_sent(receiver: Receiver) -> None:
+    assert told(Told("", receiver.url), report=replace(REPORT, commits=())) == []
+    assert receiver.got == []
+
+
+def test_an_authority_that_cannot_be_read_is_a_warning(tmp_path: Path) -> None:
+    (line,) = told(Told("", "https://127.0.0.1:1/", ca_file=str(tmp_path / "none")))
+    assert "--cloudevent-url" in line
+
+
+@pytest.mark.parametrize(
+    ("url", "environ", "words"),
+    [
+        ("ftp://x/", {}, "no https or http URL"),
+        ("events", {}, "no https or http URL"),
+        ("https://", {}, "no https or http URL"),
+        ("https://x/a b", {}, "no https or http URL"),
+        ("https://me:s3cret@x/", {}, "a login in a URL"),
+        ("http://broker.example.com/", {TOKEN: "s3cret"}, "unencrypted"),
+        ("http://localhost.example.com/", {TOKEN: "s3cret"}, "unencrypted"),
+    ],
+)
+def test_a_receiver_that_makes_no_sense_is_told_at_once(url: str, environ: dict[str, str], words: str) -> None:
+    with pytest.raises(UsageError) as wrong:
+        check_url(url, environ)
+    assert words in str(wrong.value)
+    assert "s3cret" not in f"{wrong.value}{wrong.value.hint}"
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "https://x/", "HTTPS://x", "http://broker/", "http://localhost:8080/x", "http://[::1]:1/", "http://127.0.0.1"],
+)
+def test_a_receiver_that_makes_sense_is_taken(url: str) -> None:
+    token = {TOKEN: "t"} if "broker" not in url else {}
+    check_url(url, token)
+
+
+def test_metrics_are_written_at_once_for_all_to_read(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "x.prom"
+    assert told(Told(str(path))) == []
+    assert "image_update_last_run_duration_seconds 1.500\n" in path.read_text()
+    assert stat.S_IMODE(path.stat().st_mode) & 0o444 == 0o444 & ~umask()
+    assert os.listdir(path.parent) == ["x.prom"]
+
+
+def umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def test_counters_go_on(tmp_path: Path) -> None:
+    path = tmp_path / "x.prom"
+    told(Told(str(path)))
+    told(Told(str(path)))
+    assert "image_update_commits_total 2\n" in path.read_text()
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    link = tmp_path / "link.prom"
+    link.symlink_to(tmp_path / "real.prom")
+    told(Told(str(link)))
+    assert link.is_symlink()
+    assert (tmp_path / "real.prom").is_file()
+
+
+def test_a_device_stays_one() -> None:
+    assert told(Told("/dev/null")) == []
+    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+
+
+def test_a_file_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (line,) = told(Told(str(tmp_path / "file" / "x.prom")))
+    assert line.startswith("--metrics-file: cannot write")
+
+
+def test_a_run_tells_of_itself(tmp_path: Path, receiver: Receiver) -> None:
+    apps = manifest(tmp_path, application("shop", repository(tmp_path, "shop")))
+    more = ("--metrics-file", tmp_path / "x.prom", "--cloudevent-url", receiver.url)
+    done = image_update(*arguments(apps, *more), env={"IMAGE_UPDATE_PIPELINE_RUN": "https://ci.example.com/7"})
+    assert done.code == 0
+    ((_, event),) = receiver.got
+    assert event["subject"] == done.json["commits"][0]["commit"]
+    assert event["source"] == "https://ci.example.com/7"
+    assert 'runs_total{command="run",status="updated"} 1' in (tmp_path / "x.prom").read_text()
+
+
+def test_no_run_fails_for_it(tmp_path: Path) -> None:
+    apps = manifest(tmp_path, application("shop", repository(tmp_path, "shop")))
+    done = image_update(*arguments(apps, "--metrics-file", "/dev/null/x", "--cloudevent-url", "http://127.0.0.1:1/"))
+    assert (done.code, done.json["status"]) == (0, "updated")
+    assert done.stderr.count("warning: ") == 2
+
+
+def test_a_run_that_could_not_begin_counts_too(tmp_path: Path) -> None:
+    done = image_update("run", "--metrics-file", tmp_path / "x.prom")
+    assert done.code == 2
+    assert 'runs_total{command="run",status="failed"} 1' in (tmp_path / "x.prom").read_text()

@@ -1,0 +1,49 @@
+"""Which exit code a run ends with."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from reports import decision
+
+from task.errors import Exit, TaskError
+from task.model import Problem, Verdict
+from task.output.outcome import exit_code
+from task.pipeline.weigh import failed
+
+
+def classes(of: type[TaskError] = TaskError) -> Iterator[type[TaskError]]:
+    yield of
+    for one in of.__subclasses__():
+        yield from classes(one)
+
+
+# Classes that a test or an unloaded module adds do not matter: those of task.errors are all there are for a run.
+ERRORS = sorted({one for one in classes() if one.__module__ == "task.errors"}, key=lambda one: one.__name__)
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda one: one.__name__)
+def test_every_error_of_a_decision_counts(error: type[TaskError]) -> None:
+    wrong = failed(decision(), error("so"))
+    assert exit_code([decision(), wrong], (), require_update=True) == error.exit != Exit.OK
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda one: one.__name__)
+def test_every_error_that_follows_a_push_counts(error: type[TaskError]) -> None:
+    problem = Problem("", error.rule, "so", exit=int(error.exit))
+    assert exit_code([decision()], [problem], require_update=True) == error.exit
+    assert exit_code([decision()], [replace(problem, severity="warning")], require_update=True) == Exit.OK
+
+
+ORDER = [1, 2, 75, 4, 3, 6, 5]
+
+
+@pytest.mark.parametrize(("first", "later"), [(ORDER[at], ORDER[at + 1 :]) for at in range(len(ORDER) - 1)])
+def test_of_several_codes_the_one_that_most_needs_somebody(first: int, later: list[int]) -> None:
+    problems = [Problem("", "x", "so", exit=code) for code in (*reversed(later), first)]
+    assert exit_code([], problems, require_update=5 in later) == first
+
+
+def test_an_error_without_a_code_of_its_own_is_no_success() -> None:
+    nameless = replace(decision(), verdict=Verdict("error", "annotation", "so"))
+    assert exit_code([nameless], (), require_update=False) == Exit.CONFIGURATION

@@ -1,0 +1,154 @@
+"""The strategies: names, picks and equality. Rows of `cases/strategies.json` are Image Updater's own outputs."""
+
+import json
+from functools import reduce
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from task.annotations.entries import read_entry
+from task.annotations.keys import Faulty, Setting, settings, strategy
+from task.model import Entry, Image, Policy, Reading, Strategy
+from task.policy.judge import judge, objection, same
+from task.policy.strategies import STRATEGIES
+
+CASES = json.loads((Path(__file__).parents[1] / "data" / "cases" / "strategies.json").read_text(encoding="utf-8"))
+DIGEST, OTHER = "sha256:" + "a" * 64, "sha256:" + "b" * 64
+# Unknown names: Image Updater warns and takes semver, here they are an error of the entry.
+UNKNOWN = {"name-lexical", "name-date"}
+
+
+def rows(op: str) -> list[Any]:
+    return [pytest.param(case, id=case["id"]) for case in CASES["cases"] if case["input"]["op"] == op]
+
+
+def named(text: str) -> Strategy:
+    return strategy(Setting("update-strategy", text), "semver", lambda *_: None)[0]
+
+
+def image(tag: str, digest: str = "") -> Image:
+    return Image("acme/w", "docker.io", "acme/w", tag, digest)
+
+
+def pick(policy: Policy, tags: list[str]) -> str | None:
+    """What is written when each tag arrives as an event, in this order."""
+    rule = STRATEGIES[policy.strategy]
+    good = [tag for tag in tags if objection(image(tag), policy) is None]
+    return reduce(lambda now, tag: now if rule.older(tag, now) else tag, good) if good else None
+
+
+@pytest.mark.parametrize("case", rows("name"))
+def test_names_as_image_updater_reads_them(case: dict[str, Any]) -> None:
+    if case["id"] in UNKNOWN:
+        with pytest.raises(Faulty) as refused:
+            named(case["input"]["value"])
+        assert "newest-build" in refused.value.hint
+    else:
+        assert named(case["input"]["value"]) == case["expect"]
+
+
+@pytest.mark.parametrize("case", rows("pick"))
+def test_picks_as_image_updater_does(case: dict[str, Any]) -> None:
+    given, expected = case["input"], case.get("expect_v1", case["expect"])
+    constraints = (given["constraint"],) if given["constraint"] else ()
+    policy = Policy(cast("Strategy", given["strategy"]), constraints)
+    by_arrival = sorted(given["tags"], key=lambda tag: (tag.get("date", 0), tag["name"]))
+    assert pick(policy, [tag["name"] for tag in by_arrival]) == expected["tag"]
+
+
+@pytest.mark.parametrize("case", rows("traits"))
+def test_traits_as_image_updater_states_them(case: dict[str, Any]) -> None:
+    name, expected = case["input"]["strategy"], case["expect"]
+    told = tuple((key, Setting(key, value)) for key, value in (("update-strategy", name),))
+    bare = read_entry(Entry("w", image(""), "", "w=acme/w"), told, "semver", pin_digest=False)
+    assert bare.broken is expected["needs_constraint"]
+    refusal = objection(image("1.0.1"), Policy(name, ("1.0.0",)))
+    only = refusal is not None and refusal.rule == "constraint"
+    assert only is (expected["only_constraint_tag"] or name == "semver")
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("semver", "semver"),
+        ("SemVer", "semver"),
+        ("newest-build", "newest-build"),
+        ("Newest-Build", "newest-build"),
+        ("LATEST", "newest-build"),
+        ("alphabetical", "alphabetical"),
+        ("name", "alphabetical"),
+        ("Name", "alphabetical"),
+        ("Digest", "digest"),
+        ("semver:1.6.x", "semver"),
+        ("lexical", None),
+        ("newest_build", None),
+        ("newestbuild", None),
+        ("semver,digest", None),
+        ("digest:main", None),
+    ],
+)
+def test_names(text: str, canonical: str | None) -> None:
+    if canonical is None:
+        with pytest.raises(Faulty):
+            named(text)
+    else:
+        assert named(text) == canonical
+
+
+@pytest.mark.parametrize(
+    ("policy", "tags", "expected"),
+    [
+        (Policy(), ["0.1", "0.5.1", "0.9", "1.0", "1.0.1", "1.1.2", "2.0.3"], "2.0.3"),
+        (Policy(constraints=("^1.0",)), ["0.9", "2.0.3", "1.1.2", "1.0.1"], "1.1.2"),
+        (Policy(constraints=("~1.0",)), ["1.0", "1.0.1", "1.1.2"], "1.0.1"),
+        (Policy(constraints=("~1.0",)), ["0.1", "2.0.3"], None),
+        (Policy(), ["zz", "bb", "aa"], None),
+        (Policy(), ["v1.0", "1.0.0", "v1", "v1.0.0"], "v1.0.0"),  # equal versions: the greatest text
+        (Policy(), ["1.1.0+b", "1.1.0"], "1.1.0+b"),
+        (Policy(), ["2024.01.02", "2023.12.31"], "2024.01.02"),
+        (Policy(), ["1.0.0", "1.1.0-rc1"], "1.0.0"),
+        (Policy(constraints=(">=0-0",)), ["1.0.0", "1.1.0-rc1"], "1.1.0-rc1"),
+        (Policy("alphabetical"), ["zz", "bb", "yy", "cc", "aa", "ll"], "zz"),
+        (Policy("alphabetical"), ["2024-10", "2024-9"], "2024-9"),
+        (Policy("alphabetical"), ["b", "B", "é"], "é"),
+        (Policy("alphabetical", ("^1",)), ["2.0", "1.0"], "2.0"),  # the constraint has no effect
+        (Policy("newest-build"), ["zz", "bb", "ll"], "ll"),
+        (Policy("newest-build", ("^1",)), ["1.0", "main"], "main"),
+        (Policy("digest", ("latest",)), ["main", "latest"], "latest"),
+        (Policy("digest", ("latest",)), ["main"], None),
+    ],
+)
+def test_picks(policy: Policy, tags: list[str], expected: str | None) -> None:
+    assert pick(policy, tags) == expected
+
+
+@pytest.mark.parametrize(
+    ("new", "current", "expected"),
+    [
+        (image("1.0"), Reading(tag="1.0"), True),
+        (image("1.0"), Reading(tag="v1.0"), False),
+        (image("1.0"), Reading(), False),
+        (image("1.0", DIGEST), Reading(tag="1.0", digest=DIGEST), True),
+        (image("1.0", DIGEST), Reading(tag="1.0", digest=OTHER), False),
+        (image("1.0", DIGEST), Reading(tag="1.0"), False),
+        (image("1.0"), Reading(tag="1.0", digest=DIGEST), True),  # the event says nothing of digests
+        (image("1.1", DIGEST), Reading(tag="1.0", digest=DIGEST), False),  # another tag, whatever the digests
+        (image("", DIGEST), Reading(tag="1.0", digest=DIGEST), True),
+        (image("", DIGEST), Reading(tag="1.0"), False),
+    ],
+)
+def test_equality(new: Image, current: Reading, expected: bool) -> None:
+    assert same(new, current) is expected
+
+
+def test_an_older_build_replaces_a_tag_that_the_rules_do_not_admit() -> None:
+    policy = Policy(constraints=("~1.0",))
+    assert judge(image("1.0.5"), policy, Reading(tag="2.0.0")).verdict == "update"
+    assert judge(image("1.0.5"), policy, Reading(tag="stable")).verdict == "update"
+
+
+def test_the_setting_of_the_image_comes_before_that_of_the_application() -> None:
+    index = {"update-strategy": {"": "latest", "w": "name"}}
+    assert dict(settings(index, ("w",)))["update-strategy"].value == "name"
+    assert dict(settings(index, ("x",)))["update-strategy"].value == "latest"

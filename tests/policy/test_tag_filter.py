@@ -1,0 +1,322 @@
+"""allow-tags and ignore-tags: Go's regular expressions and globs, in tables, then the laws."""
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import costs_at_most
+
+from task.errors import Malformed
+from task.policy.tag_filter import allow_pattern, allowed, glob_match, ignore_globs, ignored
+
+CASES = json.loads((Path(__file__).parents[1] / "data" / "cases" / "tag-match.json").read_text(encoding="utf-8"))
+
+# Image Updater takes a malformed glob for one that matches nothing; here it is an error of the entry.
+FAILS_CLOSED = {"ignore-sym--x": "a [class] that is not closed"}
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in CASES["cases"]])
+def test_takes_the_tags_that_image_updater_takes(case: dict[str, Any]) -> None:
+    given_ = case["input"]
+    try:
+        pattern = allow_pattern(given_.get("allow", ""))
+        taken = allowed(pattern, given_["tag"]) and not ignored(ignore_globs(given_.get("ignore", "")), given_["tag"])
+    except Malformed:
+        taken = False
+    if case["id"] in FAILS_CLOSED:
+        assert (taken, case["expect"]) == (False, True)
+    else:
+        assert taken is case.get("expect_v1", case["expect"])
+
+
+@pytest.mark.parametrize(
+    ("value", "pattern"),
+    [
+        ("", None),
+        ("any", None),
+        (" ANY ", None),
+        ("regexp:^v1", "^v1"),
+        (" RegExp:^v1 ", "^v1"),
+        ("regexp: ^v1", " ^v1"),
+        ("regexp:", ""),
+        ("regexp:a:b", "a:b"),
+        ("regexp:any", "any"),
+    ],
+)
+def test_reads_an_allow_value(value: str, pattern: str | None) -> None:
+    assert allow_pattern(value) == pattern
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [
+        ("^v1", "write regexp:^v1"),
+        ("anything", "write regexp:^anything$"),
+        ("1.2.3", r"write regexp:^1\.2\.3$"),
+        ("main-*", "write regexp:^main-.*$"),
+        ("v1.*", "write regexp:v1.*"),
+        ("*", "write any"),
+        ("regex:^v1", "write regexp:^v1"),
+        ("regexp :^v1", "write regexp:^v1"),
+        ("any:x", "write regexp:any:x"),
+        ("glob:v*", "globs are for ignore-tags; here write regexp:^v.*$"),
+    ],
+)
+def test_shows_what_an_allow_value_must_look_like(value: str, hint: str) -> None:
+    with pytest.raises(Malformed, match="neither 'any' nor 'regexp:") as caught:
+        allow_pattern(value)
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("pattern", "says"),
+    [
+        ("[", "missing ]"),
+        ("(", "missing \\)"),
+        ("a**", "\\*\\*"),
+        ("(?=1)1", "\\(\\?="),
+        ("(?!1)", "\\(\\?!"),
+        ("(?>a)", "\\(\\?>"),
+        ("(?#a)", "\\(\\?#"),
+        ("(?x)a", "\\(\\?x"),
+        ("(a)\\1", "\\\\1"),
+        ("a\\", "trailing"),
+        ("a\\Z", "\\\\Z"),
+        ("\\u0041", "\\\\u"),
+        ("a{1001}", "repetition size"),
+        ("(?:a{100}){100}", "repetition size"),
+        ("[b-a]", "b-a"),
+        ("\\p{Foo}", "Foo"),
+        ("\\C", "\\\\C"),
+        ("\\\\\\C", "\\\\C"),
+        ("(?P<é>a)", "named capture"),
+        ("(?P<1 >a)", "1"),
+        ("\ud800", "UTF-8"),
+        ("\\pL{1000}" * 9, "too large"),
+    ],
+)
+def test_quotes_what_re2_has_against_a_pattern(pattern: str, says: str) -> None:
+    with pytest.raises(Malformed, match=says) as caught:
+        allow_pattern(f"regexp:{pattern}")
+    assert repr(pattern[:20])[1:-1] in caught.value.message
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("pattern", "tag", "taken"),
+    [
+        ("v1", "rev10", True),
+        ("^v1$", "v1", True),
+        ("^v1$", "v1\n", False),
+        ("(?m)^v1$", "x\nv1\n", True),
+        ("^v1\\z", "v1", True),
+        ("", "", True),
+        ("A", "a", False),
+        ("(?i)A", "a", True),
+        ("(?i)k", "\u212a", True),
+        ("\\d", "٣", False),
+        ("\\w", "é", False),
+        ("\\s", "\u00a0", False),
+        ("\\pL", "é", True),
+        ("^.$", "é", True),
+        ("(?s)^.$", "\n", True),
+        ("^.$", "\n", False),
+        ("[[:alpha:]]", "1", False),
+        ("(?P<n>a)(?<m>b)", "ab", True),
+        ("(?P<n>a)(?P<n>b)", "ab", True),
+        ("[(?P<é>]", "(", True),
+        ("\\\\C", "\\C", True),
+        ("\\Q\\C\\E", "\\C", True),
+        ("\\Q1.2\\E", "1.2", True),
+        ("a{,3}", "a{,3}", True),
+        ("\\x41\\101", "AA", True),
+        ("a{1000}", "a" * 1000, True),
+        ("\\pL{128}", "é" * 128, True),
+        ("a", "\ud800a", True),
+        ("(?U)^a+$", "aaa", True),
+    ],
+)
+def test_searches_as_go_does(pattern: str, tag: str, taken: bool) -> None:
+    read = allow_pattern(f"regexp:{pattern}")
+    assert read == pattern
+    assert allowed(read, tag) is taken
+
+
+@pytest.mark.parametrize("read", [lambda text: allow_pattern(f"regexp:{text}"), ignore_globs])
+def test_a_pattern_has_at_most_4096_characters(read: Callable[[str], object]) -> None:
+    assert read("a" * 4096)
+    with pytest.raises(Malformed, match=r"a+…' has 200,000 characters, and a pattern may have 4,096"):
+        read("a" * 200_000)
+
+
+# What took the most time or memory of all that fits into 4,096 characters.
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "\\pL" * 1365,
+        "x{1000}" * 585,
+        "\\pL{1000}" * 455,
+        "(" * 1000 + "a" + ")" * 1000,
+        "(" * 900 + "a*" + ")*" * 900,
+        "((((a{1,10}){1,10}){1,10}){1,1})",
+    ],
+    ids=lambda pattern: pattern[:12],
+)
+def test_no_pattern_takes_long(pattern: str) -> None:
+    with costs_at_most(seconds=5), suppress(Malformed):
+        read = allow_pattern(f"regexp:{pattern}")
+        for number in range(2000):
+            allowed(read, f"v1.2.3-{'a' * 100}{number}")
+
+
+def test_takes_every_tag_where_no_pattern_is_given() -> None:
+    assert allowed(None, "anything at all")
+
+
+@pytest.mark.parametrize(
+    ("value", "globs"),
+    [
+        ("", ()),
+        (" , ,", ()),
+        ("a, b ,c*", ("a", "b", "c*")),
+        ("{a,b}", ("{a", "b}")),
+        ("latest master", ("latest master",)),
+        ("[z-a],[!a],[^a],\\*", ("[z-a]", "[!a]", "[^a]", "\\*")),
+    ],
+)
+def test_reads_an_ignore_value(value: str, globs: tuple[str, ...]) -> None:
+    assert ignore_globs(value) == globs
+
+
+@pytest.mark.parametrize(
+    "glob",
+    [
+        "[",
+        "[a",
+        "[]",
+        "[]a]",
+        "[^]",
+        "[^]a]",
+        "[a-]",
+        "[-a]",
+        "[a-z",
+        "[a-b-c]",
+        "a\\",
+        "[\\",
+        "[a\\",
+        "*[",
+        "x*[",
+        "[a-\\",
+    ],
+)
+def test_refuses_a_malformed_glob_and_matches_nothing_with_it(glob: str) -> None:
+    with pytest.raises(Malformed, match="is not a glob") as caught:
+        ignore_globs(f"ok,{glob}")
+    assert caught.value.hint
+    assert not glob_match(glob, glob)
+
+
+@pytest.mark.parametrize(
+    ("glob", "tag", "matches"),
+    [
+        ("latest", "latest", True),
+        ("latest", "latest1", False),
+        ("Latest", "latest", False),
+        ("*", "", True),
+        ("*", "anything", True),
+        ("*", "a/b", False),
+        ("*/*", "a/b", True),
+        ("**", "abc", True),
+        ("?", "", False),
+        ("?", "é", True),
+        ("?", "/", False),
+        ("*-rc*", "1.0-rc1", True),
+        ("*-rc*", "1.0", False),
+        ("a*c*e", "abcde", True),
+        ("a*b", "ab b", True),
+        ("*b*b", "ab", False),
+        ("*ab", "aab", True),
+        ("[a-c]x", "bx", True),
+        ("[a-c]x", "dx", False),
+        ("[^a-c]", "d", True),
+        ("[^a-c]", "b", False),
+        ("[!a]", "b", False),
+        ("[!a]", "!", True),
+        ("[z-a]", "b", False),
+        ("[\\]]", "]", True),
+        ("[a\\-c]", "b", False),
+        ("[a\\-c]", "-", True),
+        ("[a^]", "^", True),
+        ("[*]", "*", True),
+        ("[*]", "a", False),
+        ("\\*", "*", True),
+        ("\\*", "a", False),
+        ("\\a", "a", True),
+        ("]", "]", True),
+        ("a-b", "a-b", True),
+        ("{a", "{a", True),
+        ("", "", True),
+        ("", "a", False),
+        ("*[^0-9]", "v1", False),
+        ("*[0-9]", "v1", True),
+        ("sha-???????", "sha-0a1b2c3", True),
+    ],
+)
+def test_matches_globs_as_go_does(glob: str, tag: str, matches: bool) -> None:
+    assert glob_match(glob, tag) is matches
+
+
+def test_names_the_glob_that_ignores_a_tag() -> None:
+    assert ignored(("x", "v*", "*"), "v1") == "v*"
+    assert ignored(("x", "y"), "v1") == ""
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)*$", "(?:a?){500}a{500}$", "(.*)(.*)(.*)(.*)[^a]$"])
+def test_no_pattern_is_slow(pattern: str) -> None:
+    start = time.perf_counter()
+    allowed(allow_pattern(f"regexp:{pattern}"), "a" * 10_000 + "!")
+    assert time.perf_counter() - start < 5
+
+
+def test_no_glob_is_slow() -> None:
+    start = time.perf_counter()
+    assert not glob_match("*a" * 500 + "b", "a" * 10_000)
+    assert time.perf_counter() - start < 5
+
+
+def slow_glob(glob: str, tag: str) -> bool:
+    """The meaning of a glob of letters, `*` and `?`, by trying everything."""
+    if not glob:
+        return not tag
+    if glob[0] == "*":
+        return slow_glob(glob[1:], tag) or (tag[:1] not in {"", "/"} and slow_glob(glob, tag[1:]))
+    fits = tag[:1] not in {"", "/"} if glob[0] == "?" else tag[:1] == glob[0]
+    return fits and slow_glob(glob[1:], tag[1:])
+
+
+@given(st.text("ab*?", max_size=8), st.text("ab", max_size=8))
+def test_a_glob_means_what_trying_everything_finds(glob: str, tag: str) -> None:
+    assert glob_match(glob, tag) is slow_glob(glob, tag)
+
+
+@given(st.text(max_size=20))
+def test_an_escaped_text_is_a_glob_for_itself_alone(text: str) -> None:
+    glob = "".join(f"\\{letter}" for letter in text)
+    assert glob_match(glob, text)
+    assert not glob_match(glob, f"{text}x")
+
+
+@given(st.text("ab1.*+?()[]{}|^$\\-_/é", max_size=12), st.text(max_size=12))
+def test_a_filter_once_read_has_an_answer_for_every_tag(text: str, tag: str) -> None:
+    try:
+        pattern, globs = allow_pattern(f"regexp:{text}"), ignore_globs(text)
+    except Malformed:
+        return
+    assert allowed(pattern, tag) in {True, False}
+    assert ignored(globs, tag) in {"", *globs}

@@ -1,0 +1,555 @@
+"""Who is told a login, what refusals mean, and what a registry may make us do."""
+
+import base64
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+from fakes.oci_images import image
+from fakes.registry_api import RegistryApi, registry_api
+from support import needs
+
+from task.annotations.credential_source import parse_credential_source
+from task.errors import RegistryAccessError, RegistryDownError, RegistryError
+from task.http import Answer as Said
+from task.http import Limits
+from task.image import parse_image
+from task.model import Answer, Question
+from task.registry.challenge import challenges, same_trust
+from task.registry.client import Registry, Ways
+from task.registry.docker_config import RegistryLogin
+from task.registry.endpoint import place_of
+from task.registry.logins import Given, Logins
+from task.registry.refusal import refused
+from task.registry.registries_conf import RegistryConf
+from task.secret import Secret
+
+API = image()
+PASSWORD = "s3cret-pass/w@rd"
+LOGIN = RegistryLogin("ci", Secret(PASSWORD), origin="the tests")
+QUICK = Limits(connect=2, silence=2, total=5, tries=1)
+
+
+@pytest.fixture
+def servers() -> Iterator[Callable[..., RegistryApi]]:
+    with ExitStack() as running:
+
+        def start(host: str = "127.0.0.1") -> RegistryApi:
+            server = running.enter_context(registry_api(host))
+            server.put("acme/api", "1.0", API)
+            return server
+
+        yield start
+
+
+@pytest.fixture
+def server(servers: Callable[..., RegistryApi]) -> RegistryApi:
+    return servers()
+
+
+def registry(login: RegistryLogin | None = LOGIN, lines: list[str] | None = None, **ways: object) -> Registry:
+    given = Given(login, _Everywhere()) if login else None
+    return Registry(Logins({}, given), Ways(**{"limits": QUICK, **ways}), (lines if lines is not None else []).append)  # type: ignore[arg-type]
+
+
+class _Everywhere(tuple[str, ...]):
+    """Scopes for any loopback port: ports are known only when a server runs."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([f"{host}:{port}" for host in ("127.0.0.1", "localhost") for port in PORTS])
+
+
+PORTS: set[int] = set()
+
+
+def ask(server: RegistryApi, asking: Registry | None = None, reference: str = "acme/api:1.0") -> Answer:
+    PORTS.add(server.server_address[1])
+    question = Question(parse_image(f"{server.name}/{reference}"), ("digest", "exists"))
+    return (asking or registry()).answer([question])[question]
+
+
+def logins(server: RegistryApi) -> list[str]:
+    return [one.login for one in server.seen if one.login]
+
+
+def test_an_open_registry_is_told_no_login(server: RegistryApi) -> None:
+    assert ask(server).digest == API.digest
+    assert not logins(server)
+
+
+@pytest.mark.parametrize(
+    "challenge",
+    [
+        'Basic realm="registry"',
+        'Basic realm="https://1.dkr.ecr.eu-west-1.amazonaws.com/",service="ecr.amazonaws.com"',
+        "Basic",
+        'Basic realm="Sonatype Nexus Repository Manager", Negotiate',
+    ],
+)
+def test_basic_authentication_after_the_registry_asked_for_it(server: RegistryApi, challenge: str) -> None:
+    server.challenge, server.users = challenge, {"ci": PASSWORD}
+    asking = registry()
+    assert ask(server, asking).digest == API.digest
+    assert ask(server, asking, "acme/api:2.0") == Answer(exists=False)
+    assert [bool(one.login) for one in server.seen] == [False, True, True]
+
+
+def test_a_bearer_token_is_asked_for_once_per_repository(server: RegistryApi) -> None:
+    server.ask_for_tokens(ci=PASSWORD)
+    server.put("acme/web", "1.0", API)
+    asking = registry()
+    for reference in ("acme/api:1.0", "acme/api:2.0", "acme/web:1.0"):
+        assert ask(server, asking, reference).error is None
+    tokens = [one for one in server.seen if one.path.startswith("/token")]
+    assert [one.path.partition("?")[2] for one in tokens] == [
+        "service=registry.example&scope=repository%3Aacme%2Fapi%3Apull",
+        "service=registry.example&scope=repository%3Aacme%2Fweb%3Apull",
+    ]
+    assert len(server.seen) == 6
+
+
+def test_many_threads_ask_for_one_token(server: RegistryApi) -> None:
+    server.ask_for_tokens(ci=PASSWORD)
+    server.delay = 0.01
+    PORTS.add(server.server_address[1])
+    questions = [Question(parse_image(f"{server.name}/acme/api:{tag}"), ("exists",)) for tag in range(30)]
+    answers = registry().answer(questions)
+    assert all(found == Answer(exists=False) for found in answers.values())
+    assert sum(one.path.startswith("/token") for one in server.seen) == 1
+
+
+def test_everybody_may_get_a_token(server: RegistryApi) -> None:
+    server.ask_for_tokens()
+    server.anonymous = True
+    assert ask(server, registry(None)).digest == API.digest
+    assert not [one for one in server.seen if one.login.startswith("Basic")]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"access_token": None},
+        {"token": "a b\r\nX: y"},
+        {"token": "ü"},
+        {"token": ""},
+        {"token": 5},
+        [],
+        "token",
+        {"token": "x", "expires_in": "soon"},
+    ],
+)
+def test_an_answer_that_holds_no_token(server: RegistryApi, answer: object) -> None:
+    server.ask_for_tokens(ci=PASSWORD)
+    server.token_answer = lambda _: answer
+    error = ask(server).error
+    assert isinstance(error, RegistryError)
+    assert "no token" in error.message
+
+
+@pytest.mark.parametrize("life", [{}, {"expires_in": 1}, {"expires_in": 3600, "issued_at": "x"}, {"expires_in": None}])
+def test_a_token_by_its_other_name(server: RegistryApi, life: dict[str, object]) -> None:
+    server.ask_for_tokens(ci=PASSWORD)
+    server.token_answer = lambda token: {"access_token": token, **life}
+    assert ask(server).digest == API.digest
+
+
+def test_a_token_that_has_ended_early_is_renewed(server: RegistryApi) -> None:
+    server.ask_for_tokens(ci=PASSWORD)
+    asking = registry()
+    assert ask(server, asking).error is None
+    server.tokens.clear()
+    assert ask(server, asking, "acme/api:2.0") == Answer(exists=False)
+
+
+@pytest.mark.parametrize(
+    "login",
+    [
+        RegistryLogin("00000000-0000-0000-0000-000000000000", Secret("refresh")),  # az acr login
+        RegistryLogin("", identity=Secret("refresh")),
+        RegistryLogin("<token>", Secret("refresh")),
+    ],
+)
+def test_a_refresh_token_is_exchanged(server: RegistryApi, login: RegistryLogin) -> None:
+    server.ask_for_tokens()
+    server.refresh_tokens = {"refresh"}
+    assert ask(server, registry(login)).digest == API.digest
+    (sent,) = [one for one in server.seen if one.path == "/token"]
+    assert sent.method == "POST"
+    assert b"grant_type=refresh_token" in sent.body
+    assert b"scope=repository%3Aacme%2Fapi%3Apull" in sent.body
+
+
+def test_a_token_server_that_takes_the_refresh_token_as_a_password(server: RegistryApi) -> None:
+    server.ask_for_tokens(**{"00000000-0000-0000-0000-000000000000": "refresh"})
+    login = RegistryLogin("00000000-0000-0000-0000-000000000000", Secret("refresh"))
+    assert ask(server, registry(login)).digest == API.digest
+
+
+def test_a_finished_token_is_used_as_it_is(server: RegistryApi) -> None:
+    server.ask_for_tokens()
+    server.tokens = {"mine.acme%2Fapi"}
+    assert ask(server, registry(RegistryLogin(token=Secret("mine.acme%2Fapi")))).digest == API.digest
+    assert "/token" not in "".join(server.asked)
+
+
+@pytest.mark.parametrize("challenge", ['Basic realm="x", Bearer realm="{}"', 'Bearer realm="{}", Basic realm="x"'])
+def test_basic_where_the_token_server_is_a_stranger(server: RegistryApi, challenge: str) -> None:
+    server.users = {"ci": PASSWORD}
+    server.challenge = 'Basic realm="x"'
+    server.lies["WWW-Authenticate"] = challenge.format("https://thief.example/token")
+    assert ask(server).digest == API.digest
+
+
+def test_the_token_server_may_be_another_port_of_the_same_host(servers: Callable[..., RegistryApi]) -> None:
+    one, other = servers(), servers()
+    other.users = {"ci": PASSWORD}
+    one.ask_for_tokens(other.url + "/token?account=x")
+    one.tokens = other.tokens
+    assert ask(one).digest == API.digest
+    assert other.seen[0].path.startswith("/token?account=x&service=")
+
+
+@pytest.mark.parametrize(
+    "realm", ["http://localhost:{}/token", "https://thief.example/token", "file:///etc/passwd", "/token", "", "token"]
+)
+def test_the_login_is_never_told_to_a_stranger(servers: Callable[..., RegistryApi], realm: str) -> None:
+    one, thief = servers(), servers("localhost")
+    one.challenge = f'Bearer realm="{realm.format(thief.server_address[1])}",service="x"'
+    error = ask(one).error
+    assert type(error) is RegistryAccessError
+    assert "not sent there" in error.message
+    assert not thief.seen
+    assert not logins(one)
+
+
+def test_a_realm_without_encryption_is_not_asked_even_without_a_login(servers: Callable[..., RegistryApi]) -> None:
+    one, other = servers(), servers("localhost")
+    one.challenge = f'Bearer realm="{other.url}/token",service="x"'
+    assert isinstance(ask(one, registry(None)).error, RegistryAccessError)
+    assert not other.seen
+
+
+def test_a_redirect_takes_no_login_along(servers: Callable[..., RegistryApi]) -> None:
+    one, store = servers(), servers("localhost")
+    one.challenge, one.users = 'Basic realm="x"', {"ci": PASSWORD}
+    config = next(iter(API.blobs))
+    signed = f"{store.url}/v2/acme/api/blobs/{config}?X-Amz-Signature=s1gn3d"
+    one.faults[f"/blobs/{config}"] = lambda _: (307, {"Location": signed}, b"")
+    PORTS.add(one.server_address[1])
+    lines: list[str] = []
+    question = Question(parse_image(f"{one.name}/acme/api:1.0"), ("created",))
+    assert registry(lines=lines).answer([question])[question].created
+    assert len(store.seen) == 1
+    assert not logins(store)
+    assert "s1gn3d" not in "".join(lines)
+    assert PASSWORD not in "".join(lines)
+
+
+def test_a_manifest_may_be_redirected_as_well(servers: Callable[..., RegistryApi]) -> None:
+    one, other = servers(), servers("localhost")
+    one.faults["/manifests/1.0"] = lambda seen: (302, {"Location": other.url + seen.path}, b"")
+    assert ask(one).digest == API.digest
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "login", "kind", "words"),
+    [
+        (401, "UNAUTHORIZED", None, RegistryAccessError, "does not let everybody read acme/api"),
+        (401, "UNAUTHORIZED", LOGIN, RegistryAccessError, "does not accept the login"),
+        (403, "DENIED", None, RegistryAccessError, "no such repository"),
+        (403, "DENIED", LOGIN, RegistryAccessError, "403 DENIED"),
+        (400, "NAME_INVALID", None, RegistryError, "400 NAME_INVALID"),
+        (418, "", None, RegistryError, "418"),
+        (500, "", None, RegistryDownError, "500"),
+        (503, "UNAVAILABLE", None, RegistryDownError, "503 UNAVAILABLE"),
+        (429, "TOOMANYREQUESTS", None, RegistryDownError, "limits how often"),
+        (403, "TOOMANYREQUESTS", None, RegistryDownError, "limits how often"),
+        (204, "", None, RegistryError, "204"),
+    ],
+)
+def test_refusals(
+    server: RegistryApi, status: int, code: str, login: RegistryLogin | None, kind: type[RegistryError], words: str
+) -> None:
+    body = f'{{"errors": [{{"code": "{code}", "message": "{PASSWORD}"}}]}}'.encode() if code else b"oops"
+    server.faults["/manifests/1.0"] = lambda seen: (status, {}, b"" if seen.method == "HEAD" else body)
+    PORTS.add(server.server_address[1])
+    question = Question(parse_image(f"{server.name}/acme/api:1.0"), ("created",))
+    error = registry(login).answer([question])[question].error
+    assert type(error) is kind
+    assert words in error.message
+    assert error.hint
+    assert PASSWORD not in error.message + error.hint
+
+
+def test_a_registry_that_is_too_busy_says_for_how_long(server: RegistryApi) -> None:
+    server.faults["/manifests/1.0"] = lambda _: (429, {"Retry-After": "3600"}, b"")
+    error = ask(server).error
+    assert error is not None
+    assert "wait for 3600 s" in error.message
+
+
+def test_a_short_wait_is_obeyed(server: RegistryApi) -> None:
+    told: list[int] = []
+
+    def busy(_: object) -> tuple[int, dict[str, str], bytes] | None:
+        told.append(1)
+        return (429, {"Retry-After": "0"}, b"") if len(told) == 1 else None
+
+    server.faults["/manifests/1.0"] = busy
+    assert ask(server, registry(limits=Limits(tries=2))).digest == API.digest
+
+
+def test_docker_hub_limits_are_explained() -> None:
+    error = refused("docker.io", "library/nginx", Said(429, {}, b"", ""), None)
+    assert "login" in error.hint
+    assert error.exit == 75
+
+
+def test_a_registry_that_is_down_is_left_alone() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        questions = [Question(parse_image(f"127.0.0.1:{port}/a/b:{tag}"), ("digest",)) for tag in range(200)]
+        answers = registry(None, limits=Limits(connect=1, tries=2)).answer(questions)
+    assert {type(found.error) for found in answers.values()} == {RegistryDownError}
+
+
+def test_one_registry_that_is_down_does_not_stop_the_others(server: RegistryApi) -> None:
+    down = Question(parse_image("127.0.0.1:9/a/b:1"), ("digest",))
+    up = Question(parse_image(f"{server.name}/acme/api:1.0"), ("digest",))
+    answers = registry(None).answer([down, up])
+    assert (type(answers[down].error), answers[up].digest) == (RegistryDownError, API.digest)
+
+
+def test_an_answer_that_breaks_off(server: RegistryApi) -> None:
+    server.faults["/manifests/1.0"] = lambda _: (200, {"Content-Length": "1000", "Connection": "close"}, b'{"schema')
+    question = Question(parse_image(f"{server.name}/acme/api:1.0"), ("created",))
+    assert type(registry(None).answer([question])[question].error) is RegistryDownError
+
+
+@pytest.mark.parametrize("how", ["silent", "closed"])
+def test_a_registry_that_says_nothing(how: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+
+        def accept() -> None:
+            with suppress(OSError):
+                while how == "closed":
+                    deaf.accept()[0].close()
+
+        threading.Thread(target=accept, daemon=True).start()
+        question = Question(parse_image(f"127.0.0.1:{deaf.getsockname()[1]}/a/b:1"), ("created",))
+        limits = Limits(connect=0.3, silence=0.3, total=1, tries=1)
+        error = registry(None, limits=limits).answer([question])[question].error
+    assert type(error) is RegistryDownError
+
+
+def test_a_registry_over_https_only(
+    tmp_path: Path, servers: Callable[..., RegistryApi], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = servers("localhost")
+    certificate = _certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, tmp_path / "key.pem")
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    assert isinstance(ask(server, registry(None)).error, RegistryAccessError)
+    assert ask(server, registry(None, ca=certificate.read_text())).digest == API.digest
+    assert ask(server, registry(None, insecure=(server.name,))).digest == API.digest
+    bad = ask(server, registry(None, ca="-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----")).error
+    assert isinstance(bad, RegistryAccessError)
+    entry = RegistryConf("x", f"https://{server.name}", server.name, ca_data=certificate.read_text())
+    assert ask(server, registry(None, entries=(entry,))).digest == API.digest
+    entry = RegistryConf("x", f"https://{server.name}", server.name, insecure=True)
+    assert ask(server, registry(None, entries=(entry,))).digest == API.digest
+    (tmp_path / "other").mkdir()
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))  # stays trusted besides what is given
+    assert ask(server, registry(None, ca=_certificate(tmp_path / "other").read_text())).digest == API.digest
+
+
+def _certificate(folder: Path) -> Path:
+    path = folder / "cert.pem"
+    subprocess.run(
+        [*needs("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+         "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost",
+         "-keyout", str(folder / "key.pem"), "-out", str(path)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return path
+
+
+def test_http_is_for_this_machine_only_unless_it_is_configured(server: RegistryApi) -> None:
+    def urls(reference: str, **given: object) -> tuple[str, ...]:
+        entries, insecure = given.get("entries", ()), given.get("insecure", ())
+        return place_of(parse_image(reference), entries, insecure, "").endpoint.urls  # type: ignore[arg-type]
+
+    assert urls("localhost:5000/a/b:1")[0] == "http://localhost:5000"
+    assert urls("[::1]:5000/a/b:1")[0] == "http://[::1]:5000"
+    assert urls("127.9.9.9:5000/a/b:1")[0] == "http://127.9.9.9:5000"
+    assert urls("127.evil.example:5000/a/b:1") == ("https://127.evil.example:5000",)
+    assert urls("localhost.evil.example/a/b:1") == ("https://localhost.evil.example",)
+    assert urls("10.0.0.1:5000/a/b:1") == ("https://10.0.0.1:5000",)
+    assert urls("10.0.0.1:5000/a/b:1", insecure=("10.0.0.1:5000",)) == ("http://10.0.0.1:5000", "https://10.0.0.1:5000")
+    assert urls("nginx:1") == ("https://registry-1.docker.io",)
+    entry = RegistryConf("x", server.url, "reg.example")
+    assert urls("reg.example/a/b:1", entries=(entry,)) == (server.url,)
+
+
+def test_a_mirror_is_not_told_the_login_of_docker_hub(server: RegistryApi) -> None:
+    server.challenge = 'Basic realm="x"'
+    server.put("library/nginx", "1", API)
+    files = {"DOCKER_AUTH_CONFIG": '{"auths": {"https://index.docker.io/v1/": {"username": "u", "password": "p"}}}'}
+    entry = RegistryConf("mirror", server.url, "docker.io")
+    question = Question(parse_image("nginx:1"), ("digest",))
+    error = Registry(Logins(files), Ways((entry,), limits=QUICK)).answer([question])[question].error
+    assert isinstance(error, RegistryAccessError)
+    assert not logins(server)
+
+
+@pytest.mark.parametrize(
+    ("reference", "entry", "path"),
+    [
+        ("nginx:1", {"prefix": ""}, "library/nginx"),
+        ("nginx:1", {"prefix": "docker.io", "defaultns": "mirror"}, "mirror/nginx"),
+        ("nginx:1", {"prefix": "reg.example", "default": True}, "nginx"),
+        ("nginx:1", {"prefix": "reg.example", "default": True, "defaultns": "base"}, "base/nginx"),
+        ("acme/nginx:1", {"prefix": "reg.example", "default": True, "defaultns": "base"}, "acme/nginx"),
+        ("reg.example/nginx:1", {"prefix": "reg.example", "defaultns": "base"}, "base/nginx"),
+        ("reg.example/nginx:1", {"prefix": "reg.example"}, "nginx"),
+        ("reg.example/acme/api:1", {"prefix": "reg.example/acme"}, "acme/api"),
+    ],
+)
+def test_which_repository_registries_conf_means(
+    server: RegistryApi, reference: str, entry: dict[str, object], path: str
+) -> None:
+    server.put(path, "1", API)
+    question = Question(parse_image(reference), ("digest",))
+    conf = RegistryConf("x", server.url, **entry)  # type: ignore[arg-type]
+    assert registry(None, entries=(conf,)).answer([question])[question].digest == API.digest
+    assert server.asked == [f"HEAD /v2/{path}/manifests/1"]
+
+
+def test_a_registry_below_a_path(server: RegistryApi) -> None:
+    server.put("acme/api", "2.0", API)
+    server.page = 1
+    server.link = "relative"
+    entry = RegistryConf("jfrog", f"{server.url}/artifactory/api/docker/local", server.name)
+    asking = registry(None, entries=(entry,))
+    assert ask(server, asking).digest == API.digest
+    assert asking.tags(parse_image(f"{server.name}/acme/api")) == ("1.0", "2.0")
+    assert server.asked[0] == "HEAD /artifactory/api/docker/local/v2/acme/api/manifests/1.0"
+    assert all(line.startswith(("GET /artifactory/", "HEAD /artifactory/")) for line in server.asked)
+
+
+def test_the_limit_of_registries_conf_is_kept(server: RegistryApi) -> None:
+    entry = RegistryConf("x", server.url, server.name, limit=20)
+    questions = [Question(parse_image(f"{server.name}/acme/api:{tag}"), ("exists",)) for tag in range(11)]
+    began = time.monotonic()
+    registry(None, entries=(entry,)).answer(questions)
+    assert time.monotonic() - began >= 0.45
+
+
+def test_credentials_of_registries_conf(server: RegistryApi) -> None:
+    server.challenge, server.users = 'Basic realm="x"', {"ci": PASSWORD}
+    entry = RegistryConf("x", server.url, server.name, credentials=parse_credential_source("env:REG"))
+    question = Question(parse_image(f"{server.name}/acme/api:1.0"), ("digest",))
+    asking = Registry(Logins({"REG": f"ci:{PASSWORD}"}), Ways((entry,), limits=QUICK))
+    assert asking.answer([question])[question].digest == API.digest
+
+
+def test_the_pull_secret_of_an_annotation(server: RegistryApi) -> None:
+    pair = base64.b64encode(f"ci:{PASSWORD}".encode()).decode()
+    data = {".dockerconfigjson": f'{{"auths": {{"{server.name}": {{"auth": "{pair}"}}}}}}'.encode()}
+    server.challenge, server.users = 'Basic realm="x"', {"ci": PASSWORD}
+    image_ = parse_image(f"{server.name}/acme/api:1.0")
+    mine = Question(image_, ("digest",), secret="pullsecret:web/regcred", namespace="web")
+    theirs = Question(image_, ("digest",), secret="pullsecret:web/regcred", namespace="other")
+    asking = Registry(Logins({}, secret=lambda _namespace, _name: data), Ways(limits=QUICK))
+    answers = asking.answer([mine, theirs])
+    assert answers[mine].digest == API.digest
+    error = answers[theirs].error
+    assert error is not None
+    assert "namespace" in error.message
+
+
+def test_no_secret_is_said_whatever_happens(servers: Callable[..., RegistryApi]) -> None:
+    """Every way to log in, with every refusal, against a registry that repeats what it is told."""
+    lines: list[str] = []
+    said: list[object] = []
+    for login in (LOGIN, RegistryLogin("u", identity=Secret(PASSWORD)), RegistryLogin(token=Secret(PASSWORD))):
+        for status in (200, 302, 400, 401, 403, 404, 429, 500):
+            server = servers()
+            server.ask_for_tokens(ci=PASSWORD)
+            body = (
+                f'{{"errors": [{{"code": "{PASSWORD}", "message": "{PASSWORD}"}}], "token": "{PASSWORD}\n"}}'.encode()
+            )
+            headers = {"Location": f"/x?password={PASSWORD}", "WWW-Authenticate": f'Basic realm="{PASSWORD}"'}
+            for end in ("/manifests/1.0", "/token"):
+                server.faults[end] = lambda _, s=status, h=headers, b=body: (s, h, b)  # type: ignore[misc]
+                asking = registry(login, lines)
+                said += [ask(server, asking), asking, vars(asking), login]
+                server.faults.clear()
+    texts = "".join(lines) + repr(said)
+    hidden = base64.b64encode(f"ci:{PASSWORD}".encode()).decode()
+    assert not [one for one in (PASSWORD, PASSWORD.replace("/", "%2F"), hidden) if one in texts]
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ('Bearer realm="https://a/t",service="s",scope="repository:a/b:pull"', [("bearer", "https://a/t")]),
+        ('Basic realm="x"', [("basic", "x")]),
+        ("Basic", [("basic", None)]),
+        ('bearer Realm = "x" , service=y', [("bearer", "x")]),
+        ('Negotiate, Bearer realm="a,b", Basic realm="c"', [("negotiate", None), ("bearer", "a,b"), ("basic", "c")]),
+        (r'Bearer realm="a\"b"', [("bearer", 'a"b')]),
+        ("Bearer realm=https://a/t", [("bearer", "https://a/t")]),
+        ('Bearer realm="first",realm="second"', [("bearer", "first")]),
+        ("", []),
+        ('realm="x"', []),
+        ("=" * 100_000, []),
+        ('"' * 100_000, []),
+    ],
+)
+def test_challenges(header: str, expected: list[tuple[str, str | None]]) -> None:
+    assert [(one.scheme, one.parameters.get("realm")) for one in challenges(header)] == expected
+
+
+@pytest.mark.parametrize(
+    ("registry_host", "other", "expected"),
+    [
+        ("ghcr.io", "ghcr.io", True),
+        ("registry-1.docker.io", "auth.docker.io", True),
+        ("registry.gitlab.com", "gitlab.com", True),
+        ("registry.example.com", "gitlab.example.com", True),
+        ("registry.eu.example.com", "example.com", True),
+        ("a.azurecr.io", "a.azurecr.io", True),
+        ("rg.fr-par.scw.cloud", "api.scaleway.com", True),
+        ("registry.connect.redhat.com", "sso.redhat.com", True),
+        ("ghcr.io", "evil.io", False),
+        ("ghcr.io", "ghcr.io.evil.example", False),
+        ("ghcr.io", "evilghcr.io", False),
+        ("registry.example.com", "com", False),
+        ("example.com", "evil.com", False),
+        ("registry.co.uk", "evil.co.uk", False),
+        ("shop.co.uk", "co.uk", False),
+        ("me.github.io", "evil.github.io", False),
+        ("a.run.app", "b.run.app", False),
+        ("127.0.0.1", "127.0.0.2", False),
+        ("10.0.0.1", "0.0.1", False),
+        ("10.0.0.1", "9.0.0.1", False),
+        ("localhost", "127.0.0.1", False),
+        ("registry.localhost", "evil.localhost", False),
+        ("registry", "evil", False),
+        ("registry.example.com", "", False),
+        ("registry.example.com", ".example.com", False),
+    ],
+)
+def test_whom_a_login_may_be_told(registry_host: str, other: str, expected: bool) -> None:
+    assert same_trust(registry_host, other) is expected

@@ -1,0 +1,116 @@
+"""What surrounds the questions: the configuration file, threads, the end of a run."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fakes.oci_images import image, index
+from fakes.registry_api import RegistryApi, registry_api
+
+from task.errors import RegistryDownError, RegistryError, UsageError
+from task.http import Limits
+from task.image import parse_image
+from task.model import Question
+from task.registry.client import Registry, Ways, read_registries_conf
+from task.registry.docker_config import RegistryLogin
+from task.registry.logins import Given, Logins
+from task.registry.parallel import each
+from task.registry.registries_conf import RegistryConf
+from task.secret import Secret
+
+
+@pytest.fixture
+def server() -> Iterator[RegistryApi]:
+    with registry_api() as running:
+        running.put("acme/api", "1.0", image())
+        yield running
+
+
+def question(server: RegistryApi) -> Question:
+    return Question(parse_image(f"{server.name}/acme/api:1.0"), ("created",))
+
+
+def test_registries_conf_is_read(tmp_path: Path, server: RegistryApi) -> None:
+    path = tmp_path / "registries.conf"
+    path.write_text(f"registries:\n- {{name: x, api_url: '{server.url}', prefix: reg.example}}\n")
+    entries = read_registries_conf(str(path))
+    asked = Question(parse_image("reg.example/acme/api:1.0"), ("created",))
+    assert Registry(Logins({}), Ways(entries)).answer([asked])[asked].created
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(None, "cannot read"), (b"\xff", "not text"), (b"registries: 1", "no list"), (b"x: 1", "unknown key")],
+)
+def test_registries_conf_that_cannot_be_read(tmp_path: Path, content: bytes | None, words: str) -> None:
+    path = tmp_path / "registries.conf"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UsageError, match=words) as refused:
+        read_registries_conf(str(path))
+    assert str(path) in refused.value.message
+
+
+def test_an_authority_of_registries_conf_that_cannot_be_read(server: RegistryApi) -> None:
+    entry = RegistryConf("x", server.url, server.name, ca_file="/nonexistent/ca.pem")
+    asked = question(server)
+    error = Registry(Logins({}), Ways((entry,))).answer([asked])[asked].error
+    assert isinstance(error, UsageError)
+    assert "ca_file" in error.message
+
+
+def test_what_was_learnt_is_kept_at_the_end(server: RegistryApi, tmp_path: Path) -> None:
+    registry = Registry(Logins({}), Ways(cache_dir=str(tmp_path / "cache")))
+    registry.answer([question(server)])
+    registry.close()
+    assert len(list((tmp_path / "cache").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(503, RegistryDownError), (429, RegistryDownError), (0, RegistryDownError)]
+)
+def test_a_token_server_that_is_down(server: RegistryApi, status: int, kind: type[RegistryError]) -> None:
+    server.ask_for_tokens(ci="p")
+    server.faults["/token"] = lambda _: (status or 200, {"Content-Length": "" if status else "99"}, b"{")
+    login = Given(RegistryLogin("ci", Secret("p")), (server.name,))
+    asked = question(server)
+    error = Registry(Logins({}, login), Ways(limits=Limits(silence=0.5, tries=1))).answer([asked])[asked].error
+    assert type(error) is kind
+
+
+def test_a_member_that_says_it_is_one_image_and_is_an_index(server: RegistryApi) -> None:
+    inner = index([image("linux/arm64")])
+    server.put("acme/api", "1.0", index([], extra=[(inner, {"platform": {"os": "linux", "architecture": "arm64"}})]))
+    asked = question(server)
+    answer = Registry(Logins({})).answer([asked])[asked]
+    assert answer.created == ""
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 100])
+def test_all_work_is_done_before_an_error_is_told(at_once: int) -> None:
+    done: list[int] = []
+
+    def work(number: int) -> None:
+        done.append(number)
+        if number == 3:
+            raise KeyError(number)
+
+    if at_once == 1:
+        each([lambda number=number: work(number) for number in range(3)], 1)  # type: ignore[misc]
+        assert done == [0, 1, 2]
+        return
+    with pytest.raises(KeyError):
+        each([lambda number=number: work(number) for number in range(10)], at_once)  # type: ignore[misc]
+    assert sorted(done) == list(range(10))
+
+
+def test_threads_do_not_keep_the_process_alive() -> None:
+    gate, kinds = threading.Event(), []
+
+    def work() -> None:
+        kinds.append(threading.current_thread().daemon)
+        gate.wait(0.05)
+
+    each([work] * 4, 4)
+    assert kinds == [True] * 4

@@ -1,0 +1,271 @@
+"""Tags, page by page, and what refers to an image."""
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from fakes.oci_images import TYPES, Content, digest_of, image, whole
+from fakes.registry_api import RegistryApi, registry_api
+from support import costs_at_most
+
+from task.errors import RegistryDownError, RegistryError
+from task.http import Limits
+from task.image import parse_image
+from task.registry.api import LIMITS
+from task.registry.client import Registry, Ways
+from task.registry.logins import Logins
+from task.registry.repository import Lists
+
+API = image()
+SIGNATURE = "application/vnd.dev.sigstore.bundle.v0.3+json"
+
+
+@pytest.fixture
+def server() -> Iterator[RegistryApi]:
+    with registry_api() as running:
+        running.put("acme/api", "1.0", API)
+        yield running
+
+
+def registry(lists: Lists = Lists(), limits: Limits = LIMITS) -> Registry:
+    return Registry(Logins({}), Ways(limits=replace(limits, tries=1), lists=lists))
+
+
+def tags(server: RegistryApi, repository: str = "acme/api", lists: Lists = Lists()) -> tuple[str, ...]:
+    return registry(lists).tags(parse_image(f"{server.name}/{repository}"))
+
+
+def test_tags_are_listed_once_in_a_run(server: RegistryApi) -> None:
+    asking = registry()
+    assert [asking.tags(parse_image(f"{server.name}/acme/api:{tag}")) for tag in ("1", "2")] == [("1.0",)] * 2
+    assert server.asked == ["GET /v2/acme/api/tags/list"]
+
+
+def test_two_thousand_tags_are_one_list(server: RegistryApi) -> None:
+    server.tags["acme/api"] = {f"1.0.{number}": API.digest for number in range(2000)}
+    assert len(tags(server)) == 2000
+    assert len(server.seen) == 1
+
+
+def test_a_registry_that_allows_a_thousand_in_a_page(server: RegistryApi) -> None:
+    body = b'{"errors": [{"code": "PAGINATION_NUMBER_INVALID"}]}'
+    server.faults["/tags/list"] = lambda seen: (400, {}, body) if "n=10000" in seen.path else None
+    assert tags(server) == ("1.0",)
+    assert len(server.seen) == 2
+
+
+@pytest.mark.parametrize("status", [400, 404, 500])
+def test_a_later_page_that_fails_is_no_end(server: RegistryApi, status: int) -> None:
+    server.tags["acme/api"], server.page = {f"1.{number}": API.digest for number in range(9)}, 3
+    server.faults["/tags/list"] = lambda seen: (status, {}, b"{}") if "last=" in seen.path else None
+    with pytest.raises(RegistryError):
+        tags(server)
+
+
+@pytest.mark.parametrize("link", ["relative", "absolute"])
+def test_ten_thousand_tags_in_pages(server: RegistryApi, link: str) -> None:
+    wanted = {f"1.0.{number}": API.digest for number in range(10_000)}
+    server.tags["acme/api"], server.page, server.link = wanted, 1000, link
+    assert sorted(tags(server)) == sorted(wanted)
+    assert len(server.seen) == 10
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        '<{}/v2/acme/api/tags/list?last=1.0>; rel="next"',
+        "</v2/acme/api/tags/list?last=1.0>;rel=next",
+        '<list?last=1.0>; title="a"; rel="next"',
+        '</v2/acme/api/tags/list?n=5>; rel="prev", </v2/acme/api/tags/list?last=1.0>; rel="next"',
+        '<?last=1.0>; rel="next"',
+    ],
+)
+def test_the_next_page_as_registries_write_it(server: RegistryApi, link: str) -> None:
+    def page(seen: Any) -> Any:
+        if "last=" in seen.path:
+            return 200, {}, b'{"tags": ["2.0", "1.0"]}'
+        return 200, {"Link": link.format(server.url)}, b'{"tags": ["1.0"]}'
+
+    server.faults["/tags/list"] = page
+    assert tags(server) == ("1.0", "2.0")
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        '<https://thief.example/v2/acme/api/tags/list?last=1.0>; rel="next"',
+        '<//thief.example/v2/acme/api/tags/list>; rel="next"',
+        '</v2/acme/other/tags/list>; rel="next"',
+        '</v2/acme/api/tags/list?n=10000>; rel="next"',  # the page that was asked for
+        '</elsewhere>; rel="next"',
+        '<http://127.0.0.1:1/v2/acme/api/tags/list?last=1.0>; rel="next"',
+    ],
+)
+def test_a_next_page_that_is_not_the_registrys_or_never_ends(server: RegistryApi, link: str) -> None:
+    server.faults["/tags/list"] = lambda _: (200, {"Link": link}, b'{"tags": ["1.0"]}')
+    with pytest.raises(RegistryError):
+        tags(server)
+    assert len(server.seen) == 1
+
+
+def endless(server: RegistryApi, body: bytes, wait: float = 0) -> None:
+    """Page after page, each with a link to the next."""
+
+    def page(_: Any) -> Any:
+        time.sleep(wait)
+        return 200, {"Link": f'</v2/acme/api/tags/list?last={len(server.seen)}>; rel="next"'}, body
+
+    server.faults["/tags/list"] = page
+
+
+def megabyte(*, each: int) -> bytes:
+    """A page of a million bytes, whose tags are of this length."""
+    names = (f'"{number:0{each}d}"' for number in range(1_000_000 // (each + 3)))
+    return b'{"tags":[%s]}' % ",".join(names).encode()
+
+
+@pytest.mark.parametrize(
+    ("body", "wait", "lists", "says"),
+    [
+        (b'{"tags": []}', 0, Lists(pages=20), "pages that never end"),
+        (b'{"tags": []}', 0.2, Lists(seconds=1), "takes more than 1 seconds for one list"),
+        (megabyte(each=100), 0, Lists(size=16_000_000), "a list of more than 16,000,000 bytes"),
+    ],
+    ids=["pages", "time", "size"],
+)
+def test_pages_without_end(server: RegistryApi, body: bytes, wait: float, lists: Lists, says: str) -> None:
+    endless(server, body, wait)
+    with costs_at_most(), pytest.raises(RegistryError, match=says) as refused:
+        tags(server, lists=lists)
+    assert refused.value.hint
+
+
+def test_more_tags_than_anybody_has(server: RegistryApi) -> None:
+    def page(_: Any) -> Any:
+        at = len(server.seen)
+        names = ",".join(f'"{at}-{number}"' for number in range(50_000)).encode()
+        link = f'</v2/acme/api/tags/list?last={at}>; rel="next"'
+        return 200, {"Link": link}, b'{"tags":[%s]}' % names
+
+    server.faults["/tags/list"] = page
+    with costs_at_most(), pytest.raises(RegistryError, match="lists more than 300,000 tags"):
+        tags(server, lists=Lists(tags=300_000))
+
+
+def test_referrers_are_a_list_too(server: RegistryApi) -> None:
+    def page(_: Any) -> Any:
+        link = f'</v2/acme/api/referrers/{API.digest}?n={len(server.seen)}>; rel="next"'
+        return 200, {"Link": link}, b'{"manifests":[%s]}' % (b" " * 1_000_000)
+
+    server.faults[f"/referrers/{API.digest}"] = page
+    with costs_at_most(), pytest.raises(RegistryError, match="more than 9,000,000 bytes"):
+        registry(Lists(size=9_000_000)).referrers(parse_image(f"{server.name}/acme/api"), API.digest)
+
+
+@pytest.mark.parametrize("piece", [b"[],", b"{},", b"1,", b'{"":[]},'])
+def test_a_small_page_of_very_many_values_is_not_read(server: RegistryApi, piece: bytes) -> None:
+    server.faults["/tags/list"] = lambda _: (200, {}, b'{"tags":[%s[]]}' % (piece * (15_000_000 // len(piece))))
+    with costs_at_most(), pytest.raises(RegistryError, match="more than 1,000,000 values") as refused:
+        tags(server)
+    assert refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b'{"name": "acme/api", "tags": null}', ()),
+        (b'{"name": "acme/api"}', ()),
+        (b'{"tags": []}', ()),
+        (b'{"tags": ["b", "a", "b"]}', ("b", "a")),
+        (b'{"tags": "all"}', RegistryError),
+        (b'{"tags": [1]}', RegistryError),
+        (b'["1.0"]', RegistryError),
+        (b"<html>", RegistryError),
+        (b'{"tags": ["1.0", "1', RegistryDownError),
+    ],
+)
+def test_what_a_list_may_be(server: RegistryApi, body: bytes, expected: Any) -> None:
+    server.faults["/tags/list"] = lambda _: (200, {}, body)
+    if isinstance(expected, tuple):
+        assert tags(server) == expected
+    else:
+        with pytest.raises(RegistryError) as refused:
+            tags(server)
+        assert type(refused.value) is expected
+
+
+def test_a_missing_repository_has_no_list(server: RegistryApi) -> None:
+    with pytest.raises(RegistryError, match="has no repository acme/none"):
+        tags(server, "acme/none")
+
+
+def signature(subject: Content, artifact_type: str = SIGNATURE) -> Content:
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": TYPES["oci"][0],
+        "artifactType": artifact_type,
+        "config": {"mediaType": "application/vnd.oci.empty.v1+json", "digest": digest_of(b"{}"), "size": 2},
+        "layers": [],
+        "subject": {"mediaType": TYPES["oci"][0], "digest": subject.digest, "size": subject.size},
+    }
+    return whole(manifest, TYPES["oci"][0], {digest_of(b"{}"): b"{}"})
+
+
+def referrers(server: RegistryApi, artifact_type: str = "") -> list[str]:
+    found = registry().referrers(parse_image(f"{server.name}/acme/api"), API.digest, artifact_type)
+    return [one.digest for one in found]
+
+
+def test_referrers_by_their_own_api(server: RegistryApi) -> None:
+    signed, other = signature(API), signature(API, "application/spdx+json")
+    server.manifests |= signed.manifests | other.manifests
+    assert referrers(server) == [signed.digest, other.digest]
+    assert referrers(server, SIGNATURE) == [signed.digest]
+    assert server.seen[1].path.endswith("?artifactType=application%2Fvnd.dev.sigstore.bundle.v0.3%2Bjson")
+
+
+def test_no_referrers_is_an_answer_and_no_other_place_is_asked(server: RegistryApi) -> None:
+    assert referrers(server) == []
+    assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize("status", [404, 400, 405])
+def test_referrers_by_the_tag_where_there_is_no_api(server: RegistryApi, status: int) -> None:
+    server.faults[f"/referrers/{API.digest}"] = lambda _: (status, {}, b"404 page not found")
+    assert referrers(server) == []
+    signed = signature(API)
+    entry = {
+        "mediaType": TYPES["oci"][0],
+        "digest": signed.digest,
+        "artifactType": SIGNATURE,
+        "annotations": {"a": "b"},
+    }
+    listed = whole({"mediaType": TYPES["oci"][1], "manifests": [entry, 5, {"digest": "x"}]}, TYPES["oci"][1], {})
+    server.put("acme/api", API.digest.replace(":", "-"), listed)
+    found = registry().referrers(parse_image(f"{server.name}/acme/api"), API.digest, SIGNATURE)
+    assert [(one.digest, one.artifact_type, one.annotations) for one in found] == [
+        (signed.digest, SIGNATURE, {"a": "b"})
+    ]
+    assert referrers(server, "application/spdx+json") == []
+
+
+def test_a_registry_that_is_down_is_no_empty_answer(server: RegistryApi) -> None:
+    server.faults[f"/referrers/{API.digest}"] = lambda _: (503, {}, b"")
+    with pytest.raises(RegistryDownError):
+        referrers(server)
+
+
+def test_manifests_and_blobs_for_whoever_checks_signatures(server: RegistryApi) -> None:
+    asking, name = registry(), parse_image(f"{server.name}/acme/api")
+    found = asking.manifest(name, "1.0")
+    assert found is not None
+    assert (found.digest, found.data) == (API.digest, json.loads(API.manifests[API.digest][1]))
+    assert asking.manifest(name, "sha256-00.sig") is None
+    assert asking.blob(name, found.data["config"]["digest"]) in API.blobs.values()
+    with pytest.raises(RegistryError, match="no digest"):
+        asking.blob(name, "../../secret")
+    with pytest.raises(RegistryError, match="has no blob"):
+        asking.blob(name, "sha256:" + "0" * 64)

@@ -1,0 +1,372 @@
+"""Signatures as cosign stores them: found in both places, checked with real keys, bound to the digest."""
+
+import json
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import cosign
+from fakes.oci_images import Content, image
+from fakes.registry_api import RegistryApi, registry_api
+
+from task.errors import RegistryAccessError, RegistryDownError, RegistryError, TaskError, UsageError
+from task.http import Limits
+from task.image import parse_image
+from task.model import Question
+from task.registry.client import Registry, Ways
+from task.registry.keyless import Keyless
+from task.registry.logins import Logins
+from task.registry.public_keys import PublicKeys
+from task.registry.signature import Signed
+from task.registry.signatures import Check, Signatures
+
+IMAGE = image()
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> cosign.Keys:
+    return cosign.keys(tmp_path_factory.mktemp("keys"))
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> cosign.Keys:
+    return cosign.keys(tmp_path_factory.mktemp("other"))
+
+
+@pytest.fixture
+def server() -> Iterator[RegistryApi]:
+    with registry_api() as running:
+        running.put("acme/api", "1.0", IMAGE)
+        yield running
+
+
+def question(server: RegistryApi, digest: str = IMAGE.digest) -> Question:
+    return Question(replace(parse_image(f"{server.name}/acme/api:1.0"), digest=digest), ())
+
+
+def asked(server: RegistryApi, check: Check, timeout: float = 0.0) -> str | TaskError:
+    about = question(server)
+    registry = Registry(Logins({}), Ways(limits=Limits(silence=2.0, tries=1)))
+    return Signatures(registry, check, timeout)([about])[about]
+
+
+def by(keys: cosign.Keys) -> PublicKeys:
+    return PublicKeys(str(keys.public))
+
+
+def put(server: RegistryApi, content: Content, tag: str = "") -> None:
+    server.put("acme/api", tag or cosign.tag_of(IMAGE.digest), content)
+
+
+@pytest.mark.parametrize("kind", cosign.KINDS)
+def test_keys_of_every_kind(server: RegistryApi, tmp_path: Path, kind: str) -> None:
+    pair = cosign.keys(tmp_path, kind)
+    put(server, cosign.signed(pair, IMAGE.digest))
+    assert asked(server, by(pair)) == ""
+
+
+def test_a_wide_key_with_its_own_hash(server: RegistryApi, tmp_path: Path) -> None:
+    pair = cosign.keys(tmp_path, "p384")
+    blob = cosign.payload(IMAGE.digest)
+    put(server, cosign.signatures(cosign.layer(blob, pair.sign(blob, "sha384"))))
+    assert asked(server, by(pair)) == ""
+
+
+def referring(pair: cosign.Keys) -> Content:
+    return cosign.signed(pair, IMAGE.digest, subject=IMAGE)
+
+
+@pytest.mark.parametrize("make", [referring, lambda pair: cosign.bundle(pair, IMAGE)], ids=["payload", "bundle"])
+@pytest.mark.parametrize("api", [True, False])
+def test_what_refers_to_the_image(
+    server: RegistryApi, pair: cosign.Keys, api: bool, make: Callable[[cosign.Keys], Content]
+) -> None:
+    server.referrers_api = api
+    content = make(pair)
+    put(server, content, "somewhere") if api else put(server, cosign.fallback(content), IMAGE.digest.replace(":", "-"))
+    assert asked(server, by(pair)) == ""
+
+
+def tampered(pair: cosign.Keys) -> Content:
+    blob = cosign.payload(IMAGE.digest)
+    return cosign.signatures(cosign.layer(blob + b" ", pair.sign(blob)))
+
+
+def of_another_image(pair: cosign.Keys) -> Content:
+    return cosign.signed(pair, image(seed="other").digest)
+
+
+def of_something_else(pair: cosign.Keys) -> Content:
+    blob = cosign.payload(IMAGE.digest, "a contract of sale")
+    return cosign.signatures(cosign.layer(blob, pair.sign(blob)))
+
+
+def no_json(pair: cosign.Keys) -> Content:
+    return cosign.signatures(cosign.layer(b"[", pair.sign(b"[")))
+
+
+def no_signature(_pair: cosign.Keys) -> Content:
+    blob = cosign.payload(IMAGE.digest)
+    return cosign.signatures(cosign.layer(blob, b""), cosign.layer(blob, b"x" * 72))
+
+
+def not_base64(_pair: cosign.Keys) -> Content:
+    blob, described = cosign.layer(cosign.payload(IMAGE.digest), b"")
+    described["annotations"] = {"dev.cosignproject.cosign/signature": "!!"}
+    return cosign.signatures((blob, described))
+
+
+def empty(_pair: cosign.Keys) -> Content:
+    return cosign.signatures()
+
+
+def an_attestation(pair: cosign.Keys) -> Content:
+    return cosign.bundle(pair, IMAGE, predicate="https://slsa.dev/provenance/v1")
+
+
+def a_bundle_of_another_image(pair: cosign.Keys) -> Content:
+    return cosign.bundle(pair, IMAGE, digest=image(seed="other").digest)
+
+
+def a_bundle_of_another_type(pair: cosign.Keys) -> Content:
+    return cosign.bundle(pair, IMAGE, kind="text/plain")
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (None, "no signature is in the registry"),
+        (empty, "no signature is in the registry"),
+        (tampered, "not by the key"),
+        (of_another_image, "for another image"),
+        (of_something_else, "no signature of an image"),
+        (no_json, "not JSON"),
+        (no_signature, "not by the key"),
+        (not_base64, "cannot be read"),
+        (an_attestation, "attestation"),
+        (a_bundle_of_another_image, "for another image"),
+        (a_bundle_of_another_type, "without a statement"),
+    ],
+)
+def test_what_is_no_signature(
+    server: RegistryApi, pair: cosign.Keys, make: Callable[[cosign.Keys], Content] | None, why: str
+) -> None:
+    if make:
+        put(server, make(pair))
+    answer = asked(server, by(pair))
+    assert isinstance(answer, str)
+    assert why in answer
+
+
+def test_another_key_is_not_enough_and_one_of_several_is(
+    server: RegistryApi, pair: cosign.Keys, other: cosign.Keys, tmp_path: Path
+) -> None:
+    put(server, cosign.signed(other, IMAGE.digest))
+    assert "not by the key" in str(asked(server, by(pair)))
+    put(server, cosign.signed(pair, IMAGE.digest, subject=IMAGE), "referring")
+    assert asked(server, by(pair)) == ""
+    both = tmp_path / "both.pub"
+    both.write_text(pair.public.read_text() + other.public.read_text())
+    assert asked(server, PublicKeys(str(both))) == ""
+    assert list(tmp_path.iterdir()) == [both]
+
+
+def test_a_signature_that_is_missing_is_no_reason_while_another_is_good(server: RegistryApi, pair: cosign.Keys) -> None:
+    lost = cosign.signed(pair, IMAGE.digest)
+    put(server, lost)
+    for digest in lost.blobs:
+        server.blobs.pop(digest)
+    assert isinstance(asked(server, by(pair)), RegistryError)
+    put(server, cosign.bundle(pair, IMAGE), "referring")
+    assert asked(server, by(pair)) == ""
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(503, RegistryDownError), (429, RegistryDownError), (401, RegistryAccessError)]
+)
+def test_a_registry_that_does_not_answer_is_an_error(
+    server: RegistryApi, pair: cosign.Keys, status: int, kind: type[TaskError]
+) -> None:
+    server.faults[".sig"] = lambda _: (status, {}, b"")
+    assert type(asked(server, by(pair))) is kind
+
+
+def test_a_signature_is_waited_for(server: RegistryApi, pair: cosign.Keys, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("task.registry.signatures._PAUSES", (0.05,))
+    good = cosign.signed(pair, IMAGE.digest)
+    timer = threading.Timer(0.4, lambda: put(server, good))
+    timer.start()
+    try:
+        assert asked(server, by(pair), timeout=20) == ""
+    finally:
+        timer.join()
+
+
+def test_every_image_is_waited_for_once(
+    server: RegistryApi, pair: cosign.Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("task.registry.signatures._PAUSES", (0.05,))
+    about, lines = question(server), list[str]()
+    asking = Signatures(Registry(Logins({})), by(pair), 0.2, lines.append)
+    first = asking([about])
+    many = len(server.seen)
+    assert asking([about]) == first
+    assert len(server.seen) == many
+    assert lines == [f"waiting for a signature of {about.image.reference}: no signature is in the registry"]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "cannot read"),
+        (b"\xff\xfe", "not text"),
+        (b"", "no public key"),
+        (b"-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----\nAAAA\n", "private key"),
+        (b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "cannot be read"),
+    ],
+)
+def test_what_is_no_key(tmp_path: Path, content: bytes | None, words: str) -> None:
+    path = tmp_path / "cosign.pub"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UsageError, match=words) as refused:
+        PublicKeys(str(path))
+    assert refused.value.hint
+    assert "AAAA" not in str(refused.value)
+
+
+# Without keys. The package is an extra: here its place is taken by what it looks like from outside.
+
+
+class Error(Exception):
+    pass
+
+
+def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sigstore.verify", None)
+    with pytest.raises(UsageError, match="package sigstore") as refused:
+        Keyless("me@example.com", "https://issuer.example", print)
+    assert "argocd-image-update[sigstore]" in refused.value.hint
+
+
+class Package:
+    """Believes whatever names the identity and the issuer that the bundle claims."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, claims: tuple[str, str]) -> None:
+        self.claims, self.down, self.seen = claims, False, list[Any]()
+        modules = {
+            name: types.ModuleType(name)
+            for name in ("sigstore", "sigstore.verify", "sigstore.errors", "sigstore.models")
+        }
+        verify: Any = modules["sigstore.verify"]
+        verify.policy = types.SimpleNamespace(Identity=lambda *, identity, issuer: (identity, issuer))
+        verify.Verifier = types.SimpleNamespace(production=self.production)
+        errors: Any = modules["sigstore.errors"]
+        errors.Error = Error
+        models: Any = modules["sigstore.models"]
+        models.Bundle = types.SimpleNamespace(from_json=lambda raw: raw)
+        for name, module in modules.items():
+            patch.setitem(sys.modules, name, module)
+
+    def production(self) -> "Package":
+        if self.down:
+            raise Error("no roots")
+        return self
+
+    def verify_dsse(self, bundle: bytes, policy: tuple[str, str]) -> None:
+        self.seen.append(bundle)
+        if policy != self.claims:
+            raise Error("Certificate's SANs do not match")
+
+    def verify_artifact(self, content: bytes, bundle: str, policy: tuple[str, str]) -> None:
+        self.verify_dsse(bundle.encode() + content, policy)
+
+
+WHO = ("https://github.com/acme/api/.github/workflows/build.yaml@refs/heads/main", "https://token.example")
+
+
+@pytest.mark.parametrize(
+    ("claims", "why"),
+    [(WHO, ""), ((WHO[0], "https://evil.example"), "not by"), (("me@example.com", WHO[1]), "not by")],
+)
+def test_identity_and_issuer_must_match(
+    server: RegistryApi, pair: cosign.Keys, monkeypatch: pytest.MonkeyPatch, claims: tuple[str, str], why: str
+) -> None:
+    package = Package(monkeypatch, claims)
+    put(server, cosign.bundle(pair, IMAGE), "referring")
+    answer = asked(server, Keyless(*WHO, print))
+    assert answer == "" if not why else why in str(answer)
+    assert len(package.seen) == 1
+
+
+def test_without_keys_the_digest_is_bound_as_well(
+    server: RegistryApi, pair: cosign.Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = Package(monkeypatch, WHO)
+    put(server, a_bundle_of_another_image(pair), "referring")
+    assert "for another image" in str(asked(server, Keyless(*WHO, print)))
+    put(server, cosign.signed(pair, IMAGE.digest))
+    assert "by a key" in str(asked(server, Keyless(*WHO, print)))
+    assert package.seen == []
+
+
+def test_roots_that_cannot_be_had_are_an_error(
+    server: RegistryApi, pair: cosign.Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Package(monkeypatch, WHO).down = True
+    put(server, cosign.bundle(pair, IMAGE), "referring")
+    assert isinstance(asked(server, Keyless(*WHO, print)), RegistryDownError)
+
+
+def logged_payload() -> Signed:
+    certificate = "-----BEGIN CERTIFICATE-----\nAAAA\nBBBB\n-----END CERTIFICATE-----\n"
+    return Signed("payload", b"content", (b"signature",), (IMAGE.digest,), certificate=certificate, log_index=7)
+
+
+ENTRY = {
+    "uuid": {
+        "body": "eyJraW5kIjoiaGFzaGVkcmVrb3JkIiwiYXBpVmVyc2lvbiI6IjAuMC4xIn0=",
+        "integratedTime": 1700000000,
+        "logID": "c0ff",
+        "logIndex": 7,
+        "verification": {
+            "inclusionProof": {"checkpoint": "c", "hashes": ["00"], "logIndex": 3, "rootHash": "ff", "treeSize": 9},
+            "signedEntryTimestamp": "c2V0",
+        },
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("status", "entry", "why"),
+    [
+        (200, ENTRY, ""),
+        (404, {}, "does not have"),
+        (200, [], "does not have"),
+        (200, {"uuid": {"body": "e30="}}, "cannot be read"),
+    ],
+)
+def test_the_log_is_asked_for_the_proof_of_a_payload(
+    server: RegistryApi, monkeypatch: pytest.MonkeyPatch, status: int, entry: Any, why: str
+) -> None:
+    package = Package(monkeypatch, WHO)
+    server.faults["logIndex=7"] = lambda _: (status, {}, json.dumps(entry).encode())
+    answer = Keyless(*WHO, print, server.url).objection(logged_payload())
+    assert why in answer if why else answer == ""
+    if not why:
+        bundle = json.loads(package.seen[0].removesuffix(b"content"))
+        assert bundle["verificationMaterial"]["certificate"] == {"rawBytes": "AAAABBBB"}
+        assert bundle["verificationMaterial"]["tlogEntries"][0]["inclusionProof"]["hashes"] == ["AA=="]
+
+
+def test_a_log_that_is_down_is_an_error(server: RegistryApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    Package(monkeypatch, WHO)
+    server.faults["logIndex=7"] = lambda _: (400, {}, b"")
+    monkeypatch.setattr("task.http.Http.ask", lambda *_, **__: types.SimpleNamespace(status=503))
+    with pytest.raises(RegistryDownError):
+        Keyless(*WHO, print, server.url).objection(logged_payload())

@@ -1,0 +1,138 @@
+"""The template engine against Go's own answers, and against templates that mean harm."""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from task.errors import Malformed
+from task.templates.go_template import FailedTemplate, GoMap, parse
+
+TABLE = json.loads((Path(__file__).parents[1] / "data" / "go_template.json").read_text())
+DATA: dict[str, Any] = {**TABLE["data"], "Labels": GoMap(TABLE["data"]["Labels"])}
+
+
+def answer(template: str) -> str | None:
+    try:
+        return parse(template).render(DATA)
+    except Malformed:
+        return None
+
+
+@pytest.mark.parametrize("case", TABLE["cases"], ids=lambda case: case["template"][:60])
+def test_answers_as_go_does(case: dict[str, str]) -> None:
+    assert answer(case["template"]) == case.get("text")
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in TABLE["cases"] if case.get("fails") == "run"], ids=lambda case: case["template"][:60]
+)
+def test_a_template_that_only_fails_while_running_parses(case: dict[str, str]) -> None:
+    late = {"{{9223372036854775808}}"}  # Go parses a number that no int holds; here it does not parse
+    if case["template"] in late:
+        with pytest.raises(Malformed):
+            parse(case["template"])
+        return
+    template = parse(case["template"])
+    with pytest.raises(FailedTemplate):
+        template.render(DATA)
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("{{ lower .AppName }}", 'template, line 1: function "lower" not defined'),
+        ("a\n\n{{ .A | default 1 }}", 'template, line 3: function "default" not defined'),
+        ('{{define "x"}}{{end}}', "template, line 1: {{define}} is not supported"),
+        ('{{template "x"}}', "template, line 1: {{template}} is not supported"),
+        ('{{block "x" .}}{{end}}', "template, line 1: {{block}} is not supported"),
+        ("u-{{.SHA256", "template, line 1: unclosed action"),
+        ("{{if .A}}", "template, line 1: unexpected end of text: {{if}} has no {{end}}"),
+        ("{{end}}", "template, line 1: unexpected {{end}}"),
+        ("{{.A}", 'template, line 1: bad character "}"'),
+        ("{{1i}}", "template, line 1: complex numbers are not supported: 1i"),
+        ("{{$x}}", 'template, line 1: undefined variable "$x"'),
+        ("{{(1}}", "template, line 1: unclosed left paren"),
+        ('{{"a}}', "template, line 1: unterminated quoted string"),
+        ("{{break}}", "template, line 1: {{break}} outside {{range}}"),
+    ],
+)
+def test_a_template_that_does_not_parse_says_what_and_where(template: str, message: str) -> None:
+    with pytest.raises(Malformed) as raised:
+        parse(template)
+    assert raised.value.message.replace("'}'", '"}"') == message
+    assert not isinstance(raised.value, FailedTemplate)
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("{{.Nope}}", "template, line 1: can't evaluate field Nope in type struct"),
+        ("a\n{{.AppName.X}}", "template, line 2: can't evaluate field X in type string"),
+        ("{{index .Images 5}}", "template, line 1: error calling index: index out of range: 5"),
+        ("{{eq 1 `1`}}", "template, line 1: error calling eq: incompatible types for comparison: int and string"),
+        ("{{.AppName 1}}", "template, line 1: can't give argument to non-function .AppName"),
+        ("{{len}}", "template, line 1: wrong number of args for len: want 1, got 0"),
+        ("{{range .AppName}}{{end}}", "template, line 1: range can't iterate over string"),
+    ],
+)
+def test_a_template_that_fails_while_running_says_what_and_where(template: str, message: str) -> None:
+    with pytest.raises(FailedTemplate) as raised:
+        parse(template).render(DATA)
+    assert raised.value.message == message
+
+
+HOSTILE = {
+    "endless range": "{{range 1000000000}}{{end}}",
+    "nested ranges": "{{range 999999999}}{{range 999999999}}x{{end}}{{end}}",
+    "doubling": '{{$x := "aaaaaaaaaa"}}{{range 100}}{{$x = print $x $x}}{{end}}',
+    "wide number": '{{printf "%999999999d" 1}}',
+    "wide operand": '{{printf "%*d" 999999999 1}}',
+    "precise": '{{printf "%.999999999f" 1.5}}',
+    "many wide": '{{printf "' + "%1000000d" * 2000 + '" ' + "1 " * 2000 + "}}",
+    "wide list": '{{printf "%900000v" .Images}}',
+    "long copies": '{{$x := printf "%1000000d" 1}}{{range 99999}}{{$x = print $x}}{{end}}',
+    "long comparisons": '{{$x := printf "%1000000d" 1}}{{range 99999}}{{if eq $x $x}}{{end}}{{end}}',
+    "long output": '{{$x := printf "%1000000d" 1}}{{range 99999}}{{$x}}{{end}}',
+    "structs printed": '{{range 30000}}{{$x := printf "%v" $}}{{end}}',
+    "deep parentheses": "{{" + "(" * 100_000,
+    "deep blocks": "{{if 1}}" * 30_000,
+    "long else-if": "{{if 1}}a" + "{{else if 1}}b" * 15_000 + "{{end}}",
+    "long template": "x" * 300_000,
+    "unclosed actions": "{{" * 100_000,
+    "long number": "{{" + "1_" * 100_000 + "1}}",
+    "many digits": "{{" + "9" * 200_000 + "}}",
+    "large exponent": "{{1e999999999}}",
+    "large binary exponent": "{{0x1p999999999}}",
+    "unfinished escapes": '{{"' + "\\a" * 100_000,
+    "far operand": '{{printf "' + "%[99999999999999999999999]d" * 100 + '" 1}}',
+}
+
+
+@pytest.mark.parametrize("template", HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_hostile_template_is_an_error_in_bounded_time(template: str) -> None:
+    seconds = 10 if sys.gettrace() is None else 60  # measuring coverage is several times slower
+    began = time.process_time()
+    with pytest.raises(Malformed):
+        parse(template).render(DATA)
+    assert time.process_time() - began < seconds
+
+
+def test_the_deepest_template_allowed_runs() -> None:
+    template = "{{if true}}" * 50 + "{{print " + "(" * 50 + "1" + ")" * 50 + "}}" + "{{end}}" * 50
+    assert parse(template).render({}) == "1"
+
+
+def test_more_data_may_have_more_steps() -> None:
+    data = {"Images": [{"Name": "a"}] * 60_000}
+    template = parse("{{range .Images}}{{.Name}}{{end}}")
+    with pytest.raises(FailedTemplate):
+        template.render(data)
+    assert template.render(data, steps=1_000_000) == "a" * 60_000
+
+
+def test_what_is_no_text_is_replaced() -> None:
+    assert parse('{{slice "é" 0 1}}|{{slice "é" 0 1}}{{slice "é" 1}}').render({}) == "\ufffd|é"

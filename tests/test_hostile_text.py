@@ -1,0 +1,132 @@
+"""No text of others is obeyed, whichever field of a report, a log line or a finding it stands in."""
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from reports import commit, decision, report
+from runner_rules import ATTACKS, dangers
+
+from task.annotations.lint import Finding
+from task.ci.results import github_summary, repositories
+from task.cli import lint
+from task.model import Problem, Report, VerdictName
+from task.output import progress
+from task.output.colour import Look
+from task.output.log import LEVELS, Log
+from task.output.outcome import as_json, json_text
+from task.output.report_page import page
+from task.output.screen import screen
+from task.output.stdout import write_stdout
+from task.output.table import table
+
+# What is one of a few words of ours, and decides how the others are shown.
+OURS = {"verdict", "severity", "status", "schema", "kind", "state", "strategy", "method"}
+DIFF = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n {0}\n-{0}\n+{0}\n{0}\n"
+VERDICTS: tuple[VerdictName, ...] = ("update", "unchanged", "refuse", "defer", "error")
+WHOLE = report(
+    *(decision(one, "rule", hint="hint") for one in VERDICTS),
+    commits=(commit(pull_request="https://x/1", diff="x"), commit(stands=True, pull_request="y"), commit(commit=None)),
+    problems=(Problem("argocd/web", "rule", "message", "hint"), Problem("", "rule", "so", "hint", "warning")),
+)
+
+
+def poisoned(value: Any, text: str, name: str = "") -> Any:
+    """The same with this text in every field that others name."""
+    if name == "diff" and value:
+        return DIFF.format(text)
+    if isinstance(value, str):
+        return value if name in OURS else text
+    if hasattr(value, "_fields"):
+        return replace(value, **{one: poisoned(getattr(value, one), text, one) for one in value._fields})
+    if isinstance(value, tuple | list):
+        return type(value)(poisoned(one, text, name) for one in value)
+    if isinstance(value, Mapping):
+        return {key: poisoned(one, text, str(key)) for key, one in value.items()}
+    return value
+
+
+@pytest.fixture(params=ATTACKS)
+def text(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def evil(text: str) -> Report:
+    found: Report = poisoned(WHOLE, text)
+    return found
+
+
+def test_on_the_screen(evil: Report) -> None:
+    assert dangers(screen(evil)) == []
+    assert dangers(screen(replace(evil, decisions=(), problems=()))) == []
+
+
+@pytest.mark.parametrize("width", [24, 60, 120])
+def test_in_a_table(evil: Report, width: int, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    """As it is printed: a line may begin where a longer one was broken."""
+    for one in (evil, replace(evil, decisions=())):
+        assert write_stdout(table(as_json(one), Look(width))) is None
+    assert dangers(capsysbinary.readouterr().out.decode()) == []
+
+
+def test_on_a_page(evil: Report) -> None:
+    assert dangers(page(as_json(evil))) == []
+
+
+def test_in_a_summary(evil: Report) -> None:
+    assert dangers(github_summary(evil)) == []
+
+
+def test_in_json_which_stays_exact(evil: Report) -> None:
+    assert json.loads(json_text(evil)) == json.loads(json.dumps(as_json(evil)))
+    assert dangers(json_text(evil)) == []
+    assert dangers(repositories(evil)) == []
+
+
+@pytest.mark.parametrize("form", ["text", "json", "github"])
+@pytest.mark.parametrize("look", [None, Look()])
+def test_in_a_log(text: str, form: str, look: Look | None) -> None:
+    stream = io.StringIO()
+    log = Log("debug", form, stream, terminal=look)
+    for level in LEVELS:
+        log(level, text)
+        log.problem(level, text, text, text)
+        log.problem(level, "", text, "")
+    lines = stream.getvalue().splitlines()
+    assert [line for line in lines if dangers(line)] == [line for line in lines if line.startswith("::")]
+    # Our own commands are one line each, and say the same again when the runner has read them.
+    ours = [line for line in lines if line.startswith("::")]
+    assert len(ours) == (9 if form == "github" else 0)
+    assert [line for line in ours if dangers(line.split("::", 2)[2])] == []
+    if form == "json":
+        assert {json.loads(line)["msg"] for line in lines} == {text, f"{text}: {text}; {text}"}
+
+
+def test_in_a_traceback(text: str) -> None:
+    stream = io.StringIO()
+    Log(stream=stream).traceback(ValueError(f"first\n{text}"))
+    assert dangers(stream.getvalue()) == []
+    assert stream.getvalue().startswith("ValueError: first\n")
+
+
+def test_in_a_finding(text: str) -> None:
+    found = [(Finding(text, text, text, kind, text, text, text), text, 3) for kind in ("error", "warning", "info")]
+    assert dangers(lint._as_text(found)) == []
+    for one in found:
+        command = lint._as_command(*one)
+        assert command.count("\n") == 1
+        assert dangers(command.partition("::")[2].replace("%25", "%")) == []
+        place, _, message = command.removeprefix("::").partition("::")
+        assert ":" not in place
+        assert dangers(message) == []
+
+
+def test_in_the_lines_of_a_rollout(text: str) -> None:
+    rows = [progress.Row(text, state, text, text, 1.0) for state in progress.LOOKS]
+    drawn = progress.picture(rows, 1.0, 2.0, size=(80, 24), colour=False)
+    told = [*map(progress.line, rows), *drawn, progress.summary(rows), progress.summary(rows[:1])]
+    assert dangers("\n".join(told)) == []

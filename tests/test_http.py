@@ -1,0 +1,403 @@
+"""The door to HTTP services: what it costs at most, who is told a login, and what the log holds."""
+
+import email.utils
+import gzip
+import socket
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serving import Answers as Server
+from urllib3.util import parse_url
+
+from task.http import Answer, Http, Limits, NoAnswerError, origin, public
+
+QUICK = Limits(connect=2, silence=2, total=5, size=100_000, tries=1)
+SECRET = "t0ken-s3cret"
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Server]]:
+    with ExitStack() as running:
+
+        def one(host: str = "127.0.0.1") -> Server:
+            server = running.enter_context(Server(host))
+            thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+            thread.start()
+            running.callback(thread.join)
+            running.callback(server.shutdown)
+            return server
+
+        yield one
+
+
+@pytest.fixture
+def server(start: Callable[..., Server]) -> Server:
+    return start()
+
+
+@pytest.fixture
+def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    slept: list[float] = []
+    monkeypatch.setattr("task.shutdown.sleep", slept.append)
+    return slept
+
+
+def http(server: Server | str, **how: Any) -> Http:
+    base = server if isinstance(server, str) else server.url
+    return Http(base, **{"limits": QUICK, "login": lambda: {"Authorization": f"Bearer {SECRET}"}, **how})
+
+
+def raw(start_with: bytes, drip: bytes = b"", pause: float = 0.05) -> tuple[socket.socket, str]:
+    """A server that sends these bytes to the first who comes, and then one more now and then for ever."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        try:
+            there, _ = listening.accept()
+            with there:
+                there.recv(65536)
+                there.sendall(start_with)
+                while drip:
+                    there.sendall(drip)
+                    time.sleep(pause)
+        except OSError:
+            return
+
+    threading.Thread(target=serve, daemon=True).start()
+    return listening, f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("status", [200, 201, 301, 400, 401, 404, 418, 500])
+def test_any_status_is_an_answer(server: Server, status: int) -> None:
+    server.reply = lambda _: (status, {"X-A": "b"}, b'{"a": 1}')
+    answer = http(server).ask("GET", "/x")
+    assert (answer.status, answer.json(), answer.headers["x-a"]) == (status, {"a": 1}, "b")
+
+
+def test_what_is_sent(server: Server) -> None:
+    asked = http(f"{server.url}/base/")
+    asked.ask("POST", "/a", json={"b": 1}, params={"q": "x y"}, headers={"X-Mine": "1"})
+    method, path, headers, body = server.seen[0]
+    assert (method, path, body) == ("POST", "/base/a?q=x+y", b'{"b": 1}')
+    assert (headers["X-Mine"], headers["User-Agent"], headers["Accept-Encoding"]) == ("1", "image-update", "gzip")
+
+
+@pytest.mark.parametrize(
+    ("method", "again", "requests"),
+    [("GET", None, 3), ("HEAD", None, 3), ("PUT", None, 3), ("POST", None, 1), ("POST", True, 3), ("GET", False, 1)],
+)
+def test_a_busy_server_is_asked_again(
+    server: Server, naps: list[float], method: str, again: bool | None, requests: int
+) -> None:
+    server.reply = lambda _: (503, {}, b"")
+    assert http(server, limits=replace(QUICK, tries=3)).ask(method, "/", again=again).status == 503
+    assert len(server.seen) == requests
+    assert naps == [0.5, 2.0][: requests - 1]
+
+
+@pytest.mark.parametrize(
+    ("said", "waits"),
+    [
+        ("0", [0.0]),
+        ("7", [7.0]),
+        (" 7 ", [7.0]),
+        ("1.5", [1.5]),
+        ("31", []),  # longer than we wait: an answer
+        ("9" * 400, []),
+        ("soon", [0.5]),
+        ("-5", [0.5]),
+        ("²", [0.5]),
+        ("nan", [0.5]),
+        ("Fri, 01 Jan 2016 00:00:00 GMT", [0.0]),
+        ("Fri, 99 Jan 2016 00:00:00 GMT", [0.5]),
+        ("Fri, 01 Jan 2100 00:00:00 GMT", []),
+    ],
+)
+def test_retry_after(server: Server, naps: list[float], said: str, waits: list[float]) -> None:
+    answers = [(429, {"Retry-After": said}, b""), (200, {}, b"")]
+    server.reply = lambda _: answers.pop(0)
+    status = http(server, limits=replace(QUICK, tries=3)).ask("GET", "/").status
+    assert (naps, status) == (waits, 200 if waits else 429)
+
+
+def test_retry_after_as_a_date(server: Server, naps: list[float]) -> None:
+    later = email.utils.formatdate(time.time() + 9, usegmt=True)
+    answers = [(503, {"Retry-After": later}, b""), (200, {}, b"")]
+    server.reply = lambda _: answers.pop(0)
+    http(server, limits=replace(QUICK, tries=2)).ask("GET", "/")
+    assert 7 <= naps[0] <= 9
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_to_another_server_takes_nothing_along(start: Callable[..., Server], status: int) -> None:
+    one, other = start(), start("localhost")
+    one.reply = lambda _: (status, {"Location": f"{other.url}/there?sig=1"}, b"")
+    private = {"Authorization": "Basic x", "PRIVATE-TOKEN": SECRET, "Cookie": SECRET, "X-Registry-Auth": SECRET}
+    answer = http(one).ask("GET", "/", headers={**private, "Accept": "a/b"}, params={"token": SECRET})
+    assert answer.url == f"{other.url}/there?sig=1"
+    assert SECRET not in other.told + str(other.seen)
+    assert "Authorization" not in other.told
+    assert other.seen[0][2]["Accept"] == "a/b"
+
+
+def test_a_redirect_to_another_port_is_to_another_server(start: Callable[..., Server]) -> None:
+    one, other = start(), start()
+    one.reply = lambda _: (302, {"Location": other.url}, b"")
+    http(one).ask("GET", "/")
+    assert SECRET not in other.told
+
+
+def test_a_redirect_within_the_server_keeps_the_login(server: Server) -> None:
+    server.reply = lambda path: (302, {"Location": "b?x=1"}, b"") if path == "/a" else (200, {}, b"")
+    assert http(server).ask("HEAD", "/a").status == 200
+    assert [(path, SECRET in str(headers)) for _, path, headers, _ in server.seen] == [("/a", True), ("/b?x=1", True)]
+
+
+def test_a_url_of_another_server_is_asked_without_the_login(start: Callable[..., Server]) -> None:
+    one, other = start(), start("localhost")
+    http(one).ask("GET", f"{other.url}/x")
+    assert SECRET not in other.told
+
+
+@pytest.mark.parametrize("path", ["/a?next=https://other.example/", "/a/http://other.example"])
+def test_a_path_that_holds_a_url_is_a_path(server: Server, path: str) -> None:
+    http(server).ask("GET", path)
+    assert server.seen[0][1].startswith("/a")
+
+
+def test_what_changes_something_is_not_redirected(server: Server) -> None:
+    server.reply = lambda _: (307, {"Location": "/b"}, b"")
+    assert http(server).ask("POST", "/a", json={}).status == 307
+    assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize("target", ["ftp://127.0.0.1/x", "file:///etc/passwd", "javascript:x", "gopher://x"])
+def test_redirects_to_what_is_no_web_server(server: Server, target: str) -> None:
+    server.reply = lambda _: (302, {"Location": target}, b"")
+    with pytest.raises(NoAnswerError) as refused:
+        http(server).ask("GET", "/")
+    assert refused.value.kind == "redirect"
+
+
+def test_redirects_in_circles(server: Server) -> None:
+    server.reply = lambda _: (302, {"Location": "/"}, b"")
+    with pytest.raises(NoAnswerError, match="circles"):
+        http(server).ask("GET", "/")
+    assert len(server.seen) == 5
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("https://Host/a?b#c", "https://host"),
+        ("HTTPS://host:443/", "https://host"),
+        ("http://host:80", "http://host"),
+        ("http://host:443", "http://host:443"),
+        ("https://user:pw@host:8443/x", "https://host:8443"),
+        ("https://evil.example#@host/", "https://evil.example"),
+        ("https://evil.example?@host/", "https://evil.example"),
+        ("https://evil.example\\@host/", "https://evil.example"),
+        ("https://evil.example/@host/", "https://evil.example"),
+        ("https://[::1]:5000/", "https://[::1]:5000"),
+    ],
+)
+def test_the_origin_is_where_the_request_goes(url: str, expected: str) -> None:
+    assert origin(url) == expected
+    parsed = parse_url(url)
+    port = (
+        f":{parsed.port}" if parsed.port and (parsed.scheme, parsed.port) not in {("https", 443), ("http", 80)} else ""
+    )
+    assert origin(url) == f"{parsed.scheme}://{parsed.host}{port}"
+
+
+def test_urls_in_the_log_hold_no_secret(server: Server) -> None:
+    lines: list[str] = []
+    server.reply = lambda path: (
+        (302, {"Location": f"/b?X-Amz-Signature={SECRET}"}, b"") if path == "/a" else (200, {}, b"")
+    )
+    http(server, log=lines.append).ask("GET", "/a")
+    assert len(lines) == 2
+    assert SECRET not in "".join(lines)
+    assert public(f"https://u:{SECRET}@host/p?q={SECRET}#{SECRET}") == "https://host/p"
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        gzip.compress(b"0" * 50_000_000),
+        gzip.compress(b"0" * 100_001),
+        b"0" * 100_001,
+    ],
+    ids=["bomb", "just too large", "plain"],
+)
+def test_a_body_that_is_too_large(server: Server, packed: bytes) -> None:
+    encoding = {"Content-Encoding": "gzip"} if packed[:2] == b"\x1f\x8b" else {}
+    server.reply = lambda _: (200, encoding, packed)
+    with pytest.raises(NoAnswerError) as refused:
+        http(server).ask("GET", "/")
+    assert refused.value.kind == "large"
+
+
+def test_a_body_that_is_just_small_enough(server: Server) -> None:
+    server.reply = lambda _: (200, {"Content-Encoding": "gzip"}, gzip.compress(b"0" * 100_000))
+    assert http(server).ask("GET", "/").body == b"0" * 100_000
+
+
+@pytest.mark.parametrize("encoding", ["gzip, gzip", "deflate", "br", "zstd", "x"])
+def test_an_encoding_that_nobody_asked_for(server: Server, encoding: str) -> None:
+    server.reply = lambda _: (200, {"Content-Encoding": encoding}, zlib.compress(b"x"))
+    with pytest.raises(NoAnswerError, match="encoding"):
+        http(server).ask("GET", "/")
+
+
+def test_a_stream_that_is_broken(server: Server) -> None:
+    server.reply = lambda _: (200, {"Content-Encoding": "gzip"}, b"no gzip")
+    with pytest.raises(NoAnswerError) as refused:
+        http(server).ask("GET", "/")
+    assert refused.value.kind == "unreachable"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nshort\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"not http\r\n\r\n",
+        b"",
+    ],
+)
+def test_an_answer_that_breaks_off(sent: bytes) -> None:
+    listening, url = raw(sent)
+    with listening, pytest.raises(NoAnswerError) as refused:
+        http(url).ask("GET", "/")
+    assert refused.value.kind == "unreachable"
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        b"",
+        b"HTTP/1.1 200 OK\r\nX-Slow: ",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n\r\n",
+    ],
+    ids=["status", "header", "body", "body without a length"],
+)
+def test_an_answer_in_drips_is_ended(begin: bytes) -> None:
+    listening, url = raw(begin, b"x")
+    began = time.monotonic()
+    with listening, pytest.raises(NoAnswerError) as refused:
+        http(url, limits=Limits(silence=5, total=0.5, tries=1)).ask("GET", "/")
+    assert refused.value.kind == "slow"
+    assert time.monotonic() - began < 3
+
+
+def test_silence_is_ended() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        asked = http(f"http://127.0.0.1:{silent.getsockname()[1]}", limits=Limits(silence=0.2, tries=1))
+        with pytest.raises(NoAnswerError) as refused:
+            asked.ask("GET", "/")
+    assert refused.value.kind == "slow"
+
+
+def test_nobody_listens() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(NoAnswerError) as refused:
+            http(url).ask("GET", f"/?token={SECRET}")
+    assert refused.value.kind == "unreachable"
+    assert SECRET not in refused.value.message
+    assert refused.value.__cause__ is None
+
+
+def test_a_netrc_is_not_read(server: Server, home: Path) -> None:
+    (home / ".netrc").write_text(f"machine 127.0.0.1 login me password {SECRET}\n")
+    (home / ".netrc").chmod(0o600)
+    http(server, login=None).ask("GET", "/")
+    assert "Authorization" not in server.told
+
+
+def test_cookies_are_not_kept(server: Server) -> None:
+    server.reply = lambda _: (200, {"Set-Cookie": f"session={SECRET}; Path=/"}, b"")
+    asked = http(server)
+    asked.ask("GET", "/")
+    asked.ask("GET", "/")
+    assert "Cookie" not in server.told
+
+
+@pytest.mark.parametrize("proxy", [None, "given"])
+def test_a_proxy(start: Callable[..., Server], monkeypatch: pytest.MonkeyPatch, proxy: str | None) -> None:
+    between = start()
+    if proxy is None:
+        monkeypatch.setenv("HTTP_PROXY", between.url)
+        monkeypatch.setenv("http_proxy", between.url)
+    http("http://registry.example", proxy=proxy and between.url).ask("GET", "/v2/")
+    assert between.seen[0][1] == "http://registry.example/v2/"
+
+
+@pytest.mark.parametrize("how", ["no_proxy", "none"])
+def test_no_proxy(start: Callable[..., Server], monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    between, server = start(), start()
+    monkeypatch.setenv("http_proxy", between.url)
+    if how == "no_proxy":
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+    http(server, proxy="" if how == "none" else None).ask("GET", "/")
+    assert (len(between.seen), len(server.seen)) == (0, 1)
+
+
+def test_a_proxy_that_is_down_is_named_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", f"http://me:{SECRET}@127.0.0.1:9")
+    with pytest.raises(NoAnswerError, match="proxy") as refused:
+        http("http://registry.example").ask("GET", "/")
+    assert SECRET not in refused.value.message
+
+
+@pytest.mark.parametrize("file", ["/nonexistent/ca.pem", "/dev/null"])
+def test_authorities_that_cannot_be_read(file: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as there, pytest.raises(NoAnswerError) as refused:
+        http(f"https://127.0.0.1:{there.getsockname()[1]}", ca_file=file).ask("GET", "/")
+    assert refused.value.kind in ("tls", "slow", "unreachable")
+
+
+def test_a_server_that_speaks_no_tls(server: Server) -> None:
+    with pytest.raises(NoAnswerError) as refused:
+        http(server.url.replace("http:", "https:"), limits=replace(QUICK, silence=1)).ask("GET", "/")
+    assert refused.value.kind in ("unreachable", "slow")
+
+
+@pytest.mark.parametrize("url", ["http://", "http://a..b/", "http://[::1/", "http://host:port/", "http://\udcff/"])
+def test_what_is_no_url(url: str) -> None:
+    with pytest.raises(NoAnswerError):
+        http(url).ask("GET", "/")
+
+
+def test_the_beginning_of_a_body_is_printable() -> None:
+    answer = Answer(500, {}, b"<b>\x1b[31mred\x00\r\n::error::\xff" + b"x" * 10_000, "")
+    assert answer.text(40).isprintable()
+    assert len(answer.text()) == 300
+
+
+def test_a_server_whose_answers_all_come_late_is_asked_no_more(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("task.http._SLOW", 0.1)
+
+    def reply(_path: str) -> tuple[int, dict[str, str], bytes]:
+        time.sleep(0.2)
+        return 200, {}, b"{}"
+
+    server.reply = reply
+    http = Http(server.url, limits=replace(QUICK, slow=0.5))
+    with pytest.raises(NoAnswerError, match="has been slow for 1 seconds, and is asked no more") as caught:
+        [http.ask("GET", "/") for _ in range(10)]
+    assert caught.value.kind == "slow"
+    assert len(server.seen) == 3
+    patient = Http(server.url, limits=QUICK)
+    assert [patient.ask("GET", "/").status for _ in range(4)] == [200] * 4

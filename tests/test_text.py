@@ -1,0 +1,92 @@
+"""Text of others, fit to be printed."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from runner_rules import ATTACKS, dangers
+
+from task.text import exact_json, harmless, printable, printable_lines, visible, web_page
+
+HOSTILE = st.text(st.sampled_from(":#[]\\ \t\n\r\x1b\u00a0\u034f\ufe0f\u202e\u2028\ud800vsoax"), max_size=12)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("::add-mask::x", "\\::add-mask::x"),
+        ("  ::x::", "  \\::x::"),
+        ("\t::x::", "\t\\::x::"),
+        ("##[x]", "##\\[x]"),
+        ("a ##[group]b ##[c]", "a ##\\[group]b ##\\[c]"),
+        ("##vso[task.complete]", "##vso\\[task.complete]"),
+        ("#\ufe0f#[x]", "#<U+FE0F>#[x]"),
+        (":\ufe0f:x", ":<U+FE0F>:x"),
+        ("\u00a0::x", "<U+00A0>::x"),
+        ("\x1b[31mred\x9b0m", "^[[31mred<U+009B>0m"),
+        ("a\nb\r\n", "a^Jb^M^J"),
+        ("\u202eabc\u2069", "<U+202E>abc<U+2069>"),
+        ("\u2028", "<U+2028>"),
+        ("\udcff", "<U+DCFF>"),
+        ("\x7f\x00", "^?^@"),
+        ("a: b::c # d [e] #[f]", "a: b::c # d [e] #[f]"),
+        ("at https://bob:pw@h/x, ssh://git@h/x", "at https://h/x, ssh://git@h/x"),
+        ("'ssh://git:pw@h' http://t0ken@h:1/@x", "'ssh://git@h' http://h:1/@x"),
+        ("日本 → ok ⚠\ufe0f", "日本 → ok ⚠\ufe0f"),
+    ],
+)
+def test_what_is_shown(text: str, shown: str) -> None:
+    assert printable(text) == shown
+
+
+@given(HOSTILE)
+def test_nobody_obeys_it(text: str) -> None:
+    assert dangers(printable(text)) == []
+    assert "\n" not in printable(text)
+    assert printable(printable(text)) == printable(text)
+    assert dangers(printable_lines(text)) == []
+    assert printable_lines(text).count("\n") == text.count("\n")
+    assert dangers(harmless("\n".join(map(visible, text.split("\n"))))) == []
+
+
+@pytest.mark.parametrize("text", [one for one in ATTACKS if "\r" not in one and "\n" not in one])
+def test_it_can_still_be_read(text: str) -> None:
+    """Nothing but backslashes and names of characters is added."""
+    letters = "".join(char for char in text if char.isprintable() and char != "\ufe0f")
+    rest = iter(printable(text))
+    assert all(char in rest for char in letters)
+
+
+@pytest.mark.parametrize("ascii_only", [True, False])
+@given(st.recursive(HOSTILE, lambda one: st.lists(one) | st.dictionaries(HOSTILE, one), max_leaves=5))
+def test_json_says_the_same_and_nobody_obeys_it(ascii_only: bool, value: Any) -> None:
+    text = exact_json(json.dumps(value, indent=2, ensure_ascii=ascii_only))
+    assert json.loads(text) == json.loads(json.dumps(value))
+    assert dangers(text) == []
+    text.encode()
+
+
+def test_json_without_anything_special_is_left_alone() -> None:
+    text = json.dumps({"a": ["x # y", "日本", "::x", "C#"]}, indent=2, ensure_ascii=False)
+    assert exact_json(text) == text
+
+
+@pytest.mark.parametrize(
+    ("url", "page"),
+    [
+        ("https://git.example.com/a/pulls/1?x=y#z", True),
+        ("http://git.example.com/1", True),
+        ("https://x/" + "a" * 1990, True),
+        ("https://x/" + "a" * 1991, False),
+        ("javascript:alert(1)", False),
+        ("https://x/ y", False),
+        ("https://x/>(y)", False),
+        ("https://x/\u202ey", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_what_can_be_a_page(url: str | None, page: bool) -> None:
+    assert web_page(url) == (url if page else "")

@@ -1,0 +1,102 @@
+import json
+import time
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from task.yaml_documents import documents
+
+APP = "apiVersion: argoproj.io/v1alpha1\nkind: Application\n"
+
+
+def data(text: str) -> list[object]:
+    return [document.data for document in documents(text)]
+
+
+def test_scalars_stay_the_text_they_are() -> None:
+    text = APP + "a: 1.10\nb: 'true'\nc: true\nd: ~\ne: 0123\nf: !!str 5\ng: |\n  x\n"
+    assert data(text) == [
+        {
+            "apiVersion": "argoproj.io/v1alpha1",
+            "kind": "Application",
+            "a": "1.10",
+            "b": "true",
+            "c": True,
+            "d": None,
+            "e": "0123",
+            "f": "5",
+            "g": "x\n",
+        }
+    ]
+
+
+def test_documents_that_cannot_concern_us_are_not_even_read() -> None:
+    assert data("a: [\n---\n" + APP + "---\nb: {\n") == [{"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}]
+
+
+def test_a_broken_document_does_not_hide_its_neighbours() -> None:
+    found = list(documents(APP + "---\n" + APP + "x: [\n---\n" + APP))
+    assert [bool(one.problem) for one in found] == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("before", "line"),
+    [("", 1), ("---\n", 2), ("# c\n---\n", 3), ("a: b\n---\n", 3), ("a: b\n---\nc: d\n---\n", 5), ("\n\n", 3)],
+)
+def test_the_line_of_a_document_is_known(before: str, line: int) -> None:
+    assert [one.line for one in documents(before + APP)] == [line]
+
+
+def test_directives_and_byte_order_marks_are_read() -> None:
+    assert data("\ufeff%YAML 1.1\n---\n" + APP)[0] == {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}
+
+
+def test_a_block_scalar_may_hold_what_looks_like_a_document() -> None:
+    text = APP + "x: |\n  ---\n  argoproj.io\ny: 1\n"
+    assert data(text)[0]["y"] == "1"  # type: ignore[index]
+
+
+def test_json_is_read_as_json() -> None:
+    assert data(json.dumps({"apiVersion": "argoproj.io/v1", "n": 1})) == [{"apiVersion": "argoproj.io/v1", "n": 1}]
+
+
+def test_flow_mappings_with_urls() -> None:
+    assert data("apiVersion: argoproj.io/v1alpha1\nsource: {repoURL: https://git.example:8443/x, path: a}\n") == [
+        {"apiVersion": "argoproj.io/v1alpha1", "source": {"repoURL": "https://git.example:8443/x", "path": "a"}}
+    ]
+
+
+def test_an_alias_bomb_costs_no_more_than_its_text() -> None:
+    lines = ["a0: &a0 [x, x]"] + [f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}, *a{n - 1}]" for n in range(1, 60)]
+    start = time.perf_counter()
+    assert len(data(APP + "\n".join(lines) + "\n")) == 1
+    assert time.perf_counter() - start < 2
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 5000, "{a: " * 5000, "- " * 5000 + "x", "".join(f"{'  ' * n}a:\n" for n in range(400))]
+)
+def test_nesting_that_no_person_writes_is_a_problem(text: str) -> None:
+    assert [
+        bool(one.problem) for one in documents(APP + "x:\n" + "\n".join("  " + line for line in text.split("\n")))
+    ] == [True]
+
+
+@given(
+    st.recursive(
+        st.text(alphabet="abc:-#é😀 ", max_size=8),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc", min_size=1), inner, max_size=3),
+    )
+)
+def test_strings_are_read_back(value: object) -> None:
+    text = yaml.safe_dump({"apiVersion": "argoproj.io/v1", "value": value}, allow_unicode=True, default_style='"')
+    assert data(text) == [{"apiVersion": "argoproj.io/v1", "value": value}]
+
+
+@given(st.text(max_size=60))
+def test_any_text_gives_documents_or_problems(text: str) -> None:
+    for one in documents("argoproj.io\n" + text):
+        assert isinstance(one.problem, str)
+        assert one.line >= 1
