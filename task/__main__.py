@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 
-from task import shutdown as stop
+from task import shutdown
 from task.output.stdout import abandon
 
 
@@ -18,14 +18,14 @@ def main() -> None:
     # A signal that comes during the imports waits until there is somebody to hear it. Without this a container's
     # first process would not get it at all, and others would end without results.
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
-    stop.install()
+    shutdown.install()
     try:
         from task.cli.app import main as run  # noqa: PLC0415 - a signal that comes during the imports has to wait
 
         code = run(sys.argv[1:])
-        stop.deaf()  # what was done is told: too late to stop anything
-    except stop.Stopped:
-        code = stop.code()
+        shutdown.deaf()  # what was done is told: too late to stop anything
+    except shutdown.Stopped:
+        code = shutdown.code()
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

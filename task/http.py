@@ -19,7 +19,7 @@ from urllib.parse import urljoin
 import requests
 from requests.adapters import HTTPAdapter
 
-from task import shutdown as stop
+from task import shutdown
 from task.files import exhausted
 from task.http_unpack import BROKEN, unpacker
 from task.http_watch import Watch
@@ -149,12 +149,12 @@ class Http:
             except NoAnswerError as error:
                 if last or error.kind not in ("unreachable", "slow"):
                     raise
-                stop.sleep(_PAUSES[min(number, 1)])
+                shutdown.sleep(_PAUSES[min(number, 1)])
                 continue
             wait = _wait(answer, number)
             if last or answer.status not in _BUSY or wait > LONGEST_WAIT:
                 return answer
-            stop.sleep(wait)
+            shutdown.sleep(wait)
         raise AssertionError  # pragma: no cover - the last try returns or raises
 
     def close(self) -> None:
@@ -180,7 +180,7 @@ class Http:
         if not ours:
             headers = {name: value for name, value in headers.items() if name.lower() not in _PRIVATE}
         limits, began = self._limits, time.monotonic()
-        stop.check()
+        shutdown.check()
         if limits.slow and self._lost > limits.slow:
             raise NoAnswerError(
                 "slow", f"{origin(url)} has been slow for {self._lost:.0f} seconds, and is asked no more"
@@ -204,11 +204,11 @@ class Http:
             ):
                 body = self._body(answer, url, began)
                 if ended.is_set():  # a body without a length would seem to be whole
-                    stop.check()
+                    shutdown.check()
                     raise self._slow(url)
                 found = Answer(answer.status_code, answer.headers, body, url)
         except (OSError, self._requests.packages.urllib3.exceptions.HTTPError, *BROKEN) as error:
-            stop.check()
+            shutdown.check()
             if spent := exhausted(error):
                 raise spent from None
             if time.monotonic() - began > limits.total:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from task import shutdown as stop
+from task import shutdown
 
 _AGAIN = 0.2  # seconds until what could not be ended at once, as it was just being opened, is ended again
 
@@ -65,10 +65,10 @@ class Watch:
                 end()
 
         thread = threading.Thread(target=watch, daemon=True)
-        with stop.unheard():
+        with shutdown.unheard():
             thread.start()
         try:
-            with stop.ending(end):
+            with shutdown.ending(end):
                 yield ended
         finally:
             over.set()

@@ -210,12 +210,12 @@ def test_an_import_is_not_broken_off() -> None:
     during = "os.kill(os.getpid(), signal.SIGTERM)\nfor _ in range(9): pass\nprint('imported')"
     code = f"""
 import os, signal
-from task import shutdown as stop
-stop.install()
+from task import shutdown
+shutdown.install()
 exec(compile({during!r}, "<frozen importlib._bootstrap>", "exec"))
 try:
-    stop.check()
-except stop.StoppedError as error:
+    shutdown.check()
+except shutdown.StoppedError as error:
     print(error)
 """
     said = subprocess.check_output([sys.executable, "-c", code], text=True)

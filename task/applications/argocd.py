@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
-from task import shutdown as stop
+from task import shutdown
 from task.applications import Found
 from task.errors import SourceDownError, SourceError
 from task.model import Application
@@ -61,7 +61,7 @@ class ArgoCD:
         if len(keys) < 2:  # noqa: PLR2004 - one needs no threads, which take time to load
             return [self._found(key) for key in keys]
         with ThreadPoolExecutor(min(len(keys), AT_ONCE)) as pool:
-            with stop.unheard():  # signals are for the main thread, which waits
+            with shutdown.unheard():  # signals are for the main thread, which waits
                 found = pool.map(self._found, keys)
             return list(found)
 

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
-from task import shutdown as stop
+from task import shutdown
 from task.annotations.application import annotated
 from task.annotations.narrow import Narrow, considered
 from task.applications import Found
@@ -169,7 +169,7 @@ class Cluster:
             return
         pool = ThreadPoolExecutor(min(len(needed), AT_ONCE))
         try:
-            with stop.unheard():  # signals are for the main thread, which waits
+            with shutdown.unheard():  # signals are for the main thread, which waits
                 found = pool.map(self._one, needed)
             yield from (item for item in found if item is not None)
         finally:

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from task import shutdown as stop
+from task import shutdown
 from task.errors import PRECEDENCE, SourceDownError, SourceError, TaskError
 from task.http import Limits
 from task.output.progress import Row
@@ -142,7 +142,7 @@ class Rollouts:
         log: Log = lambda _level, _sentence: None,
         refreshes: bool = True,
         now: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = stop.sleep,
+        sleep: Callable[[float], None] = shutdown.sleep,
         jitter: Callable[[], float] = lambda: int.from_bytes(os.urandom(2)) / 0xFFFF,
     ) -> None:
         self._api, self._pace, self._log = api, pace, log
@@ -168,7 +168,7 @@ class Rollouts:
         """A sight after every round of looks."""
         wait = self._pace.first
         while open_ones := [watch for watch in self._watches if not watch.row.ended]:
-            stop.check()
+            shutdown.check()
             _each(self._look, open_ones)
             left = self._pace.limit - self._elapsed()
             if left <= 0:
@@ -299,6 +299,6 @@ def _each(work: Callable[[T], None], many: Sequence[T]) -> None:
             work(one)
         return
     with ThreadPoolExecutor(min(len(many), AT_ONCE)) as pool:
-        with stop.unheard():  # signals are for the main thread, which waits
+        with shutdown.unheard():  # signals are for the main thread, which waits
             found = pool.map(work, many)
         list(found)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from task import shutdown as stop
+from task import shutdown
 from task.ci.publish import publish
 from task.cli.door import Call, read, with_environment
 from task.cli.lint import lint
@@ -71,12 +71,14 @@ def execute(call: Call) -> int:
         return _end(error, call, environ, log)
     _tell_strange(environ, log)
     try:
-        stop.hear()
+        shutdown.hear()
         return _command(settings, environ, log)
     except TaskError as error:
         return _end(error, call, environ, log)
-    except stop.Stopped:
-        stopped = stop.StoppedError(NAMES.get(stop.code(), "stopped"), hint="nothing is half-done; run it again")
+    except shutdown.Stopped:
+        stopped = shutdown.StoppedError(
+            NAMES.get(shutdown.code(), "stopped"), hint="nothing is half-done; run it again"
+        )
         return _end(stopped, call, environ, log)
     except Exception as error:  # noqa: BLE001 - people get the traceback, hosts their results
         if spent := exhausted(error):
@@ -122,7 +124,7 @@ def _command(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
 
 def _end(error: TaskError, call: Call, environ: Mapping[str, str], log: Log) -> int:
     """Say the error once, and write the results of a failure: a host waits for them."""
-    code = int(stop.code() or error.exit)
+    code = int(shutdown.code() or error.exit)
     log.problem("error", error.subject, error.message, error.hint)
     if call.command not in ("lint", "wait", "report"):
         _publish(error, call, environ, code, log)
@@ -136,7 +138,7 @@ def _publish(error: TaskError, call: Call, environ: Mapping[str, str], code: int
     output = Output(
         last.get("output", "text"), last.get("report", ""), last.get("results-dir", ""), last.get("dotenv", "")
     )
-    with stop.shield():
+    with shutdown.shield():
         publish(report, output, environ)  # what cannot be written is not said: the run has failed already
         if path := last.get("metrics-file"):
             notify(report, Told(path), 0.0, environ, log)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from task import shutdown as stop
+from task import shutdown
 from task.ci.builder_files import read_built
 from task.ci.builders import with_built
 from task.ci.event import event_images
@@ -34,7 +34,7 @@ def run(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
     _check_receiver(settings.output.cloudevent_url, environ)
     began = time.monotonic()
     report = carry_out(settings, environ, log)
-    with stop.shield():
+    with shutdown.shield():
         on_screen = _on_screen(report, settings, log)
         for problem in report.problems:
             if (problem.application, problem.message) not in on_screen:
@@ -44,7 +44,7 @@ def run(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
         for error in failed:
             log.problem("error", "", error.message, error.hint)
         # The results tell what landed, and stay; that something could not be written is told by the exit code.
-        code = stop.code() or int(first_of((report.exit, *(error.exit for error in failed))))
+        code = shutdown.code() or int(first_of((report.exit, *(error.exit for error in failed))))
         _tell(replace(report, exit=code), settings, time.monotonic() - began, environ, log)
     return code
 
@@ -85,7 +85,7 @@ def carry_out(settings: Settings, environ: Mapping[str, str], log: Log) -> Repor
     try:
         return pipeline(order, edges)
     finally:
-        with stop.shield():
+        with shutdown.shield():
             edges.close()
 
 

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from task import __version__
-from task import shutdown as stop
+from task import __version__, shutdown
 from task.cli.demo import demo
 from task.cli.door import Call
 from task.cli.help_page import ABOUT, command_help, root_help
@@ -101,7 +100,7 @@ def _root(
 def _demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave the repository, to play with.")] = False,
 ) -> None:
-    stop.hear()
+    shutdown.hear()
     raise typer.Exit(demo(keep=keep))
 
 

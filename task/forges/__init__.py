@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from urllib.parse import urljoin
 
-from task import shutdown as stop
+from task import shutdown
 from task.errors import Outpaced, TaskError, UnreachableError
 from task.forges.address import Place
 from task.forges.proposal import described
@@ -135,7 +135,7 @@ class Client:
 
         A status of 300 and above, unless in `fine`, is raised as what `refused` makes of it.
         """
-        stop.check()
+        shutdown.check()
         answer = self._patient(method, path, what, params=params, json=json, again=again)
         if answer.status < 300 or answer.status in fine:  # noqa: PLR2004 - HTTP
             return answer
@@ -176,7 +176,7 @@ class Client:
             wait = limited(answer)
             if wait is None or wait > LONGEST_WAIT or turn == _TURNS - 1:
                 return answer
-            stop.sleep(wait)
+            shutdown.sleep(wait)
         raise AssertionError  # pragma: no cover - the last turn returns
 
     def _redirected(self, method: str, path: str, **more: Any) -> Answer:
@@ -241,10 +241,10 @@ def settle(steps: Steps, proposal: Proposal, found: Proposed | None) -> Proposed
             found = None
         except AlreadyThere as there:
             found = there.found
-            stop.sleep(0.2 * turn)  # a list may lag behind
+            shutdown.sleep(0.2 * turn)  # a list may lag behind
         except UnreachableError as error:  # whether it was opened is unknown: look, and try once more
             known = isinstance(error.__cause__, _Limited) or (found is not None and found.state == "open")
-            if known or turn or stop.code():
+            if known or turn or shutdown.code():
                 raise
             found = None
         found = found or steps.find(proposal.base, proposal.head)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from task import shutdown as stop
+from task import shutdown
 from task.errors import ForgeError, Outpaced, TaskError
 from task.forges import MOVED, Client, Overtaken, Reach, Token, settle
 from task.forges.address import quoted
@@ -129,7 +129,7 @@ class BitbucketCloud:
         if not ours or (tip := self.tip(proposal.head)) in ("", ours):
             return None
         for pause in _PAUSES:
-            stop.sleep(pause)
+            shutdown.sleep(pause)
             found = self.find(proposal.base, proposal.head)
             if found and found.state == "open":
                 return replace(found, head_commit=tip, note=MOVED)

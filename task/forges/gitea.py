@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from task import shutdown as stop
+from task import shutdown
 from task.errors import TaskError
 from task.forges import AlreadyThere, Client, Reach, Token, settle
 from task.forges.address import quoted
@@ -217,9 +217,9 @@ class Gitea:
         what, fine = "switch on auto-merge", (403, 404, 405, 409, 422)
         answer = self._client.ask("POST", path, what, json=body, fine=fine)
         for pause in _PAUSES:
-            if b"try again later" not in answer.body.lower() or stop.code():
+            if b"try again later" not in answer.body.lower() or shutdown.code():
                 break
-            stop.sleep(pause)
+            shutdown.sleep(pause)
             answer = self._client.ask("POST", path, what, json=body, fine=fine)
         return answer
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from task import shutdown as stop
+from task import shutdown
 from task.forges import AlreadyThere, Client, Reach, settle
 from task.forges.address import quoted
 from task.forges.content import dig, fitted, ours_to_delete, same
@@ -164,18 +164,18 @@ class GitLab:
         what, fine = "switch on auto-merge", (401, 403, 405, 406, 409, 422)
         answer = self._client.ask("PUT", path, what, json=body, fine=fine)
         for pause in _PAUSES:
-            if answer.status not in {405, 409, 422} or stop.code():
+            if answer.status not in {405, 409, 422} or shutdown.code():
                 break
-            stop.sleep(pause)
+            shutdown.sleep(pause)
             answer = self._client.ask("PUT", path, what, json=body, fine=fine)
         return answer
 
     def _settled(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """As GitLab sees it once it has looked, if that does not take long."""
         for pause in _PAUSES[:-1]:
-            if request.get("detailed_merge_status", "unknown") not in _UNREADY or stop.code():
+            if request.get("detailed_merge_status", "unknown") not in _UNREADY or shutdown.code():
                 break
-            stop.sleep(pause)
+            shutdown.sleep(pause)
             request = self._read(str(request["iid"]))
         return request
 

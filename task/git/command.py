@@ -16,7 +16,7 @@ from urllib.parse import urljoin
 
 import sh
 
-from task import shutdown as stop
+from task import shutdown
 from task.child_environment import TOKENS, needs
 from task.errors import CredentialsError, RepositoryError, SourceError, UnreachableError, UsageError
 from task.files import exhausted
@@ -242,9 +242,9 @@ class Git:
         `clock`: the time that there is, for this and other commands. `program`: another one, in the same environment.
         `meanwhile`: what the caller has to do until a server answers.
         """
-        stop.check()
+        shutdown.check()
         transfer = _head(argv) in _TRANSFERS
-        with stop.shield(), _scratch(git_dir or self.temporary) as into, ExitStack() as opened:
+        with shutdown.shield(), _scratch(git_dir or self.temporary) as into, ExitStack() as opened:
             out, err = _output(opened), _output(opened, _TAIL)
             into.write(stdin.encode() if isinstance(stdin, str) else stdin)
             into.seek(0)
@@ -263,15 +263,15 @@ class Git:
             last = "\n".join(words.splitlines()[-_LAST:])
             raise GitEnded(_head(argv), code, output, f"{last}\n{ended}")
         if code:
-            stop.check()
+            shutdown.check()
             raise GitFailed(_head(argv), code, output, words)
         self._warn(words)
         return Ran(output, words)
 
     def talk(self, *argv: str, git_dir: str, env: Mapping[str, str] | None = None) -> Talk:
         """Start a command that reads questions and writes answers until it is closed."""
-        stop.check()
-        with stop.shield(), _files_left():
+        shutdown.check()
+        with shutdown.shield(), _files_left():
             read_in, ask = os.pipe()
             answer, write_out = os.pipe()
             with open(read_in, "rb") as into, open(write_out, "wb") as out, open(os.devnull, "wb") as err:
@@ -299,7 +299,7 @@ class Git:
 
     def close(self) -> None:
         """End the connections that were shared; remove copies of keys."""
-        with stop.shield():
+        with shutdown.shield():
             self._sharing.close()
             self._access.close()
 
@@ -317,7 +317,7 @@ class Git:
         if sys.version_info >= (3, 12):
             _allow_fork()
         into, out, err = files
-        with _files_left(), _ONE_AT_A_TIME, stop.unheard():
+        with _files_left(), _ONE_AT_A_TIME, shutdown.unheard():
             return self._command(program)(*argv, _env=environ, _in=into, _out=out, _err=err)
 
     def _command(self, name: str) -> Any:
@@ -332,7 +332,7 @@ class Git:
             self._programs[name] = program.bake(
                 _bg=True, _bg_exc=False, _return_cmd=True, _tty_out=False, _truncate_exc=False, _close_fds=False,
                 _decode_errors="replace", _encoding="utf-8", _new_session=True,
-                _preexec_fn=self._begin if name == "git" else stop.hear,
+                _preexec_fn=self._begin if name == "git" else shutdown.hear,
             )  # fmt: skip
         return self._programs[name]
 
@@ -340,7 +340,7 @@ class Git:
     def _wait(running: Any, watch: Watch, meanwhile: Callable[[], object] | None) -> int:
         """The exit code. Whatever ends the wait ends the process as well."""
         try:
-            with stop.ending(watch.end):
+            with shutdown.ending(watch.end):
                 if meanwhile:
                     meanwhile()
                 watch.wait()
@@ -353,7 +353,7 @@ class Git:
 
     def _begin(self) -> None:
         """What a new process of git does before it becomes git."""
-        stop.hear()
+        shutdown.hear()
         self._limit()
 
     def _get_ready(self) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import jwt
 from requests.utils import should_bypass_proxies
 
-from task import shutdown as stop
+from task import shutdown
 from task.errors import CredentialsError, TaskError, UnreachableError, UsageError
 from task.http import Answer, Http, Limits, NoAnswerError
 from task.secret import Secret
@@ -48,7 +48,7 @@ def token(app: App, way: Way) -> Secret:
         except UnreachableError:
             if not pause:
                 raise
-        stop.sleep(pause)
+        shutdown.sleep(pause)
     raise AssertionError  # pragma: no cover - the last pause is 0
 
 

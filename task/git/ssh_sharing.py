@@ -8,8 +8,7 @@ from _thread import allocate_lock
 from collections.abc import Mapping
 from contextlib import suppress
 
-from task import private_folder
-from task import shutdown as stop
+from task import private_folder, shutdown
 from task.errors import UnreachableError
 
 _IDLE = 30  # seconds after which a connection ends by itself, should nobody end it
@@ -28,7 +27,7 @@ class SshSharing:
 
     def options(self, command: str, server: str) -> str:
         """What to add to an ssh command to share the connection with whoever calls the same server the same way."""
-        with stop.shield(), self._lock:
+        with shutdown.shield(), self._lock:
             if not self._folder and not self._open():
                 return ""
             if (command, server) not in self._known:

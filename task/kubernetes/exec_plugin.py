@@ -18,7 +18,7 @@ from typing import Any
 
 import sh
 
-from task import shutdown as stop
+from task import shutdown
 from task.child_environment import child_environment
 from task.errors import SourceAccessError, UsageError
 from task.files import read_file
@@ -86,7 +86,7 @@ def _base64(path: str) -> str:
 
 
 def _run(plugin: Plugin, environ: dict[str, str]) -> bytes:
-    stop.check()
+    shutdown.check()
     try:
         program = sh.Command(plugin.command, environ.get("PATH", os.defpath).split(os.pathsep))
     except sh.CommandNotFound:
@@ -95,18 +95,18 @@ def _run(plugin: Plugin, environ: dict[str, str]) -> bytes:
     if sys.version_info >= (3, 12):
         warnings.filterwarnings("ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning)
     try:
-        with stop.unheard():
+        with shutdown.unheard():
             running = program(
                 *plugin.args, _env=environ, _in="", _bg=True, _bg_exc=False, _tty_in=False, _tty_out=False,
-                _truncate_exc=False, _timeout=SECONDS, _new_session=True, _preexec_fn=stop.hear, _return_cmd=True,
+                _truncate_exc=False, _timeout=SECONDS, _new_session=True, _preexec_fn=shutdown.hear, _return_cmd=True,
             )  # fmt: skip
-        with stop.ending(lambda: send(running, "SIGTERM")):
+        with shutdown.ending(lambda: send(running, "SIGTERM")):
             running = running.wait()
         return bytes(running.stdout)
     except sh.TimeoutException:
         raise _useless(plugin, f"took more than {SECONDS} seconds") from None
     except sh.ErrorReturnCode as error:  # its text holds all arguments
-        stop.check()
+        shutdown.check()
         said = _readable(error.stderr.decode("utf-8", "replace"), plugin)
         raise _useless(plugin, f"failed ({error.exit_code}){': ' if said else ''}{said}") from None
     except OSError as error:

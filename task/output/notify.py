@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from task import shutdown as stop
+from task import shutdown
 from task.errors import UsageError
 from task.files import read_text
 from task.http import Http, Limits, NoAnswerError, origin
@@ -57,7 +57,7 @@ def notify(report: Report, told: Told, seconds: float, environ: Mapping[str, str
         except OSError as error:
             log("warning", f"--metrics-file: cannot write {told.metrics_file!r}: {error.strerror}")
     if told.cloudevent_url and any(one.commit and not one.stands for one in report.commits):
-        if stop.code():
+        if shutdown.code():
             log("warning", "no CloudEvent was sent: the run was stopped")
         else:
             _send(report, told, Secret(environ.get(TOKEN, "").strip()), log)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from task import shutdown as stop
+from task import shutdown
 from task.annotations.narrow import considered
 from task.annotations.write_back import normal_url
 from task.errors import TaskError
@@ -41,7 +41,7 @@ def run(order: Order, edges: Edges) -> Report:
     if order.atomic:
         matched, given_up = without_the_broken(matched)
         done = done.plus(Outcome(given_up))
-    with stop.shield():  # a signal ends every wait in there; what landed until then is told
+    with shutdown.shield():  # a signal ends every wait in there; what landed until then is told
         for outcome in deliveries(by_login(by_repository(matched, order), edges), order, edges):
             done = done.plus(outcome)
         done = done.plus(patched(matched, order, edges))
@@ -134,7 +134,7 @@ def deliveries(groups: Sequence[Sequence[Ask]], order: Order, edges: Edges) -> l
     if len(groups) < 2:  # noqa: PLR2004 - one needs no threads, which take time to load
         return [deliver(asks, order, edges) for asks in groups]
     with ThreadPoolExecutor(min(len(groups), AT_ONCE)) as pool:
-        with stop.unheard():  # signals are for the main thread, which waits
+        with shutdown.unheard():  # signals are for the main thread, which waits
             outcomes = pool.map(lambda asks: deliver(asks, order, edges), groups)
         return list(outcomes)
 
@@ -194,7 +194,7 @@ def report(order: Order, seen: Seen, done: Outcome, problems: tuple[Problem, ...
         decisions=decisions,
         commits=tuple(sorted(done.commits, key=lambda one: (one.repo, one.branch, one.head))),
         problems=tuple(dict.fromkeys(errors + problems + cautions(decisions))),
-        exit=stop.code()
+        exit=shutdown.code()
         or int(exit_code(decisions, problems, require_update=order.require_update, unmatched=unmatched)),
         dry=order.dry,
     )

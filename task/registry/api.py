@@ -8,7 +8,7 @@ from collections.abc import Callable
 from threading import BoundedSemaphore
 from urllib.parse import quote
 
-from task import shutdown as stop
+from task import shutdown
 from task.errors import RegistryAccessError, RegistryDownError, TaskError
 from task.http import Answer, Http, Limits, NoAnswerError, origin
 from task.registry import tokens
@@ -80,7 +80,7 @@ class Api:
     def _send(self, method: str, url: str, headers: Headers) -> Answer:
         with self._room:
             self._wait_for_turn()
-            stop.check()
+            shutdown.check()
             self._leave_alone()
             try:
                 return self._reached(method, url, headers)
@@ -98,7 +98,7 @@ class Api:
             now = time.monotonic()
             start = max(now, self._next)
             self._next = start + 1 / self.endpoint.limit
-        stop.sleep(start - now)
+        shutdown.sleep(start - now)
 
     def _reached(self, method: str, url: str, headers: Headers) -> Answer:
         """By the URL that answered first. The first request tells, and it never carries a login."""

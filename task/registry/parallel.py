@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 
-from task import shutdown as stop
+from task import shutdown
 
 
 def each(work: Sequence[Callable[[], None]], at_once: int) -> None:
@@ -22,7 +22,7 @@ def each(work: Sequence[Callable[[], None]], at_once: int) -> None:
         while True:
             with lock:
                 one = next(todo, None)
-            if one is None or stop.code():
+            if one is None or shutdown.code():
                 break
             try:
                 one()
@@ -31,11 +31,11 @@ def each(work: Sequence[Callable[[], None]], at_once: int) -> None:
         done.put(None)
 
     count = min(at_once, len(work))
-    with stop.unheard():
+    with shutdown.unheard():
         for _ in range(count):
             threading.Thread(target=worker, daemon=True).start()
     for _ in range(count):
         done.get()
-    stop.check()
+    shutdown.check()
     if not failed.empty():
         raise failed.get()

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import sh
 
-from task import shutdown as stop
+from task import shutdown
 from task.child_environment import child_environment
 from task.errors import RegistryAccessError, RegistryDownError, RegistryError
 from task.registry.docker_config import RegistryLogin
@@ -61,7 +61,7 @@ def _run(
     kind: str, name: str, args: tuple[str, ...], said: str, environ: Mapping[str, str]
 ) -> tuple[int | None, bytes, bytes]:
     """(exit code, or None where there is no such program, what it printed); no error holds what it printed."""
-    stop.check()
+    shutdown.check()
     try:
         program = sh.Command(name, None if os.path.isabs(name) else _path(environ))
     except sh.CommandNotFound:
@@ -70,13 +70,13 @@ def _run(
         warnings.filterwarnings("ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning)
     theirs = child_environment(environ, (name,) if kind == "helper" else ())
     try:
-        with stop.unheard():
+        with shutdown.unheard():
             running = program(
                 *args, _env=theirs, _in=said, _bg=True, _bg_exc=False, _tty_in=False, _tty_out=False,
-                _timeout=_PATIENCE[kind], _new_session=True, _preexec_fn=stop.hear, _return_cmd=True,
+                _timeout=_PATIENCE[kind], _new_session=True, _preexec_fn=shutdown.hear, _return_cmd=True,
                 _ok_code=tuple(range(256)),
             )  # fmt: skip
-        with stop.ending(running.terminate):
+        with shutdown.ending(running.terminate):
             running = running.wait()
         return running.exit_code, bytes(running.stdout), bytes(running.stderr)
     except sh.TimeoutException:
@@ -84,7 +84,7 @@ def _run(
             f"{name} gave no login within {_PATIENCE[kind]} seconds", hint="run it again, or try it by hand"
         ) from None
     except (sh.ErrorReturnCode, OSError) as error:  # the text of either may hold what was said
-        stop.check()
+        shutdown.check()
         raise RegistryAccessError(f"{name} failed ({type(error).__name__})", hint="try it by hand") from None
 
 

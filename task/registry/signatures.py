@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import Any, Protocol
 
-from task import shutdown as stop
+from task import shutdown
 from task.errors import Exit, Malformed, RegistryDownError, RegistryError, TaskError
 from task.model import Question
 from task.registry.client import Registry
@@ -67,8 +67,8 @@ class Signatures:
                 return answer
             if not tries:
                 self._log(f"waiting for a signature of {question.image.reference}: {answer}")
-            stop.check()
-            stop.sleep(min(_PAUSES[min(tries, len(_PAUSES) - 1)], left))
+            shutdown.check()
+            shutdown.sleep(min(_PAUSES[min(tries, len(_PAUSES) - 1)], left))
             tries += 1
 
     def _answer(self, question: Question) -> str | TaskError:

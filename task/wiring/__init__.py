@@ -8,7 +8,7 @@ from _thread import allocate_lock
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 
-from task import shutdown as stop
+from task import shutdown
 from task.applications.files import Manifests
 from task.applications.git import GitManifests
 from task.applications.work_tree import locate as find
@@ -58,7 +58,7 @@ def edges_of(
         locate=_locate(doors.git),
         store=doors.store(signer, from_cluster),
         now=time.monotonic,
-        sleep=stop.sleep,
+        sleep=shutdown.sleep,
         jitter=_jitter,
         log=log,
         ancestry=ancestry,

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from task import shutdown as stop
+from task import shutdown
 from task.errors import RolloutError, TaskError, UnreachableError
 from task.model import Proposed
 from task.output.log import Log
@@ -56,8 +56,8 @@ class Merges:
                 if not told:
                     self._log("info", f"waiting until {request.url} is merged")
                     told = True
-            stop.check()
-            stop.sleep(min(pause, max(self._end - time.monotonic(), 0.1)))
+            shutdown.check()
+            shutdown.sleep(min(pause, max(self._end - time.monotonic(), 0.1)))
             pause = min(2 * pause, MERGE_PAUSE)
 
     def _is_merged(self, request: Proposed) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Self, TypeVar
 
-from task import shutdown as stop
+from task import shutdown
 from task.errors import Outpaced, SourceError, TargetError, TaskError, UnreachableError
 from task.git import errors as git_errors
 from task.git.command import Git
@@ -222,7 +222,7 @@ class BareStore:
                 if not self._landed_all_the_same(head, commit, error):
                     if not pause:
                         raise
-                    stop.sleep(pause)
+                    shutdown.sleep(pause)
                     continue
             return
 

@@ -6,8 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from task import private_folder
-from task import shutdown as stop
+from task import private_folder, shutdown
 from task.errors import UnreachableError
 from task.git.owner import Local
 from task.git.repository.cache import Cache
@@ -94,7 +93,7 @@ class BareFolder:
         """Make it, if it is not there. Raises `UnreachableError` where there is no room."""
         if self.path:
             return
-        with stop.shield():
+        with shutdown.shield():
             self.path = private_folder.make(self._parent)
         with self._room():
             os.mkdir(f"{self.path}/objects")

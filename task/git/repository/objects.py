@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from task import shutdown as stop
+from task import shutdown
 from task.errors import SourceError, UnreachableError
 from task.git.command import Git, Talk
 from task.git.repository.bare_folder import BareFolder
@@ -75,7 +75,7 @@ class Objects:
                 self._folder.complete()  # or it would fetch what is missing by itself
                 self._talk, asked = self._git.talk("cat-file", "--batch", git_dir=self._folder.path), False
             try:
-                with stop.ending(self._talk.end):
+                with shutdown.ending(self._talk.end):
                     if not asked:
                         self._talk.ask.write("".join(f"{one}\n" for one in oids[number:]).encode())
                         self._talk.ask.flush()
@@ -83,7 +83,7 @@ class Objects:
                     found = self._one(self._talk, oid, content=content)
             except (MissingObjectError, OSError) as error:
                 self.close()
-                stop.check()
+                shutdown.check()
                 if isinstance(error, MissingObjectError):
                     raise
                 raise MissingObjectError(f"object {oid} cannot be read", hint="run it again") from error

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from io import BytesIO
 
-from task import shutdown as stop
+from task import shutdown
 from task.errors import Outpaced, SourceError, TaskError
 from task.git import errors as git_errors
 from task.git.command import Git, Ran
@@ -225,7 +225,7 @@ class Remote:
                 if time.monotonic() + pause > end or not _may_pass(error):
                     raise
                 self._git.log(f"warning: {self.repo} cannot be reached, or broke off; asking again")
-            stop.sleep(pause)
+            shutdown.sleep(pause)
         return ask()
 
     def _fetch(
