@@ -18,7 +18,7 @@ from urllib.request import urlopen
 
 from bench.figure import Figure, Side, Unit
 from bench.material import IMAGE, PREFIX
-from task.applications.cluster import Cluster
+from task.applications.cluster import ClusterManifests
 from task.kubernetes.access import ClusterAccess
 from task.kubernetes.client import APPLICATIONS, Kubernetes
 from task.kubernetes.kubeconfig import Kubeconfig, Server, User
@@ -90,7 +90,7 @@ def _mentioned(item: Mapping[str, Any]) -> bool:
 
 def ours(kubernetes: Kubernetes) -> int:
     """As the step does it."""
-    return len(list(Cluster(kubernetes, prefix=f"{PREFIX}/", wanted=_mentioned).all()))
+    return len(list(ClusterManifests(kubernetes, prefix=f"{PREFIX}/", wanted=_mentioned).all()))
 
 
 def theirs(kubernetes: Kubernetes) -> int:

@@ -27,7 +27,7 @@ _NULL = frozenset(("", "~", "null", "Null", "NULL"))
 
 
 @dataclass(frozen=True)
-class Document:
+class ManifestDocument:
     """One document: its data, or why it could not be read."""
 
     data: Any
@@ -35,14 +35,14 @@ class Document:
     problem: str = ""
 
 
-def documents(text: str) -> Iterator[Document]:
+def documents(text: str) -> Iterator[ManifestDocument]:
     """The documents of a YAML or JSON file that may concern us."""
     text = text.removeprefix("\ufeff")
     if not OURS.search(text):
         return
     if text.lstrip().startswith("{"):
         try:
-            yield Document(_without_halves(json.loads(text), text), 1)
+            yield ManifestDocument(_without_halves(json.loads(text), text), 1)
             return
         except (ValueError, RecursionError):
             pass  # a YAML flow mapping, or broken: the YAML reader says so
@@ -72,15 +72,15 @@ def _without_halves(data: Any, text: str) -> Any:
     return json.loads(whole)
 
 
-def _read(chunk: str, line: int) -> Iterator[Document]:
+def _read(chunk: str, line: int) -> Iterator[ManifestDocument]:
     before = chunk[: len(chunk) - len(chunk.lstrip("-\r\n\t "))].count("\n")
     try:
         for data in parsed(chunk, lambda events: list(_Builder().build(events))):
-            yield Document(data, line + before)
+            yield ManifestDocument(data, line + before)
     except NotYaml as error:
-        yield Document(None, line, f"line {line + max(error.line, 1) - 1}: {error.what}")
+        yield ManifestDocument(None, line, f"line {line + max(error.line, 1) - 1}: {error.what}")
     except Malformed as error:
-        yield Document(None, line, error.message)
+        yield ManifestDocument(None, line, error.message)
 
 
 class _Builder:

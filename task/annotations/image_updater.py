@@ -39,7 +39,7 @@ class Requirement:
 
 
 @dataclass(frozen=True)
-class Claim:
+class Reference:
     """One `applicationRef` of one resource. The least `order` wins an Application."""
 
     order: tuple[int, int, int]  # the resource; how unspecific; the place in its list
@@ -60,16 +60,16 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Claims:
-    """All claims, so that an Application meets only those that may reference it."""
+class References:
+    """All references, so that an Application meets only those that may reference it."""
 
-    exact: dict[tuple[str, str], list[Claim]]  # namespace, name
-    others: dict[str, list[Claim]]  # namespace
+    exact: dict[tuple[str, str], list[Reference]]  # namespace, name
+    others: dict[str, list[Reference]]  # namespace
 
-    def of(self, app: Application) -> list[Claim]:
-        """The claims that reference an Application, the winner first."""
+    def of(self, app: Application) -> list[Reference]:
+        """Those that take an Application, the winner first."""
         found = (*self.exact.get((app.namespace, app.name), ()), *self.others.get(app.namespace, ()))
-        return sorted((claim for claim in found if claim.takes(app)), key=lambda claim: claim.order)
+        return sorted((reference for reference in found if reference.takes(app)), key=lambda reference: reference.order)
 
 
 def is_image_updater(item: object) -> bool:
@@ -93,17 +93,17 @@ def configure(
     """
     if not updaters:
         return tuple(apps), ()
-    claims, problems = _claims(updaters, namespace)
+    references, problems = _references(updaters, namespace)
     said: dict[tuple[int, int, int], Said] = {}
     done = []
     for app in apps:
-        found = claims.of(app)
+        found = references.of(app)
         while found:
-            claim = found[0]
-            if claim.order not in said:
-                said[claim.order] = annotations(claim.spec, claim.ref)
-                problems += [_warning(f"{claim.place}: {words}") for words in said[claim.order].warnings]
-            if said[claim.order].annotations is not None or app.annotations.get("image-list"):
+            reference = found[0]
+            if reference.order not in said:
+                said[reference.order] = annotations(reference.spec, reference.ref)
+                problems += [_warning(f"{reference.place}: {words}") for words in said[reference.order].warnings]
+            if said[reference.order].annotations is not None or app.annotations.get("image-list"):
                 break
             found = found[1:]
         problems += _disputed(app, found) if found else ()
@@ -123,9 +123,9 @@ def _of_ours(key: str) -> bool:
     return key.endswith(OURS) or any(nearest(one, OURS) for one in (key, key.partition(".")[2]))
 
 
-def _disputed(app: Application, found: Sequence[Claim]) -> Iterator[Problem]:
+def _disputed(app: Application, found: Sequence[Reference]) -> Iterator[Problem]:
     """AIU lets several resources overwrite each other's changes for ever; here the first one by name wins."""
-    others = dict.fromkeys(claim.updater for claim in found if claim.updater != found[0].updater)
+    others = dict.fromkeys(reference.updater for reference in found if reference.updater != found[0].updater)
     if others:
         yield Problem(
             app.key,
@@ -140,9 +140,9 @@ def _warning(message: str, hint: str = "") -> Problem:
     return Problem("", "source", message, hint or "see the ImageUpdater specification", "warning")
 
 
-def _claims(updaters: Sequence[Mapping[str, Any]], namespace: str) -> tuple[Claims, list[Problem]]:
-    """The claims of all resources in the order of their names, and what is wrong with them."""
-    claims, problems = Claims({}, {}), list[Problem]()
+def _references(updaters: Sequence[Mapping[str, Any]], namespace: str) -> tuple[References, list[Problem]]:
+    """The references of all resources in the order of their names, and what is wrong with them."""
+    references, problems = References({}, {}), list[Problem]()
     named = sorted(((_name(item, namespace), item) for item in updaters), key=lambda pair: pair[0])
     for index, (name, item) in enumerate(named):
         if index and name[1] and named[index - 1][0] == name:
@@ -150,14 +150,14 @@ def _claims(updaters: Sequence[Mapping[str, Any]], namespace: str) -> tuple[Clai
         try:
             spec = mapping(item, "spec")
             problems += _moved(spec, name)
-            for claim in _refs(index, name, spec, problems):
-                if _WILD.search(claim.pattern) or "\\" in claim.pattern:
-                    claims.others.setdefault(name[0], []).append(claim)
+            for reference in _refs(index, name, spec, problems):
+                if _WILD.search(reference.pattern) or "\\" in reference.pattern:
+                    references.others.setdefault(name[0], []).append(reference)
                 else:
-                    claims.exact.setdefault((name[0], claim.pattern), []).append(claim)
+                    references.exact.setdefault((name[0], reference.pattern), []).append(reference)
         except Malformed as error:
             problems.append(_warning(f"ImageUpdater {'/'.join(name)} is passed over: {error.message}", error.hint))
-    return claims, problems
+    return references, problems
 
 
 def _name(item: Mapping[str, Any], namespace: str) -> tuple[str, str]:
@@ -176,12 +176,12 @@ def _moved(spec: Mapping[str, Any], name: tuple[str, str]) -> Iterator[Problem]:
         )
 
 
-def _refs(index: int, name: tuple[str, str], spec: Mapping[str, Any], problems: list[Problem]) -> list[Claim]:
-    """The claims of one resource. Raises `Malformed` where AIU gives up the whole of it."""
+def _refs(index: int, name: tuple[str, str], spec: Mapping[str, Any], problems: list[Problem]) -> list[Reference]:
+    """The references of one resource. Raises `Malformed` where AIU gives up the whole of it."""
     refs = mappings(spec, "applicationRefs")
     if not refs:
         raise Malformed("spec.applicationRefs is empty", "reference an Application with namePattern")
-    claims = []
+    references = []
     for at, ref in enumerate(refs):
         pattern = _pattern(ref, at)
         try:
@@ -190,8 +190,8 @@ def _refs(index: int, name: tuple[str, str], spec: Mapping[str, Any], problems: 
             problems.append(_warning(f"ImageUpdater {'/'.join(name)}, applicationRefs[{at}]: {error.message}"))
             continue
         order = (index, -_specificity(pattern, ref), at)
-        claims.append(Claim(order, "/".join(name), pattern, labels, spec, ref))
-    return claims
+        references.append(Reference(order, "/".join(name), pattern, labels, spec, ref))
+    return references
 
 
 def _pattern(ref: Mapping[str, Any], at: int) -> str:

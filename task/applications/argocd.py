@@ -20,7 +20,7 @@ ORIGIN = "argocd"
 Wants = Callable[[Mapping[str, Any]], bool]
 
 
-class Api(Protocol):
+class ApplicationsApi(Protocol):
     """What is needed of `task.argocd.api.ArgoCDApi`."""
 
     def list_applications(
@@ -32,7 +32,7 @@ class Api(Protocol):
         """A whole one."""
 
 
-class ArgoCD:
+class ArgoCDManifests:
     """`--applications argocd`. `wanted` says by its metadata whether an Application is of interest.
 
     `passed` makes of the metadata of one that is not what is known of it; None for what nobody asks about.
@@ -40,7 +40,7 @@ class ArgoCD:
 
     def __init__(  # noqa: PLR0913 - by name
         self,
-        api: Api,
+        api: ApplicationsApi,
         wanted: Wants,
         *,
         passed: Callable[[Mapping[str, Any]], Application | None] = lambda _item: None,

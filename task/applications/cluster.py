@@ -34,14 +34,14 @@ Wanted = Callable[[Item], bool]
 
 
 @dataclass(frozen=True)
-class _Claim:
+class _Reference:
     """Which Applications one ImageUpdater may reference; no Application that it does reference is missed."""
 
     namespace: str
     pattern: re.Pattern[str]
 
 
-class Cluster:
+class ClusterManifests:
     """The Applications that carry annotations with the prefix, or that an ImageUpdater references.
 
     `wanted` is asked about the metadata of Applications (`item["metadata"]["annotations"]`) and about whole
@@ -72,11 +72,14 @@ class Cluster:
             Found(_typed(item, "argocd-image-updater.argoproj.io/v1alpha1", "ImageUpdater"), ORIGIN)
             for item in updaters
         )
-        claims = [
-            claim for item in updaters if self._wanted({"kind": "ImageUpdater", **item}) for claim in _claims(item)
+        references = [
+            reference
+            for item in updaters
+            if self._wanted({"kind": "ImageUpdater", **item})
+            for reference in _references(item)
         ]
         for scope in scopes:
-            for item in self._applications(scope, claims):
+            for item in self._applications(scope, references):
                 yield Found(_typed(item, "argoproj.io/v1alpha1", "Application"), ORIGIN)
 
     def _scopes(self) -> list[str]:
@@ -100,15 +103,15 @@ class Cluster:
             self._log("debug", "the cluster knows no ImageUpdater resources")
         return []
 
-    def _applications(self, scope: str, claims: Sequence[_Claim]) -> Iterator[Item]:
+    def _applications(self, scope: str, references: Sequence[_Reference]) -> Iterator[Item]:
         try:
-            found = self._chosen(scope, claims)
+            found = self._chosen(scope, references)
         except ForbiddenError as error:
             if scope or not self._falls_back():
                 raise
             self._log("info", f"{error.message}; only those of namespace {self._home!r} count, or {error.hint}")
             scope = self._home
-            found = self._chosen(scope, claims)
+            found = self._chosen(scope, references)
         yield from self._whole(scope, found)
 
     def _falls_back(self) -> bool:
@@ -116,22 +119,22 @@ class Cluster:
         place = Application(self._home, "", {}, ())
         return considered(place, replace(self._narrow, names=(), selector=""))
 
-    def _chosen(self, scope: str, claims: Sequence[_Claim]) -> list[Item]:
+    def _chosen(self, scope: str, references: Sequence[_Reference]) -> list[Item]:
         """What is needed of each Application that may concern us: its metadata, without what others manage in it."""
         found: list[Item] = []
         before = self.listed
         for item in self._kubernetes.list(APPLICATIONS, scope, selector=self._narrow.selector):
             self.listed += 1
-            if self._ours(item, claims):
+            if self._ours(item, references):
                 found.append(item if "spec" in item else {"metadata": _name_of(item)})
         self._log("debug", f"{self.listed - before} Applications, {len(found)} of them may take the images")
         return found
 
-    def _ours(self, item: Item, claims: Sequence[_Claim]) -> bool:
+    def _ours(self, item: Item, references: Sequence[_Reference]) -> bool:
         metadata = _metadata(item)
-        referenced = claims and any(
-            claim.namespace == metadata.get("namespace") and claim.pattern.fullmatch(str(metadata.get("name")))
-            for claim in claims
+        referenced = references and any(
+            reference.namespace == metadata.get("namespace") and reference.pattern.fullmatch(str(metadata.get("name")))
+            for reference in references
         )
         if not referenced:
             annotations = metadata.get("annotations") or {}
@@ -185,14 +188,14 @@ def _typed(item: Item, version: str, kind: str) -> Item:
     return {**item, "apiVersion": item.get("apiVersion") or version, "kind": item.get("kind") or kind}
 
 
-def _claims(updater: Item) -> Iterator[_Claim]:
+def _references(updater: Item) -> Iterator[_Reference]:
     """What an ImageUpdater may reference, by name and namespace; labels and brackets are not looked at."""
     spec = updater.get("spec")
     refs = spec.get("applicationRefs") if isinstance(spec, dict) else None
     for ref in refs if isinstance(refs, list) else ():
         pattern = ref.get("namePattern") if isinstance(ref, dict) else None
         if isinstance(pattern, str) and 0 < len(pattern) <= _LONGEST:
-            yield _Claim(str(_metadata(updater).get("namespace", "")), _loose(pattern))
+            yield _Reference(str(_metadata(updater).get("namespace", "")), _loose(pattern))
 
 
 def _loose(glob: str) -> re.Pattern[str]:

@@ -12,7 +12,7 @@ from task.errors import SourceError, UsageError
 from task.model import Place, Snapshot
 
 
-class Store(Protocol):
+class SnapshotReader(Protocol):
     """What is needed of a repository."""
 
     def default_branch(self) -> str:
@@ -28,7 +28,7 @@ class Store(Protocol):
 class GitManifests:
     """All manifests of a file or folder of a repository, sub-folders included."""
 
-    def __init__(self, store: Store, path: str) -> None:
+    def __init__(self, store: SnapshotReader, path: str) -> None:
         self.store = store
         self.path, _, self.query = path.partition("?")
         self.path = self.path.strip("/")

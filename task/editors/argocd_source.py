@@ -182,7 +182,7 @@ def common_document(files: Files, target: Target) -> tuple[str, Document | None]
 
 
 @dataclass(frozen=True)
-class Mark:
+class OriginComment:
     """The comment that says where an element is from, with the blanks before it: `text[start:end]`."""
 
     text: str
@@ -190,12 +190,12 @@ class Mark:
     end: int
 
 
-def mark_of(tree: Tree, element: Node) -> Mark | None:
+def origin_comment(tree: Tree, element: Node) -> OriginComment | None:
     """The element's mark, on any of its lines; None for an element without one, and in flow style."""
     for end in _line_ends(tree, element):
         tail = line_end(tree.text, end)
         if found := _MARK.fullmatch(tree.text, end, tail):
-            return Mark(found[1], end, tail)
+            return OriginComment(found[1], end, tail)
     return None
 
 
@@ -209,11 +209,11 @@ def _line_ends(tree: Tree, element: Node) -> Iterator[int]:
             yield content_end(tree.text, node)
 
 
-def remark(tree: Tree, section: Section, path: str, wanted: Callable[[Tree, Node], str | None]) -> Tree:
+def set_origin_comments(tree: Tree, section: Section, path: str, wanted: Callable[[Tree, Node], str | None]) -> Tree:
     """The file with other marks: `wanted` tells an element's; "" is none, None is as it is."""
     document, splices = single(tree, path), []
     for element in elements(document, section, path) if document else ():
-        want, now = wanted(tree, element), mark_of(tree, element)
+        want, now = wanted(tree, element), origin_comment(tree, element)
         if want is None or want == (now.text if now else ""):
             continue
         if now:
@@ -245,20 +245,20 @@ class _Merge:
         name = text_field(tree.documents[0], element, "name")
         if name in self.own:
             return self.own[name]
-        return self.carried[name][0] if name in self.carried and mark_of(tree, element) else None
+        return self.carried[name][0] if name in self.carried and origin_comment(tree, element) else None
 
     def mark(self, tree: Tree, element: Node, before: Collection[str]) -> str | None:
         """Which mark an element is to have; None where it stays as it is."""
         name = text_field(tree.documents[0], element, "name")
         if name in self.own:
             return ""
-        follows = name in self.carried and (name not in before or mark_of(tree, element))
+        follows = name in self.carried and (name not in before or origin_comment(tree, element))
         return self.carried[name][1] if follows else None
 
     def gone(self, tree: Tree, element: Node) -> bool:
         """Whether an element followed what is not there any more."""
         name = text_field(tree.documents[0], element, "name")
-        return name not in self.own and name not in self.carried and mark_of(tree, element) is not None
+        return name not in self.own and name not in self.carried and origin_comment(tree, element) is not None
 
 
 def merge_items(
@@ -277,7 +277,7 @@ def merge_items(
     tree = grow(tree, section, [item.data() for name, item in wanted.items() if name not in before], path)
     if target.carry:
         tree = without(tree, section, path, merge.gone)
-    tree = remark(tree, section, path, lambda now, each: merge.mark(now, each, before))
+    tree = set_origin_comments(tree, section, path, lambda now, each: merge.mark(now, each, before))
     after = {item.name: item.value for item in items_of(single(tree, path), section, path)}
     edits = [Edit(path, name, before.get(name, ""), after.get(name, "")) for name in {**after, **before}]
     different = tuple(edit for edit in edits if edit.old != edit.new)
@@ -294,7 +294,7 @@ def stray_items(
     for element in elements(document, section, path) if document else ():
         item = _item(document, element) if document else None
         theirs, mark = carried.get(item.name, (item, "")) if item else (None, "")
-        if item and theirs and mark and item.name not in {*own, *target.managed} and not mark_of(tree, element):
+        if item and theirs and mark and item.name not in {*own, *target.managed} and not origin_comment(tree, element):
             same = (item.value, item.force if theirs.force is not None else None) == (theirs.value, theirs.force)
             found |= {} if same else {item.name: mark}
     return tuple(found.items())

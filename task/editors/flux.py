@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from task.editors.manifests import key_path
-from task.editors.markers import marked_image, marked_text, marks
+from task.editors.markers import marked_image, marked_text, markers
 from task.editors.texts import about, alone, result, split_tag, tag_value, tree_of
 from task.editors.value_path import find, parse_path
 from task.editors.yaml_grow import add_keys
@@ -25,7 +25,7 @@ TOP = "chart-image"
 
 
 @dataclass(frozen=True)
-class Spot:
+class ImageValue:
     """Where the tag stands: a scalar of its own, a whole reference, or a mapping that lacks `tag`."""
 
     document: Document
@@ -45,7 +45,7 @@ def read(files: Files, target: Target) -> Reading:
     with about(target.path):
         spot = _spot(tree, target)
     if spot is None:
-        found = [marked_image(mark) for mark in marks(tree, target)]
+        found = [marked_image(marker) for marker in markers(tree, target)]
         name = next((each.name for each in found if each.name), "")
         tag = next((each.tag for each in found if each.tag), "")
         digest = next((each.digest for each in found if each.digest), "")
@@ -67,25 +67,25 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         spot = _spot(before, target)
         tree = _set(before, spot, image) if spot else before
         edits = [_edit(path, before, spot, image)] if spot and tree.text != before.text else []
-        changes = [(mark, marked_text(mark, target, image)) for mark in marks(tree, target)]
-        now = [(mark, text) for mark, text in changes if resolved(mark.document, mark.node).value != text]
+        changes = [(marker, marked_text(marker, target, image)) for marker in markers(tree, target)]
+        now = [(marker, text) for marker, text in changes if resolved(marker.document, marker.node).value != text]
         edits += [Edit(path, key_path(tree, m.node), resolved(m.document, m.node).value, text) for m, text in now]
         if now:
-            tree = splice(tree, [(alone(tree, mark.document, mark.node), text) for mark, text in now])
+            tree = splice(tree, [(alone(tree, marker.document, marker.node), text) for marker, text in now])
     return result(files, path, tree.text, tuple(edits))
 
 
-def _edit(path: str, tree: Tree, spot: Spot, image: Image) -> Edit:
+def _edit(path: str, tree: Tree, spot: ImageValue, image: Image) -> Edit:
     old = "" if spot.kind == "missing" else resolved(spot.document, spot.node).value
     key = key_path(tree, spot.node) + (".tag" if spot.kind == "missing" else "")
     return Edit(path, key, old, _text(spot, image))
 
 
-def _text(spot: Spot, image: Image) -> str:
+def _text(spot: ImageValue, image: Image) -> str:
     return replace(image, name=spot.name).reference if spot.kind == "reference" else tag_value(image)
 
 
-def _set(tree: Tree, spot: Spot, image: Image) -> Tree:
+def _set(tree: Tree, spot: ImageValue, image: Image) -> Tree:
     text = _text(spot, image)
     node = alone(tree, spot.document, spot.node)
     if spot.kind == "missing":
@@ -94,14 +94,14 @@ def _set(tree: Tree, spot: Spot, image: Image) -> Tree:
     return tree if there.value == text and sound(there) else splice(tree, [(node, text)])
 
 
-def _spot(tree: Tree, target: Target) -> Spot | None:
+def _spot(tree: Tree, target: Target) -> ImageValue | None:
     """The tag's place in the values; None where only markers say where to write. TargetError: neither."""
     name = _container(target.keys)
     for document, values in _releases(tree, target):
         for holder in _holders(document, values, name):
             if (spot := _tag(document, holder)) is not None:
                 return spot
-    if any(True for _ in marks(tree, target)):
+    if any(True for _ in markers(tree, target)):
         return None
     hint = "give it `image: {repository, tag}` or `image: name:tag`, or mark the scalar with a setter comment"
     raise TargetError(f"no HelmRelease here has the image of {name or TOP} in spec.values", hint=hint)
@@ -138,7 +138,7 @@ def _holders(document: Document, values: Node, name: str) -> tuple[Node, ...]:
     return tuple(resolved(document, node) for node in find(below, parse_path(name), merges=True))
 
 
-def _tag(document: Document, holder: Node) -> Spot | None:
+def _tag(document: Document, holder: Node) -> ImageValue | None:
     """The tag in `image: {repository, tag}`, `image: name` with `tag:` beside it, or `image: name:tag`."""
     image = value(holder, "image") if holder.kind == "mapping" else holder
     if image is None:
@@ -149,14 +149,14 @@ def _tag(document: Document, holder: Node) -> Spot | None:
     if node.kind != "scalar" or (found := live_image(node.value)) is None:
         return None
     beside = _beside(document, holder, node.value) if holder.kind == "mapping" and not found.tag else None
-    return beside if beside and beside.kind == "tag" else Spot(document, image, "reference", found.name)
+    return beside if beside and beside.kind == "tag" else ImageValue(document, image, "reference", found.name)
 
 
-def _beside(document: Document, mapping: Node, name: str) -> Spot | None:
+def _beside(document: Document, mapping: Node, name: str) -> ImageValue | None:
     """The `tag` of a mapping; one to be made where it has a repository but no tag."""
     repository = value(mapping, "repository") or value(mapping, "name")
     known = name or (resolved(document, repository).value if repository is not None else "")
     tag = value(mapping, "tag")
     if tag is not None and resolved(document, tag).kind == "scalar":
-        return Spot(document, tag, "tag", known)
-    return Spot(document, mapping, "missing", known) if known and tag is None else None
+        return ImageValue(document, tag, "tag", known)
+    return ImageValue(document, mapping, "missing", known) if known and tag is None else None

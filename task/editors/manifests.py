@@ -9,7 +9,7 @@ import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from task.editors.markers import SIGN, marked_image, marked_text, marks
+from task.editors.markers import SIGN, marked_image, marked_text, markers
 from task.editors.texts import MODES, about, alone, belongs, text_of
 from task.editors.yaml_scalar import sound
 from task.editors.yaml_text import splice
@@ -137,11 +137,13 @@ def _inside(path: str, target: Target) -> bool:
 def _hits(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
     """Marked scalars, then the images of containers."""
     marked = set()
-    for mark in marks(tree, target):
-        marked.add(id(mark.node))
-        yield Hit(mark.document, mark.node, marked_image(mark), marked_text(mark, target, image) if image else "")
-    for other in target.others:  # their marks are theirs alone
-        marked |= {id(mark.node) for mark in marks(tree, replace(target, alias=other.alias)) if other.alias}
+    for marker in markers(tree, target):
+        marked.add(id(marker.node))
+        yield Hit(
+            marker.document, marker.node, marked_image(marker), marked_text(marker, target, image) if image else ""
+        )
+    for other in target.others:  # their markers are theirs alone
+        marked |= {id(marker.node) for marker in markers(tree, replace(target, alias=other.alias)) if other.alias}
     wanted = {target.image.identity}
     if (named := live_image(target.keys.manifests_name)) is not None:
         wanted.add(named.identity)

@@ -18,7 +18,7 @@ _MARKER = re.compile(r'#[^#\n\r]*?\{\s*"\$imagepolicy"\s*:\s*"([^":]+):([^":]+)(
 
 
 @dataclass(frozen=True)
-class Mark:
+class Marker:
     """A marked scalar and which part of the image it holds."""
 
     document: Document
@@ -26,7 +26,7 @@ class Mark:
     part: str  # "tag", "name", "digest"; "" for the whole reference
 
 
-def marks(tree: Tree, target: Target) -> Iterator[Mark]:
+def markers(tree: Tree, target: Target) -> Iterator[Marker]:
     """The scalars that are marked for the target's alias, in the order of the text."""
     if SIGN not in tree.text:
         return
@@ -35,7 +35,7 @@ def marks(tree: Tree, target: Target) -> Iterator[Mark]:
             continue
         found = _before(tree, match.start())
         if found is not None:
-            yield Mark(*found, match[3] or "")
+            yield Marker(*found, match[3] or "")
 
 
 def _names(target: Target) -> set[tuple[str, str]]:
@@ -59,24 +59,24 @@ def _before(tree: Tree, at: int) -> tuple[Document, Node] | None:
     return last if last and tree.key_of(last[1]) is not last[1] else None
 
 
-def marked_text(mark: Mark, target: Target, image: Image) -> str:
+def marked_text(marker: Marker, target: Target, image: Image) -> str:
     """What a marked scalar is to say. TargetError: it asks for a digest, and there is none."""
-    if mark.part == "tag":
+    if marker.part == "tag":
         return image.tag or tag_value(image)
-    if mark.part == "digest":
+    if marker.part == "digest":
         if not image.digest:
             hint = "give the build's digest (--image-digest), or pin digests"
             raise TargetError("a marker asks for the digest, and the event has none", hint=hint)
         return image.digest
-    old = resolved(mark.document, mark.node).value
+    old = resolved(marker.document, marker.node).value
     name = spelled(image, target, old)
-    return name if mark.part == "name" else replace(image, name=name).reference
+    return name if marker.part == "name" else replace(image, name=name).reference
 
 
-def marked_image(mark: Mark) -> Image:
+def marked_image(marker: Marker) -> Image:
     """What a marked scalar says about the image now."""
-    text = resolved(mark.document, mark.node).value
+    text = resolved(marker.document, marker.node).value
     blank = Image("", "", "")
-    if mark.part in {"tag", "digest"}:
-        return replace(blank, **{mark.part: text})
+    if marker.part in {"tag", "digest"}:
+        return replace(blank, **{marker.part: text})
     return live_image(text) or blank

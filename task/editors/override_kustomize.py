@@ -17,9 +17,9 @@ from task.editors.argocd_source import (
     elements,
     grow,
     load,
-    mark_of,
+    origin_comment,
     places,
-    remark,
+    set_origin_comments,
     without,
 )
 from task.editors.texts import alone, belongs, identity_of, refuse_taken, result, single, spelled
@@ -34,7 +34,7 @@ SECTION = Section("kustomize", "images")
 
 
 @dataclass(frozen=True)
-class Entry:
+class KustomizeImage:
     """One entry: `left=right`, `left` being the name in the manifests."""
 
     left: str  # "" where there is no `=`
@@ -57,10 +57,10 @@ class Entry:
         return identity_of(self.left) if self.left else self.identity
 
 
-def entry(text: str) -> Entry:
+def entry(text: str) -> KustomizeImage:
     """The entry that a text says."""
     left, equals, right = text.partition("=")
-    return Entry(left, right) if equals else Entry("", text)
+    return KustomizeImage(left, right) if equals else KustomizeImage("", text)
 
 
 def read(files: Files, target: Target) -> Reading:
@@ -78,14 +78,14 @@ def read(files: Files, target: Target) -> Reading:
     return Reading(image.name, image.tag, image.digest, sound=leads and alike, file=path)
 
 
-def _entries(document: Document | None, path: str) -> list[tuple[Node, Entry]]:
+def _entries(document: Document | None, path: str) -> list[tuple[Node, KustomizeImage]]:
     """The elements that are texts."""
     found = elements(document, SECTION, path)
     nodes = [(each, resolved(document, each)) for each in found] if document else []
     return [(each, entry(node.value)) for each, node in nodes if node.kind == "scalar"]
 
 
-def _mine(each: Entry, target: Target) -> bool:
+def _mine(each: KustomizeImage, target: Target) -> bool:
     """Whether an entry is about the image: it leads to it, or starts from its name in the manifests."""
     name = target.keys.kustomize_name
     about = each.identity == target.image.identity or bool(name and each.key == identity_of(name))
@@ -100,7 +100,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     refuse_taken(target)
     path, tree, document = load(files, target)
     now, spec = _entries(document, path), _spec(files, target)
-    marked = [mark_of(tree, node) is not None and target.carry for node, _ in now]
+    marked = [origin_comment(tree, node) is not None and target.carry for node, _ in now]
     renewed = _renewed([each for _, each in now], marked, spec, target, image)
     changes = [(node, each, fresh) for (node, each), fresh in zip(now, renewed, strict=True) if fresh != each]
     if changes and document:
@@ -110,16 +110,16 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
 
     def gone(tree: Tree, node: Node) -> bool:
         each = entry(resolved(tree.documents[0], node).value)
-        return not _mine(each, target) and each.key not in spec and mark_of(tree, node) is not None
+        return not _mine(each, target) and each.key not in spec and origin_comment(tree, node) is not None
 
     def wanted(tree: Tree, node: Node) -> str | None:
         each = entry(resolved(tree.documents[0], node).value)
         if _mine(each, target):
             return ""
-        follows = each in missing or (mark_of(tree, node) and target.carry)
+        follows = each in missing or (origin_comment(tree, node) and target.carry)
         return spec[each.key][1] if follows and each.key in spec else None
 
-    tree = remark(without(tree, SECTION, path, gone) if target.carry else tree, SECTION, path, wanted)
+    tree = set_origin_comments(without(tree, SECTION, path, gone) if target.carry else tree, SECTION, path, wanted)
     edits = [Edit(path, _key(fresh), each.text, fresh.text) for _, each, fresh in changes]
     edits += [Edit(path, _key(each), "", each.text) for each in missing]
     left = [each for _, each in _entries(single(tree, path), path)]
@@ -137,17 +137,17 @@ def strays(files: Files, target: Target) -> tuple[tuple[str, str], ...]:
     for node, each in _entries(document, path):
         theirs, mark = spec.get(each.key, (each, ""))
         managed = {each.key, each.identity, each.left, each.right} & set(target.managed)
-        if not managed and not _mine(each, target) and _says(theirs) != _says(each) and not mark_of(tree, node):
+        if not managed and not _mine(each, target) and _says(theirs) != _says(each) and not origin_comment(tree, node):
             found[_key(each)] = mark
     return tuple(found.items())
 
 
-def _key(each: Entry) -> str:
+def _key(each: KustomizeImage) -> str:
     image = live_image(each.right)
     return f"kustomize.images[{each.left or (image.name if image else each.right)}]"
 
 
-Carried = Mapping[str, tuple[Entry, str]]  # by key; with the mark that says where it is from
+Carried = Mapping[str, tuple[KustomizeImage, str]]  # by key; with the mark that says where it is from
 
 
 def _spec(files: Files, target: Target) -> Carried:
@@ -158,7 +158,9 @@ def _spec(files: Files, target: Target) -> Carried:
     return {each.key: (each, mark) for each, mark in entries}
 
 
-def _renewed(now: list[Entry], marked: list[bool], spec: Carried, target: Target, image: Image) -> list[Entry]:
+def _renewed(
+    now: list[KustomizeImage], marked: list[bool], spec: Carried, target: Target, image: Image
+) -> list[KustomizeImage]:
     """The entries of the file, each as it is to be."""
     name = target.keys.kustomize_name
     mine = [_mine(each, target) for each in now]
@@ -168,30 +170,30 @@ def _renewed(now: list[Entry], marked: list[bool], spec: Carried, target: Target
     ]
     keys = [each.key for each in fresh]
     if name and identity_of(name) not in keys and True in mine:  # another name led to the image: ours takes its place
-        fresh[mine.index(True)] = Entry(name, fresh[mine.index(True)].right)
+        fresh[mine.index(True)] = KustomizeImage(name, fresh[mine.index(True)].right)
     return fresh
 
 
-def _at(each: Entry, spec: Carried, target: Target, image: Image) -> Entry:
+def _at(each: KustomizeImage, spec: Carried, target: Target, image: Image) -> KustomizeImage:
     """An entry of the image at its new version, its name spelled as before."""
     full = spelled(image, target, each.right, *(other.right for other, _ in spec.values()))
     name = target.keys.kustomize_name
     left = each.left or (name if name and each.identity != image.identity else "")
-    return Entry(left, replace(image, name=full).reference)
+    return KustomizeImage(left, replace(image, name=full).reference)
 
 
-def _refreshed(each: Entry, spec: Carried) -> Entry:
+def _refreshed(each: KustomizeImage, spec: Carried) -> KustomizeImage:
     """An entry of another image, as it is where it is from."""
     there, _ = spec.get(each.key, (each, ""))
     return each if _says(there) == _says(each) else there
 
 
-def _says(each: Entry) -> tuple[str, ...]:
+def _says(each: KustomizeImage) -> tuple[str, ...]:
     image = live_image(each.right)
     return (each.key, image.identity, image.tag, image.digest) if image else (each.key, each.right)
 
 
-def _missing(now: list[Entry], spec: Carried, target: Target, image: Image) -> list[Entry]:
+def _missing(now: list[KustomizeImage], spec: Carried, target: Target, image: Image) -> list[KustomizeImage]:
     """The entries to append: those of the spec that the file lacks, and the image's own if none is there."""
     keys = {each.key for each in now}
     lacking = [each for each, _ in spec.values() if each.key not in keys and (target.carry or _mine(each, target))]
@@ -201,4 +203,4 @@ def _missing(now: list[Entry], spec: Carried, target: Target, image: Image) -> l
     if any(each.key == identity_of(name) if name else _mine(each, target) for each in there):
         return carried
     full = spelled(image, target, *(other.right for other, _ in spec.values()))
-    return [*carried, Entry(name, replace(image, name=full).reference)]
+    return [*carried, KustomizeImage(name, replace(image, name=full).reference)]

@@ -27,7 +27,7 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Spot:
+class Lookup:
     """Where a path leads: to nodes that are there, or to what would have to be made."""
 
     nodes: tuple[Node, ...]  # several when the key stands several times
@@ -125,22 +125,22 @@ def _merged(document: Document, mapping: Node, key: str) -> tuple[Node, ...]:
     return ()
 
 
-def locate(tree: Tree, document: Document, path: Sequence[Segment]) -> Spot:
+def locate(tree: Tree, document: Document, path: Sequence[Segment]) -> Lookup:
     """Where to write: the nodes that are there, else the place for what is missing.
 
     TargetError, beyond those of `find`: a parent on the path is no mapping, a list or an index is
     missing, or the way leads through a merge key, whose other content a new key would hide.
     """
     if nodes := find(document, path, merges=False):
-        return Spot(nodes)
+        return Lookup(nodes)
     node, rest = resolved(document, document.root), tuple(path)
     while node.kind == "mapping":
         step = _step(document, tree, node, rest)
         if step is None:
-            return Spot((), node, _to_make(document, node, rest))
+            return Lookup((), node, _to_make(document, node, rest))
         node, rest = step
     if node.null:
-        return Spot((), node, _to_make(document, node, rest))
+        return Lookup((), node, _to_make(document, node, rest))
     what = {"sequence": "a list, which needs an index", "scalar": "a single value"}.get(node.kind, "no mapping")
     raise TargetError(f"line {tree.line(node)}: a parent of {_text(path)} is {what}", hint="correct the key path")
 

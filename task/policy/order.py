@@ -19,14 +19,14 @@ Ancestry = Mapping[tuple[str, str, str], str]  # (repository, new commit, old co
 
 
 @dataclass(frozen=True)
-class Order:
+class BuildOrder:
     """How a build stands to another, and in which words; `relation` is "" where nothing tells them apart."""
 
     relation: Literal["newer", "older", ""]
     because: str = ""
 
 
-def compare(new: Build, old: Build, ancestry: Ancestry) -> Order:
+def compare(new: Build, old: Build, ancestry: Ancestry) -> BuildOrder:
     """How `new` stands to `old`."""
     ours, theirs = new.sequence, old.sequence
     if ours is not None and theirs is not None and ours != theirs and new.counter == old.counter:
@@ -36,14 +36,14 @@ def compare(new: Build, old: Build, ancestry: Ancestry) -> Order:
         if relation in ("newer", "older"):
             words = (f"source commit {new.commit[:12]}", f"{old.commit[:12]}")
             because = f"{words[0]} {'descends from' if relation == 'newer' else 'is an ancestor of'} {words[1]}"
-            return Order("newer" if relation == "newer" else "older", because)
+            return BuildOrder("newer" if relation == "newer" else "older", because)
     if new.created and old.created and (ages := (instant(new.created), instant(old.created)))[0] != ages[1]:
         return _order(ages[0] > ages[1], f"created {new.created}", f"created {old.created}")
-    return Order("")
+    return BuildOrder("")
 
 
-def _order(newer: bool, ours: str, theirs: str) -> Order:  # noqa: FBT001 - the answer itself
-    return Order("newer" if newer else "older", f"{ours} comes {'after' if newer else 'before'} {theirs}")
+def _order(newer: bool, ours: str, theirs: str) -> BuildOrder:  # noqa: FBT001 - the answer itself
+    return BuildOrder("newer" if newer else "older", f"{ours} comes {'after' if newer else 'before'} {theirs}")
 
 
 def commits(new: Build, old: Build) -> tuple[str, str, str] | None:
@@ -75,7 +75,7 @@ def superseded(event: Written, policy: Policy, current: Reading, memory: Memory,
 
     A replay of an old pipeline changes nothing, after a newer build as after a rollback.
     """
-    order = compare(event.build, memory.written.build, ancestry) if memory.written else Order("")
+    order = compare(event.build, memory.written.build, ancestry) if memory.written else BuildOrder("")
     if order.relation == "newer":
         return ""
     version = version_of(event)

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from task.annotations.application import annotated
-from task.applications.argocd import ArgoCD
-from task.applications.cluster import Cluster
+from task.applications.argocd import ArgoCDManifests
+from task.applications.cluster import ClusterManifests
 from task.argocd.api import ArgoCDApi
 from task.argocd.cluster_secrets import ClusterSecrets
 from task.argocd.options import Connection, parse_headers
@@ -43,7 +43,7 @@ class Argo:
         self.environ, self.log = environ, log
         self.kubernetes: Callable[[], Kubernetes] = once(self._kubernetes)
         self.secrets: Callable[[], ClusterSecrets] = once(self._secrets)
-        self._read: list[Cluster | ArgoCD] = []
+        self._read: list[ClusterManifests | ArgoCDManifests] = []
         self.kind = next((one for one in sources(settings, environ) if one in ("cluster", "argocd")), "")
         self.api: Callable[[], Api] = once(self._api)
         self.patient: Callable[[], Api] = once(lambda: self._api(patient=True))
@@ -67,8 +67,8 @@ class Argo:
         """The metadata of the Applications with annotations that were looked at and not read whole."""
         return [app for found in self._read for app in found.passed_over]
 
-    def _of_cluster(self, scope: Scope, wanted: Wanted) -> Cluster:
-        return Cluster(
+    def _of_cluster(self, scope: Scope, wanted: Wanted) -> ClusterManifests:
+        return ClusterManifests(
             self.kubernetes(),
             prefix=scope.prefix,
             narrow=scope.narrow,
@@ -77,9 +77,9 @@ class Argo:
             log=self.log,
         )
 
-    def _of_argocd(self, scope: Scope, wanted: Wanted) -> ArgoCD:
+    def _of_argocd(self, scope: Scope, wanted: Wanted) -> ArgoCDManifests:
         narrow, within = scope.narrow, within_narrowing(scope.narrow)
-        return ArgoCD(
+        return ArgoCDManifests(
             self.server(),
             lambda item: wanted(item) and within(item),
             passed=lambda item: annotated(item, scope.prefix, "argocd"),

@@ -10,7 +10,7 @@ from fakes.kubernetes_api import APPLICATIONS, UPDATERS, Fault, KubernetesApi, a
 from task.annotations.narrow import Narrow
 from task.annotations.subscription import Defaults
 from task.applications import cluster as module
-from task.applications.cluster import Cluster
+from task.applications.cluster import ClusterManifests
 from task.errors import SourceAccessError, SourceDownError
 from task.http import Limits
 from task.kubernetes.access import ClusterAccess
@@ -30,9 +30,9 @@ def api() -> Iterator[KubernetesApi]:
         yield found
 
 
-def source(api: KubernetesApi, user: str = "admin-token", **given: Any) -> Cluster:
+def source(api: KubernetesApi, user: str = "admin-token", **given: Any) -> ClusterManifests:
     access = ClusterAccess(Kubeconfig("x", "argocd", Server(api.url), User(token=Secret(user))), {})
-    return Cluster(Kubernetes(access, QUICK), prefix=PREFIX, **given)
+    return ClusterManifests(Kubernetes(access, QUICK), prefix=PREFIX, **given)
 
 
 def mentions(image: str) -> Any:
@@ -46,7 +46,7 @@ def mentions(image: str) -> Any:
     return wanted
 
 
-def keys(cluster: Cluster) -> list[str]:
+def keys(cluster: ClusterManifests) -> list[str]:
     return [f"{one.item['metadata']['namespace']}/{one.item['metadata']['name']}" for one in cluster.all()]
 
 
@@ -102,8 +102,8 @@ def test_no_application_that_is_referenced_is_missed(pattern: str, name: str, ex
 @pytest.mark.parametrize("pattern", ["*a" * 30 + "b", "*a" * 2048, "*" * 4096, "*a" * 100_000])
 def test_no_pattern_of_an_image_updater_takes_long(pattern: str) -> None:
     began = time.process_time()
-    for claim in module._claims(updater("one", pattern=pattern)):
-        claim.pattern.fullmatch("a" * 253)
+    for reference in module._references(updater("one", pattern=pattern)):
+        reference.pattern.fullmatch("a" * 253)
     assert time.process_time() - began < 5
 
 

@@ -11,7 +11,7 @@ import pytest
 from fakes.argocd_api import ArgoCDServer, Fault, PatchError, application, apply_patch, argocd_server, at
 from support import needs
 
-from task.applications.argocd import ArgoCD
+from task.applications.argocd import ArgoCDManifests
 from task.argocd.api import ArgoCDApi
 from task.argocd.options import Connection
 from task.errors import Outpaced, SourceAccessError, SourceDownError, SourceError, TaskError, UsageError
@@ -256,7 +256,7 @@ def test_only_applications_of_interest_are_read_whole(server: ArgoCDServer) -> N
         plain["metadata"]["annotations"] = {}
         server.add(plain)
     server.add(application("shop", "team"))
-    found = list(ArgoCD(api_of(server), wants_image).all())
+    found = list(ArgoCDManifests(api_of(server), wants_image).all())
     assert sorted(one.item["metadata"]["name"] for one in found) == ["shop", "web"]
     assert all(one.item["spec"] and one.origin == "argocd" and not one.problem for one in found)
     assert len(server.asked("GET")) == 3
@@ -273,7 +273,7 @@ NARROW = [
 
 @pytest.mark.parametrize(("narrow", "query"), NARROW)
 def test_what_the_server_can_narrow_it_does(server: ArgoCDServer, narrow: Any, query: Any) -> None:
-    list(ArgoCD(api_of(server), wants_image, **narrow).all())
+    list(ArgoCDManifests(api_of(server), wants_image, **narrow).all())
     assert {name: value for name, value in server.seen[0].query.items() if name != "fields"} == query
 
 
@@ -286,7 +286,7 @@ def test_an_application_deleted_meanwhile_is_a_problem_of_its_own(server: ArgoCD
             return super().get_application(namespace, name)
 
     late = Late(Connection(server.address, Secret(TOKEN), plaintext=True), {}, limits=QUICK)
-    found = list(ArgoCD(late, wants_image).all())
+    found = list(ArgoCDManifests(late, wants_image).all())
     assert ["gone" in one.problem for one in found] == [True, False]
 
 
@@ -298,7 +298,9 @@ def test_a_server_that_goes_down_meanwhile_is_an_error(server: ArgoCDServer) -> 
 
     with pytest.raises(SourceDownError):
         list(
-            ArgoCD(Late(Connection(server.address, Secret(TOKEN), plaintext=True), {}, limits=QUICK), wants_image).all()
+            ArgoCDManifests(
+                Late(Connection(server.address, Secret(TOKEN), plaintext=True), {}, limits=QUICK), wants_image
+            ).all()
         )
 
 

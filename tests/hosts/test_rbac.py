@@ -23,7 +23,7 @@ from fakes.kubernetes_rules import granted
 from support import ROOT
 
 from task.annotations.narrow import Narrow
-from task.applications.cluster import Cluster
+from task.applications.cluster import ClusterManifests
 from task.kubernetes import client
 from task.kubernetes.access import ClusterAccess
 from task.kubernetes.client import Kubernetes
@@ -60,7 +60,7 @@ def account(api: KubernetesApi) -> Kubernetes:
 def the_work(api: KubernetesApi, namespaces: tuple[str, ...]) -> list[str]:
     """Everything that the step does with a cluster."""
     kubernetes, done = account(api), []
-    for found in Cluster(kubernetes, prefix=PREFIX, narrow=Narrow(namespaces=namespaces)).all():
+    for found in ClusterManifests(kubernetes, prefix=PREFIX, narrow=Narrow(namespaces=namespaces)).all():
         metadata = found.item["metadata"]
         if found.item["kind"] != "Application":
             continue
