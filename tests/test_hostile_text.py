@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
 from reports import commit, decision, report
 from runner_rules import ATTACKS, dangers
 
@@ -17,6 +19,7 @@ from task.model import Problem, Report, VerdictName
 from task.output import progress
 from task.output.colour import Look
 from task.output.log import LEVELS, Log
+from task.output.metrics import metrics
 from task.output.outcome import as_json, json_text
 from task.output.report_page import page
 from task.output.screen import screen
@@ -71,6 +74,15 @@ def test_in_a_table(evil: Report, width: int, capsysbinary: pytest.CaptureFixtur
     for one in (evil, replace(evil, decisions=())):
         assert write_stdout(table(as_json(one), Look(width))) is None
     assert dangers(capsysbinary.readouterr().out.decode()) == []
+
+
+def test_in_metrics(text: str) -> None:
+    """Labels hold words of ours only. If others' texts ever got there, each sample would still be one line."""
+    one = decision("update", text)
+    shown = generate_latest(metrics(report(one, decision("refuse", 'a"} 9\nb\\')), seconds=1, now=1)).decode()
+    families = {one.name: one for one in text_string_to_metric_families(shown)}
+    rules = {one.labels["rule"] for one in families["image_update_decisions"].samples}
+    assert rules == {text, 'a"} 9\nb\\'}
 
 
 def test_on_a_page(evil: Report) -> None:

@@ -6,7 +6,10 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+
+from prometheus_client import generate_latest, write_to_textfile
 
 from task import shutdown
 from task.errors import UsageError
@@ -64,34 +67,18 @@ def notify(report: Report, told: Told, seconds: float, environ: Mapping[str, str
 
 
 def _write_metrics(report: Report, path: str, seconds: float) -> None:
-    """At once or not at all: who reads the file never sees half of it."""
-    path = os.path.realpath(path)
-    text = metrics(report, seconds=seconds, now=time.time(), before=_before(path))
-    if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device takes no other file's place
-        with open(path, "w", encoding="utf-8") as stream:
-            stream.write(text)
+    path = os.path.realpath(path)  # a link stays a link
+    before = ""
+    with suppress(OSError):  # no file yet, or one that may be written but not read
+        if os.path.isfile(path) and os.path.getsize(path) <= _LARGEST:
+            before = read_text(path, errors="replace")
+    registry = metrics(report, seconds=seconds, now=time.time(), before=before)
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device cannot be replaced by a file
+        with open(path, "wb") as stream:
+            stream.write(generate_latest(registry))
         return
-    folder, name = os.path.split(path)
-    os.makedirs(folder, exist_ok=True)
-    # Node exporter reads *.prom only, and as another user.
-    fresh = os.path.join(folder, f".{name}.{os.urandom(6).hex()}")
-    try:
-        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(fresh, path)
-    except OSError:
-        if os.path.exists(fresh):
-            os.unlink(fresh)
-        raise
-
-
-def _before(path: str) -> str:
-    try:
-        if not os.path.isfile(path) or os.path.getsize(path) > _LARGEST:
-            return ""
-        return read_text(path, errors="replace")
-    except OSError:
-        return ""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    write_to_textfile(path, registry)  # replaces the file at once: the node exporter never reads half of it
 
 
 def _send(report: Report, told: Told, token: Secret, log: Log) -> None:

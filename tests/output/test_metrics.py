@@ -1,15 +1,23 @@
 """The text that Prometheus reads."""
 
 import re
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import generate_latest
 from reports import commit, decision
 from support import ROOT
 
 from task.model import Commit, Decision, Problem, Report
 from task.output.metrics import FAMILIES, PREFIX, metrics
 
-LINE = re.compile(r'([a-z_]+)(\{[a-z]+="[a-z-]+"(?:,[a-z]+="[a-z-]+")*\})? ([0-9.]+)')
+LINE = re.compile(r'([a-z_]+)(\{[a-z]+="[a-z-]+"(?:,[a-z]+="[a-z-]+")*\})? ([0-9.]+(?:e\+[0-9]+)?)')
+
+
+def text_of(*args: Any, **more: Any) -> str:
+    return generate_latest(metrics(*args, **more)).decode()
 
 
 def report(*decisions: Decision, commits: tuple[Commit, ...] = (), code: int = 0) -> Report:
@@ -31,7 +39,7 @@ def values(text: str) -> dict[str, float]:
 
 
 def test_every_line_is_as_prometheus_reads_it() -> None:
-    text = metrics(DONE, seconds=1.25, now=1795247164.5)
+    text = text_of(DONE, seconds=1.25, now=1795247164.5)
     assert text.endswith("\n")
     for line in text.splitlines():
         assert re.fullmatch(r"# (?:HELP [a-z_]+ .+|TYPE [a-z_]+ (?:counter|gauge))", line) or LINE.fullmatch(line)
@@ -63,12 +71,12 @@ def test_every_line_is_as_prometheus_reads_it() -> None:
     ],
 )
 def test_what_a_run_says(series: str, value: float) -> None:
-    assert values(metrics(DONE, seconds=1.25, now=100))[PREFIX + series] == value
+    assert values(text_of(DONE, seconds=1.25, now=100))[PREFIX + series] == value
 
 
 def test_counters_go_on_and_gauges_do_not() -> None:
-    first = metrics(DONE, seconds=1, now=100)
-    found = values(metrics(report(code=75), seconds=2, now=200, before=first))
+    first = text_of(DONE, seconds=1, now=100)
+    found = values(text_of(report(code=75), seconds=2, now=200, before=first))
     assert found[f'{PREFIX}runs_total{{command="run",status="updated"}}'] == 1
     assert found[f'{PREFIX}runs_total{{command="run",status="failed"}}'] == 1
     assert found[f"{PREFIX}commits_total"] == 2
@@ -88,6 +96,11 @@ def test_counters_go_on_and_gauges_do_not() -> None:
         "image_update_commits_total -5",
         "image_update_commits_total +Inf",
         'image_update_commits_total{x="y\\"} 3"} 4',
+        'image_update_commits_total{x="y"} 4',
+        "image_update_commits_total 4 5 x",
+        'image_update_problems_total{severity="error"',
+        'image_update_problems_total{severity="error",severity="error"} 4',
+        "image_update_problems_total{" + 'severity="error",' * 100_000 + "} 4",
         "image_update_last_run_commits 9",
         "other_commits_total 9",
         "image_update_unknown_total 9",
@@ -95,7 +108,24 @@ def test_counters_go_on_and_gauges_do_not() -> None:
     ],
 )
 def test_what_is_not_ours_counts_as_nothing(before: str) -> None:
-    assert metrics(DONE, seconds=1, now=1, before=before) == metrics(DONE, seconds=1, now=1)
+    assert text_of(DONE, seconds=1, now=1, before=before) == text_of(DONE, seconds=1, now=1)
+
+
+@given(st.text(st.sampled_from('{}=",\\# 1e.\t_seritymax')))
+def test_no_line_of_the_file_stops_a_run(rest: str) -> None:
+    assert text_of(DONE, seconds=1, now=1, before=f"image_update_problems_total{rest}")
+
+
+def test_counters_of_0_1_go_on() -> None:
+    before = 'image_update_run_seconds_total 2.250\nimage_update_problems_total{severity="error"} 7\n'
+    found = values(text_of(DONE, seconds=1, now=1, before=before))
+    assert found[f"{PREFIX}run_seconds_total"] == 3.25
+    assert found[f'{PREFIX}problems_total{{severity="error"}}'] == 8
+
+
+def test_there_is_no_series_that_is_not_documented() -> None:
+    names = {line.partition("{")[0].partition(" ")[0] for line in text_of(DONE, seconds=1, now=1).splitlines()}
+    assert names - {"#"} == {PREFIX + family for family in FAMILIES}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
