@@ -1,15 +1,18 @@
 """One door to HTTP services: registries, Kubernetes, Argo CD, forges.
 
-Time and size are limited, whatever a server does; a login goes to the one origin it is for, and no line of the log
+Time and size are limited, whatever a server does. A login is sent to the one origin it is for, and no line of the log
 holds a query (signed URLs) or a header.
 """
 
 from __future__ import annotations
 
 import json
+import socket
 import ssl
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from http.cookiejar import DefaultCookiePolicy
@@ -17,26 +20,28 @@ from typing import Any, Literal
 from urllib.parse import urljoin
 
 import requests
+import urllib3
 from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from task import shutdown
 from task.files import exhausted
-from task.http_unpack import BROKEN, unpacker
-from task.http_watch import Watch
 
-LONGEST_WAIT = 30.0  # seconds that a Retry-After is obeyed; a server that wants more is told of as an error
+LONGEST_WAIT = 30.0  # seconds that a Retry-After is obeyed; a server that wants more has given its answer
 _PAUSES = (0.5, 2.0)  # seconds before the second and the third try
 _BUSY = (429, 500, 502, 503, 504)
 _REDIRECTS = (301, 302, 303, 307, 308)
 _HOPS = 5
 _SLOW = 10.0  # seconds; an answer that takes longer counts as slow
 _SAFE = ("GET", "HEAD", "PUT", "DELETE")
+_PRIVATE = ("authorization", "cookie", "private-token", "proxy-authorization", "x-registry-auth")
+_GZIP = ("", "identity", "gzip", "x-gzip")  # a `Content-Encoding` that fits what we asked for
 
 Login = Callable[[], Mapping[str, str]]  # the headers that log in; asked before each request, since tokens expire
 
 
 class NoAnswerError(Exception):
-    """There is no answer: `kind` says why; the caller knows what that means and whose error it is."""
+    """There is no answer, and `kind` says why. The caller knows what that means and whose error it is."""
 
     def __init__(self, kind: Literal["unreachable", "tls", "slow", "large", "redirect"], message: str) -> None:
         super().__init__(message)
@@ -46,7 +51,7 @@ class NoAnswerError(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a server said: any status, the body whole."""
+    """What a server said: any status, and the whole body."""
 
     status: int
     headers: Mapping[str, str]  # case-insensitive
@@ -54,11 +59,11 @@ class Answer:
     url: str  # where it came from at last, after redirects
 
     def json(self) -> Any:
-        """The body as JSON. Raises `ValueError` for what is none."""
+        """The body as JSON. Raises `ValueError` for anything else."""
         return json.loads(self.body)
 
     def mapping(self) -> Mapping[str, Any]:
-        """The body as a JSON object; an empty one where it is anything else."""
+        """The body as a JSON object; an empty one if it is anything else."""
         try:
             found = self.json()
         except (ValueError, RecursionError):
@@ -104,21 +109,18 @@ class Http:
     ) -> None:
         self.base = base.rstrip("/")
         self._login, self._limits, self._log = login, limits, log
-        self._requests: Any = requests
-        self._session: Any = requests.Session()
-        # No other encoding: what gzip may make of a body is known, and is limited in `_body`.
+        self._session = requests.Session()
+        # Gzip is the only encoding asked for: its ratio is known, and `_body` counts what is unpacked.
         self._session.headers.update({"User-Agent": "image-update", "Accept-Encoding": "gzip", **(headers or {})})
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # nobody else may log us in
-        self._watch = Watch()
         self._lost = 0.0  # seconds that slow answers have taken
-        named: dict[str, Any] = {"server_hostname": server_name, "assert_hostname": server_name} if server_name else {}
+        tls: dict[str, Any] = {"server_hostname": server_name, "assert_hostname": server_name} if server_name else {}
         if more_ca and verify:
-            named["ssl_context"] = _trusting(more_ca)
-        for scheme in ("http://", "https://"):
-            adapter = HTTPAdapter(pool_connections=4, pool_maxsize=32)
-            self._session.mount(scheme, self._watch.over(adapter, **(named if scheme == "https://" else {})))
+            tls["ssl_context"] = _trusting(more_ca)
+        self._session.mount("http://", _Adapter())
+        self._session.mount("https://", _Adapter(**tls))
         if not verify:
-            requests.packages.urllib3.disable_warnings()  # type: ignore[attr-defined] # it was asked for
+            urllib3.disable_warnings()  # somebody asked for it
         self._verify: bool | str = (ca_file or True) if verify else False
         self._certificate = certificate
         self._proxies = None if proxy is None else {"http": proxy, "https": proxy, "no_proxy": "" if proxy else "*"}
@@ -187,7 +189,7 @@ class Http:
             )
         try:
             with (
-                self._watch.limit(limits.total) as ended,
+                _limit(limits.total) as ended,
                 self._session.request(
                     method,
                     url,
@@ -207,30 +209,31 @@ class Http:
                     shutdown.check()
                     raise self._slow(url)
                 found = Answer(answer.status_code, answer.headers, body, url)
-        except (OSError, self._requests.packages.urllib3.exceptions.HTTPError, *BROKEN) as error:
+        except (OSError, urllib3.exceptions.HTTPError) as error:
             shutdown.check()
             if spent := exhausted(error):
                 raise spent from None
             if time.monotonic() - began > limits.total:
                 raise self._slow(url) from None
-            raise _no_answer(error, url, self._requests.exceptions) from None  # its text may hold the whole URL
+            raise _no_answer(error, url) from None  # its text may hold the whole URL
         finally:
             took = time.monotonic() - began
             self._lost += took if took > _SLOW else 0.0
         self._log(f"{method} {public(url)}: {found.status}, {len(body)} bytes, {time.monotonic() - began:.2f} s")
         return found
 
-    def _body(self, answer: Any, url: str, began: float) -> bytes:
-        """All of it, unpacked no further than the limit: 64 KB of gzip may hold 64 MB, and encodings may be nested."""
-        parts, left = [], self._limits.size + 1
-        unpacked = unpacker(answer.headers.get("Content-Encoding", ""))
-        if unpacked is None:
+    def _body(self, answer: requests.Response, url: str, began: float) -> bytes:
+        """The whole body, counted after unpacking: 64 KB of gzip may hold 64 MB, and encodings may be nested.
+
+        urllib3 2.6 is the first that unpacks no more than the piece asked for.
+        """
+        if answer.headers.get("Content-Encoding", "").strip().lower() not in _GZIP:
             raise NoAnswerError("redirect", f"{origin(url)} answers in an encoding that was not asked for")
-        for packed in answer.raw.stream(65536, decode_content=False):
-            part = unpacked(packed, left)
+        parts, size = list[bytes](), 0
+        for part in answer.raw.stream(65536, decode_content=True):
             parts.append(part)
-            left -= len(part)
-            if left <= 0:
+            size += len(part)
+            if size > self._limits.size:
                 raise NoAnswerError("large", f"{origin(url)} answers with more than {self._limits.size} bytes")
             if time.monotonic() - began > self._limits.total:
                 raise self._slow(url)
@@ -243,18 +246,96 @@ class Http:
         return NoAnswerError("slow", f"{origin(url)} took more than {self._limits.total:g} seconds to answer")
 
 
-_PRIVATE = ("authorization", "cookie", "private-token", "proxy-authorization", "x-registry-auth")
-
-
-class _Headers:
-    """Headers that log in, put on a request as requests' `auth`: never on a redirected one, never from a file."""
+class _Headers(requests.auth.AuthBase):
+    """Headers that log in. Without an `auth` of ours requests would take a login from ~/.netrc."""
 
     def __init__(self, headers: Mapping[str, str]) -> None:
         self._headers = headers
 
-    def __call__(self, request: Any) -> Any:
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         request.headers.update(self._headers)
         return request
+
+
+# A socket's own time-out begins anew with every byte, so a server that drips bytes could hold us for ever. What follows
+# lets a thread end the connection that another thread waits for, also before the first header has come.
+
+
+class _Waiting:
+    """The connection that a thread waits for."""
+
+    connection: HTTPConnection | None = None
+    sock: socket.socket | None = None  # an answer without a length takes it away from its connection
+
+
+_THREAD = threading.local()  # .waiting
+_AGAIN = 0.2  # seconds until a connection that was just being opened is ended again
+
+
+class _Connection(HTTPConnection):
+    def request(self, *args: Any, **how: Any) -> None:
+        waiting: _Waiting = _THREAD.waiting
+        waiting.connection, waiting.sock = self, None
+        try:
+            super().request(*args, **how)
+        finally:
+            waiting.sock = self.sock
+
+
+class _TlsConnection(_Connection, HTTPSConnection):
+    pass
+
+
+class _Pool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _TlsPool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _TlsConnection
+
+
+class _Adapter(HTTPAdapter):
+    """The adapter of requests, with our connections; `tls` is said to each of them."""
+
+    def __init__(self, **tls: Any) -> None:
+        self._tls = tls
+        super().__init__(pool_connections=4, pool_maxsize=32)
+
+    def init_poolmanager(self, *args: Any, **how: Any) -> None:
+        super().init_poolmanager(*args, **(how | self._tls))
+        self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
+
+    def proxy_manager_for(self, proxy: str, **how: Any) -> urllib3.ProxyManager:
+        manager: urllib3.ProxyManager = super().proxy_manager_for(proxy, **(how | self._tls))
+        manager.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
+        return manager
+
+
+@contextmanager
+def _limit(seconds: float) -> Iterator[threading.Event]:
+    """End what this thread waits for in here after so many seconds, or when a signal comes; then set the event."""
+    waiting = _THREAD.waiting = _Waiting()
+    ended, over = threading.Event(), threading.Event()
+
+    def end() -> None:
+        ended.set()
+        sock = waiting.sock or (waiting.connection and waiting.connection.sock)
+        if isinstance(sock, socket.socket):
+            with suppress(OSError):  # an SSLSocket's own `shutdown` forgets TLS, and a reader would get plain bytes
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+    def watch() -> None:
+        while not over.wait(_AGAIN if ended.is_set() else seconds):
+            end()
+
+    thread = threading.Thread(target=watch, daemon=True)
+    with shutdown.unheard():
+        thread.start()
+    try:
+        with shutdown.ending(end):
+            yield ended
+    finally:
+        over.set()
 
 
 def origin(url: str) -> str:
@@ -296,17 +377,16 @@ def _trusting(authorities: str) -> Any:
     return context
 
 
-def _no_answer(error: Exception, url: str, kinds: Any) -> NoAnswerError:
-    """In our words: those of requests hold the whole URL, and a proxy's may hold its password."""
-    if isinstance(error, kinds.ProxyError):
+def _no_answer(error: Exception, url: str) -> NoAnswerError:
+    """What went wrong in our words: those of requests hold the whole URL, and a proxy's may hold its password."""
+    if isinstance(error, requests.exceptions.ProxyError):
         return NoAnswerError("unreachable", f"the proxy on the way to {origin(url)} could not be used")
-    if isinstance(error, kinds.SSLError):
+    if isinstance(error, requests.exceptions.SSLError):
         if "certificate" not in str(error).lower():
             return NoAnswerError("unreachable", f"{origin(url)} could not be reached by TLS, or broke off")
         return NoAnswerError("tls", f"the TLS certificate of {origin(url)} was not accepted")
-    below = isinstance(error, OSError) and not isinstance(error, kinds.RequestException)
-    if isinstance(error, kinds.Timeout | TimeoutError) or type(error).__name__ == "ReadTimeoutError":
+    if isinstance(error, requests.exceptions.Timeout | TimeoutError | urllib3.exceptions.ReadTimeoutError):
         return NoAnswerError("slow", f"{origin(url)} did not answer in time")
-    if below and not isinstance(error, ConnectionError):
+    if isinstance(error, OSError) and not isinstance(error, requests.exceptions.RequestException | ConnectionError):
         return NoAnswerError("tls", "the file of certificate authorities, or of our own certificate, cannot be read")
     return NoAnswerError("unreachable", f"{origin(url)} could not be reached, or broke off ({type(error).__name__})")
