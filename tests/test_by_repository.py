@@ -10,8 +10,8 @@ from task.image import parse_image
 from task.model import Person
 from task.pipeline.changeset import Wording
 from task.pipeline.discover import Scope
+from task.pipeline.job import Job
 from task.pipeline.match import match
-from task.pipeline.ports import Order
 from task.pipeline.run import by_repository
 from task.pipeline.weigh import Terms
 
@@ -29,7 +29,7 @@ from task.pipeline.weigh import Terms
 def test_a_login_in_a_url_is_no_part_of_the_repository(only: str, found: int) -> None:
     app = parse_application(application("a", "https://ci:s3cret@git.example/gitops.git"), PREFIX)
     image = parse_image(f"{WEB}:1.1.0")
-    order = Order(
+    job = Job(
         "run",
         (image,),
         Scope(PREFIX, Narrow(), Defaults()),
@@ -37,4 +37,4 @@ def test_a_login_in_a_url_is_no_part_of_the_repository(only: str, found: int) ->
         Wording(Person("a", "a@example.com")),
         only=(only,) if only else (),
     )
-    assert len(by_repository(match([subscribe(app)], [image]), order)) == found
+    assert len(by_repository(match([subscribe(app)], [image]), job)) == found

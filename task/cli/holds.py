@@ -10,7 +10,7 @@ from task.cli.orders import scope_of
 from task.errors import TaskError
 from task.model import Application, Place, Subscription
 from task.pipeline.decide import NOTHING, file_of, state_path, states_of
-from task.pipeline.ports import Edges
+from task.pipeline.ports import World
 from task.policy.order import version_of
 from task.policy.remember import active, said
 from task.settings import Settings
@@ -18,7 +18,7 @@ from task.settings import Settings
 LOCAL = ("/", ".", "file://")  # reached without a login
 
 
-def held(apps: Iterable[Application], settings: Settings, edges: Edges, now: str) -> Iterator[Finding]:
+def held(apps: Iterable[Application], settings: Settings, world: World, now: str) -> Iterator[Finding]:
     """An info for everything that is held, and an error for a state file that nobody can read.
 
     Local repositories are asked; others with `--holds`. One that cannot be reached is said in the log.
@@ -31,17 +31,17 @@ def held(apps: Iterable[Application], settings: Settings, edges: Edges, now: str
                 places.setdefault((sub.repo, sub.base), []).append(sub)
     for (repo, base), subs in places.items():
         try:
-            yield from _of_repository(repo, base, subs, edges, now)
+            yield from _of_repository(repo, base, subs, world, now)
         except TaskError as error:
-            edges.log("warning", f"what is held in it is not known: {error}")
+            world.log("warning", f"what is held in it is not known: {error}")
 
 
-def _of_repository(repo: str, base: str, subs: Sequence[Subscription], edges: Edges, now: str) -> Iterator[Finding]:
-    store = edges.store(repo, subs[0])
+def _of_repository(repo: str, base: str, subs: Sequence[Subscription], world: World, now: str) -> Iterator[Finding]:
+    repository = world.repository(repo, subs[0])
     try:
-        snapshot = store.snapshot(base, tuple(map(Place, dict.fromkeys(map(state_path, subs)))))
+        snapshot = repository.snapshot(base, tuple(map(Place, dict.fromkeys(map(state_path, subs)))))
     finally:
-        store.close()
+        repository.close()
     seen: set[tuple[str, str]] = set()
     for sub in subs:
         key, origin, path = sub.application.key, sub.application.origin, state_path(sub)

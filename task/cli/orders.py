@@ -16,7 +16,7 @@ from task.model import Hold, Image
 from task.output.outcome import public_url
 from task.pipeline.changeset import Wording
 from task.pipeline.discover import Scope
-from task.pipeline.ports import Order, Requests
+from task.pipeline.job import Job, PullRequestOptions
 from task.pipeline.weigh import Intent, Terms
 from task.policy.judge import Leave
 from task.settings import BuildSettings, GitSettings, HoldSettings, Settings
@@ -25,7 +25,7 @@ from task.templates.trailers import KEY as TRAILER_KEY
 from task.templates.trailers import Trailer, build_trailers, commit_references
 
 
-def order_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, str]) -> Order:
+def order_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, str]) -> Job:
     """What a command is asked to do. Raises `UsageError` for what makes no sense."""
     origin, now = origin_of(environ), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     if settings.command == "scan":  # the CI job that scans has built nothing
@@ -38,7 +38,7 @@ def order_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str
         source_repository=given.repository,
         created=given.created,
     )
-    return Order(
+    return Job(
         command=settings.command,
         images=images,
         scope=scope_of(settings),
@@ -56,13 +56,15 @@ def order_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str
     )
 
 
-def _requests(settings: Settings, origin: Origin) -> Requests:
+def _requests(settings: Settings, origin: Origin) -> PullRequestOptions:
     given = settings.request
     repository = public_url(settings.build.repository or origin.repository).removesuffix(".git")
     commit = settings.build.commit or origin.commit
     page = f"{repository}/commit/{commit}" if repository.startswith(("https://", "http://")) and commit else commit
     run = settings.git.pipeline_run or public_url(origin.run)
-    return Requests(given.labels, given.reviewers, given.assignees, given.draft, given.auto_merge, source=page, run=run)
+    return PullRequestOptions(
+        given.labels, given.reviewers, given.assignees, given.draft, given.auto_merge, source=page, run=run
+    )
 
 
 def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent | None:

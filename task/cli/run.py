@@ -80,13 +80,13 @@ def carry_out(settings: Settings, environ: Mapping[str, str], log: Log) -> Repor
     """The pipeline, with the world that these settings want."""
     of_event = settings.command not in (*BY_HAND, "scan")
     images = _images(settings) if of_event else ()
-    order = order_of(settings, images, environ)
-    edges = edges_of(settings, environ, log, order.scope, images)
+    job = order_of(settings, images, environ)
+    world = edges_of(settings, environ, log, job.scope, images)
     try:
-        return pipeline(order, edges)
+        return pipeline(job, world)
     finally:
         with shutdown.shield():
-            edges.close()
+            world.close()
 
 
 def _images(settings: Settings) -> tuple[Image, ...]:

@@ -13,7 +13,8 @@ from task.pipeline.atomic import stopped
 from task.pipeline.changeset import Draft, drafts, head_of_requests, with_heads
 from task.pipeline.decide import Ask, decide, hopeless, places, questions
 from task.pipeline.head_branch import again, carried
-from task.pipeline.ports import Edges, Landed, Order, Outcome, Site
+from task.pipeline.job import Job, Landed, Outcome
+from task.pipeline.ports import Site, World
 from task.pipeline.pull_request import Request, declined, is_over, proposed, requests_of
 from task.pipeline.verify import Vouch, vouched
 from task.pipeline.weigh import Facts, Terms, failed
@@ -24,31 +25,31 @@ LONGEST_PAUSE = 20.0  # seconds
 
 def land(site: Site, asks: Sequence[Ask]) -> Outcome:
     """Read, decide, edit, push; when the branch moved meanwhile, all of it again on the new tip."""
-    order, edges = site.order, site.edges
-    site = replace(site, exists=cache(partial(_exists, order, edges)))
-    end, attempt, done, pending = edges.now() + order.deadline, 0, Outcome(), list(asks)
-    quickest, request = order.deadline, _request_head(site, asks)
+    job, world = site.job, site.world
+    site = replace(site, exists=cache(partial(_exists, job, world)))
+    end, attempt, done, pending = world.now() + job.deadline, 0, Outcome(), list(asks)
+    quickest, request = job.deadline, _request_head(site, asks)
     while pending:
         attempt += 1
-        began = edges.now()
+        began = world.now()
         try:
             finished, pending, waited = _attempt(site, pending, attempt, request)
         except TaskError as error:
-            return done.plus(failures(pending, error, order.terms))
+            return done.plus(failures(pending, error, job.terms))
         done = done.plus(finished)
         end, began = end + waited, began + waited
-        left = end - edges.now()
+        left = end - world.now()
         if pending and left <= 0:
-            return done.plus(failures(pending, _contended(site.branch, attempt, order), order.terms))
+            return done.plus(failures(pending, _contended(site.branch, attempt, job), job.terms))
         if pending:
-            edges.log("info", f"{site.branch} moved meanwhile; deciding again on its new tip (attempt {attempt + 1})")
-            quickest = min(quickest, edges.now() - began)  # others may have been held up, by whatever
-            edges.sleep(pause(attempt, quickest, left) * edges.jitter())
+            world.log("info", f"{site.branch} moved meanwhile; deciding again on its new tip (attempt {attempt + 1})")
+            quickest = min(quickest, world.now() - began)  # others may have been held up, by whatever
+            world.sleep(pause(attempt, quickest, left) * world.jitter())
     return done
 
 
-def _exists(order: Order, edges: Edges, question: Question) -> Answer | None:
-    return None if order.terms.check == "never" else edges.registry((question,)).get(question)
+def _exists(job: Job, world: World, question: Question) -> Answer | None:
+    return None if job.terms.check == "never" else world.registry((question,)).get(question)
 
 
 def pause(attempt: int, took: float, left: float) -> float:
@@ -67,18 +68,18 @@ def _request_head(site: Site, asks: Sequence[Ask]) -> str:
 
 def _attempt(site: Site, asks: Sequence[Ask], number: int, request: str) -> tuple[Outcome, list[Ask], float]:
     """One try on one tip: what is finished, the asks that were outpaced, and how long others were waited for."""
-    order = site.order
-    snapshot = site.store.snapshot(site.branch, (place for ask in asks for place in places(ask)))
+    job = site.job
+    snapshot = site.repository.snapshot(site.branch, (place for ask in asks for place in places(ask)))
     facts = _facts(site, snapshot, asks)
-    decisions = with_heads(decide(snapshot, asks, order.terms, facts), request, everywhere=order.intent is not None)
+    decisions = with_heads(decide(snapshot, asks, job.terms, facts), request, everywhere=job.intent is not None)
     heads, decisions = _heads(site, snapshot, asks, decisions)
     decisions = _ahead(site, snapshot, heads, list(zip(asks, decisions, strict=True)), facts)
-    began = site.edges.now()
-    decisions = vouched(decisions, vouch_of(order, site.edges))
-    waited = site.edges.now() - began
-    decisions = decisions if order.intent else _undeclined(site, heads, decisions)
-    made, settled = drafts(snapshot, decisions, order.terms, order.wording, heads.pending)
-    if order.atomic and any(one.verdict.verdict == "error" for one in settled):
+    began = site.world.now()
+    decisions = vouched(decisions, vouch_of(job, site.world))
+    waited = site.world.now() - began
+    decisions = decisions if job.intent else _undeclined(site, heads, decisions)
+    made, settled = drafts(snapshot, decisions, job.terms, job.wording, heads.pending)
+    if job.atomic and any(one.verdict.verdict == "error" for one in settled):
         return Outcome(stopped((*settled, *(one for change in made for one in change.decisions)))), [], waited
     done, outpaced = Outcome(settled, landed=as_it_is(snapshot, settled)), set[int]()
     for change in made:
@@ -91,10 +92,10 @@ def _attempt(site: Site, asks: Sequence[Ask], number: int, request: str) -> tupl
     return done, [ask for ask in asks if id(ask.subscription) in outpaced], waited
 
 
-def vouch_of(order: Order, edges: Edges) -> Vouch:
+def vouch_of(job: Job, world: World) -> Vouch:
     """Who is asked for signatures and labels."""
-    labels = order.terms.check != "never" and wants_labels(order.wording.template)
-    return Vouch(edges.registry, edges.signatures, labels)
+    labels = job.terms.check != "never" and wants_labels(job.wording.template)
+    return Vouch(world.registry, world.signatures, labels)
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ def _heads(site: Site, base: Snapshot, asks: Sequence[Ask], decisions: list[Deci
     for ask, one in zip(asks, decisions, strict=True):
         if one.head not in ("", one.branch) and one.verdict.verdict != "error":
             wanted.setdefault(one.head, []).extend(places(ask))
-    found = ((head, site.store.ahead(head, tuple(dict.fromkeys(of_head)))) for head, of_head in wanted.items())
+    found = ((head, site.repository.ahead(head, tuple(dict.fromkeys(of_head)))) for head, of_head in wanted.items())
     pending = {head: snapshot for head, snapshot in found if snapshot is not None}
     for head, there in pending.items():
         if _is_over(requests.get(head), there.tip):
@@ -136,7 +137,7 @@ def _ahead(
     """The decisions, made again where a head branch holds updates already; and what else waits there."""
     if not heads.pending and not heads.requests:
         return [one for _, one in asked]
-    terms = site.order.terms
+    terms = site.job.terms
     for name, head in heads.pending.items():
         facts = _more(facts, _facts(site, head, [ask for ask, one in asked if one.head == name]))
     done = [(ask, _once_more(site, base, heads, (ask, one), facts)) for ask, one in asked]
@@ -150,7 +151,7 @@ def _ahead(
 
 def _once_more(site: Site, base: Snapshot, heads: _Heads, asked: tuple[Ask, Decision], facts: Facts) -> Decision:
     """One decision, now that its head branch and its request are known."""
-    (ask, one), terms = asked, site.order.terms
+    (ask, one), terms = asked, site.job.terms
     if one.verdict.verdict == "error":
         return one
     if head := heads.pending.get(one.head):
@@ -173,12 +174,12 @@ def _more(facts: Facts, others: Facts) -> Facts:
 
 def _facts(site: Site, snapshot: Snapshot, asks: Sequence[Ask]) -> Facts:
     """What neither the event nor the snapshot tells, asked for only where a rule needs it."""
-    asked = questions(snapshot, asks, site.order.terms)
-    ancestry = {pair: site.edges.ancestry(*pair) for pair in asked.ancestry}
-    answers = site.edges.registry(asked.registry) if asked.registry else {}
+    asked = questions(snapshot, asks, site.job.terms)
+    ancestry = {pair: site.world.ancestry(*pair) for pair in asked.ancestry}
+    answers = site.world.registry(asked.registry) if asked.registry else {}
 
     def earlier(path: str, most: int) -> Iterable[str]:
-        return (text for _commit, text in site.store.earlier(snapshot.branch, path, most) if text is not None)
+        return (text for _commit, text in site.repository.earlier(snapshot.branch, path, most) if text is not None)
 
     known = {replace(about, facts=()): answer for about, answer in answers.items()}
     return Facts(ancestry, known, earlier, site.exists)
@@ -187,7 +188,7 @@ def _facts(site: Site, snapshot: Snapshot, asks: Sequence[Ask]) -> Facts:
 def _landed(site: Site, snapshot: Snapshot, change: Draft, attempt: int, heads: _Heads) -> Outcome:
     """One changeset, landed or (in `plan`) predicted; with a pull request where one is wanted."""
     if change.warning:
-        site.edges.log("warning", change.warning)
+        site.world.log("warning", change.warning)
     head = change.changeset.destination.head
     if head in heads.requests:
         tip = heads.pending[head].tip if head in heads.pending else ""
@@ -196,7 +197,7 @@ def _landed(site: Site, snapshot: Snapshot, change: Draft, attempt: int, heads: 
 
 
 def _committed(site: Site, snapshot: Snapshot, change: Draft, attempt: int) -> Outcome:
-    landing = (site.store.predict if site.order.dry else site.store.land)(change.changeset)
+    landing = (site.repository.predict if site.job.dry else site.repository.land)(change.changeset)
     commit = Commit(
         repo=change.changeset.destination.repo,
         branch=snapshot.branch,
@@ -206,7 +207,7 @@ def _committed(site: Site, snapshot: Snapshot, change: Draft, attempt: int) -> O
         files=tuple(sorted(change.changeset.files)),
         applications=tuple(sorted({one.subscription.application.key for one in change.decisions})),
         attempts=attempt,
-        diff=_diff(snapshot, change) if site.order.dry else None,
+        diff=_diff(snapshot, change) if site.job.dry else None,
     )
     landed = landed_of(change.decisions, commit.repo, landing.commit)
     if landing.pushed:
@@ -245,8 +246,8 @@ def failures(asks: Iterable[Ask], error: TaskError, terms: Terms) -> Outcome:
     )
 
 
-def _contended(branch: str, attempts: int, order: Order) -> ContendedError:
+def _contended(branch: str, attempts: int, job: Job) -> ContendedError:
     return ContendedError(
-        f"others kept moving {branch}: {attempts} attempts in {order.deadline:g} seconds",
+        f"others kept moving {branch}: {attempts} attempts in {job.deadline:g} seconds",
         hint="run it again, or give a longer --deadline",
     )

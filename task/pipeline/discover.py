@@ -19,7 +19,7 @@ from task.errors import Malformed
 from task.model import Application, Image, Problem, Subscribed
 
 
-class Manifest(Protocol):
+class FoundManifest(Protocol):
     """One manifest that an application source found, or why it could not be read."""
 
     @property
@@ -57,7 +57,7 @@ Locate = Callable[[str], tuple[str, str, str] | None]
 
 
 @dataclass(frozen=True)
-class Found:
+class Discovered:
     """What the manifests hold: Applications that carry annotations, HelmReleases that Flux would update."""
 
     applications: tuple[Application, ...]
@@ -67,7 +67,7 @@ class Found:
     outside: tuple[Application, ...] = ()  # with annotations, but narrowed away
 
 
-def find(manifests: Iterable[Manifest], scope: Scope, locate: Locate) -> Found:
+def find(manifests: Iterable[FoundManifest], scope: Scope, locate: Locate) -> Discovered:
     """Everything of interest, each Application once. What cannot be read is a warning of its own."""
     applications: dict[str, Application] = {}
     releases: dict[str, Subscribed] = {}
@@ -87,7 +87,7 @@ def find(manifests: Iterable[Manifest], scope: Scope, locate: Locate) -> Found:
         sets += kind == "ApplicationSet"
     apps, more = _configured(tuple(applications.values()), updaters, scope)
     annotated = [(app, considered(app, scope.narrow)) for app in apps if app.annotations]
-    return Found(
+    return Discovered(
         tuple(app for app, within in annotated if within),
         tuple(one for one in releases.values() if considered(one.application, scope.narrow)),
         (*problems, *more),
@@ -96,7 +96,7 @@ def find(manifests: Iterable[Manifest], scope: Scope, locate: Locate) -> Found:
     )
 
 
-def subscribed(found: Found, scope: Scope, images: Collection[Image]) -> tuple[Subscribed, ...]:
+def subscribed(found: Discovered, scope: Scope, images: Collection[Image]) -> tuple[Subscribed, ...]:
     """Who asks for these images, with every flaw of everybody's annotations."""
     wanted = {image.identity for image in images} if images else None
     listed = (app for app in found.applications if app.annotations.get("image-list"))
@@ -110,7 +110,7 @@ def _subscribe(app: Application, defaults: Defaults, wanted: Collection[str] | N
     return subscribe(app, defaults) if waits else one
 
 
-def _application(manifest: Manifest, scope: Scope, problems: list[Problem]) -> Application | None:
+def _application(manifest: FoundManifest, scope: Scope, problems: list[Problem]) -> Application | None:
     if not is_application(manifest.item):
         return None
     try:
@@ -165,7 +165,7 @@ def _configured(
     return configure(apps, ours, scope.defaults.argocd_namespace)
 
 
-def _release(manifest: Manifest, locate: Locate) -> Subscribed | None:
+def _release(manifest: FoundManifest, locate: Locate) -> Subscribed | None:
     if not is_helm_release(manifest.item):
         return None
     place = manifest.place or locate(manifest.origin) or ("", "", "")

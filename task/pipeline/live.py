@@ -14,63 +14,64 @@ from task.model import Decision, Memory, Reading, State, Verdict
 from task.pipeline.decide import Ask, choose, facts_needed, hopeless
 from task.pipeline.deliver import failures, landed_of, pause, vouch_of
 from task.pipeline.facts import may_ask, merged
-from task.pipeline.ports import Edges, Live, Order, Outcome
+from task.pipeline.job import Job, Outcome
+from task.pipeline.ports import LiveApplications, World
 from task.pipeline.target import live_reading, target_of
 from task.pipeline.verify import vouched
 from task.pipeline.weigh import Facts, Moment, failed
 
 
-def patch(asks: Sequence[Ask], order: Order, edges: Edges) -> Outcome:
+def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
     """Decide and patch, Application after Application; each fails alone."""
     done = Outcome()
     for ask in asks:
-        refused = hopeless(ask, order.terms)
+        refused = hopeless(ask, job.terms)
         try:
-            decision = refused or _patched(ask, order, edges)
+            decision = refused or _patched(ask, job, world)
         except TaskError as error:
-            done = done.plus(failures([ask], error, order.terms))
+            done = done.plus(failures([ask], error, job.terms))
             continue
         done = done.plus(Outcome((decision,), landed=landed_of([decision], ask.subscription.repo, "")))
     return done
 
 
-def _patched(ask: Ask, order: Order, edges: Edges) -> Decision:
+def _patched(ask: Ask, job: Job, world: World) -> Decision:
     """Read, decide, patch; and again when the Application changed meanwhile, until the deadline."""
     if ask.intent:
         raise SourceError(
             "write-back-method argocd leaves nothing in Git to hold or roll back",
             hint="use write-back-method: git, or argocd app rollback",
         )
-    if edges.live is None:
+    if world.live is None:
         raise SourceError(
             "write-back-method argocd patches the live Application, and these Applications come from files",
             hint="use --applications cluster or argocd, or write-back-method: git",
         )
-    end, attempt, api = edges.now() + order.deadline, 0, edges.live()
+    end, attempt, api = world.now() + job.deadline, 0, world.live()
     while True:
         attempt += 1
-        began = edges.now()
+        began = world.now()
         try:
-            return _attempt(ask, order, api, edges)
+            return _attempt(ask, job, api, world)
         except Outpaced:
             if attempt == 1:  # how long a signature took to come does not count
-                end = edges.now() + order.deadline
-            left = end - edges.now()
+                end = world.now() + job.deadline
+            left = end - world.now()
             if left <= 0:
                 key = ask.subscription.application.key
                 raise ContendedError(f"others kept changing {key}", hint="run it again") from None
-            edges.sleep(pause(attempt, edges.now() - began, left) * edges.jitter())
+            world.sleep(pause(attempt, world.now() - began, left) * world.jitter())
 
 
-def _facts(ask: Ask, said: Reading, order: Order, edges: Edges) -> Facts:
-    if not may_ask(ask.subscription, order.terms.check):
+def _facts(ask: Ask, said: Reading, job: Job, world: World) -> Facts:
+    if not may_ask(ask.subscription, job.terms.check):
         return Facts()
-    asked = merged(facts_needed(ask, said, Memory(), order.terms))
-    answers = edges.registry(asked) if asked else {}
+    asked = merged(facts_needed(ask, said, Memory(), job.terms))
+    answers = world.registry(asked) if asked else {}
     return Facts(answers={replace(about, facts=()): answer for about, answer in answers.items()})
 
 
-def _attempt(ask: Ask, order: Order, api: Live, edges: Edges) -> Decision:
+def _attempt(ask: Ask, job: Job, api: LiveApplications, world: World) -> Decision:
     sub = ask.subscription
     app = sub.application
     manifest, version = api.read(app.namespace, app.name)
@@ -80,15 +81,15 @@ def _attempt(ask: Ask, order: Order, api: Live, edges: Edges) -> Decision:
     said = read(manifest, index, target)
     silent = not (said.tag or said.digest)
     where = replace(where, current=live_reading(sub) if silent else said)
-    facts = _facts(ask, said, order, edges)
-    decision = choose(Moment(where, said, State(), Memory(), order.terms, facts), ask.candidates)
-    decision = vouched([replace(decision, memory=None, hold=())], replace(vouch_of(order, edges), labels=False))[0]
+    facts = _facts(ask, said, job, world)
+    decision = choose(Moment(where, said, State(), Memory(), job.terms, facts), ask.candidates)
+    decision = vouched([replace(decision, memory=None, hold=())], replace(vouch_of(job, world), labels=False))[0]
     if decision.verdict.verdict != "update":
         return decision
     try:
         operations, _edits = write(manifest, index, target, decision.candidate)
     except TaskError as error:
         return failed(decision, error)
-    if operations and not order.dry:
+    if operations and not job.dry:
         api.patch(app.namespace, app.name, version, operations)
     return decision

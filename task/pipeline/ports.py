@@ -1,4 +1,4 @@
-"""The world as the story needs it: Protocols that the edges fit, what one run is asked to do, and what became of it."""
+"""The world as the story needs it: Protocols that clients of Git, forges and clusters fit."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from task.model import (
     Answer,
     Application,
     Changeset,
-    Commit,
-    Decision,
-    Image,
     Landing,
     Place,
     Problem,
@@ -22,13 +19,12 @@ from task.model import (
     Snapshot,
     Subscription,
 )
-from task.pipeline.changeset import Wording
-from task.pipeline.discover import Locate, Manifest, Scope
+from task.pipeline.discover import FoundManifest, Locate
+from task.pipeline.job import Job, Landed
 from task.pipeline.verify import Signatures
-from task.pipeline.weigh import Intent, Terms
 
 
-class Store(Protocol):
+class Repository(Protocol):
     """One repository, as compare-and-swap: `land` succeeds only from the tip that was read."""
 
     def default_branch(self) -> str:
@@ -69,8 +65,8 @@ class Forge(Protocol):
         """A request as it is now."""
 
 
-class Live(Protocol):
-    """Live Applications, as compare-and-swap: `patch` succeeds only at the version that was read."""
+class LiveApplications(Protocol):
+    """LiveApplications Applications, as compare-and-swap: `patch` succeeds only at the version that was read."""
 
     def read(self, namespace: str, name: str) -> tuple[Mapping[str, Any], str]:
         """The Application and its resourceVersion."""
@@ -80,25 +76,12 @@ class Live(Protocol):
 
 
 @dataclass(frozen=True)
-class Requests:
-    """What the command line says of pull requests."""
-
-    labels: tuple[str, ...] = ()
-    reviewers: tuple[str, ...] = ()
-    assignees: tuple[str, ...] = ()
-    draft: bool = False
-    auto_merge: bool = False
-    source: str = ""  # of the build: its commit, or the page of it
-    run: str = ""  # the pipeline's page
-
-
-@dataclass(frozen=True)
-class Edges:
+class World:
     """The world, as the pipeline needs it."""
 
-    applications: Callable[[], Iterable[Manifest]]
+    applications: Callable[[], Iterable[FoundManifest]]
     locate: Locate
-    store: Callable[[str, Subscription | None], Store]  # by its URL, and who is written there
+    repository: Callable[[str, Subscription | None], Repository]  # by its URL, and who is written there
     now: Callable[[], float]  # seconds, monotonic
     sleep: Callable[[float], None]
     jitter: Callable[[], float]  # 0 to 1, at random: keeps many writers from trying in step
@@ -109,7 +92,7 @@ class Edges:
     signatures: Signatures | None = None  # None: none is required
     forge: Callable[[str], Forge] | None = None  # by a repository's URL
     compare: Callable[[str, str, str], tuple[str, str]] = lambda _repo, _base, _head: ("", "")  # its kind, and a page
-    live: Callable[[], Live] | None = None  # with Applications from the cluster or Argo CD
+    live: Callable[[], LiveApplications] | None = None  # with Applications from the cluster or Argo CD
     follow: Callable[[Sequence[Landed]], Sequence[Problem]] = lambda _landed: ()  # Argo CD is told, and waited for
     # the metadata of annotated Applications that `applications` left out: they concern no image, or are narrowed away
     passed_over: Callable[[], Sequence[Application]] = lambda: ()
@@ -119,55 +102,11 @@ class Edges:
 
 
 @dataclass(frozen=True)
-class Landed:
-    """One Application that was written, or that was as it should be already."""
-
-    application: Application
-    repo: str
-    commit: str  # what Argo CD has to get synced; "" for a live Application that was patched
-    changes: tuple[Decision, ...]
-    request: str = ""  # the number of the pull request that has to be merged first
-
-
-@dataclass(frozen=True)
-class Order:
-    """What one run is asked to do."""
-
-    command: str  # "run", "plan", "scan", "hold", "release", "rollback"
-    images: tuple[Image, ...]
-    scope: Scope
-    terms: Terms
-    wording: Wording
-    deadline: float = 120.0  # seconds
-    atomic: bool = False
-    require_update: bool = False
-    require_match: bool = False  # exit 5 where an image is tracked by nobody
-    only: tuple[str, ...] = ()
-    dry: bool = False  # predict in place of pushing
-    intent: Intent | None = None  # of `hold`, `release` and `rollback`
-    meant: tuple[str, ...] = ()  # their images: aliases or names; () is all
-    requests: Requests = Requests()
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of the asks of one repository."""
-
-    decisions: tuple[Decision, ...] = ()
-    commits: tuple[Commit, ...] = ()
-    landed: tuple[Landed, ...] = ()
-
-    def plus(self, other: Outcome) -> Outcome:
-        """Both together."""
-        return Outcome(self.decisions + other.decisions, self.commits + other.commits, self.landed + other.landed)
-
-
-@dataclass(frozen=True)
 class Site:
     """One base branch of one repository: one fetch, and one commit and push per head branch."""
 
-    store: Store
+    repository: Repository
     branch: str
-    order: Order
-    edges: Edges
+    job: Job
+    world: World
     exists: Callable[[Question], Answer | None] = lambda _question: None  # of the registry; each asked once

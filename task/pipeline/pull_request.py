@@ -23,7 +23,8 @@ from task.forges.proposal import (
 from task.forges.proposed_builds import Builds, build_key
 from task.model import Build, Commit, Decision, Proposal, Proposed, Verdict, Written
 from task.pipeline.changeset import Draft, changes
-from task.pipeline.ports import Forge, Landed, Outcome, Site
+from task.pipeline.job import Landed, Outcome
+from task.pipeline.ports import Forge, Site
 from task.pipeline.weigh import failed
 from task.policy.order import UNORDERED, commits, later, version_of
 from task.templates.change import Change
@@ -48,7 +49,7 @@ def requests_of(site: Site, decisions: Sequence[Decision]) -> tuple[dict[str, Re
     """
     found: dict[str, Request] = {}
     failures: dict[str, TaskError] = {}
-    for one in decisions if not site.order.dry else ():
+    for one in decisions if not site.job.dry else ():
         if one.subscription.pull_request and one.head not in ("", one.branch, *found, *failures):
             try:
                 found[one.head] = _request(_forge(site, one.subscription.repo), one)
@@ -59,9 +60,9 @@ def requests_of(site: Site, decisions: Sequence[Decision]) -> tuple[dict[str, Re
 
 
 def _forge(site: Site, repo: str) -> Forge:
-    if site.edges.forge is None:
+    if site.world.forge is None:
         raise SourceError("no pull request can be opened here", hint="leave out pull-request")
-    return site.edges.forge(repo)
+    return site.world.forge(repo)
 
 
 def _request(forge: Forge, one: Decision) -> Request:
@@ -98,7 +99,7 @@ def declined(site: Site, request: Request, decision: Decision) -> Decision:
         return _refused(decision, found)
     by_build = sub.policy.strategy in UNORDERED or event.tag == known.tag
     pair = commits(event.build, known.build) if by_build else None
-    why = later(event, known, sub.policy, {pair: site.edges.ancestry(*pair)} if pair else {})
+    why = later(event, known, sub.policy, {pair: site.world.ancestry(*pair)} if pair else {})
     if not why:
         return decision
     because = f"{found.url}: {version_of(known)} was closed by a person: {why}"
@@ -129,7 +130,7 @@ def proposed(site: Site, change: Draft, request: Request, tip: str, commit: Call
     except TaskError as error:
         return replace(outcome, decisions=tuple(failed(one, error) for one in change.decisions), landed=())
     if now.note:
-        site.edges.log("warning", f"{now.url}: {now.note}")
+        site.world.log("warning", f"{now.url}: {now.note}")
     return _done(change, outcome, now, at)
 
 
@@ -149,7 +150,7 @@ def _stands(site: Site, change: Draft, request: Request, tip: str) -> str:
     stands = standing(replace(found, head_commit=tip or NOWHERE), marker(change.apps, change.held))
     if stands == "same":
         return "wanted" if request.forge.state(found.number).conflicts else stands
-    return "wanted" if site.order.intent else stands  # a person wants it now
+    return "wanted" if site.job.intent else stands  # a person wants it now
 
 
 def _as_it_stands(change: Draft, there: Proposed, stands: str) -> Outcome:
@@ -198,14 +199,14 @@ def _commit(change: Draft, commit: str, request: Proposed) -> Commit:
 
 
 def _proposal(site: Site, change: Draft, commit: str, found: Proposed | None) -> Proposal:
-    where, wanted = change.changeset.destination, site.order.requests
-    kind, compare = site.edges.compare(where.repo, where.base, where.head)
+    where, wanted = change.changeset.destination, site.job.requests
+    kind, compare = site.world.compare(where.repo, where.base, where.head)
     subject, text = message_parts(change.changeset.message)
     links = Links(wanted.source, wanted.run, compare)
     apps = _with_builds(change.apps, proposes(found.body) if found else {})
     proposed_now = builds(apps)
     refused = {key: one for key, one in (refuses(found) if found else {}).items() if key not in proposed_now}
-    own = site.order.wording.template is not None and bool(change.apps)  # the author's words, and not ours
+    own = site.job.wording.template is not None and bool(change.apps)  # the author's words, and not ours
     words = [text] if own else []
     words += ["\n".join(change.told)] if change.told and (change.held or change.back) else []
     return Proposal(

@@ -114,7 +114,7 @@ def _facts(policy: Policy) -> tuple[Fact, ...]:
 def _fitting(choices: Sequence[Choice], registry: Registry) -> dict[int, tuple[str, TaskError | None]]:
     """The tag of each choice: the newest that is for one of its platforms; the newest, where none is. Or an error."""
     orders = {id(one): ranked(one.tags, one.policy, one.dates) for one in choices}
-    found = {key: (next(iter(order), ""), None) for key, order in orders.items()}
+    found = {key: (next(iter(job), ""), None) for key, job in orders.items()}
     settled: dict[int, tuple[str, TaskError | None]] = {**found}
     left, start, size = [one for one in choices if one.policy.platforms and orders[id(one)]], 0, 1
     while left:

@@ -18,8 +18,9 @@ from task.git.command import Git
 from task.model import Image, Problem, Subscription
 from task.once import once
 from task.output.log import Log
-from task.pipeline.discover import Manifest, Scope
-from task.pipeline.ports import Edges, Landed, Store
+from task.pipeline.discover import FoundManifest, Scope
+from task.pipeline.job import Landed
+from task.pipeline.ports import Repository, World
 from task.pipeline.verify import Signatures
 from task.registry.client import Registry
 from task.settings import RegistrySettings, Settings
@@ -41,7 +42,7 @@ CHOICES = "cluster, argocd, a file or folder of manifests, - (stdin), or REPO//P
 
 def edges_of(
     settings: Settings, environ: Mapping[str, str], log: Log, scope: Scope | None = None, images: Sequence[Image] = ()
-) -> Edges:
+) -> World:
     """The world as these settings want it; scope and images narrow what is read of a cluster."""
     opened = ExitStack()
     doors = Doors(settings, environ, log, opened)
@@ -53,10 +54,10 @@ def edges_of(
     ancestry = _ancestry(doors.git, log, opened)
     registry = _registry(settings, opened, argo)
     requests = Requests(settings, environ, log, opened, doors.logins)
-    edges = Edges(
-        applications=lambda: _applications(settings, doors.store(signer, None), argo, scope, images),
+    world = World(
+        applications=lambda: _applications(settings, doors.repository(signer, None), argo, scope, images),
         locate=_locate(doors.git),
-        store=doors.store(signer, from_cluster),
+        repository=doors.repository(signer, from_cluster),
         now=time.monotonic,
         sleep=shutdown.sleep,
         jitter=_jitter,
@@ -73,8 +74,8 @@ def edges_of(
         close=opened.close,
     )
     if log.terminal is None or environ.get("CI"):
-        return edges
-    return told(edges, log, waits=settings.argo.wait)
+        return world
+    return told(world, log, waits=settings.argo.wait)
 
 
 def _registry(settings: Settings, opened: ExitStack, argo: Argo) -> Callable[[], Registry]:
@@ -140,11 +141,11 @@ def _jitter() -> float:
 
 def _applications(
     settings: Settings,
-    store: Callable[[str, Subscription | None], Store],
+    repository: Callable[[str, Subscription | None], Repository],
     argo: Argo,
     scope: Scope | None,
     images: Sequence[Image],
-) -> Iterable[Manifest]:
+) -> Iterable[FoundManifest]:
     found = sources(settings, argo.environ)
     if not found:
         raise UsageError("no source of Applications given", hint=f"name one with --applications: {CHOICES}")
@@ -152,14 +153,14 @@ def _applications(
         if source in ("cluster", "argocd") and scope is not None:
             yield from argo.manifests(source, scope, images)
         else:
-            yield from _source(source, store)
+            yield from _source(source, repository)
 
 
-def _source(source: str, store: Callable[[str, Subscription | None], Store]) -> Iterable[Manifest]:
+def _source(source: str, repository: Callable[[str, Subscription | None], Repository]) -> Iterable[FoundManifest]:
     """The table of application sources, by the shape of the text."""
     repo, marker, path = _repository(source)
     if marker and not os.path.exists(source):
-        return GitManifests(store(repo, None), path).all()
+        return GitManifests(repository(repo, None), path).all()
     return Manifests(source).all()
 
 

@@ -25,8 +25,8 @@ from task.kubernetes.live import ClusterApplications, LiveApplications
 from task.model import Application, Image, Subscription
 from task.once import once
 from task.output.log import Log
-from task.pipeline.discover import Manifest, Scope, concerns, within_narrowing
-from task.pipeline.ports import Live
+from task.pipeline.discover import FoundManifest, Scope, concerns, within_narrowing
+from task.pipeline.ports import LiveApplications
 from task.secret import Secret
 from task.settings import ArgoSettings, Settings
 
@@ -56,7 +56,7 @@ class Argo:
     def _secrets(self) -> ClusterSecrets:
         return ClusterSecrets(self.kubernetes(), self._settings.argocd_namespace, self.log)
 
-    def manifests(self, source: str, scope: Scope, images: Sequence[Image]) -> Iterable[Manifest]:
+    def manifests(self, source: str, scope: Scope, images: Sequence[Image]) -> Iterable[FoundManifest]:
         """The Applications that may take the images."""
         wanted = concerns(images, scope.prefix)
         found = self._of_cluster(scope, wanted) if source == "cluster" else self._of_argocd(scope, wanted)
@@ -139,8 +139,8 @@ class Argo:
         api: Api = self.server(LIMITS if patient else None)
         return api
 
-    def live(self) -> Live:
-        """Live Applications, to be patched."""
+    def live(self) -> LiveApplications:
+        """LiveApplications Applications, to be patched."""
         return LiveApplications(self.api())  # type: ignore[arg-type] # both APIs patch
 
     def plan(self, sub: Subscription, reached: str) -> tuple[str, Plan] | None:

@@ -15,7 +15,7 @@ from task.kubernetes.events import updated_event
 from task.model import Problem
 from task.output.outcome import public_url
 from task.pipeline.changeset import change_of
-from task.pipeline.ports import Landed
+from task.pipeline.job import Landed
 from task.settings import Settings
 from task.wiring.argo import Argo
 from task.wiring.forges import Requests

@@ -1,4 +1,4 @@
-"""Git: the one door to it, who signs, and a store for each repository."""
+"""Git: the one door to it, who signs, and a client for each repository."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from task.git.signing import Signer, key_of
 from task.model import Subscription
 from task.once import once
 from task.output.log import Log
-from task.pipeline.ports import Store
+from task.pipeline.ports import Repository
 from task.process_bounds import SPARE, Bounds
 from task.settings import AccessSettings, GitSettings, Settings
 
@@ -60,16 +60,16 @@ class Doors:
         self._opened.callback(door.close)
         return door
 
-    def store(
+    def repository(
         self, signer: Callable[[], Signer | None], from_cluster: FromCluster | None
-    ) -> Callable[[str, Subscription | None], Store]:
-        """How a repository becomes a store."""
+    ) -> Callable[[str, Subscription | None], Repository]:
+        """How a URL becomes a repository."""
 
-        def store(repo: str, sub: Subscription | None = None) -> Store:
+        def repository(repo: str, sub: Subscription | None = None) -> Repository:
             git = self.door(repo, sub, from_cluster)
             return BareStore(git, repo, signer(), self._settings.git.cache_dir)
 
-        return store
+        return repository
 
     def door(self, repo: str, sub: Subscription | None, from_cluster: FromCluster | None) -> Git:
         """Git, with what was given for this repository, else with what the cluster's secrets hold for it."""

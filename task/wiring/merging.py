@@ -10,7 +10,8 @@ from task import shutdown
 from task.errors import RolloutError, TaskError, UnreachableError
 from task.model import Proposed
 from task.output.log import Log
-from task.pipeline.ports import Forge, Landed
+from task.pipeline.job import Landed
+from task.pipeline.ports import Forge
 from task.wiring.forges import Requests
 
 FIRST_PAUSE, MERGE_PAUSE = 0.5, 10.0  # seconds between two looks at a request

@@ -10,7 +10,7 @@ from task.output.log import Log
 from task.output.outcome import public_url
 from task.output.progress_edge import Progress
 from task.output.terminal import columns_of
-from task.pipeline.ports import Edges, Store
+from task.pipeline.ports import Repository, World
 
 STORE: Mapping[str, str] = {
     "default_branch": "asking {} for its branch",
@@ -28,27 +28,27 @@ EDGES: Mapping[str, str] = {
 }
 
 
-def told(edges: Edges, log: Log, *, waits: bool) -> Edges:
-    """Edges that show what is under way; `waits`: what follows a push has a picture of its own."""
+def told(world: World, log: Log, *, waits: bool) -> World:
+    """A world that shows what is under way; `waits`: what follows a push has a picture of its own."""
     if log.terminal is None:
-        return edges
+        return world
     progress = Progress(log.stream, log.terminal, lambda: columns_of(log.stream))
     log.before = progress.clear
-    open_store = edges.store
+    open_store = world.repository
 
     def applications() -> list[Any]:
         with progress.phase("reading the Applications"):
-            return list(edges.applications())
+            return list(world.applications())
 
-    def store(repo: str, subscription: Any) -> Store:
-        return cast("Store", _Told(open_store(repo, subscription), public_url(repo), progress))
+    def repository(repo: str, subscription: Any) -> Repository:
+        return cast("Repository", _Told(open_store(repo, subscription), public_url(repo), progress))
 
     changed = {
-        name: _telling(getattr(edges, name), words, progress)
+        name: _telling(getattr(world, name), words, progress)
         for name, words in EDGES.items()
         if not (waits and name == "follow")
     }
-    return replace(edges, applications=applications, store=store, **changed)
+    return replace(world, applications=applications, repository=repository, **changed)
 
 
 def _telling(work: Callable[..., Any], words: str, progress: Progress) -> Callable[..., Any]:
@@ -60,10 +60,10 @@ def _telling(work: Callable[..., Any], words: str, progress: Progress) -> Callab
 
 
 class _Told:
-    """A store that says what it does."""
+    """A repository that says what it does."""
 
-    def __init__(self, store: Store, repo: str, progress: Progress) -> None:
-        self._store, self._repo, self._progress = store, repo, progress
+    def __init__(self, repository: Repository, repo: str, progress: Progress) -> None:
+        self._store, self._repo, self._progress = repository, repo, progress
 
     def __getattr__(self, name: str) -> Any:
         work = getattr(self._store, name)
