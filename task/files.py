@@ -1,6 +1,6 @@
 """Files that options, variables and folders name: read with a bound, and only if they are files.
 
-A link may lead to a pipe or to /proc/kmsg, which block whoever reads them, or to /dev/zero, which never ends.
+A link may lead to a pipe or to /proc/kmsg, which block their reader, or to /dev/zero, which never ends.
 """
 
 from __future__ import annotations
@@ -9,9 +9,12 @@ import errno
 import os
 import resource
 import select
+import shutil
 import stat
+import tempfile
+import time
 
-from task.errors import ExhaustedError
+from task.errors import ExhaustedError, UnreachableError
 
 LARGEST = 10_000_000  # bytes; certificates, keys and settings have some hundred thousand at most
 PATIENCE = 120.0  # seconds that a program behind `<(…)` may be silent
@@ -24,6 +27,7 @@ _KINDS = {
     stat.S_IFBLK: "a device",
     stat.S_IFSOCK: "a socket",
 }
+_SHORT = 60  # bytes of a folder's path; the path of a socket may have 108, and names in the folder take up to 45
 
 
 def read_file(path: str, most: int = LARGEST) -> bytes:
@@ -63,6 +67,30 @@ def check_file(path: str) -> None:
         _check(os.fstat(file), path)
     finally:
         os.close(file)
+
+
+def temporary_folder(parent: str, *, sockets: bool = False) -> str:
+    """A new folder that only this user can read. Raises `UnreachableError` where there is no room.
+
+    With `sockets` it is in /tmp if the path would otherwise be too long for a socket in it.
+    """
+    prefix = "image-update-"
+    if sockets and len(os.fsencode(f"{parent}/{prefix}12345678")) > _SHORT:
+        parent = "/tmp"  # noqa: S108 - the name is random, the folder private
+    try:
+        return tempfile.mkdtemp(prefix=prefix, dir=parent)
+    except OSError as error:
+        message = f"no temporary folder in {parent}: {error.strerror}"
+        raise UnreachableError(message, hint="make room, or set TMPDIR") from error
+
+
+def remove_folder(folder: str) -> None:
+    """Remove a folder with all that is in it. The child of a git that was ended may still write for a moment."""
+    for pause in (0.02, 0.1, 0.3, 0):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not os.path.lexists(folder):
+            return
+        time.sleep(pause)
 
 
 def exhausted(error: BaseException | None) -> ExhaustedError | None:

@@ -7,10 +7,10 @@ and authorities that Argo CD itself uses.
 
 from __future__ import annotations
 
-from _thread import allocate_lock
 from base64 import b64decode
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from threading import Lock
 from typing import Any
 
 from task.argocd.repo_secrets import (
@@ -43,7 +43,7 @@ class ClusterSecrets:
         log: Callable[[str, str], None] = lambda *_: None,
     ) -> None:
         self._kubernetes, self._home, self._log = kubernetes, argocd_namespace, log
-        self._lock = allocate_lock()
+        self._lock = Lock()
         self._secrets: tuple[RepoSecret, ...] | None = None
         self._maps: dict[str, Mapping[str, str]] = {}
 

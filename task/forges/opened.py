@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from _thread import allocate_lock
 from collections.abc import Callable, Sequence
+from threading import Lock
 
 from task.errors import ForgeError, Malformed
 from task.forges import LIMITS, Forge, Reach
@@ -33,7 +33,7 @@ class Forges:
         """`known`: `--forge` first, then `task.forges.address.known_to`. Nothing is contacted yet."""
         self._known, self._tokens = tuple(known), tokens
         self._ca_file, self._log, self._limits, self._warn = ca_file, log, limits, warn
-        self._lock = allocate_lock()
+        self._lock = Lock()
         self._probed: dict[str, Known] = {}
         self._opened: dict[Place, Forge] = {}
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from _thread import allocate_lock
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from threading import Lock
 
-from task import private_folder
-from task.files import read_file
+from task.files import read_file, remove_folder, temporary_folder
 from task.git.environment import Login
 from task.git.ssh import PLAIN, SshFiles, SshGiven, collect, nameless, needs_own_files, passwd_home, write
 
@@ -43,7 +42,7 @@ class Access:
     def __init__(self, plan: Plan | None = None, environ: Mapping[str, str] | None = None) -> None:
         self.plan = plan or Plan()
         self._environ = environ or {}
-        self._lock = allocate_lock()
+        self._lock = Lock()
         self._folder = ""
         self._made: dict[str, object] = {}
 
@@ -98,7 +97,7 @@ class Access:
         """Remove all copies."""
         with self._lock:
             if self._folder:
-                private_folder.remove(self._folder)
+                remove_folder(self._folder)
             self._folder = ""
             self._made.clear()
 
@@ -122,8 +121,5 @@ class Access:
 
     def _private(self) -> str:
         if not self._folder:
-            self._folder = private_folder.make(self._temporary())
+            self._folder = temporary_folder(self._environ.get("TMPDIR") or "/tmp")  # noqa: S108 - a private folder in it
         return self._folder
-
-    def _temporary(self) -> str:
-        return self._environ.get("TMPDIR") or "/tmp"  # noqa: S108 - private folders in it

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from _thread import allocate_lock
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from io import StringIO
+from threading import Lock
 from typing import Literal
 
 from task.errors import TaskError, UnreachableError
@@ -52,7 +52,7 @@ class Lineage:
         self._git = git
         self._known: dict[tuple[str, str, str], Kin] = {}
         self._sources: dict[str, _Source] = {}
-        self._lock = allocate_lock()
+        self._lock = Lock()
 
     def order(self, repository: str, old: str, new: str) -> Kin:
         """What `new` is to `old` in their repository: "newer" descends from it, "unrelated" is neither way.

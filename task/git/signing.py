@@ -6,12 +6,11 @@ The key lies in a private folder as long as the run takes; nothing of the user's
 from __future__ import annotations
 
 import os
-from _thread import allocate_lock
 from dataclasses import dataclass
+from threading import Lock
 
-from task import private_folder
 from task.errors import CredentialsError, UsageError
-from task.files import read_text
+from task.files import read_text, remove_folder, temporary_folder
 from task.git.command import Git
 from task.git.errors import quoted
 from task.git.failed import GitFailed
@@ -61,12 +60,12 @@ class Signer:
         self._key = key
         self._folder = ""
         self._name = ""
-        self._lock = allocate_lock()
+        self._lock = Lock()
 
     def close(self) -> None:
         """Remove what was kept. An agent that gpg has started ends when its folder is gone."""
         if self._folder:
-            private_folder.remove(self._folder)
+            remove_folder(self._folder)
             self._folder = ""
 
     def commit(self, git_dir: str, tree: str, parent: str, message: str, who: Person) -> str:
@@ -93,7 +92,7 @@ class Signer:
         if self._key.name:
             self._name = self._key.name
             return
-        self._folder = private_folder.make(self._git.temporary, private_folder.LONGEST)
+        self._folder = temporary_folder(self._git.temporary, sockets=True)
         if self._key.form == "openpgp":
             self._name = self._imported()
             return

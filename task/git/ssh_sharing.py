@@ -4,12 +4,13 @@ A handshake takes about six times the way to the server and back; a run connects
 """
 
 import os
-from _thread import allocate_lock
 from collections.abc import Mapping
 from contextlib import suppress
+from threading import Lock
 
-from task import private_folder, shutdown
+from task import shutdown
 from task.errors import UnreachableError
+from task.files import remove_folder, temporary_folder
 
 _IDLE = 30  # seconds after which a connection ends by itself, should nobody end it
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-")
@@ -23,7 +24,7 @@ class SshSharing:
         self._environ = environ
         self._folder = ""
         self._known: list[tuple[str, str]] = []
-        self._lock = allocate_lock()
+        self._lock = Lock()
 
     def options(self, command: str, server: str) -> str:
         """What to add to an ssh command to share the connection with whoever calls the same server the same way."""
@@ -38,7 +39,7 @@ class SshSharing:
     def _open(self) -> bool:
         """A socket's path must be short, and the command is read by a shell."""
         with suppress(UnreachableError):
-            self._folder = private_folder.make(self._parent, private_folder.LONGEST)
+            self._folder = temporary_folder(self._parent, sockets=True)
         if not _PLAIN.issuperset(self._folder):
             self.close()
         return bool(self._folder)
@@ -53,7 +54,7 @@ class SshSharing:
         """End the connections, and leave nothing behind."""
         self.end()
         if self._folder:
-            private_folder.remove(self._folder)
+            remove_folder(self._folder)
             self._folder = ""
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import os
 import time
-from _thread import allocate_lock
 from base64 import b64encode
 from collections.abc import Callable, Mapping
+from threading import Lock
 
-from task import private_folder
 from task.errors import SourceAccessError, UsageError
-from task.files import check_file, read_text
+from task.files import check_file, read_text, remove_folder, temporary_folder
 from task.http import Http, Limits
 from task.kubernetes.exec_plugin import Credential, ask
 from task.kubernetes.kubeconfig import Kubeconfig, Plugin, Server, User, kubeconfig
@@ -33,7 +32,7 @@ class ClusterAccess:
         self.namespace = config.namespace  # where we are at home
         self.what = what or f"context {config.context!r}"  # how messages name us
         self._server, self._user, self._environ = config.server, config.user, environ
-        self._lock = allocate_lock()
+        self._lock = Lock()
         self._folder = ""
         self._http: Http | None = None
         self._plugin = _Asked(config.user.plugin, config.server, environ) if config.user.plugin else None
@@ -72,7 +71,7 @@ class ClusterAccess:
         with self._lock:
             self._forget()
             if self._folder:
-                private_folder.remove(self._folder)
+                remove_folder(self._folder)
             self._folder = ""
 
     def _forget(self) -> None:
@@ -120,7 +119,7 @@ class ClusterAccess:
     def _private(self, name: str, text: str) -> str:
         """A copy that only this user can read."""
         if not self._folder:
-            self._folder = private_folder.make(self._environ.get("TMPDIR") or "/tmp")  # noqa: S108 - private folders
+            self._folder = temporary_folder(self._environ.get("TMPDIR") or "/tmp")  # noqa: S108 - a private folder in it
         path = os.path.join(self._folder, name)
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
             file.write(text)
@@ -145,7 +144,7 @@ class _Asked:
 
     def __init__(self, plugin: Plugin, server: Server, environ: Mapping[str, str]) -> None:
         self._plugin, self._server, self._environ = plugin, server, environ
-        self._lock = allocate_lock()
+        self._lock = Lock()
         self._known: Credential | None = None
         self._serial, self._certificate = 0, ""
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from _thread import allocate_lock
 from collections.abc import Callable
-from threading import BoundedSemaphore
+from threading import BoundedSemaphore, Lock
 from urllib.parse import quote
 
 from task import shutdown
@@ -31,7 +30,7 @@ class Api:
         self.endpoint = endpoint
         self._log, self._limits = log, limits
         self._room = BoundedSemaphore(AT_ONCE)
-        self._lock, self._first = allocate_lock(), allocate_lock()
+        self._lock, self._first = Lock(), Lock()
         self._http: Http | None = None
         self._servers: dict[str, Http] = {}  # of tokens, by origin
         self._challenges: tuple[Challenge, ...] = ()
@@ -157,7 +156,7 @@ class Api:
     def _token(self, challenge: Challenge, repository: str, login: RegistryLogin | None) -> Secret:
         key = (repository, login)
         with self._lock:
-            turn = self._turns.setdefault(key, allocate_lock())
+            turn = self._turns.setdefault(key, Lock())
         with turn:  # type: ignore[attr-defined] # a lock: whoever comes second finds the token
             known = self._tokens.get(key)
             if known is None or not known.good:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from _thread import allocate_lock
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from threading import Lock
 
 from task.errors import Malformed, TaskError, UsageError
 from task.files import read_text
@@ -43,7 +43,7 @@ class _Known:
     def __init__(self, repository: Repository, memory: Memory) -> None:
         self.repository, self.memory = repository, memory
         self.tags: tuple[str, ...] | None = None
-        self.lock = allocate_lock()
+        self.lock = Lock()
 
 
 class Registry:
@@ -51,7 +51,7 @@ class Registry:
 
     def __init__(self, logins: Logins, ways: Ways = Ways(), log: Callable[[str], None] = lambda _line: None) -> None:
         self._logins, self._ways, self._log = logins, ways, log
-        self._lock = allocate_lock()
+        self._lock = Lock()
         self._apis: dict[Endpoint, Api] = {}
         self._known: dict[tuple[str, RegistryLogin | None], _Known] = {}
         self._answers: dict[tuple[object, ...], tuple[frozenset[str], Answer]] = {}

@@ -7,9 +7,9 @@ owner names is not trusted: secrets of other namespaces, variables that nobody a
 from __future__ import annotations
 
 import time
-from _thread import allocate_lock
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from threading import Lock
 
 from task.annotations.credential_source import CredentialSource, parse_credential_source
 from task.errors import AnnotationError, Malformed, RegistryAccessError, RegistryError
@@ -54,7 +54,7 @@ class Logins:
         secret: Secrets | None = None,
     ) -> None:
         self._environ, self._given, self._allowed, self._secret = environ, given, allowed, secret
-        self._lock = allocate_lock()
+        self._lock = Lock()
         self._known: dict[object, tuple[RegistryLogin | None, float]] = {}
         self._files: tuple[DockerConfig, ...] | None = None
         self._helped: dict[tuple[str, str], RegistryLogin | None] = {}  # by helper and server

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-from _thread import allocate_lock
 from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import sha256
+from threading import Lock
 from typing import Any
 
 from task.registry.manifest import Config, Member, is_digest
@@ -26,7 +26,7 @@ class Memory:
         self.members: dict[str, tuple[Member, ...]] = {}  # by the digest of the manifest
         self.configs: dict[str, Config] = {}  # by the digest of the image's manifest
         self.tags: dict[str, str] = {}  # tag → digest, when last seen
-        self._lock = allocate_lock()
+        self._lock = Lock()
         self._path = os.path.join(folder, f"{sha256(name.encode()).hexdigest()[:32]}.json") if folder else ""
         self._changed = False
         if self._path:

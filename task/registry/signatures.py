@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from _thread import allocate_lock
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
+from threading import Lock
 from typing import Any, Protocol
 
 from task import shutdown
@@ -34,7 +34,7 @@ class Signatures:
         self, registry: Registry, check: Check, timeout: float = 0.0, log: Callable[[str], None] = lambda _line: None
     ) -> None:
         self._registry, self._check, self._timeout, self._log = registry, check, timeout, log
-        self._lock = allocate_lock()
+        self._lock = Lock()
         self._turns: dict[tuple[str, ...], Any] = {}
         self._known: dict[tuple[str, ...], str | TaskError] = {}
 
@@ -52,7 +52,7 @@ class Signatures:
         """Each image is waited for once, however many ask."""
         key = (question.image.name, question.image.digest, question.secret, question.namespace)
         with self._lock:
-            turn = self._turns.setdefault(key, allocate_lock())
+            turn = self._turns.setdefault(key, Lock())
         with turn:
             if key not in self._known:
                 self._known[key] = self._awaited(question)

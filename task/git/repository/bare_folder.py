@@ -6,8 +6,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from task import private_folder, shutdown
+from task import shutdown
 from task.errors import UnreachableError
+from task.files import remove_folder, temporary_folder
 from task.git.owner import Local
 from task.git.repository.cache import Cache
 
@@ -87,14 +88,13 @@ class BareFolder:
         self.cache = cache
         self.whole = ""  # the tip that was fetched with everything
         self.object_format = "sha1"
-        self._written = ""
 
     def create(self) -> None:
         """Make it, if it is not there. Raises `UnreachableError` where there is no room."""
         if self.path:
             return
         with shutdown.shield():
-            self.path = private_folder.make(self._parent)
+            self.path = temporary_folder(self._parent)
         with self._room():
             os.mkdir(f"{self.path}/objects")
             os.mkdir(f"{self.path}/refs")
@@ -135,14 +135,11 @@ class BareFolder:
         text = _CONFIG.format(
             partial=partial, promisor=promisor, remote=REMOTE, url=_quoted(self._url), format=self.object_format,
             local=local, stall=max(round(self._stall), 1),
-        ) + "\n" * (len(_PARTIAL + _PROMISOR) - len(partial + promisor))  # fmt: skip
-        if text != self._written:
-            # In place, always of the same length: a file that is emptied first costs milliseconds on ext4.
-            self._write("config", text, "r+" if self._written else "w")
-            self._written = text
+        )  # fmt: skip
+        self._write("config", text)
 
-    def _write(self, name: str, text: str, mode: str = "w") -> None:
-        with self._room(), open(f"{self.path}/{name}", mode, encoding="utf-8", errors="surrogateescape") as file:
+    def _write(self, name: str, text: str) -> None:
+        with self._room(), open(f"{self.path}/{name}", "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(text)
 
     @contextmanager
@@ -158,8 +155,8 @@ class BareFolder:
         if self.path:
             if self.cache:
                 self.cache.keep(f"{self.path}/objects", self.whole)
-            private_folder.remove(self.path)
-            self.path, self._written = "", ""
+            remove_folder(self.path)
+            self.path = ""
 
 
 def _quoted(value: str) -> str:

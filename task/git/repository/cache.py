@@ -12,7 +12,7 @@ from contextlib import suppress
 from io import BytesIO
 from typing import IO
 
-from task import private_folder
+from task.files import remove_folder
 
 _MOST = 100  # packs; every one of them is looked into
 _IN_USE = 3600.0  # seconds for which a run may still need a pack
@@ -65,7 +65,7 @@ class Cache:
         aside = f"{self._folder}.{os.urandom(4).hex()}"
         with suppress(OSError):
             os.rename(self._folder, aside)
-        private_folder.remove(aside)
+        remove_folder(aside)
 
     def _take(self, pack: str) -> None:
         to = f"{self.objects}/pack/{os.path.basename(pack)}"
