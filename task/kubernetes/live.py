@@ -27,7 +27,7 @@ class Api(Protocol):
         """Apply a JSON patch; the Application as it is then. Raises `Outpaced` when a test fails."""
 
 
-class LiveApplications:
+class ApplicationStore:
     """Applications, read and patched one at a time."""
 
     def __init__(self, api: Api) -> None:

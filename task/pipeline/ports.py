@@ -66,7 +66,7 @@ class Forge(Protocol):
 
 
 class LiveApplications(Protocol):
-    """LiveApplications Applications, as compare-and-swap: `patch` succeeds only at the version that was read."""
+    """Live Applications, as compare-and-swap: `patch` succeeds only at the version that was read."""
 
     def read(self, namespace: str, name: str) -> tuple[Mapping[str, Any], str]:
         """The Application and its resourceVersion."""

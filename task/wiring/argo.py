@@ -21,7 +21,7 @@ from task.git.access import Plan
 from task.http import Limits
 from task.kubernetes.access import cluster_access, in_cluster
 from task.kubernetes.client import Kubernetes
-from task.kubernetes.live import ClusterApplications, LiveApplications
+from task.kubernetes.live import ApplicationStore, ClusterApplications
 from task.model import Application, Image, Subscription
 from task.once import once
 from task.output.log import Log
@@ -140,8 +140,8 @@ class Argo:
         return api
 
     def live(self) -> LiveApplications:
-        """LiveApplications Applications, to be patched."""
-        return LiveApplications(self.api())  # type: ignore[arg-type] # both APIs patch
+        """Live Applications, to be patched."""
+        return ApplicationStore(self.api())  # type: ignore[arg-type] # both APIs patch
 
     def plan(self, sub: Subscription, reached: str) -> tuple[str, Plan] | None:
         """The secret that an annotation names, else Argo CD's own for the repository, and what it gives git.

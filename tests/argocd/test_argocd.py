@@ -16,7 +16,7 @@ from task.argocd.api import ArgoCDApi
 from task.argocd.options import Connection
 from task.errors import Outpaced, SourceAccessError, SourceDownError, SourceError, TaskError, UsageError
 from task.http import Limits
-from task.kubernetes.live import ClusterApplications, LiveApplications
+from task.kubernetes.live import ApplicationStore, ClusterApplications
 from task.secret import Secret
 
 TOKEN = "good-token"
@@ -328,27 +328,27 @@ class FakeCluster:
 
 
 @pytest.fixture(params=["argocd", "cluster"])
-def live(request: pytest.FixtureRequest, server: ArgoCDServer) -> LiveApplications:
+def live(request: pytest.FixtureRequest, server: ArgoCDServer) -> ApplicationStore:
     if request.param == "argocd":
-        return LiveApplications(api_of(server))
-    return LiveApplications(ClusterApplications(FakeCluster(at(application("web"), "Synced", "Healthy"))))
+        return ApplicationStore(api_of(server))
+    return ApplicationStore(ClusterApplications(FakeCluster(at(application("web"), "Synced", "Healthy"))))
 
 
-def test_a_live_application_is_patched_at_the_version_that_was_read(live: LiveApplications) -> None:
+def test_a_live_application_is_patched_at_the_version_that_was_read(live: ApplicationStore) -> None:
     manifest, version = live.read("argocd", "web")
     assert manifest["metadata"]["name"] == "web"
     live.patch("argocd", "web", version, OPERATIONS)
     assert live.read("argocd", "web")[0]["spec"]["project"] == "other"
 
 
-def test_a_live_application_that_changed_meanwhile_is_outpaced(live: LiveApplications) -> None:
+def test_a_live_application_that_changed_meanwhile_is_outpaced(live: ApplicationStore) -> None:
     _, version = live.read("argocd", "web")
     with pytest.raises(Outpaced):
         live.patch("argocd", "web", f"{version}0", OPERATIONS[1:])
     assert live.read("argocd", "web")[0]["spec"]["project"] == "default"
 
 
-def test_a_live_application_that_is_not_there_is_an_error(live: LiveApplications) -> None:
+def test_a_live_application_that_is_not_there_is_an_error(live: ApplicationStore) -> None:
     with pytest.raises(SourceError):
         live.read("argocd", "gone")
 
