@@ -1,7 +1,8 @@
-"""The exact unified diff of a changeset, as `git diff` prints it, for `plan`."""
+"""The exact unified diff of a changeset, as `git diff` prints it, for `plan`; and what each of its lines is."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from difflib import unified_diff as diff
 
 from task.model import Files
@@ -24,6 +25,17 @@ def unified_diff(before: Files, after: Files) -> str:
         lines = diff(_lines(old.text if old else ""), _lines(new.text), source, into, n=CONTEXT)
         parts += (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
     return "".join(parts)
+
+
+def diff_lines(diff: str) -> Iterator[tuple[str, str]]:
+    """Each line of a unified diff, with what it is: "file", "hunk", "add", "del", or "" for context."""
+    header = True
+    for line in diff.removesuffix("\n").split("\n"):
+        if line.startswith("diff --git "):
+            header = True
+        elif line.startswith("@@"):
+            header = False
+        yield "file" if header else {"+": "add", "-": "del", "@": "hunk"}.get(line[:1], ""), line
 
 
 def _lines(text: str) -> list[str]:
