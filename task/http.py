@@ -50,7 +50,7 @@ class NoAnswerError(Exception):
 
 
 @dataclass(frozen=True)
-class Answer:
+class Response:
     """What a server said: any status, and the whole body."""
 
     status: int
@@ -135,7 +135,7 @@ class Http:
         data: bytes | Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         again: bool | None = None,
-    ) -> Answer:
+    ) -> Response:
         """The answer to one request, whatever its status; `path` is below the base, or a URL of its own.
 
         Tried again when the server is busy or the connection dies: methods that may be repeated, and any other
@@ -163,7 +163,7 @@ class Http:
         """Connections are closed."""
         self._session.close()
 
-    def _follow(self, method: str, url: str, **what: Any) -> Answer:
+    def _follow(self, method: str, url: str, **what: Any) -> Response:
         """One request and the redirects that it meets; only what reads is redirected."""
         for _hop in range(_HOPS):
             answer = self._once(method, url, **what)
@@ -176,7 +176,7 @@ class Http:
             url, what["params"] = new, None
         raise NoAnswerError("redirect", f"{origin(url)} redirects in circles")
 
-    def _once(self, method: str, url: str, headers: dict[str, str], **what: Any) -> Answer:
+    def _once(self, method: str, url: str, headers: dict[str, str], **what: Any) -> Response:
         ours = origin(url) == origin(self.base)
         login = dict(self._login()) if self._login and ours else {}
         if not ours:
@@ -208,7 +208,7 @@ class Http:
                 if ended.is_set():  # a body without a length would seem to be whole
                     shutdown.check()
                     raise self._slow(url)
-                found = Answer(answer.status_code, answer.headers, body, url)
+                found = Response(answer.status_code, answer.headers, body, url)
         except (OSError, urllib3.exceptions.HTTPError) as error:
             shutdown.check()
             if spent := exhausted(error):
@@ -354,7 +354,7 @@ def public(url: str) -> str:
     return f"{origin(url)}/{path}"
 
 
-def _wait(answer: Answer, number: int) -> float:
+def _wait(answer: Response, number: int) -> float:
     """Seconds before the next try, as the server wishes; else ours."""
     said = answer.headers.get("Retry-After", "")
     if not said:

@@ -19,7 +19,7 @@ _NAP = 0.02  # seconds, where the system has no handles of processes
 _PIECE = 1 << 16  # bytes, as many as a pipe holds
 
 
-class Output:
+class CapturedOutput:
     """One stream of a command, read as it comes; `most`: how many bytes at its end are kept (0: all)."""
 
     def __init__(self, most: int = 0) -> None:
@@ -65,7 +65,7 @@ class Watch:
         self,
         running: Any,
         limits: tuple[float, str, float],
-        outputs: Sequence[Output] = (),
+        outputs: Sequence[CapturedOutput] = (),
         bounds: Bounds = Bounds(),
         git_dir: str = "",
     ) -> None:

@@ -12,7 +12,8 @@ import pytest
 from fakes.forge_server import ForgeServer, Reply
 
 from task.errors import CredentialsError, Exit, ForgeError, Outpaced, RepositoryError, TaskError, UnreachableError
-from task.forges import Forge, Place, Reach, Token
+from task.forges import ForgeApi, ForgeToken, Reach
+from task.forges.address import ForgeAddress
 from task.http import Limits
 from task.model import Proposal, Proposed
 from task.secret import Secret
@@ -27,14 +28,14 @@ class World:
     """A forge's server, its client, and what the client has logged."""
 
     server: ForgeServer
-    place: Place
-    client: Callable[[Reach], Forge]
+    place: ForgeAddress
+    client: Callable[[Reach], ForgeApi]
     user: str = ""
     log: list[str] = field(default_factory=list)
     warned: list[str] = field(default_factory=list)
 
-    def forge(self, secret: str = SECRET, tries: int = 1) -> Forge:
-        token = Token(Secret(secret), self.user)
+    def forge(self, secret: str = SECRET, tries: int = 1) -> ForgeApi:
+        token = ForgeToken(Secret(secret), self.user)
         limits = Limits(tries=tries, silence=5, total=10)
         return self.client(Reach(self.place, token, log=self.log.append, limits=limits, warn=self.warned.append))
 

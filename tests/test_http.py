@@ -16,7 +16,7 @@ import pytest
 from serving import Answers as Server
 from urllib3.util import parse_url
 
-from task.http import Answer, Http, Limits, NoAnswerError, origin, public
+from task.http import Http, Limits, NoAnswerError, Response, origin, public
 
 QUICK = Limits(connect=2, silence=2, total=5, size=100_000, tries=1)
 SECRET = "t0ken-s3cret"
@@ -381,7 +381,7 @@ def test_what_is_no_url(url: str) -> None:
 
 
 def test_the_beginning_of_a_body_is_printable() -> None:
-    answer = Answer(500, {}, b"<b>\x1b[31mred\x00\r\n::error::\xff" + b"x" * 10_000, "")
+    answer = Response(500, {}, b"<b>\x1b[31mred\x00\r\n::error::\xff" + b"x" * 10_000, "")
     assert answer.text(40).isprintable()
     assert len(answer.text()) == 300
 

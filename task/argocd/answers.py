@@ -6,7 +6,7 @@ from typing import Any
 
 from task.argocd.options import Connection
 from task.errors import Outpaced, SourceAccessError, SourceDownError, SourceError, TaskError
-from task.http import Answer, NoAnswerError, origin
+from task.http import NoAnswerError, Response, origin
 
 _TOKEN = "make one: argocd account generate-token; give it as ARGOCD_AUTH_TOKEN or --argocd-auth-token-file"  # noqa: S105
 _CONFLICT, _ACCEPTABLE = 409, 300
@@ -29,7 +29,7 @@ def unreachable(error: NoAnswerError, to: Connection) -> TaskError:
     return SourceDownError(where, hint="run it again; if it stays so, check --argocd-server (and --argocd-plaintext)")
 
 
-def explained(answer: Answer, to: Connection, right: str, subject: str, secrets: tuple[str, ...]) -> Exception:
+def explained(answer: Response, to: Connection, right: str, subject: str, secrets: tuple[str, ...]) -> Exception:
     """The error (or `Outpaced`) for an answer that is not what was asked for."""
     if origin(answer.url) != origin(to.base):
         hint = (
@@ -58,7 +58,7 @@ def _no_access(status: int, message: str, right: str, subject: str, *, given: bo
     return SourceAccessError(f"{subject}: does not exist, or the token may not ({right})", hint=hint)
 
 
-def _message(answer: Answer, secrets: tuple[str, ...]) -> tuple[int | None, str]:
+def _message(answer: Response, secrets: tuple[str, ...]) -> tuple[int | None, str]:
     """The gRPC code (None: the gateway did not say this) and what it says, without secrets."""
     try:
         found: Any = answer.json()
@@ -80,7 +80,7 @@ def _conflict(status: int, message: str) -> bool:
     return "applying patch" in message or "testing value" in message.lower()
 
 
-def _page(answer: Answer, to: Connection) -> TaskError | None:
+def _page(answer: Response, to: Connection) -> TaskError | None:
     """The error for what the API itself never says: web pages, other services."""
     kind = str(answer.headers.get("Content-Type", "")).partition(";")[0].strip().lower()
     html = kind == "text/html" or answer.body.lstrip()[:1] == b"<"

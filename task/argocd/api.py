@@ -16,7 +16,7 @@ from task.argocd.answers import explained, unreachable
 from task.argocd.options import Connection, connection
 from task.errors import Malformed, SourceAccessError, SourceDownError, SourceError, UsageError
 from task.files import check_file, read_text
-from task.http import Answer, Http, Limits, NoAnswerError, origin
+from task.http import Http, Limits, NoAnswerError, Response, origin
 
 KIND = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}
 # The gateway knows these texts only, whole (argo-cd server/application/forwarder_overwrite.go).
@@ -150,7 +150,7 @@ class ArgoCDApi:
             raise unreachable(error, self._to) from None
         return self._known(answer, right, subject)
 
-    def _known(self, answer: Answer, right: str, subject: str) -> dict[str, Any]:
+    def _known(self, answer: Response, right: str, subject: str) -> dict[str, Any]:
         """The answer's JSON object; whatever else came is told in our words."""
         if answer.status == 200 and origin(answer.url) == origin(self._to.base):  # noqa: PLR2004 - the gateway knows no other success
             try:

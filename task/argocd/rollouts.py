@@ -25,7 +25,7 @@ NOTHING: Mapping[str, Any] = {}
 Log = Callable[[str, str], object]
 
 
-class Api(Protocol):
+class RolloutApi(Protocol):
     """What is needed of Argo CD; `task.argocd.api.ArgoCDApi` fits, and Kubernetes by `stores.live`."""
 
     def get_application(self, namespace: str, name: str) -> Mapping[str, Any]:
@@ -135,7 +135,7 @@ class Rollouts:
 
     def __init__(  # noqa: PLR0913 - the world, by name
         self,
-        api: Api,
+        api: RolloutApi,
         awaited: Sequence[Awaited],
         pace: Pace = Pace(),
         *,
@@ -279,7 +279,7 @@ class Rollouts:
                 self._show(watch, "timed-out", watch.row.because, "see the Application in Argo CD, or wait longer")
 
 
-def refresh(api: Api, keys: Sequence[tuple[str, str]], log: Log) -> None:
+def refresh(api: RolloutApi, keys: Sequence[tuple[str, str]], log: Log) -> None:
     """Ask Argo CD to look at Git now, for exactly these Applications. What cannot be asked for is a warning."""
 
     def one(key: tuple[str, str]) -> None:

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from task.argocd.rollouts import Api, Awaited, Judge, Judged
+from task.argocd.rollouts import Awaited, Judge, Judged, RolloutApi
 from task.errors import Exit, UsageError
 from task.output.log import Log
 from task.output.progress import line
@@ -44,7 +44,7 @@ class WaitSettings:
 
 def wait(
     settings: WaitSettings,
-    api: Callable[[], Api],
+    api: Callable[[], RolloutApi],
     environ: Mapping[str, str],
     log: Log,
     descends: Descends = lambda *_: "",

@@ -13,10 +13,10 @@ from urllib.parse import urljoin
 
 from task import shutdown
 from task.errors import Outpaced, TaskError, UnreachableError
-from task.forges.address import Place
+from task.forges.address import ForgeAddress
 from task.forges.proposal import described
 from task.forges.refusal import limited, refused, unanswered, words
-from task.http import Answer, Http, Limits, Login, NoAnswerError, origin
+from task.http import Http, Limits, Login, NoAnswerError, Response, origin
 from task.model import Proposal, Proposed
 from task.secret import Secret
 
@@ -28,7 +28,7 @@ _RACES = 5
 _MOVED = (301, 307, 308)
 
 
-class Forge(Protocol):
+class ForgeApi(Protocol):
     """One repository on its forge."""
 
     def find(self, base: str, head: str) -> Proposed | None:
@@ -49,7 +49,7 @@ class Forge(Protocol):
 
 
 @dataclass(frozen=True)
-class Token:
+class ForgeToken:
     """What the API knows us by. `source` is where it was given, for messages."""
 
     secret: Secret = Secret("")
@@ -61,8 +61,8 @@ class Token:
 class Reach:
     """How one repository's forge is reached; every forge is made from this alone."""
 
-    place: Place
-    token: Token
+    place: ForgeAddress
+    token: ForgeToken
     ca_file: str = ""
     log: Callable[[str], None] = lambda _line: None
     limits: Limits = LIMITS
@@ -130,7 +130,7 @@ class Client:
         json: Any = None,
         fine: tuple[int, ...] = (),
         again: bool | None = None,
-    ) -> Answer:
+    ) -> Response:
         """The answer to one request; `what` ends the sentence "could not …". `again`: as `Http.ask` takes it.
 
         A status of 300 and above, unless in `fine`, is raised as what `refused` makes of it.
@@ -145,7 +145,7 @@ class Client:
         """As `ask`, and its JSON. Raises `UnreachableError` for an answer that is none."""
         return self.parsed(self.ask(method, path, what, **more), what)
 
-    def parsed(self, answer: Answer, what: str) -> Any:
+    def parsed(self, answer: Response, what: str) -> Any:
         """The answer's JSON. Raises `UnreachableError` for one that is none."""
         try:
             return answer.json()
@@ -155,11 +155,11 @@ class Client:
                 hint="check that the address is the forge's own, then run it again",
             ) from None
 
-    def refused(self, answer: Answer, what: str) -> TaskError:
+    def refused(self, answer: Response, what: str) -> TaskError:
         """The error that an answer means."""
         return refused(answer, what, host=self.reach.place.host, needs=self._needs, token=self.reach.token.secret)
 
-    def words(self, answer: Answer) -> str:
+    def words(self, answer: Response) -> str:
         """What the forge says in it, as a message may show it."""
         return words(answer, self.reach.token.secret)
 
@@ -167,7 +167,7 @@ class Client:
         """Connections are closed."""
         self._http.close()
 
-    def _patient(self, method: str, path: str, what: str, **more: Any) -> Answer:
+    def _patient(self, method: str, path: str, what: str, **more: Any) -> Response:
         for turn in range(_TURNS):
             try:
                 answer = self._redirected(method, path, **more)
@@ -179,7 +179,7 @@ class Client:
             shutdown.sleep(wait)
         raise AssertionError  # pragma: no cover - the last turn returns
 
-    def _redirected(self, method: str, path: str, **more: Any) -> Answer:
+    def _redirected(self, method: str, path: str, **more: Any) -> Response:
         """The answer, asked for at the repository's present address.
 
         A forge redirects requests for a repository that was renamed. Gitea answers POST and PATCH like that, too, with
@@ -279,18 +279,3 @@ def _moved(steps: Steps, ours: str, head: str) -> str:
     """The branch's tip where it is no longer the commit that we describe; "" where it is, or nobody knows."""
     tip = steps.tip(head) if ours else ""
     return tip if tip != ours else ""
-
-
-__all__ = [
-    "AlreadyThere",
-    "Client",
-    "Forge",
-    "Overtaken",
-    "Place",
-    "Reach",
-    "Steps",
-    "Token",
-    "limited",
-    "refused",
-    "settle",
-]

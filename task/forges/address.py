@@ -11,7 +11,7 @@ from typing import Literal, cast, get_args
 from urllib.parse import quote
 
 from task.errors import Malformed
-from task.git.remote_url import Remote, remote_of
+from task.git.remote_url import RemoteUrl, remote_of
 
 ForgeName = Literal["github", "gitlab", "gitea", "bitbucket", "bitbucket-server", "azure"]
 NAMES: tuple[str, ...] = get_args(ForgeName)
@@ -40,7 +40,7 @@ PAIR = 2  # parts of most projects: owner and repository
 
 
 @dataclass(frozen=True)
-class Place:
+class ForgeAddress:
     """One repository on a forge."""
 
     forge: ForgeName
@@ -89,7 +89,7 @@ def known_to(environ: Mapping[str, str]) -> tuple[Known, ...]:
     return tuple(found)
 
 
-def place_of(url: str, known: Sequence[Known] = ()) -> Place | None:
+def place_of(url: str, known: Sequence[Known] = ()) -> ForgeAddress | None:
     """Where the repository of this URL is; None where nobody says which forge that host is (`probe` may ask it).
 
     Public hosts first; then `known`; then what the URL's shape and the host's name tell. A `Known` without a root
@@ -112,7 +112,7 @@ def _host(root: str) -> str:
     return root.partition("://")[2].partition("/")[0].lower()
 
 
-def _below(remote: Remote, root: str) -> tuple[str, ...] | None:
+def _below(remote: RemoteUrl, root: str) -> tuple[str, ...] | None:
     """The parts of the path below a forge's root; None where the repository is not there. ssh knows no root's path."""
     host, _, path = root.partition("://")[2].partition("/")
     host = host.lower()
@@ -136,7 +136,7 @@ def _azure_or_ghe(host: str) -> ForgeName | None:
     return "github" if host.endswith(".ghe.com") else None
 
 
-def _by_shape(remote: Remote) -> ForgeName | None:
+def _by_shape(remote: RemoteUrl) -> ForgeName | None:
     if "_git" in remote.parts:
         return "azure"
     if not remote.ssh and "scm" in remote.parts[:-PAIR] and remote.parts[-PAIR - 1] == "scm":
@@ -149,7 +149,7 @@ def _by_name(host: str) -> ForgeName | None:
     return next((forge for word, forge in WORDS.items() if word in words), None)
 
 
-def _built(forge: ForgeName, remote: Remote, root: str) -> Place:
+def _built(forge: ForgeName, remote: RemoteUrl, root: str) -> ForgeAddress:
     place = BUILDERS[forge](remote, root.rstrip("/"))
     return replace(place, host=_host(place.web or root))
 
@@ -158,37 +158,39 @@ def _wrong(forge: str, shape: str) -> Malformed:
     return Malformed(f"the URL names no repository on {forge}", f"write {shape}")
 
 
-def _github(remote: Remote, root: str) -> Place:
+def _github(remote: RemoteUrl, root: str) -> ForgeAddress:
     if len(remote.parts) != PAIR:
         raise _wrong("GitHub", "https://github.com/owner/repository")
     host = _host(root)
     api = f"{root}/api/v3"
     if host == "github.com" or host.endswith(".ghe.com"):
         api = f"https://api.{host}"
-    return Place("github", host, api, remote.parts, _page(root, remote.parts))
+    return ForgeAddress("github", host, api, remote.parts, _page(root, remote.parts))
 
 
-def _gitlab(remote: Remote, root: str) -> Place:
+def _gitlab(remote: RemoteUrl, root: str) -> ForgeAddress:
     if len(remote.parts) < PAIR:
         raise _wrong("GitLab", "https://gitlab.com/group/project")
-    return Place("gitlab", _host(root), f"{root}/api/v4", remote.parts, _page(root, remote.parts))
+    return ForgeAddress("gitlab", _host(root), f"{root}/api/v4", remote.parts, _page(root, remote.parts))
 
 
-def _gitea(remote: Remote, root: str) -> Place:
+def _gitea(remote: RemoteUrl, root: str) -> ForgeAddress:
     """A project has two parts; what stands before them is where Gitea is."""
     if len(remote.parts) < PAIR:
         raise _wrong("Gitea", "https://gitea.example.com/owner/repository")
     root = _page(root, remote.parts[:-PAIR])
-    return Place("gitea", _host(root), f"{root}/api/v1", remote.parts[-PAIR:], _page(root, remote.parts[-PAIR:]))
+    return ForgeAddress("gitea", _host(root), f"{root}/api/v1", remote.parts[-PAIR:], _page(root, remote.parts[-PAIR:]))
 
 
-def _bitbucket(remote: Remote, root: str) -> Place:
+def _bitbucket(remote: RemoteUrl, root: str) -> ForgeAddress:
     if len(remote.parts) != PAIR:
         raise _wrong("Bitbucket", "https://bitbucket.org/workspace/repository")
-    return Place("bitbucket", _host(root), "https://api.bitbucket.org/2.0", remote.parts, _page(root, remote.parts))
+    return ForgeAddress(
+        "bitbucket", _host(root), "https://api.bitbucket.org/2.0", remote.parts, _page(root, remote.parts)
+    )
 
 
-def _data_center(remote: Remote, root: str) -> Place:
+def _data_center(remote: RemoteUrl, root: str) -> ForgeAddress:
     """Clone URLs have /scm/PROJECT/repository, pages /projects/PROJECT/repos/repository, ssh the two alone."""
     parts, folders = remote.parts, remote.parts[:-PAIR]
     if len(parts) >= 4 and parts[-4] in {"projects", "users"} and parts[-2] == "repos":  # noqa: PLR2004
@@ -200,10 +202,10 @@ def _data_center(remote: Remote, root: str) -> Place:
     root = _page(root, folders)
     kind, name = ("users", owner[1:]) if owner.startswith("~") else ("projects", owner)
     web = _page(root, (kind, name, "repos", parts[-1]))
-    return Place("bitbucket-server", _host(root), f"{root}/rest/api/1.0", (owner, parts[-1]), web)
+    return ForgeAddress("bitbucket-server", _host(root), f"{root}/rest/api/1.0", (owner, parts[-1]), web)
 
 
-def _azure(remote: Remote, root: str) -> Place:
+def _azure(remote: RemoteUrl, root: str) -> ForgeAddress:
     """Services: ORGANIZATION/PROJECT/_git/REPOSITORY; Server: the collection's path stands before the project."""
     parts = remote.parts
     if remote.ssh and parts[:1] in {("v3",), ("V3",)} and len(parts) == 4:  # noqa: PLR2004
@@ -223,13 +225,13 @@ def _azure(remote: Remote, root: str) -> Place:
     return _azure_place(_page(root, before[:-PAIR]), before[-PAIR], before[-1], repository)
 
 
-def _azure_place(root: str, organization: str, project: str, repository: str) -> Place:
+def _azure_place(root: str, organization: str, project: str, repository: str) -> ForgeAddress:
     api = _page(root, (organization,))
     project_parts = (organization, project, repository)
-    return Place("azure", _host(root), api, project_parts, _page(api, (project, "_git", repository)))
+    return ForgeAddress("azure", _host(root), api, project_parts, _page(api, (project, "_git", repository)))
 
 
-BUILDERS: Mapping[ForgeName, Callable[[Remote, str], Place]] = {
+BUILDERS: Mapping[ForgeName, Callable[[RemoteUrl, str], ForgeAddress]] = {
     "github": _github,
     "gitlab": _gitlab,
     "gitea": _gitea,
@@ -264,11 +266,11 @@ COMMITS: Mapping[ForgeName, str] = {
 }
 
 
-def compare_url(place: Place, base: str, head: str) -> str:
+def compare_url(place: ForgeAddress, base: str, head: str) -> str:
     """The page that shows what the head branch changes."""
     return COMPARISONS[place.forge].format(place.web, quoted(base, "/~"), quoted(head, "/~"))
 
 
-def commit_url(place: Place, commit: str) -> str:
+def commit_url(place: ForgeAddress, commit: str) -> str:
     """The page of a commit."""
     return COMMITS.get(place.forge, "{0}/commit/{1}").format(place.web, quoted(commit))

@@ -13,12 +13,12 @@ from dataclasses import replace
 from typing import Any
 
 from task.errors import CredentialsError, ForgeError, RepositoryError, TaskError
-from task.forges import AlreadyThere, Client, Overtaken, Reach, Token, settle
+from task.forges import AlreadyThere, Client, ForgeToken, Overtaken, Reach, settle
 from task.forges.address import quoted
 from task.forges.content import dig, fitted, listed, numbered, ours_to_delete, overtaken, same
 from task.forges.notes import Notes, tried
 from task.forges.proposal import LONGEST_BODY
-from task.http import Answer, origin
+from task.http import Response, origin
 from task.model import Proposal, Proposed
 
 _NEEDS = "give the token the scope Code (read & write), and its owner the permission to contribute to pull requests"
@@ -217,7 +217,7 @@ class _Client(Client):
         super().__init__(reach, lambda: login(reach.token), _NEEDS, headers)
         self._version = _VERSION
 
-    def ask(self, method: str, path: str, what: str, **more: Any) -> Answer:
+    def ask(self, method: str, path: str, what: str, **more: Any) -> Response:
         """As `Client.ask`; a Server that is older than the version asked for is asked in its own."""
         answer = self._versioned(method, path, what, more)
         if _key(answer) == "VssVersionOutOfRangeException":
@@ -229,12 +229,12 @@ class _Client(Client):
             raise self._locked_out(what)
         return answer
 
-    def _versioned(self, method: str, path: str, what: str, more: dict[str, Any]) -> Answer:
+    def _versioned(self, method: str, path: str, what: str, more: dict[str, Any]) -> Response:
         fine = more.get("fine", ())
         params = {**(more.get("params") or {}), "api-version": self._version}
         return super().ask(method, path, what, **{**more, "params": params, "fine": (_REFUSED, *fine)})
 
-    def refused(self, answer: Answer, what: str) -> TaskError:
+    def refused(self, answer: Response, what: str) -> TaskError:
         """As `Client.refused`; it is sent away to sign in, as well."""
         if 300 <= answer.status < 400:  # noqa: PLR2004 - HTTP
             return self._locked_out(what)
@@ -248,7 +248,7 @@ class _Client(Client):
         )
 
 
-def login(token: Token) -> Mapping[str, str]:
+def login(token: ForgeToken) -> Mapping[str, str]:
     """The header that logs in: the job's own token (System.AccessToken, a JWT), or a personal access token."""
     secret = token.secret.reveal()
     if not secret:
@@ -263,12 +263,12 @@ def identities_api(api: str) -> str:
     return _IDENTITIES + api.removeprefix(_SERVICES) if api.startswith(_SERVICES) else api
 
 
-def _signs_in(answer: Answer, api: str) -> bool:
+def _signs_in(answer: Response, api: str) -> bool:
     html = "html" in answer.headers.get("Content-Type", "")
     return answer.status == 203 or html or origin(answer.url) != origin(api)  # noqa: PLR2004 - HTTP
 
 
-def _key(answer: Answer) -> str:
+def _key(answer: Response) -> str:
     """The class of an error."""
     try:
         return dig(answer.json(), "typeKey")

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 from task import shutdown
 from task.errors import ForgeError, Outpaced, TaskError
-from task.forges import MOVED, Client, Overtaken, Reach, Token, settle
+from task.forges import MOVED, Client, ForgeToken, Overtaken, Reach, settle
 from task.forges.address import quoted
 from task.forges.content import dig, fitted, listed, numbered, ours_to_delete, overtaken, same
 from task.forges.notes import Notes, tried
 from task.forges.proposal import LONGEST_BODY, described
-from task.http import Answer, origin
+from task.http import Response, origin
 from task.model import Proposal, Proposed
 
 _NEEDS = "give the token write access to pull requests (scopes read:pullrequest and write:pullrequest)"
@@ -206,14 +206,14 @@ class _Write(NamedTuple):
 class _Client(Client):
     """It says 401 to a token that stands alone and should not; that is worth a hint."""
 
-    def refused(self, answer: Answer, what: str) -> TaskError:
+    def refused(self, answer: Response, what: str) -> TaskError:
         error = super().refused(answer, what)
         if answer.status == 401:  # noqa: PLR2004 - HTTP
             return type(error)(error.message, hint=f"{error.hint}; {_LOGIN}", subject=error.subject)
         return error
 
 
-def login(token: Token) -> Mapping[str, str]:
+def login(token: ForgeToken) -> Mapping[str, str]:
     """The header that logs in: a pair (e-mail and API token, name and app password), or an access token alone."""
     if not token.secret:
         return {}
@@ -234,7 +234,7 @@ def _unable(proposal: Proposal) -> Notes:
     return notes
 
 
-def _about_reviewers(answer: Answer) -> bool:
+def _about_reviewers(answer: Response) -> bool:
     try:
         return "reviewers" in answer.json()["error"]["fields"]
     except (ValueError, KeyError, TypeError):

@@ -12,12 +12,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from task.errors import CredentialsError, ForgeError, Outpaced, RepositoryError, TaskError, UnreachableError
-from task.forges import AlreadyThere, Client, Overtaken, Reach, Token, settle
+from task.forges import AlreadyThere, Client, ForgeToken, Overtaken, Reach, settle
 from task.forges.address import quoted
 from task.forges.content import dig, fitted, listed, numbered, overtaken, same
 from task.forges.notes import Notes, tried
 from task.forges.proposal import LONGEST_BODY
-from task.http import Answer
+from task.http import Response
 from task.model import Proposal, Proposed
 
 _NEEDS = "give the token the permission to write to the repository"
@@ -115,7 +115,7 @@ class BitbucketDataCenter:
         answer = self._client.ask("GET", f"{self._base}/commits", what, params=query, fine=(_GONE,))
         return dig(self._client.parsed(answer, what), "values", 0, "id") if answer.status != _GONE else ""
 
-    def _send(self, write: _Write, people: list[str], notes: Notes) -> Answer:
+    def _send(self, write: _Write, people: list[str], notes: Notes) -> Response:
         """The answer, 409 included; where Bitbucket does not take some reviewers, without those."""
         method, path, body, what = write
         whole = {**body, "reviewers": [{"user": {"name": name}} for name in people]}
@@ -212,7 +212,7 @@ class _Write(NamedTuple):
 class _Client(Client):
     """It says 401 also to who is known and may not."""
 
-    def refused(self, answer: Answer, what: str) -> TaskError:
+    def refused(self, answer: Response, what: str) -> TaskError:
         error = super().refused(answer, what)
         if answer.status == _UNAUTHORIZED and _says(answer, "AuthorisationException"):
             said = f"{answer.status} ({self.words(answer)})"
@@ -227,7 +227,7 @@ class _Client(Client):
         return error
 
 
-def login(token: Token) -> Mapping[str, str]:
+def login(token: ForgeToken) -> Mapping[str, str]:
     """The header that logs in: an HTTP access token alone, or a user's name with a password or token."""
     if not token.secret:
         return {}
@@ -246,14 +246,14 @@ def _unable(proposal: Proposal) -> Notes:
     return notes
 
 
-def _errors(answer: Answer) -> list[Any]:
+def _errors(answer: Response) -> list[Any]:
     try:
         return listed(answer.json(), "errors") if answer.status >= 400 else []  # noqa: PLR2004 - HTTP
     except (ValueError, RecursionError):
         return []
 
 
-def _says(answer: Answer, *names: str) -> bool:
+def _says(answer: Response, *names: str) -> bool:
     """Whether one of the answer's errors is of that class."""
     return any(dig(error, "exceptionName").rpartition(".")[2] in names for error in _errors(answer))
 
@@ -262,7 +262,7 @@ def _repository(ref: Any) -> tuple[str, str]:
     return dig(ref, "repository", "project", "key").lower(), dig(ref, "repository", "slug").lower()
 
 
-def _hash(answer: Answer) -> str:
+def _hash(answer: Response) -> str:
     """The commit that auto-merge was asked for; after a push it has to be asked for again."""
     try:
         return dig(answer.json(), "fromHash")

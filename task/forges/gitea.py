@@ -10,12 +10,12 @@ from typing import Any
 
 from task import shutdown
 from task.errors import TaskError
-from task.forges import AlreadyThere, Client, Reach, Token, settle
+from task.forges import AlreadyThere, Client, ForgeToken, Reach, settle
 from task.forges.address import quoted
 from task.forges.content import dig, fitted, ours_to_delete, same
 from task.forges.notes import Notes, check, missing, rows, tried
 from task.forges.proposal import LONGEST, described
-from task.http import Answer
+from task.http import Response
 from task.model import Proposal, Proposed
 
 NEEDS = "give a token with write:repository and write:issue, of a user who may write to the repository"
@@ -212,7 +212,7 @@ class Gitea:
         notes.add(f"{self._client.reach.place.host} cannot merge it by itself: {self._client.words(answer)}")
         return done
 
-    def _asked_to_merge(self, path: str, body: Mapping[str, Any]) -> Answer:
+    def _asked_to_merge(self, path: str, body: Mapping[str, Any]) -> Response:
         """Asked again while Gitea still looks for conflicts."""
         what, fine = "switch on auto-merge", (403, 404, 405, 409, 422)
         answer = self._client.ask("POST", path, what, json=body, fine=fine)
@@ -224,7 +224,7 @@ class Gitea:
         return answer
 
 
-def login(token: Token) -> Mapping[str, str]:
+def login(token: ForgeToken) -> Mapping[str, str]:
     """The header that logs in: a token alone, or a user's name with a password or a token, as Git is given them.
 
     Gitea takes no password as a token; beside a name it takes either.

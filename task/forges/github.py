@@ -13,7 +13,7 @@ from task.forges.content import dig, fitted, same
 from task.forges.github_merge import AutoMerge
 from task.forges.notes import Notes, check, missing, rows, tried
 from task.forges.proposal import LONGEST_BODY
-from task.http import Answer
+from task.http import Response
 from task.model import Proposal, Proposed
 
 NEEDS = (
@@ -105,7 +105,7 @@ class GitHub:
         ours = {f"{self._owner}/{self._repo}".lower(), theirs} - {""}  # theirs: it may have been renamed
         return (dig(pull, "head", "ref"), dig(pull, "base", "ref")) == (head, base) and name in ours
 
-    def _open(self, proposal: Proposal, *, draft: bool) -> Answer:
+    def _open(self, proposal: Proposal, *, draft: bool) -> Response:
         body = {
             "title": proposal.title, "body": proposal.body, "head": proposal.head, "base": proposal.base,
             "draft": draft,

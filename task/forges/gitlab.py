@@ -12,7 +12,7 @@ from task.forges.address import quoted
 from task.forges.content import dig, fitted, ours_to_delete, same
 from task.forges.notes import Notes, check, missing, rows, tried
 from task.forges.proposal import LONGEST, described
-from task.http import Answer
+from task.http import Response
 from task.model import Proposal, Proposed
 
 NEEDS = (
@@ -159,7 +159,7 @@ class GitLab:
         notes.add(f"GitLab cannot merge it by itself: {self._why_not(done.number, self._client.words(answer))}")
         return done
 
-    def _asked_to_merge(self, path: str, body: Mapping[str, Any]) -> Answer:
+    def _asked_to_merge(self, path: str, body: Mapping[str, Any]) -> Response:
         """Asked again while GitLab may not have looked at the new commit yet."""
         what, fine = "switch on auto-merge", (401, 403, 405, 406, 409, 422)
         answer = self._client.ask("PUT", path, what, json=body, fine=fine)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from threading import Lock
 
 from task.errors import ForgeError, Malformed
-from task.forges import LIMITS, Forge, Reach
-from task.forges.address import Known, Place, place_of
+from task.forges import LIMITS, ForgeApi, Reach
+from task.forges.address import ForgeAddress, Known, place_of
 from task.forges.content import honest
 from task.forges.probe import probe
 from task.forges.table import forge_of
@@ -35,9 +35,9 @@ class Forges:
         self._ca_file, self._log, self._limits, self._warn = ca_file, log, limits, warn
         self._lock = Lock()
         self._probed: dict[str, Known] = {}
-        self._opened: dict[Place, Forge] = {}
+        self._opened: dict[ForgeAddress, ForgeApi] = {}
 
-    def place(self, repo: str, reached: str = "") -> Place:
+    def place(self, repo: str, reached: str = "") -> ForgeAddress:
         """Where the repository is. Raises `ForgeError` for a URL on no forge, and what `probe` raises.
 
         `reached` is the URL that it is pushed to, if that is another one. It comes first where it is a forge's; a
@@ -54,7 +54,7 @@ class Forges:
         except Malformed as error:
             raise ForgeError(f"no pull request can be opened: {error.message}", hint=error.hint) from error
 
-    def of(self, repo: str, reached: str = "") -> Forge:
+    def of(self, repo: str, reached: str = "") -> ForgeApi:
         """The repository's forge. Raises as `place`, and `CredentialsError` without a token for it."""
         place = self.place(repo, reached)
         with self._lock:
@@ -70,7 +70,7 @@ class Forges:
                 forge.close()
             self._opened.clear()
 
-    def _asked(self, repo: str) -> Place:
+    def _asked(self, repo: str) -> ForgeAddress:
         remote = remote_of(repo)
         with self._lock:
             if remote.root not in self._probed:
@@ -85,7 +85,7 @@ class Forges:
 class _Checked:
     """A forge whose answers are taken for what they can be: they go into results, logs and pages."""
 
-    def __init__(self, forge: Forge, page: str) -> None:
+    def __init__(self, forge: ForgeApi, page: str) -> None:
         self._forge, self._page = forge, page
 
     def find(self, base: str, head: str) -> Proposed | None:

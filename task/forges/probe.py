@@ -7,14 +7,14 @@ from urllib.parse import quote
 
 from task.errors import ForgeError, UnreachableError
 from task.forges.address import HINT, ForgeName, Known
-from task.git.remote_url import Remote
-from task.http import Answer, Http, Limits, NoAnswerError
+from task.git.remote_url import RemoteUrl
+from task.http import Http, Limits, NoAnswerError, Response
 
 LIMITS = Limits(connect=5.0, silence=10.0, total=15.0, size=1024 * 1024, tries=1)
 
 
 def probe(
-    remote: Remote, ca_file: str = "", log: Callable[[str], None] = lambda _line: None, limits: Limits = LIMITS
+    remote: RemoteUrl, ca_file: str = "", log: Callable[[str], None] = lambda _line: None, limits: Limits = LIMITS
 ) -> Known:
     """Which forge a repository's host is, and where its web begins (GitLab and others may live below a path).
 
@@ -38,20 +38,20 @@ def probe(
     raise ForgeError(f"{remote.host} is no forge that is known here, or does not say so", hint=HINT)
 
 
-def _folders(remote: Remote) -> list[str]:
+def _folders(remote: RemoteUrl) -> list[str]:
     """The host's root, and the first folder where there is room for one before owner and repository."""
     deep = not remote.ssh and len(remote.parts) > 2  # noqa: PLR2004 - owner and repository
     return ["", f"/{quote(remote.parts[0])}"] if deep else [""]
 
 
-def _asked(http: Http, path: str) -> Answer | None:
+def _asked(http: Http, path: str) -> Response | None:
     try:
         return http.ask("GET", path)
     except NoAnswerError:
         return None
 
 
-def _is_gitea(answer: Answer) -> bool:
+def _is_gitea(answer: Response) -> bool:
     """Where sign-in is required (REQUIRE_SIGNIN_VIEW), it says only that; in words that no other forge has."""
     said = answer.mapping()
     if answer.status in (401, 403):
@@ -59,12 +59,12 @@ def _is_gitea(answer: Answer) -> bool:
     return answer.status == 200 and isinstance(said.get("version"), str)  # noqa: PLR2004 - HTTP
 
 
-def _is_github(answer: Answer) -> bool:
+def _is_github(answer: Response) -> bool:
     """In private mode it says 401, and its headers still tell."""
     return "installed_version" in answer.mapping() or "X-GitHub-Request-Id" in answer.headers
 
 
-def _is_gitlab(answer: Answer) -> bool:
+def _is_gitlab(answer: Response) -> bool:
     """Its version is for those who are logged in."""
     said = answer.mapping()
     if answer.status == 401:  # noqa: PLR2004 - HTTP
@@ -72,12 +72,12 @@ def _is_gitlab(answer: Answer) -> bool:
     return answer.status == 200 and "version" in said and "revision" in said  # noqa: PLR2004 - HTTP
 
 
-def _is_data_center(answer: Answer) -> bool:
+def _is_data_center(answer: Response) -> bool:
     return answer.mapping().get("displayName") == "Bitbucket" or "X-AREQUESTID" in answer.headers
 
 
 # Gitea's list of paths first: no other forge has an /api/v1/version.
-QUESTIONS: Mapping[ForgeName, tuple[str, Callable[[Answer], bool]]] = {
+QUESTIONS: Mapping[ForgeName, tuple[str, Callable[[Response], bool]]] = {
     "gitea": ("/api/v1/version", _is_gitea),
     "gitlab": ("/api/v4/version", _is_gitlab),
     "github": ("/api/v3/meta", _is_github),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from task.errors import CredentialsError, ForgeError, RepositoryError, TaskError, UnreachableError
-from task.http import Answer, NoAnswerError
+from task.http import NoAnswerError, Response
 from task.secret import Secret
 
 _STAYS = "the pushed branch stays, and running again completes the request"
@@ -16,7 +16,7 @@ _UNKNOWN_WAIT = 60.0  # seconds; GitHub asks for a minute where it names no time
 _TEXTS = ("message", "detail", "error_description", "error", "errors", "fields")  # where forges put their words
 
 
-def refused(answer: Answer, what: str, *, host: str, needs: str = "", token: Secret = Secret("")) -> TaskError:
+def refused(answer: Response, what: str, *, host: str, needs: str = "", token: Secret = Secret("")) -> TaskError:
     """The error for an answer of 300 and above; `what` ends the sentence "could not …".
 
     401: `CredentialsError`; 403 and 404: `RepositoryError`, naming the permission `needs`; limits and 5xx:
@@ -70,7 +70,7 @@ def unanswered(error: NoAnswerError, what: str) -> TaskError:
     return UnreachableError(f"{error.message}: could not {what}", hint=f"run it again; {_STAYS}")
 
 
-def limited(answer: Answer) -> float | None:
+def limited(answer: Response) -> float | None:
     """Seconds to wait where a limit on requests is the reason; None where it is not.
 
     GitHub tells of its limits with 403 as well: the primary by x-ratelimit-remaining, the secondary by Retry-After or
@@ -94,7 +94,7 @@ def limited(answer: Answer) -> float | None:
     return max(0.0, float(reset) - time.time()) + 1 if reset.isdigit() else _UNKNOWN_WAIT
 
 
-def words(answer: Answer, token: Secret = Secret("")) -> str:
+def words(answer: Response, token: Secret = Secret("")) -> str:
     """What the forge says, on one line and not long; a token that it repeats is blanked."""
     try:
         said = "; ".join(dict.fromkeys(text for text in _texts(answer.json()) if text))

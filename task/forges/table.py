@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from task.errors import UnreachableError
-from task.forges import Forge, Reach
+from task.forges import ForgeApi, Reach
 from task.forges.address import ForgeName
 from task.forges.azure import Azure
 from task.forges.bitbucket_cloud import BitbucketCloud
@@ -19,31 +19,31 @@ from task.model import Proposal, Proposed
 Value = TypeVar("Value")
 
 
-def _github(reach: Reach) -> Forge:
+def _github(reach: Reach) -> ForgeApi:
     return GitHub(reach)
 
 
-def _gitlab(reach: Reach) -> Forge:
+def _gitlab(reach: Reach) -> ForgeApi:
     return GitLab(reach)
 
 
-def _gitea(reach: Reach) -> Forge:
+def _gitea(reach: Reach) -> ForgeApi:
     return Gitea(reach)
 
 
-def _bitbucket(reach: Reach) -> Forge:
+def _bitbucket(reach: Reach) -> ForgeApi:
     return BitbucketCloud(reach)
 
 
-def _data_center(reach: Reach) -> Forge:
+def _data_center(reach: Reach) -> ForgeApi:
     return BitbucketDataCenter(reach)
 
 
-def _azure(reach: Reach) -> Forge:
+def _azure(reach: Reach) -> ForgeApi:
     return Azure(reach)
 
 
-FORGES: Mapping[ForgeName, Callable[[Reach], Forge]] = {
+FORGES: Mapping[ForgeName, Callable[[Reach], ForgeApi]] = {
     "github": _github,
     "gitlab": _gitlab,
     "gitea": _gitea,
@@ -53,7 +53,7 @@ FORGES: Mapping[ForgeName, Callable[[Reach], Forge]] = {
 }
 
 
-def forge_of(reach: Reach) -> Forge:
+def forge_of(reach: Reach) -> ForgeApi:
     """The forge of a place. Nothing is asked yet."""
     return Understood(FORGES[reach.place.forge](reach), reach.place.host)
 
@@ -61,7 +61,7 @@ def forge_of(reach: Reach) -> Forge:
 class Understood:
     """A forge whose every answer is one that can be read, or a named error."""
 
-    def __init__(self, forge: Forge, host: str) -> None:
+    def __init__(self, forge: ForgeApi, host: str) -> None:
         self._forge, self._host = forge, host
 
     def find(self, base: str, head: str) -> Proposed | None:

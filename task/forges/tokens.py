@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from task.errors import CredentialsError, UsageError
 from task.files import read_text
-from task.forges import Token
-from task.forges.address import PUBLIC, Known, Place
+from task.forges import ForgeToken
+from task.forges.address import PUBLIC, ForgeAddress, Known
 from task.git.environment import Login
 from task.http import origin
 from task.secret import Secret
@@ -26,7 +26,7 @@ SHOW = "say which forge it is for: --forge github=https://github.com, or --git-c
 
 
 @dataclass(frozen=True)
-class Given:
+class ForgeTokenOptions:
     """What the command line says of forges' tokens."""
 
     file: str = ""  # --forge-token-file
@@ -40,7 +40,7 @@ class Tokens:
 
     def __init__(
         self,
-        given: Given,
+        given: ForgeTokenOptions,
         environ: Mapping[str, str],
         logins: Callable[[str], Sequence[Login]] = lambda _url: (),
     ) -> None:
@@ -51,20 +51,20 @@ class Tokens:
         if self._secret and not self._scope:
             raise UsageError(f"{self._source}: a token is given, but not for which forge", hint=SHOW)
 
-    def of(self, place: Place) -> Token:
+    def of(self, place: ForgeAddress) -> ForgeToken:
         """The token for the API of that place. Raises `CredentialsError` where there is none for it."""
         if self._secret and any(covers(prefix, place.web) for prefix in self._scope):
-            return Token(self._secret, self._user, self._source)
+            return ForgeToken(self._secret, self._user, self._source)
         for login in self._logins(place.web):
             if login.password and covers(login.prefix, place.web):
-                return Token(login.password, login.user, "the Git login")
+                return ForgeToken(login.password, login.user, "the Git login")
         for name, server in OWN:
             secret = _sound(self._environ.get(name, ""), name)
             if secret and covers(self._environ.get(server, ""), place.web):
-                return Token(secret, "", name)
+                return ForgeToken(secret, "", name)
         raise self._none(place)
 
-    def _none(self, place: Place) -> CredentialsError:
+    def _none(self, place: ForgeAddress) -> CredentialsError:
         if self._secret:
             message = f"the API token ({self._source}) is not for {place.host}"
             return CredentialsError(message, hint=f"if it shall be, {SHOW}")
@@ -97,7 +97,7 @@ def _chosen(file: str, environ: Mapping[str, str]) -> tuple[Secret, str]:
     return found[0] if found else (Secret(""), "")
 
 
-def _scope(given: Given, environ: Mapping[str, str]) -> tuple[str, ...]:
+def _scope(given: ForgeTokenOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
     """`--forge` with its address, else the URLs that Git's login may be sent to, else the CI system's own server."""
     if given.forge is not None and given.forge.root:
         return (given.forge.root,)

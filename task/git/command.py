@@ -37,7 +37,7 @@ from task.git.names import address_of, origin_of, printable, rewritten, without_
 from task.git.owner import Local, folder_of, is_safe, owned_by_another
 from task.git.ssh_sharing import SshSharing
 from task.process_bounds import Bounds, Clock
-from task.process_watch import Output, Watch, finish, send
+from task.process_watch import CapturedOutput, Watch, finish, send
 
 PROTOCOLS = frozenset({"https", "ssh", "http"})
 SECONDS = 900.0  # no git command on this machine takes so long
@@ -410,9 +410,9 @@ def _scratch(folder: str) -> IO[bytes]:
         raise UnreachableError(f"no temporary file: {error.strerror}", hint="make room and run it again") from error
 
 
-def _output(opened: ExitStack, most: int = 0) -> Output:
+def _output(opened: ExitStack, most: int = 0) -> CapturedOutput:
     with _files_left():
-        output = Output(most)
+        output = CapturedOutput(most)
     opened.callback(output.close)
     return output
 

@@ -10,7 +10,7 @@ from requests.utils import should_bypass_proxies
 
 from task import shutdown
 from task.errors import CredentialsError, TaskError, UnreachableError, UsageError
-from task.http import Answer, Http, Limits, NoAnswerError
+from task.http import Http, Limits, NoAnswerError, Response
 from task.secret import Secret
 
 LIMITS = Limits(connect=10.0, silence=30.0, total=60.0, size=1024 * 1024, values=100_000, tries=1)
@@ -98,7 +98,7 @@ def _proxy(api: str, way: Way) -> str | None:
     return "" if should_bypass_proxies(api, way.no_proxy) else way.proxy.reveal()
 
 
-def _refused(app: App, answer: Answer) -> TaskError:
+def _refused(app: App, answer: Response) -> TaskError:
     if answer.status >= 500 or answer.status == 429:  # noqa: PLR2004 - HTTP
         return UnreachableError(f"{app.api} answered {answer.status}", hint="run it again")
     message = str(answer.mapping().get("message", ""))[:200]

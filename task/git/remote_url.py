@@ -21,7 +21,7 @@ HOST = re.compile(r"(?:[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?|\[[0-9a-f:.]+\])(?::\d{1
 
 
 @dataclass(frozen=True)
-class Remote:
+class RemoteUrl:
     """A repository URL, taken apart."""
 
     root: str  # "https://git.example.com:8443": where the web of that host is, as far as the URL tells
@@ -30,7 +30,7 @@ class Remote:
     ssh: bool
 
 
-def remote_of(url: str) -> Remote:
+def remote_of(url: str) -> RemoteUrl:
     """The URL of a repository (https, http, ssh, `user@host:path`), taken apart. Raises `Malformed`."""
     text = url.strip()
     scheme, marker, rest = text.partition("://")
@@ -51,7 +51,7 @@ def remote_of(url: str) -> Remote:
     if not HOST.fullmatch(host):
         raise Malformed("the URL names no host", "write https://host/owner/repository")
     host = OTHER_HOSTS.get(host, host)
-    return Remote(f"{'http' if scheme == 'http' else 'https'}://{host}", host, _parts(path), ssh)
+    return RemoteUrl(f"{'http' if scheme == 'http' else 'https'}://{host}", host, _parts(path), ssh)
 
 
 def _without_port(host: str, ssh: bool, scheme: str) -> str:  # noqa: FBT001

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from task.errors import AnnotationError, Outpaced, SourceDownError, SourceError, TaskError
-from task.http import Answer, Http, Limits, NoAnswerError
+from task.http import Http, Limits, NoAnswerError, Response
 from task.kubernetes.access import ClusterAccess
 from task.kubernetes.errors import Act, foreign, no_answer, problem, status_of
 from task.kubernetes.managed_fields import without_managed_fields
@@ -27,7 +27,7 @@ _FAILURES = 20  # how often the pages of one list may expire
 
 
 @dataclass(frozen=True)
-class Lists:
+class ResourceListLimits:
     """What one list may cost, all of its pages together."""
 
     size: int = 512 * 1024 * 1024  # bytes
@@ -71,7 +71,7 @@ class Kubernetes:
         access: ClusterAccess,
         limits: Limits = Limits(),
         log: Callable[[str, str], None] = lambda *_: None,
-        lists: Lists = Lists(),
+        lists: ResourceListLimits = ResourceListLimits(),
     ) -> None:
         self._access, self._limits, self._log, self._lists = access, limits, log, lists
 
@@ -162,7 +162,7 @@ class Kubernetes:
             yield from items or ()
             cursor.turn(body)
 
-    def _object(self, answer: Answer, act: Act) -> Mapping[str, Any]:
+    def _object(self, answer: Response, act: Act) -> Mapping[str, Any]:
         """The object in a success. Raises the error of anything else."""
         kind = answer.headers.get("Content-Type", "").lower()
         if kind.startswith("text/html") and answer.status < 500:  # noqa: PLR2004 - HTTP
@@ -191,7 +191,7 @@ class Kubernetes:
         headers: Mapping[str, str] | None = None,
         again: bool | None = None,
         whole: bool = True,
-    ) -> Answer:
+    ) -> Response:
         """One answer. A login that is not accepted is renewed once; `whole=False` passes `NoAnswerError` on."""
         kind = (
             {"Content-Type": f"application/{patch}+json" if patch else "application/json"} if body is not None else {}
@@ -215,7 +215,7 @@ class Kubernetes:
 class _Cursor:
     """How far a list has come."""
 
-    def __init__(self, act: Act, limit: int, lists: Lists) -> None:
+    def __init__(self, act: Act, limit: int, lists: ResourceListLimits) -> None:
         self.more = True
         self._act, self._limit, self._token, self._failures = act, limit, "", 0
         self._lists, self._size, self._pages, self._end = lists, 0, 0, time.monotonic() + lists.seconds
@@ -248,7 +248,7 @@ class _Cursor:
         possible, self._limit = self._limit > 1, max(self._limit // 8, 1)
         return possible
 
-    def expired(self, answer: Answer) -> bool:
+    def expired(self, answer: Response) -> bool:
         """Whether the token is too old (410 may hold one that goes on), or not understood (400): else begin anew."""
         if answer.status != 410 and not (self._token and answer.status == 400):  # noqa: PLR2004 - HTTP
             return False
@@ -296,7 +296,7 @@ def _token(body: Mapping[str, Any]) -> str:
     return token if isinstance(token, str) else ""
 
 
-def _test_failed(answer: Answer) -> bool:
+def _test_failed(answer: Response) -> bool:
     """Whether a 422 says that a `test` of the patch failed, rather than that the result would be invalid."""
     body = status_of(answer)
     details = body.get("details")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from task.errors import SourceAccessError, SourceDownError, SourceError, TaskError, UsageError
-from task.http import Answer, NoAnswerError, origin
+from task.http import NoAnswerError, Response, origin
 
 _LONGEST = 300  # characters of what a server says
 _AGAIN = "run it again"
@@ -41,7 +41,7 @@ class Act:
         return f'{kind} needs {{apiGroups: ["{self.group}"], resources: [{self.resource}], verbs: [{self.verb}]}}'
 
 
-def problem(answer: Answer, act: Act, who: str) -> TaskError:
+def problem(answer: Response, act: Act, who: str) -> TaskError:
     """The error of a status that is no success."""
     said, status = sentence(answer), answer.status
     words = f": {said}" if said else ""
@@ -72,7 +72,7 @@ def no_answer(error: NoAnswerError, act: Act) -> TaskError:
     return SourceDownError(f"cannot {act}: {error.message}", hint=_AGAIN)
 
 
-def foreign(answer: Answer) -> TaskError:
+def foreign(answer: Response) -> TaskError:
     """The error of a success that no Kubernetes API says: a login page, a proxy's own words."""
     kind = "".join(char for char in answer.headers.get("Content-Type", "nothing") if char.isprintable())
     return SourceAccessError(
@@ -81,14 +81,14 @@ def foreign(answer: Answer) -> TaskError:
     )
 
 
-def sentence(answer: Answer) -> str:
+def sentence(answer: Response) -> str:
     """What the `Status` says, as one printable line; "" where there is none."""
     message = status_of(answer).get("message")
     text = message if isinstance(message, str) else ""
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())[:_LONGEST]
 
 
-def status_of(answer: Answer) -> dict[str, object]:
+def status_of(answer: Response) -> dict[str, object]:
     """The `Status` object of an answer that is no success; empty where there is none."""
     try:
         body = answer.json()

@@ -17,7 +17,7 @@ _TRIES = 4  # of a refresh that meets other changes
 REFRESH = {"metadata": {"annotations": {"argocd.argoproj.io/refresh": "normal"}}}
 
 
-class Api(Protocol):
+class PatchingApi(Protocol):
     """What is needed of `task.argocd.api.ArgoCDApi`, or of `ClusterApplications`."""
 
     def get_application(self, namespace: str, name: str) -> Mapping[str, Any]:
@@ -30,7 +30,7 @@ class Api(Protocol):
 class ApplicationStore:
     """Applications, read and patched one at a time."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: PatchingApi) -> None:
         self._api = api
 
     def read(self, namespace: str, name: str) -> tuple[Mapping[str, Any], str]:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from task import shutdown
 from task.errors import RegistryAccessError, RegistryDownError, TaskError
-from task.http import Answer, Http, Limits, NoAnswerError, origin
+from task.http import Http, Limits, NoAnswerError, Response, origin
 from task.registry import tokens
 from task.registry.challenge import Challenge, challenges, same_trust
 from task.registry.docker_config import RegistryLogin
@@ -23,7 +23,7 @@ LIMITS = Limits(total=60.0, size=16 * 1024 * 1024, values=1_000_000, slow=1800.0
 Headers = dict[str, str]
 
 
-class Api:
+class RegistryApi:
     """One registry. Safe to use from several threads."""
 
     def __init__(self, endpoint: Endpoint, log: Callable[[str], None], limits: Limits = LIMITS) -> None:
@@ -34,7 +34,7 @@ class Api:
         self._http: Http | None = None
         self._servers: dict[str, Http] = {}  # of tokens, by origin
         self._challenges: tuple[Challenge, ...] = ()
-        self._tokens: dict[tuple[str, RegistryLogin | None], tokens.Token] = {}
+        self._tokens: dict[tuple[str, RegistryLogin | None], tokens.BearerToken] = {}
         self._turns: dict[tuple[str, RegistryLogin | None], object] = {}
         self._next = 0.0  # when the next request may start
         self._down: tuple[TaskError, float] | None = None  # why nobody answers, and until when that is believed
@@ -47,7 +47,7 @@ class Api:
         login: RegistryLogin | None = None,
         accept: str = "",
         also: tuple[int, ...] = (),
-    ) -> Answer:
+    ) -> Response:
         """The answer to `/v2/<repository><path>`: found (200), not (404), or a status that the caller takes `also`.
 
         Raises `RegistryDownError`, `RegistryAccessError`, or `RegistryError` for every other answer. A registry that
@@ -76,7 +76,7 @@ class Api:
             if http is not None:
                 http.close()
 
-    def _send(self, method: str, url: str, headers: Headers) -> Answer:
+    def _send(self, method: str, url: str, headers: Headers) -> Response:
         with self._room:
             self._wait_for_turn()
             shutdown.check()
@@ -99,7 +99,7 @@ class Api:
             self._next = start + 1 / self.endpoint.limit
         shutdown.sleep(start - now)
 
-    def _reached(self, method: str, url: str, headers: Headers) -> Answer:
+    def _reached(self, method: str, url: str, headers: Headers) -> Response:
         """By the URL that answered first. The first request tells, and it never carries a login."""
         if self._http is None:
             with self._first:
@@ -113,7 +113,7 @@ class Api:
         if self._down is not None and time.monotonic() < self._down[1]:
             raise self._down[0]
 
-    def _find(self, method: str, url: str, headers: Headers) -> Answer:
+    def _find(self, method: str, url: str, headers: Headers) -> Response:
         for base in self.endpoint.urls[:-1] and self.endpoint.urls:
             http = self._client(base)
             try:
@@ -163,7 +163,7 @@ class Api:
                 known = self._tokens[key] = self._fetched(challenge, repository, login)
             return known.text
 
-    def _fetched(self, challenge: Challenge, repository: str, login: RegistryLogin | None) -> tokens.Token:
+    def _fetched(self, challenge: Challenge, repository: str, login: RegistryLogin | None) -> tokens.BearerToken:
         realm = challenge.parameters.get("realm", "")
         if not self._encrypted_enough(realm) or (login and not self._trusts(challenge)):
             what = "the login is not sent there" if login else "that is not encrypted"
@@ -206,7 +206,7 @@ class Api:
             self._tokens.pop((repository, login), None)
 
 
-def _wrong_scheme(answer: Answer) -> bool:
+def _wrong_scheme(answer: Response) -> bool:
     """Whether http was spoken where https is: web servers say 400 then, which no registry does in these words."""
-    registrys = "Docker-Distribution-Api-Version" in answer.headers or answer.body.lstrip()[:1] == b"{"
+    registrys = "Docker-Distribution-RegistryApi-Version" in answer.headers or answer.body.lstrip()[:1] == b"{"
     return answer.status == 400 and not registrys  # noqa: PLR2004 - HTTP

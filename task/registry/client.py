@@ -11,16 +11,16 @@ from task.errors import Malformed, TaskError, UsageError
 from task.files import read_text
 from task.http import Limits
 from task.model import Answer, Image, Question
-from task.registry.api import AT_ONCE, LIMITS, Api
+from task.registry.api import AT_ONCE, LIMITS, RegistryApi
+from task.registry.cache import AnswerCache
 from task.registry.docker_config import RegistryLogin
-from task.registry.endpoint import Endpoint, Place, host_of, place_of
+from task.registry.endpoint import Endpoint, ImageLocation, host_of, place_of
 from task.registry.facts import find
 from task.registry.logins import Logins
 from task.registry.manifest import Manifest
-from task.registry.memory import Memory
 from task.registry.parallel import each
 from task.registry.registries_conf import RegistryConf, parse_registries_conf
-from task.registry.repository import Lists, Referrer, Repository
+from task.registry.repository import ImageRepository, Referrer, RegistryListLimits
 
 _MOST_THREADS = 32
 
@@ -34,13 +34,13 @@ class Ways:
     ca: str = ""  # PEM text: authorities trusted besides the machine's
     cache_dir: str = ""  # what is known of images is kept here
     limits: Limits = LIMITS  # of one answer
-    lists: Lists = Lists()  # of all pages of a list
+    lists: RegistryListLimits = RegistryListLimits()  # of all pages of a list
 
 
 class _Known:
     """One repository as one login sees it, and what has been asked of it."""
 
-    def __init__(self, repository: Repository, memory: Memory) -> None:
+    def __init__(self, repository: ImageRepository, memory: AnswerCache) -> None:
         self.repository, self.memory = repository, memory
         self.tags: tuple[str, ...] | None = None
         self.lock = Lock()
@@ -52,7 +52,7 @@ class Registry:
     def __init__(self, logins: Logins, ways: Ways = Ways(), log: Callable[[str], None] = lambda _line: None) -> None:
         self._logins, self._ways, self._log = logins, ways, log
         self._lock = Lock()
-        self._apis: dict[Endpoint, Api] = {}
+        self._apis: dict[Endpoint, RegistryApi] = {}
         self._known: dict[tuple[str, RegistryLogin | None], _Known] = {}
         self._answers: dict[tuple[object, ...], tuple[frozenset[str], Answer]] = {}
         self._requests = 0
@@ -145,14 +145,14 @@ class Registry:
         with self._lock:
             api = self._apis.get(place.endpoint)
             if api is None:
-                api = self._apis[place.endpoint] = Api(place.endpoint, self._count, self._ways.limits)
+                api = self._apis[place.endpoint] = RegistryApi(place.endpoint, self._count, self._ways.limits)
             key = (name, login)
             if key not in self._known:
-                memory = Memory(self._ways.cache_dir, name)
-                self._known[key] = _Known(Repository(api, place.repository, login, self._ways.lists), memory)
+                memory = AnswerCache(self._ways.cache_dir, name)
+                self._known[key] = _Known(ImageRepository(api, place.repository, login, self._ways.lists), memory)
             return self._known[key]
 
-    def _login(self, place: Place, secret: str, namespace: str) -> RegistryLogin | None:
+    def _login(self, place: ImageLocation, secret: str, namespace: str) -> RegistryLogin | None:
         """By the host that is asked: a login for Docker Hub is not for whoever stands in for it."""
         host = host_of(place.endpoint.urls[-1])
         if secret:

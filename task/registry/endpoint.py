@@ -33,7 +33,7 @@ class Endpoint:
 
 
 @dataclass(frozen=True)
-class Place:
+class ImageLocation:
     """Where one image's repository is."""
 
     endpoint: Endpoint
@@ -41,15 +41,15 @@ class Place:
     conf: RegistryConf | None  # the entry of registries.conf it belongs to
 
 
-def place_of(image: Image, entries: Sequence[RegistryConf], insecure: Collection[str], ca: str) -> Place:
+def place_of(image: Image, entries: Sequence[RegistryConf], insecure: Collection[str], ca: str) -> ImageLocation:
     """Where to ask for an image. Raises `UsageError` for a `ca_file` that cannot be read."""
     written = image.registry != HUB or normal(image.name.partition("/")[0]) == HUB
     conf = find_registry(entries, image.registry, image.repository, written=written)
     if conf is None:
-        return Place(_inferred(image.registry, insecure, ca), image.repository, None)
+        return ImageLocation(_inferred(image.registry, insecure, ca), image.repository, None)
     name = image.registry if written else conf.prefix or HUB
     endpoint = Endpoint(name, (conf.api_url,), not conf.insecure, _authorities(conf, ca), conf.limit)
-    return Place(endpoint, _repository(image, conf), conf)
+    return ImageLocation(endpoint, _repository(image, conf), conf)
 
 
 def is_loopback(host: str) -> bool:

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from task.errors import RegistryError
 from task.model import Answer, Image
+from task.registry.cache import AnswerCache
 from task.registry.manifest import Config, Member, fits, history_config, members, newness, read_config
-from task.registry.memory import Memory
-from task.registry.repository import Repository
+from task.registry.repository import ImageRepository
 
 _PUSH = "push all of the image again"
 _MOST = 64  # images of one index, and manifests on the way to them
@@ -22,7 +22,7 @@ _IN_MANIFEST = _IN_CONFIG | {"platforms"}
 
 
 def find(
-    repository: Repository, image: Image, facts: Collection[str], platforms: tuple[str, ...], memory: Memory
+    repository: ImageRepository, image: Image, facts: Collection[str], platforms: tuple[str, ...], memory: AnswerCache
 ) -> Answer:
     """The facts asked for. Raises `RegistryError` and its kinds; what does not exist is an answer."""
     if not _IN_MANIFEST & set(facts):
@@ -45,7 +45,7 @@ def find(
     )
 
 
-def _short(repository: Repository, image: Image, facts: Collection[str], memory: Memory) -> Answer:
+def _short(repository: ImageRepository, image: Image, facts: Collection[str], memory: AnswerCache) -> Answer:
     """Existence and digest."""
     if image.digest and "exists" not in facts:
         return Answer(digest=image.digest)
@@ -59,7 +59,7 @@ def _short(repository: Repository, image: Image, facts: Collection[str], memory:
     return Answer(digest=(image.digest or digest) if "digest" in facts else "")
 
 
-def _settled(repository: Repository, image: Image, memory: Memory, *, sure: bool) -> str | None:
+def _settled(repository: ImageRepository, image: Image, memory: AnswerCache, *, sure: bool) -> str | None:
     """The digest of what is asked about, its images known; None: it does not exist.
 
     `sure`: that it is still there counts, and not only what it is made of.
@@ -72,7 +72,7 @@ def _settled(repository: Repository, image: Image, memory: Memory, *, sure: bool
     return _read(repository, image.digest or image.tag, memory, "" if image.digest else image.tag)
 
 
-def _read(repository: Repository, reference: str, memory: Memory, tag: str = "") -> str | None:
+def _read(repository: ImageRepository, reference: str, memory: AnswerCache, tag: str = "") -> str | None:
     """Read a manifest into the memory: its digest; None where there is none."""
     manifest = repository.manifest(reference)
     if manifest is None:
@@ -85,7 +85,7 @@ def _read(repository: Repository, reference: str, memory: Memory, tag: str = "")
 
 
 def _wanted(
-    repository: Repository, digest: str, facts: Collection[str], platforms: tuple[str, ...], memory: Memory
+    repository: ImageRepository, digest: str, facts: Collection[str], platforms: tuple[str, ...], memory: AnswerCache
 ) -> list[Member]:
     """The members whose configs have to be known."""
     flat = _flat(repository, digest, memory)
@@ -94,7 +94,7 @@ def _wanted(
     return [one for one in flat if not one.platform]
 
 
-def _flat(repository: Repository, digest: str, memory: Memory) -> list[Member]:
+def _flat(repository: ImageRepository, digest: str, memory: AnswerCache) -> list[Member]:
     """The images of a manifest; those of an index within an index as well, where it does not say what they are for."""
     todo, flat, seen = list(memory.members[digest]), [], {digest}
     while todo:
@@ -112,14 +112,14 @@ def _flat(repository: Repository, digest: str, memory: Memory) -> list[Member]:
     return flat
 
 
-def _parts(repository: Repository, one: Member, memory: Memory) -> tuple[Member, ...]:
+def _parts(repository: ImageRepository, one: Member, memory: AnswerCache) -> tuple[Member, ...]:
     """What is under a member's digest; nothing where a mirror has left it out."""
     if one.digest not in memory.members and _read(repository, one.digest, memory) is None:
         return ()
     return memory.members[one.digest]
 
 
-def _config(repository: Repository, one: Member, memory: Memory) -> Config | None:
+def _config(repository: ImageRepository, one: Member, memory: AnswerCache) -> Config | None:
     """What an image says of itself; None where the registry does not have it."""
     if not one.config and one.digest not in memory.configs:
         parts = _parts(repository, one, memory)

@@ -27,7 +27,7 @@ _NO_USER = frozenset(" \"'{}[]")
 
 
 @dataclass(frozen=True)
-class Given:
+class RegistryLoginOptions:
     """A login that options give, and the registries or repositories it is for: `ghcr.io`, `ghcr.io/acme`."""
 
     login: RegistryLogin
@@ -49,7 +49,7 @@ class Logins:
     def __init__(
         self,
         environ: Mapping[str, str],
-        given: Given | None = None,
+        given: RegistryLoginOptions | None = None,
         allowed: Allowed = Allowed(),
         secret: Secrets | None = None,
     ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from task.errors import RegistryAccessError, RegistryDownError, RegistryError
-from task.http import Answer, NoAnswerError
+from task.http import NoAnswerError, Response
 from task.registry.docker_config import HUB, RegistryLogin
 from task.registry.tokens import HOW_TO_LOG_IN
 
@@ -28,7 +28,7 @@ def no_answer(name: str, error: NoAnswerError) -> RegistryError:
     return RegistryDownError(f"registry {name}: {error.message}", hint="run it again")
 
 
-def refused(name: str, repository: str, answer: Answer, login: RegistryLogin | None) -> RegistryError:
+def refused(name: str, repository: str, answer: Response, login: RegistryLogin | None) -> RegistryError:
     """There was one, and it is neither the thing asked for nor "not found"."""
     status, code = answer.status, _code(answer)
     said = f"{status} {code}" if code else str(status)
@@ -53,7 +53,7 @@ def refused(name: str, repository: str, answer: Answer, login: RegistryLogin | N
     )
 
 
-def _code(answer: Answer) -> str:
+def _code(answer: Response) -> str:
     """The registry's own word for it; its sentences may hold anything."""
     try:
         code = answer.json()["errors"][0]["code"]

@@ -11,8 +11,8 @@ from typing import Any
 from urllib.parse import quote, urljoin
 
 from task.errors import RegistryDownError, RegistryError
-from task.http import Answer, origin
-from task.registry.api import Api
+from task.http import Response, origin
+from task.registry.api import RegistryApi
 from task.registry.docker_config import RegistryLogin
 from task.registry.manifest import ACCEPT, INDEXES, Manifest, digest_of, is_digest, signed_payload
 
@@ -35,7 +35,7 @@ class Referrer:
 
 
 @dataclass(frozen=True)
-class Lists:
+class RegistryListLimits:
     """What one list may cost, all of its pages together: a registry may be anybody's."""
 
     size: int = 64 * 1024 * 1024  # bytes
@@ -44,10 +44,12 @@ class Lists:
     seconds: float = 300.0
 
 
-class Repository:
+class ImageRepository:
     """One repository, as one login sees it."""
 
-    def __init__(self, api: Api, name: str, login: RegistryLogin | None, lists: Lists = Lists()) -> None:
+    def __init__(
+        self, api: RegistryApi, name: str, login: RegistryLogin | None, lists: RegistryListLimits = RegistryListLimits()
+    ) -> None:
         self.api, self.name, self.login, self._lists = api, name, login, lists
 
     def head(self, reference: str) -> str | None:
@@ -119,7 +121,7 @@ class Repository:
                 raise self._wrong(f"lists more than {self._lists.tags:,} tags")
         return found
 
-    def _manifest(self, method: str, reference: str) -> Answer:
+    def _manifest(self, method: str, reference: str) -> Response:
         if not is_digest(reference) and not _REFERENCE.fullmatch(reference):
             raise RegistryError(f"{reference[:_MOST_SHOWN]!r} is neither a tag nor a digest", hint="write name:tag")
         also = _NO_HEAD if method == "HEAD" else ()
@@ -157,7 +159,7 @@ class Repository:
             yield self._json(answer, "list")
             path = self._next(answer)
 
-    def _next(self, answer: Answer) -> str:
+    def _next(self, answer: Response) -> str:
         match = _NEXT.search(answer.headers.get("Link", "")[:8192])
         if not match:
             return ""
@@ -169,7 +171,7 @@ class Repository:
             raise self._wrong("continues its list in another repository")
         return f"/{rest}"
 
-    def _json(self, answer: Answer, what: str) -> Mapping[str, Any]:
+    def _json(self, answer: Response, what: str) -> Mapping[str, Any]:
         try:
             data = answer.json()
         except (ValueError, RecursionError):

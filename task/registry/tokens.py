@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from task.errors import RegistryAccessError, RegistryDownError, RegistryError
-from task.http import Answer, Http, NoAnswerError, origin
+from task.http import Http, NoAnswerError, Response, origin
 from task.registry.docker_config import RegistryLogin
 from task.secret import Secret
 
@@ -33,7 +33,7 @@ Lent = Callable[[str], Http]  # a URL → who asks that server
 
 
 @dataclass(frozen=True)
-class Token:
+class BearerToken:
     """What opens one repository, until then."""
 
     text: Secret
@@ -45,7 +45,7 @@ class Token:
         return time.monotonic() < self.ends
 
 
-def fetch(lent: Lent, realm: str, wanted: Mapping[str, str], login: RegistryLogin | None) -> Token:
+def fetch(lent: Lent, realm: str, wanted: Mapping[str, str], login: RegistryLogin | None) -> BearerToken:
     """A token for `service` and `scope`. Raises `RegistryError` and its kinds; no message holds a query."""
     place, asked = origin(realm), {key: value for key, value in wanted.items() if value}
     try:
@@ -69,7 +69,7 @@ def bearer(token: Secret) -> dict[str, str]:
     return {"Authorization": f"Bearer {token.reveal()}"}
 
 
-def _ask(http: Http, realm: str, wanted: Mapping[str, str], login: RegistryLogin | None) -> Answer:
+def _ask(http: Http, realm: str, wanted: Mapping[str, str], login: RegistryLogin | None) -> Response:
     refresh = _refresh_token(login)
     if not refresh:
         return http.ask("GET", realm, params=wanted, headers=basic(login) if login else {})
@@ -86,7 +86,7 @@ def _refresh_token(login: RegistryLogin | None) -> Secret:
     return login.identity or (login.password if login.username in _REFRESHED else Secret(""))
 
 
-def _read(answer: Answer, place: str) -> Token:
+def _read(answer: Response, place: str) -> BearerToken:
     try:
         data: Any = answer.json()
         text = data.get("token") or data.get("access_token")
@@ -95,10 +95,10 @@ def _read(answer: Answer, place: str) -> Token:
         text, life = None, 0.0
     if not isinstance(text, str) or not text.isascii() or not text.isprintable() or not 0 < len(text) < _LONGEST:
         raise RegistryError(f"{place} answers with no token", hint="is it the registry's token server?")
-    return Token(Secret(text), time.monotonic() + max(life, _SHORTEST) - _LEEWAY)
+    return BearerToken(Secret(text), time.monotonic() + max(life, _SHORTEST) - _LEEWAY)
 
 
-def _refused(answer: Answer, place: str, login: RegistryLogin | None) -> RegistryError:
+def _refused(answer: Response, place: str, login: RegistryLogin | None) -> RegistryError:
     if answer.status == 429 or answer.status >= 500:  # noqa: PLR2004 - HTTP
         return RegistryDownError(f"{place} gives no token: it answered {answer.status}", hint="run it again")
     if login:

@@ -15,7 +15,7 @@ from task.argocd.cluster_secrets import ClusterSecrets
 from task.argocd.options import Connection, parse_headers
 from task.argocd.repo_access import plan_of, settings_of
 from task.argocd.repo_secrets import RepoCredentials
-from task.argocd.rollouts import LIMITS, Api
+from task.argocd.rollouts import LIMITS, RolloutApi
 from task.errors import Malformed, TaskError, UsageError
 from task.git.access import Plan
 from task.http import Limits
@@ -45,8 +45,8 @@ class Argo:
         self.secrets: Callable[[], ClusterSecrets] = once(self._secrets)
         self._read: list[ClusterManifests | ArgoCDManifests] = []
         self.kind = next((one for one in sources(settings, environ) if one in ("cluster", "argocd")), "")
-        self.api: Callable[[], Api] = once(self._api)
-        self.patient: Callable[[], Api] = once(lambda: self._api(patient=True))
+        self.api: Callable[[], RolloutApi] = once(self._api)
+        self.patient: Callable[[], RolloutApi] = once(lambda: self._api(patient=True))
 
     def _kubernetes(self) -> Kubernetes:
         found = Kubernetes(cluster_access(self.environ, self._given.kubeconfig, self._given.context), log=self.log)
@@ -132,11 +132,11 @@ class Argo:
             raise UsageError("--wait: nothing says which Argo CD to ask", hint=hint)
         self.patient()
 
-    def _api(self, *, patient: bool = False) -> Api:
+    def _api(self, *, patient: bool = False) -> RolloutApi:
         """What reads, patches and refreshes single Applications. `patient`: it is asked again and again anyway."""
         if self.where == "cluster":
             return ClusterApplications(self.kubernetes())
-        api: Api = self.server(LIMITS if patient else None)
+        api: RolloutApi = self.server(LIMITS if patient else None)
         return api
 
     def live(self) -> LiveApplications:

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from task.errors import Malformed, TaskError, UsageError
 from task.forges.address import Known, compare_url, forge_option, known_to
 from task.forges.opened import Forges
-from task.forges.tokens import Given, Tokens
+from task.forges.tokens import ForgeTokenOptions, Tokens
 from task.git.environment import Login
 from task.git.names import rewritten
 from task.once import once
@@ -49,7 +49,7 @@ class Requests:
         given, git = self._settings.request, self._settings.git
         forge = _forge(given.forge)
         tokens = Tokens(
-            Given(given.token_file, given.username, forge, git.access.credentials_urls),
+            ForgeTokenOptions(given.token_file, given.username, forge, git.access.credentials_urls),
             self._environ,
             self._logins,
         )

@@ -12,7 +12,7 @@ from task.registry.api import LIMITS
 from task.registry.client import Registry, Ways, read_registries_conf
 from task.registry.config_files import password_of
 from task.registry.keyless import Keyless
-from task.registry.logins import Allowed, Given, Logins
+from task.registry.logins import Allowed, Logins, RegistryLoginOptions
 from task.registry.public_keys import PublicKeys
 from task.registry.signatures import Check, Signatures
 from task.settings import Settings
@@ -53,7 +53,7 @@ def signatures_of(settings: Settings, registry: Registry, argo: Argo) -> Signatu
     return Signatures(registry, check, given.timeout, lambda line: log("info", line))
 
 
-def _given(settings: Settings, environ: Mapping[str, str]) -> Given | None:
+def _given(settings: Settings, environ: Mapping[str, str]) -> RegistryLoginOptions | None:
     """The login that options give, and which registries it is for."""
     given = settings.registry
     login = password_of(given.username, given.password_file, environ)
@@ -64,7 +64,7 @@ def _given(settings: Settings, environ: Mapping[str, str]) -> Given | None:
             "a registry's password is given, but not for which registry",
             hint="--registry-credentials-for ghcr.io, or ghcr.io/acme",
         )
-    return Given(login, given.scopes)
+    return RegistryLoginOptions(login, given.scopes)
 
 
 def _text(path: str, option: str) -> str:

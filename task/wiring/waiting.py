@@ -10,7 +10,7 @@ from typing import Any
 from task.annotations.write_back import normal_url
 from task.argocd.rollout import Wanted, judge
 from task.argocd.rollout_display import Display
-from task.argocd.rollouts import Api, Awaited, Judge, Judged, Pace, Rollouts
+from task.argocd.rollouts import Awaited, Judge, Judged, Pace, RolloutApi, Rollouts
 from task.errors import RolloutError, TaskError
 from task.git.ancestry import Lineage
 from task.git.command import Git
@@ -30,7 +30,7 @@ _TOLD = ("newer", "same", "older", "unrelated")
 
 
 def watch(  # noqa: PLR0913 - what a wait is made of
-    api: Api,
+    api: RolloutApi,
     awaited: Sequence[Awaited],
     limit: float,
     environ: Mapping[str, str],

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from task.errors import Malformed
-from task.forges.address import Known, Place, commit_url, compare_url, forge_option, known_to, place_of
+from task.forges.address import ForgeAddress, Known, commit_url, compare_url, forge_option, known_to, place_of
 
 GH = ("github", "github.com", "https://api.github.com")
 GL = ("gitlab", "gitlab.com", "https://gitlab.com/api/v4")
@@ -312,7 +312,7 @@ PAGES = [
 
 @pytest.mark.parametrize(("url", "compare", "commit"), PAGES)
 def test_pages(url: str, compare: str, commit: str) -> None:
-    place: Place | None = place_of(url)
+    place: ForgeAddress | None = place_of(url)
     assert place is not None
     assert compare_url(place, "main", "image-update/x#y") == compare
     assert commit_url(place, "abc") == commit

@@ -9,7 +9,8 @@ from fakes.forge_server import Reply, serving
 from forge_plays import HEAD, PLAYS, World, completes, fails, text, the_only
 
 from task.errors import CredentialsError, UnreachableError
-from task.forges import Place, Token
+from task.forges import ForgeToken
+from task.forges.address import ForgeAddress
 from task.forges.azure import Azure, identities_api, login
 from task.secret import Secret
 
@@ -23,7 +24,9 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def world(server: Server) -> World:
     api, project = f"{server.url}/{ORGANIZATION}", (ORGANIZATION, PROJECT, REPOSITORY)
-    return World(server, Place("azure", "dev.azure.com", api, project, f"{api}/Web%20Shop/_git/{REPOSITORY}"), Azure)
+    return World(
+        server, ForgeAddress("azure", "dev.azure.com", api, project, f"{api}/Web%20Shop/_git/{REPOSITORY}"), Azure
+    )
 
 
 @pytest.mark.parametrize("play", PLAYS, ids=lambda play: play.__name__)
@@ -41,11 +44,11 @@ def test_play(play: Callable[[World], None], world: World) -> None:
     ],
 )
 def test_login(user: str, secret: str, header: str) -> None:
-    assert login(Token(Secret(secret), user)) == {"Authorization": header}
+    assert login(ForgeToken(Secret(secret), user)) == {"Authorization": header}
 
 
 def test_nobody_logs_in_without_a_token() -> None:
-    assert login(Token()) == {}
+    assert login(ForgeToken()) == {}
 
 
 @pytest.mark.parametrize(

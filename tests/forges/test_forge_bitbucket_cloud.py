@@ -8,7 +8,8 @@ from fakes.forge_server import Reply, Request, serving
 from forge_plays import HEAD, PLAYS, World
 
 from task.errors import CredentialsError
-from task.forges import Place, Token, bitbucket_cloud
+from task.forges import ForgeToken, bitbucket_cloud
+from task.forges.address import ForgeAddress
 from task.forges.bitbucket_cloud import BitbucketCloud, login
 from task.secret import Secret
 
@@ -22,7 +23,7 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def world(server: Server) -> World:
     web = f"https://bitbucket.org/{WORKSPACE}/{SLUG}"
-    place = Place("bitbucket", "bitbucket.org", f"{server.url}/2.0", (WORKSPACE, SLUG), web)
+    place = ForgeAddress("bitbucket", "bitbucket.org", f"{server.url}/2.0", (WORKSPACE, SLUG), web)
     return World(server, place, BitbucketCloud)
 
 
@@ -40,11 +41,11 @@ def test_play(play: Callable[[World], None], world: World) -> None:
     ],
 )
 def test_login(user: str, header: str) -> None:
-    assert login(Token(Secret("s3cret"), user)) == {"Authorization": header}
+    assert login(ForgeToken(Secret("s3cret"), user)) == {"Authorization": header}
 
 
 def test_nobody_logs_in_without_a_token() -> None:
-    assert login(Token()) == {}
+    assert login(ForgeToken()) == {}
 
 
 def test_a_refused_token_is_told_which_kind_needs_a_name(world: World) -> None:

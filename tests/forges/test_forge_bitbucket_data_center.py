@@ -8,7 +8,8 @@ from fakes.forge_server import Request, serving
 from forge_plays import HEAD, PLAYS, World, text, the_only
 
 from task.errors import Outpaced, UnreachableError
-from task.forges import Place, Token
+from task.forges import ForgeToken
+from task.forges.address import ForgeAddress
 from task.forges.bitbucket_data_center import BitbucketDataCenter, login
 from task.secret import Secret
 
@@ -22,7 +23,7 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def world(server: Server) -> World:
     web = f"{server.url}/projects/{KEY}/repos/{SLUG}"
-    place = Place("bitbucket-server", "git.example.com", f"{server.url}/rest/api/1.0", (KEY, SLUG), web)
+    place = ForgeAddress("bitbucket-server", "git.example.com", f"{server.url}/rest/api/1.0", (KEY, SLUG), web)
     return World(server, place, BitbucketDataCenter)
 
 
@@ -36,11 +37,11 @@ def test_play(play: Callable[[World], None], world: World) -> None:
     [("", "Bearer s3cret"), ("x-token-auth", "Bearer s3cret"), ("deployer", "Basic ZGVwbG95ZXI6czNjcmV0")],
 )
 def test_login(user: str, header: str) -> None:
-    assert login(Token(Secret("s3cret"), user)) == {"Authorization": header}
+    assert login(ForgeToken(Secret("s3cret"), user)) == {"Authorization": header}
 
 
 def test_nobody_logs_in_without_a_token() -> None:
-    assert login(Token()) == {}
+    assert login(ForgeToken()) == {}
 
 
 def test_project_and_repository_in_other_letters(world: World, server: Server) -> None:

@@ -8,7 +8,7 @@ from fakes.gitea_api import Gitea as Server
 from forge_plays import HEAD, PLAYS, SECRET, World, fails, text, the_only
 
 from task.errors import CredentialsError, ForgeError
-from task.forges import Place
+from task.forges.address import ForgeAddress
 from task.forges.gitea import Gitea
 
 
@@ -20,7 +20,9 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def world(server: Server) -> World:
-    return World(server, Place("gitea", "gitea.example.com", f"{server.url}/api/v1", (OWNER, REPO), server.url), Gitea)
+    return World(
+        server, ForgeAddress("gitea", "gitea.example.com", f"{server.url}/api/v1", (OWNER, REPO), server.url), Gitea
+    )
 
 
 @pytest.mark.parametrize("play", PLAYS, ids=lambda play: play.__name__)

@@ -8,7 +8,7 @@ from fakes.github_api import GitHub as Server
 from forge_plays import HEAD, PLAYS, World
 
 from task.errors import RepositoryError, UnreachableError
-from task.forges import Place
+from task.forges.address import ForgeAddress
 from task.forges.github import GitHub
 from task.forges.github_merge import graphql
 
@@ -21,7 +21,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def world(server: Server) -> World:
-    place = Place("github", "github.example.com", f"{server.url}/api/v3", (OWNER, REPO), f"{server.url}/{NAME}")
+    place = ForgeAddress("github", "github.example.com", f"{server.url}/api/v3", (OWNER, REPO), f"{server.url}/{NAME}")
     return World(server, place, GitHub)
 
 

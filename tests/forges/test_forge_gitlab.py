@@ -8,7 +8,7 @@ from fakes.gitlab_api import GitLab as Server
 from forge_plays import HEAD, PLAYS, World
 
 from task.errors import RepositoryError
-from task.forges import Place
+from task.forges.address import ForgeAddress
 from task.forges.gitlab import GitLab
 
 
@@ -21,7 +21,9 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def world(server: Server) -> World:
     parts = tuple(PROJECT.split("/"))
-    return World(server, Place("gitlab", "gitlab.example.com", f"{server.url}/api/v4", parts, server.url), GitLab)
+    return World(
+        server, ForgeAddress("gitlab", "gitlab.example.com", f"{server.url}/api/v4", parts, server.url), GitLab
+    )
 
 
 @pytest.mark.parametrize("play", PLAYS, ids=lambda play: play.__name__)

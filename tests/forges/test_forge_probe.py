@@ -7,11 +7,11 @@ from typing import Any, cast
 import pytest
 
 from task.errors import ForgeError, UnreachableError
-from task.forges import Forge, Place, Reach, Token
-from task.forges.address import NAMES, ForgeName, Known
+from task.forges import ForgeApi, ForgeToken, Reach
+from task.forges.address import NAMES, ForgeAddress, ForgeName, Known
 from task.forges.probe import LIMITS, probe
 from task.forges.table import FORGES, Understood, forge_of
-from task.git.remote_url import Remote
+from task.git.remote_url import RemoteUrl
 from task.model import Proposal, Proposed
 from task.secret import Secret
 
@@ -52,9 +52,9 @@ def host() -> Iterator[Host]:
     thread.join()
 
 
-def remote(host: Host, *parts: str, ssh: bool = False) -> Remote:
+def remote(host: Host, *parts: str, ssh: bool = False) -> RemoteUrl:
     name = f"127.0.0.1:{host.server_address[1]}"
-    return Remote(f"http://{name}", name, parts, ssh)
+    return RemoteUrl(f"http://{name}", name, parts, ssh)
 
 
 ANSWERS = [
@@ -100,7 +100,7 @@ def test_no_forge(host: Host, body: str) -> None:
 
 
 def test_nobody_there() -> None:
-    there = Remote("http://127.0.0.1:9", "127.0.0.1:9", ("a", "b"), ssh=True)
+    there = RemoteUrl("http://127.0.0.1:9", "127.0.0.1:9", ("a", "b"), ssh=True)
     with pytest.raises(UnreachableError) as caught:
         probe(there, limits=replace(LIMITS, connect=1))
     assert "--forge" in caught.value.hint
@@ -110,8 +110,8 @@ def test_the_table_knows_every_forge() -> None:
     assert set(FORGES) == set(NAMES)
     for name in NAMES:
         project = ("o", "p", "r") if name == "azure" else ("o", "r")
-        place = Place(cast("ForgeName", name), "h", "https://h.example", project)
-        forge_of(Reach(place, Token(Secret("x")))).close()
+        place = ForgeAddress(cast("ForgeName", name), "h", "https://h.example", project)
+        forge_of(Reach(place, ForgeToken(Secret("x")))).close()
 
 
 class Odd:
@@ -135,7 +135,7 @@ class Odd:
 
 @pytest.mark.parametrize("error", [KeyError("iid"), TypeError("x"), ValueError("x"), AttributeError("y"), IndexError()])
 def test_answers_of_another_shape_stop_no_other_work(error: Exception) -> None:
-    forge: Forge = Understood(Odd(error), "git.example.com")
+    forge: ForgeApi = Understood(Odd(error), "git.example.com")
     calls: list[Any] = [
         lambda: forge.find("a", "b"),
         lambda: forge.state("1"),

@@ -6,14 +6,14 @@ from requests.structures import CaseInsensitiveDict
 
 from task.errors import CredentialsError, Exit, ForgeError, RepositoryError, TaskError, UnreachableError
 from task.forges.refusal import limited, refused, unanswered, words
-from task.http import Answer, NoAnswerError
+from task.http import NoAnswerError, Response
 from task.secret import Secret
 
 
-def answer(status: int, body: Any = None, **headers: str) -> Answer:
+def answer(status: int, body: Any = None, **headers: str) -> Response:
     text = body if isinstance(body, str) else json.dumps(body)
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Answer(status, CaseInsensitiveDict(named), text.encode(), "https://git.example.com/api")
+    return Response(status, CaseInsensitiveDict(named), text.encode(), "https://git.example.com/api")
 
 
 STATUSES = [
@@ -106,7 +106,7 @@ LIMITED = [
 
 
 @pytest.mark.parametrize(("said", "wait"), LIMITED)
-def test_limited(said: Answer, wait: float | None) -> None:
+def test_limited(said: Response, wait: float | None) -> None:
     assert limited(said) == wait
 
 

@@ -4,9 +4,8 @@ from pathlib import Path
 import pytest
 
 from task.errors import CredentialsError, UsageError
-from task.forges import Place
-from task.forges.address import Known, forge_option, place_of
-from task.forges.tokens import VARIABLE, Given, Tokens, covers
+from task.forges.address import ForgeAddress, Known, forge_option, place_of
+from task.forges.tokens import VARIABLE, ForgeTokenOptions, Tokens, covers
 from task.git.environment import Login
 from task.secret import Secret
 
@@ -14,7 +13,7 @@ OURS = {"IMAGE_UPDATE_FORGE_TOKEN": "forge-token"}
 ACTIONS = {"GITHUB_TOKEN": "actions-token", "GITHUB_SERVER_URL": "https://github.com"}
 
 
-def place(url: str, *known: Known) -> Place:
+def place(url: str, *known: Known) -> ForgeAddress:
     found = place_of(url, known)
     assert found is not None
     return found
@@ -30,30 +29,38 @@ def login(prefix: str) -> Login:
 
 CHOSEN = [
     # given, environment, Git's logins → token, where it was given
-    (Given(forge=forge_option("github=https://github.com")), OURS, (), "forge-token", VARIABLE),
-    (Given(forge=forge_option("github")), OURS, (), "forge-token", VARIABLE),
-    (Given(scope=("https://github.com/acme/",)), OURS, (), "forge-token", VARIABLE),
-    (Given(), OURS | ACTIONS, (), "forge-token", VARIABLE),
-    (Given(scope=("https://github.com",)), OURS, (login("https://github.com"),), "forge-token", VARIABLE),
-    (Given(), {}, (login("https://github.com"),), "git-password", "the Git login"),
-    (Given(), ACTIONS, (login("https://github.com/acme"),), "git-password", "the Git login"),
-    (Given(), ACTIONS, (), "actions-token", "GITHUB_TOKEN"),
-    (Given(), ACTIONS, (login("https://gitlab.com"),), "actions-token", "GITHUB_TOKEN"),
+    (ForgeTokenOptions(forge=forge_option("github=https://github.com")), OURS, (), "forge-token", VARIABLE),
+    (ForgeTokenOptions(forge=forge_option("github")), OURS, (), "forge-token", VARIABLE),
+    (ForgeTokenOptions(scope=("https://github.com/acme/",)), OURS, (), "forge-token", VARIABLE),
+    (ForgeTokenOptions(), OURS | ACTIONS, (), "forge-token", VARIABLE),
+    (ForgeTokenOptions(scope=("https://github.com",)), OURS, (login("https://github.com"),), "forge-token", VARIABLE),
+    (ForgeTokenOptions(), {}, (login("https://github.com"),), "git-password", "the Git login"),
+    (ForgeTokenOptions(), ACTIONS, (login("https://github.com/acme"),), "git-password", "the Git login"),
+    (ForgeTokenOptions(), ACTIONS, (), "actions-token", "GITHUB_TOKEN"),
+    (ForgeTokenOptions(), ACTIONS, (login("https://gitlab.com"),), "actions-token", "GITHUB_TOKEN"),
     # what was given is for another forge: Git's login for this one serves
-    (Given(scope=("https://gitlab.com",)), OURS, (login("https://github.com"),), "git-password", "the Git login"),
+    (
+        ForgeTokenOptions(scope=("https://gitlab.com",)),
+        OURS,
+        (login("https://github.com"),),
+        "git-password",
+        "the Git login",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("given", "environ", "logins", "token", "source"), CHOSEN)
-def test_chosen(given: Given, environ: dict[str, str], logins: Sequence[Login], token: str, source: str) -> None:
+def test_chosen(
+    given: ForgeTokenOptions, environ: dict[str, str], logins: Sequence[Login], token: str, source: str
+) -> None:
     found = Tokens(given, environ, lambda _url: logins).of(GITHUB)
     assert (found.secret.reveal(), found.source) == (token, source)
 
 
 def test_a_login_keeps_its_user() -> None:
-    found = Tokens(Given(), {}, lambda _url: (login("https://github.com"),)).of(GITHUB)
+    found = Tokens(ForgeTokenOptions(), {}, lambda _url: (login("https://github.com"),)).of(GITHUB)
     assert found.user == "bot"
-    found = Tokens(Given(user="a@b.example", scope=("https://github.com",)), OURS).of(GITHUB)
+    found = Tokens(ForgeTokenOptions(user="a@b.example", scope=("https://github.com",)), OURS).of(GITHUB)
     assert found.user == "a@b.example"
 
 
@@ -65,22 +72,22 @@ def test_git_is_asked_for_the_page_that_the_token_is_for() -> None:
         return ()
 
     with pytest.raises(CredentialsError):
-        Tokens(Given(), {}, logins).of(GITHUB)
+        Tokens(ForgeTokenOptions(), {}, logins).of(GITHUB)
     assert asked == ["https://github.com/acme/deploy"]
 
 
 NOT_CHOSEN = [
-    (Given(forge=forge_option("github=https://github.com")), OURS),
-    (Given(forge=forge_option("github")), OURS),
-    (Given(scope=("https://github.com",)), OURS),
-    (Given(), OURS | ACTIONS),
-    (Given(), ACTIONS),
-    (Given(), {}),
+    (ForgeTokenOptions(forge=forge_option("github=https://github.com")), OURS),
+    (ForgeTokenOptions(forge=forge_option("github")), OURS),
+    (ForgeTokenOptions(scope=("https://github.com",)), OURS),
+    (ForgeTokenOptions(), OURS | ACTIONS),
+    (ForgeTokenOptions(), ACTIONS),
+    (ForgeTokenOptions(), {}),
 ]
 
 
 @pytest.mark.parametrize(("given", "environ"), NOT_CHOSEN)
-def test_never_to_a_host_that_an_annotation_chose(given: Given, environ: dict[str, str]) -> None:
+def test_never_to_a_host_that_an_annotation_chose(given: ForgeTokenOptions, environ: dict[str, str]) -> None:
     tokens = Tokens(given, environ, lambda _url: (login("https://github.com"), login("https://evil.example.org")))
     with pytest.raises(CredentialsError) as caught:
         tokens.of(EVIL)
@@ -92,28 +99,31 @@ def test_never_to_a_host_that_an_annotation_chose(given: Given, environ: dict[st
 def test_gitlabs_job_token_is_not_taken() -> None:
     environ = {"CI_JOB_TOKEN": "job", "CI_SERVER_URL": "https://gitlab.com"}
     with pytest.raises(CredentialsError):
-        Tokens(Given(), environ).of(place("https://gitlab.com/a/b"))
+        Tokens(ForgeTokenOptions(), environ).of(place("https://gitlab.com/a/b"))
 
 
 def test_gitlabs_own_server_is_the_scope() -> None:
     environ = OURS | {"CI_SERVER_URL": "https://git.example.com/gitlab"}
     ours = place("https://git.example.com/gitlab/a/b", Known("gitlab", "https://git.example.com/gitlab"))
-    assert Tokens(Given(), environ).of(ours).secret.reveal() == "forge-token"
+    assert Tokens(ForgeTokenOptions(), environ).of(ours).secret.reveal() == "forge-token"
     with pytest.raises(CredentialsError):
-        Tokens(Given(), environ).of(GITHUB)
+        Tokens(ForgeTokenOptions(), environ).of(GITHUB)
 
 
 def test_azure_pipelines() -> None:
     environ = {"SYSTEM_ACCESSTOKEN": "azure-token", "SYSTEM_COLLECTIONURI": "https://dev.azure.com/acme/"}
-    assert Tokens(Given(), environ).of(place("https://dev.azure.com/acme/p/_git/r")).secret.reveal() == "azure-token"
+    assert (
+        Tokens(ForgeTokenOptions(), environ).of(place("https://dev.azure.com/acme/p/_git/r")).secret.reveal()
+        == "azure-token"
+    )
     with pytest.raises(CredentialsError):
-        Tokens(Given(), environ).of(place("https://dev.azure.com/other/p/_git/r"))
+        Tokens(ForgeTokenOptions(), environ).of(place("https://dev.azure.com/other/p/_git/r"))
 
 
 def test_file(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("from-file\n")
-    found = Tokens(Given(str(file), scope=("https://github.com",)), {}).of(GITHUB)
+    found = Tokens(ForgeTokenOptions(str(file), scope=("https://github.com",)), {}).of(GITHUB)
     assert (found.secret.reveal(), found.source) == ("from-file", "--forge-token-file")
 
 
@@ -121,7 +131,7 @@ def test_file_and_variable(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("from-file")
     with pytest.raises(UsageError, match="both given"):
-        Tokens(Given(str(file), scope=("https://github.com",)), OURS)
+        Tokens(ForgeTokenOptions(str(file), scope=("https://github.com",)), OURS)
 
 
 @pytest.mark.parametrize("text", ["", "\n", "two\nlines", "t\u00f6ken", "a\x00b", "a\x1bb"])
@@ -129,19 +139,19 @@ def test_file_without_a_token(tmp_path: Path, text: str) -> None:
     file = tmp_path / "token"
     file.write_text(text)
     with pytest.raises(UsageError) as caught:
-        Tokens(Given(str(file), scope=("https://github.com",)), {})
+        Tokens(ForgeTokenOptions(str(file), scope=("https://github.com",)), {})
     assert "--forge-token-file" in caught.value.message
     assert text.strip() == "" or text not in caught.value.message
 
 
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot read"):
-        Tokens(Given(str(tmp_path / "none")), {})
+        Tokens(ForgeTokenOptions(str(tmp_path / "none")), {})
 
 
 def test_a_token_for_nobody_knows_whom() -> None:
     with pytest.raises(UsageError) as caught:
-        Tokens(Given(), OURS)
+        Tokens(ForgeTokenOptions(), OURS)
     assert "--git-credentials-url" in caught.value.hint
     assert "forge-token" not in str(caught.value)
 

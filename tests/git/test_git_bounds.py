@@ -16,14 +16,14 @@ from task.git.failed import GitEnded
 from task.git.repository.bare import BareStore
 from task.model import File, Place
 from task.process_bounds import Bounds, Clock
-from task.process_watch import Output, finish, weight
+from task.process_watch import CapturedOutput, finish, weight
 
 FILE = frozenset({"file"})
 FLOOD = "alias.flood=!yes 'warning: a line that means nothing'"
 
 
 def test_the_end_is_kept_from_the_beginning_of_a_line() -> None:
-    output = Output(100)
+    output = CapturedOutput(100)
     for number in range(1000):
         output.sink.write(b"%060d\n" % number)
         assert output.take()

@@ -15,7 +15,7 @@ from task.errors import Outpaced, SourceAccessError, SourceDownError, SourceErro
 from task.http import Limits
 from task.kubernetes import client
 from task.kubernetes.access import ClusterAccess
-from task.kubernetes.client import Kubernetes, Lists
+from task.kubernetes.client import Kubernetes, ResourceListLimits
 from task.kubernetes.errors import ForbiddenError
 from task.kubernetes.kubeconfig import Kubeconfig, Server, User
 from task.secret import Secret
@@ -94,15 +94,21 @@ ITEMS = [{"metadata": {"name": f"web-{number}", "annotations": {"a": "b" * 1000}
 @pytest.mark.parametrize(
     ("items", "token", "lists", "error", "says"),
     [
-        ([], lambda number: f"t{number % 3}", Lists(), SourceDownError, "pages do not end"),
-        ([], lambda number: f"t{number}", Lists(pages=50), SourceDownError, "pages do not end"),
-        (ITEMS, lambda number: f"t{number}", Lists(size=20_000_000), SourceError, "more than 20,000,000 bytes"),
-        ([], lambda number: f"t{number}", Lists(seconds=1), SourceDownError, "takes more than 1 seconds"),
+        ([], lambda number: f"t{number % 3}", ResourceListLimits(), SourceDownError, "pages do not end"),
+        ([], lambda number: f"t{number}", ResourceListLimits(pages=50), SourceDownError, "pages do not end"),
+        (
+            ITEMS,
+            lambda number: f"t{number}",
+            ResourceListLimits(size=20_000_000),
+            SourceError,
+            "more than 20,000,000 bytes",
+        ),
+        ([], lambda number: f"t{number}", ResourceListLimits(seconds=1), SourceDownError, "takes more than 1 seconds"),
     ],
     ids=["a token again", "pages", "size", "time"],
 )
 def test_a_list_without_end(
-    items: list[Any], token: Callable[[int], str], lists: Lists, error: type[TaskError], says: str
+    items: list[Any], token: Callable[[int], str], lists: ResourceListLimits, error: type[TaskError], says: str
 ) -> None:
     with serving(Answers()) as server:
 

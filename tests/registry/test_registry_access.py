@@ -17,15 +17,14 @@ from support import needs
 
 from task.annotations.credential_source import parse_credential_source
 from task.errors import RegistryAccessError, RegistryDownError, RegistryError
-from task.http import Answer as Said
-from task.http import Limits
+from task.http import Limits, Response
 from task.image import parse_image
 from task.model import Answer, Question
 from task.registry.challenge import challenges, same_trust
 from task.registry.client import Registry, Ways
 from task.registry.docker_config import RegistryLogin
 from task.registry.endpoint import place_of
-from task.registry.logins import Given, Logins
+from task.registry.logins import Logins, RegistryLoginOptions
 from task.registry.refusal import refused
 from task.registry.registries_conf import RegistryConf
 from task.secret import Secret
@@ -54,7 +53,7 @@ def server(servers: Callable[..., RegistryApi]) -> RegistryApi:
 
 
 def registry(login: RegistryLogin | None = LOGIN, lines: list[str] | None = None, **ways: object) -> Registry:
-    given = Given(login, _Everywhere()) if login else None
+    given = RegistryLoginOptions(login, _Everywhere()) if login else None
     return Registry(Logins({}, given), Ways(**{"limits": QUICK, **ways}), (lines if lines is not None else []).append)  # type: ignore[arg-type]
 
 
@@ -308,7 +307,7 @@ def test_a_short_wait_is_obeyed(server: RegistryApi) -> None:
 
 
 def test_docker_hub_limits_are_explained() -> None:
-    error = refused("docker.io", "library/nginx", Said(429, {}, b"", ""), None)
+    error = refused("docker.io", "library/nginx", Response(429, {}, b"", ""), None)
     assert "login" in error.hint
     assert error.exit == 75
 

@@ -14,7 +14,7 @@ from task.image import parse_image
 from task.model import Question
 from task.registry.client import Registry, Ways, read_registries_conf
 from task.registry.docker_config import RegistryLogin
-from task.registry.logins import Given, Logins
+from task.registry.logins import Logins, RegistryLoginOptions
 from task.registry.parallel import each
 from task.registry.registries_conf import RegistryConf
 from task.secret import Secret
@@ -73,7 +73,7 @@ def test_what_was_learnt_is_kept_at_the_end(server: RegistryApi, tmp_path: Path)
 def test_a_token_server_that_is_down(server: RegistryApi, status: int, kind: type[RegistryError]) -> None:
     server.ask_for_tokens(ci="p")
     server.faults["/token"] = lambda _: (status or 200, {"Content-Length": "" if status else "99"}, b"{")
-    login = Given(RegistryLogin("ci", Secret("p")), (server.name,))
+    login = RegistryLoginOptions(RegistryLogin("ci", Secret("p")), (server.name,))
     asked = question(server)
     error = Registry(Logins({}, login), Ways(limits=Limits(silence=0.5, tries=1))).answer([asked])[asked].error
     assert type(error) is kind

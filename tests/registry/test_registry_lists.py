@@ -17,7 +17,7 @@ from task.image import parse_image
 from task.registry.api import LIMITS
 from task.registry.client import Registry, Ways
 from task.registry.logins import Logins
-from task.registry.repository import Lists
+from task.registry.repository import RegistryListLimits
 
 API = image()
 SIGNATURE = "application/vnd.dev.sigstore.bundle.v0.3+json"
@@ -30,11 +30,13 @@ def server() -> Iterator[RegistryApi]:
         yield running
 
 
-def registry(lists: Lists = Lists(), limits: Limits = LIMITS) -> Registry:
+def registry(lists: RegistryListLimits = RegistryListLimits(), limits: Limits = LIMITS) -> Registry:
     return Registry(Logins({}), Ways(limits=replace(limits, tries=1), lists=lists))
 
 
-def tags(server: RegistryApi, repository: str = "acme/api", lists: Lists = Lists()) -> tuple[str, ...]:
+def tags(
+    server: RegistryApi, repository: str = "acme/api", lists: RegistryListLimits = RegistryListLimits()
+) -> tuple[str, ...]:
     return registry(lists).tags(parse_image(f"{server.name}/{repository}"))
 
 
@@ -130,13 +132,13 @@ def megabyte(*, each: int) -> bytes:
 @pytest.mark.parametrize(
     ("body", "wait", "lists", "says"),
     [
-        (b'{"tags": []}', 0, Lists(pages=20), "pages that never end"),
-        (b'{"tags": []}', 0.2, Lists(seconds=1), "takes more than 1 seconds for one list"),
-        (megabyte(each=100), 0, Lists(size=16_000_000), "a list of more than 16,000,000 bytes"),
+        (b'{"tags": []}', 0, RegistryListLimits(pages=20), "pages that never end"),
+        (b'{"tags": []}', 0.2, RegistryListLimits(seconds=1), "takes more than 1 seconds for one list"),
+        (megabyte(each=100), 0, RegistryListLimits(size=16_000_000), "a list of more than 16,000,000 bytes"),
     ],
     ids=["pages", "time", "size"],
 )
-def test_pages_without_end(server: RegistryApi, body: bytes, wait: float, lists: Lists, says: str) -> None:
+def test_pages_without_end(server: RegistryApi, body: bytes, wait: float, lists: RegistryListLimits, says: str) -> None:
     endless(server, body, wait)
     with costs_at_most(), pytest.raises(RegistryError, match=says) as refused:
         tags(server, lists=lists)
@@ -152,7 +154,7 @@ def test_more_tags_than_anybody_has(server: RegistryApi) -> None:
 
     server.faults["/tags/list"] = page
     with costs_at_most(), pytest.raises(RegistryError, match="lists more than 300,000 tags"):
-        tags(server, lists=Lists(tags=300_000))
+        tags(server, lists=RegistryListLimits(tags=300_000))
 
 
 def test_referrers_are_a_list_too(server: RegistryApi) -> None:
@@ -162,7 +164,7 @@ def test_referrers_are_a_list_too(server: RegistryApi) -> None:
 
     server.faults[f"/referrers/{API.digest}"] = page
     with costs_at_most(), pytest.raises(RegistryError, match="more than 9,000,000 bytes"):
-        registry(Lists(size=9_000_000)).referrers(parse_image(f"{server.name}/acme/api"), API.digest)
+        registry(RegistryListLimits(size=9_000_000)).referrers(parse_image(f"{server.name}/acme/api"), API.digest)
 
 
 @pytest.mark.parametrize("piece", [b"[],", b"{},", b"1,", b'{"":[]},'])

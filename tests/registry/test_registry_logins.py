@@ -21,7 +21,7 @@ from task.errors import (
 )
 from task.registry.config_files import password_of
 from task.registry.docker_config import RegistryLogin
-from task.registry.logins import Allowed, Given, Logins
+from task.registry.logins import Allowed, Logins, RegistryLoginOptions
 from task.secret import Secret
 
 
@@ -167,7 +167,7 @@ def test_a_helper_is_asked_once_for_a_registry(tmp_path: Path) -> None:
 
 def test_a_login_by_options_is_for_its_registries_only() -> None:
     login = RegistryLogin("ci", Secret("p"))
-    logins = Logins({}, Given(login, ("ghcr.io/acme", "docker.io")))
+    logins = Logins({}, RegistryLoginOptions(login, ("ghcr.io/acme", "docker.io")))
     assert logins.of_host("ghcr.io", "acme/api") is login
     assert logins.of_host("registry-1.docker.io", "library/nginx") is login
     assert logins.of_host("ghcr.io", "other/api") is None

@@ -21,7 +21,7 @@ from task.git.repository.history import History
 from task.git.repository.objects import MissingObjectError
 from task.git.repository.remote import Remote, StartAgain
 from task.git.repository.texts import file_of
-from task.git.repository.tree_walk import Entry, Seen, Tree, look, parse_tree
+from task.git.repository.tree_walk import Tree, TreeEntry, Walked, look, parse_tree
 from task.git.signing import Signer
 from task.model import Changeset, File, Landing, Place, Snapshot
 
@@ -157,7 +157,7 @@ class BareStore:
             self._roots[commit] = content[len("tree ") :].partition(b"\n")[0].decode()
         return self._roots[commit]
 
-    def _walk(self, branch: str, tip: str, places: Collection[Place]) -> Seen:
+    def _walk(self, branch: str, tip: str, places: Collection[Place]) -> Walked:
         """Level by level, for all places at once."""
         root = self._roots[tip]
         while (seen := look(self._trees, root, places)).missing:
@@ -167,7 +167,7 @@ class BareStore:
                 self._trees[oid] = parse_tree(found.content or b"", len(oid) // 2)
         return seen
 
-    def _files(self, branch: str, seen: Seen) -> dict[str, File]:
+    def _files(self, branch: str, seen: Walked) -> dict[str, File]:
         wanted = {seen.entries[path].oid for path in seen.texts} - self._texts.keys()
         if wanted:
             oids = sorted(wanted)
@@ -175,7 +175,7 @@ class BareStore:
             self._texts.update((oid, file_of(found)) for oid, found in self._remote.objects.read(oids).items())
         return {path: self._file(entry, wanted=path in seen.texts) for path, entry in seen.entries.items()}
 
-    def _file(self, entry: Entry, *, wanted: bool) -> File:
+    def _file(self, entry: TreeEntry, *, wanted: bool) -> File:
         return replace(self._texts[entry.oid], mode=entry.mode) if wanted else File("", entry.mode)
 
     def _twice(self, work: Callable[[], T]) -> T:

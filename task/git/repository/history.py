@@ -14,7 +14,7 @@ from typing import Literal
 from task.git.repository.objects import MissingObjectError
 from task.git.repository.remote import Remote, StartAgain
 from task.git.repository.texts import file_of
-from task.git.repository.tree_walk import FOLDER, Entry, Tree, parse_tree
+from task.git.repository.tree_walk import FOLDER, Tree, TreeEntry, parse_tree
 
 DEPTHS = (50, 200, 1000, 5000, 20_000)  # commits that are asked for, as long as more are wanted
 LIMIT = 100  # texts
@@ -78,8 +78,8 @@ class History:
         self._level = 0  # of DEPTHS
         self._seen = 0  # commits
         self._present = False  # whether anything has been fetched that is still there
-        self._newer: tuple[str, Entry | None] | None = None  # the root, and the file, one commit later
-        self._names: dict[tuple[str, str], Entry | None] = {}  # (tree, name) → what it holds
+        self._newer: tuple[str, TreeEntry | None] | None = None  # the root, and the file, one commit later
+        self._names: dict[tuple[str, str], TreeEntry | None] = {}  # (tree, name) → what it holds
         self._answers = self._walk()
 
     def __iter__(self) -> Iterator[tuple[str, str | None]]:
@@ -161,8 +161,8 @@ class History:
         return found
 
     def _changes(
-        self, commits: Sequence[_Commit], entries: Sequence[Entry | None]
-    ) -> tuple[list[tuple[str, str]], int, str, tuple[str, Entry | None] | None]:
+        self, commits: Sequence[_Commit], entries: Sequence[TreeEntry | None]
+    ) -> tuple[list[tuple[str, str]], int, str, tuple[str, TreeEntry | None] | None]:
         """(where another blob begins, commits that were used, the path from there on, what comes one commit later)."""
         changes: list[tuple[str, str]] = []
         newer = self._newer
@@ -178,14 +178,14 @@ class History:
 
     def _renamed(
         self, commits: Sequence[_Commit], path: str
-    ) -> tuple[list[tuple[str, str]], int, str, tuple[str, Entry | None] | None]:
+    ) -> tuple[list[tuple[str, str]], int, str, tuple[str, TreeEntry | None] | None]:
         """The same for commits all of which come before the rename."""
         self.path = path
         return self._changes(commits, self._entries([one.tree for one in commits]))
 
-    def _entries(self, roots: Sequence[str]) -> list[Entry | None]:
+    def _entries(self, roots: Sequence[str]) -> list[TreeEntry | None]:
         """The file in each of these trees, level by level for all at once."""
-        entries: list[Entry | None] = [Entry(FOLDER, root) for root in roots]
+        entries: list[TreeEntry | None] = [TreeEntry(FOLDER, root) for root in roots]
         for name in self.path.split("/"):
             self._look(name, {one.oid for one in entries if one and one.is_folder})
             entries = [self._names[one.oid, name] if one and one.is_folder else None for one in entries]
@@ -213,7 +213,7 @@ class History:
         if absent := self._remote.objects.absent(oids):
             self._remote.fetch_objects(absent, self._branch, trees=trees)
 
-    def _moved_from(self, older: str, newer: str, entry: Entry) -> str:
+    def _moved_from(self, older: str, newer: str, entry: TreeEntry) -> str:
         """The path that became ours between two trees: the same blob, else much the same text under the same name."""
         gone = self._gone(older, newer)
         name = basename(self.path)
@@ -226,9 +226,9 @@ class History:
         best, path = max(rated, default=(0.0, ""), key=lambda one: one[0])
         return path if best >= _ALIKE else ""
 
-    def _gone(self, older: str, newer: str) -> dict[str, Entry]:
+    def _gone(self, older: str, newer: str) -> dict[str, TreeEntry]:
         """The files of the older tree that the newer one does not have at their path."""
-        gone: dict[str, Entry] = {}
+        gone: dict[str, TreeEntry] = {}
         folders, left = [("", older, newer)], _MOST_TREES
         while folders and left > 0:
             folders = folders[:left]
@@ -246,7 +246,7 @@ class History:
         return gone
 
 
-def _oid(entry: Entry | None) -> str:
+def _oid(entry: TreeEntry | None) -> str:
     return entry.oid if entry else ""
 
 

@@ -15,11 +15,11 @@ MOST = 500_000
 LONGEST = 4096  # letters of a path: no checkout holds a longer one, so Argo CD does not read it either
 _MANIFESTS = (".yaml", ".yml", ".json")
 
-Tree = Mapping[str, "Entry"]
+Tree = Mapping[str, "TreeEntry"]
 
 
 @dataclass(frozen=True)
-class Entry:
+class TreeEntry:
     """One line of a tree."""
 
     mode: str  # six digits
@@ -37,38 +37,38 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Walked:
     """What the trees say about some places."""
 
-    entries: dict[str, Entry]  # path → what is there
+    entries: dict[str, TreeEntry]  # path → what is there
     texts: set[str]  # the paths among them whose text is wanted
     missing: set[str]  # trees that must be fetched first
 
 
 def parse_tree(raw: bytes, width: int) -> Tree:
     """The entries of a raw tree object; `width` is the length of a binary object id."""
-    tree: dict[str, Entry] = {}
+    tree: dict[str, TreeEntry] = {}
     at = 0
     while at < len(raw):
         space = raw.index(b" ", at)
         zero = raw.index(b"\0", space)
         end = zero + 1 + width
         name = raw[space + 1 : zero].decode("utf-8", "surrogateescape")
-        tree[name] = Entry(raw[at:space].decode().zfill(6), raw[zero + 1 : end].hex())
+        tree[name] = TreeEntry(raw[at:space].decode().zfill(6), raw[zero + 1 : end].hex())
         at = end
     return tree
 
 
-def look(trees: Mapping[str, Tree], root: str, places: Iterable[Place]) -> Seen:
+def look(trees: Mapping[str, Tree], root: str, places: Iterable[Place]) -> Walked:
     """Walk all places at once, as far as the trees are known."""
-    seen = Seen({}, set(), set())
+    seen = Walked({}, set(), set())
     for place in places:
         _look_at(trees, root, place, seen)
     return seen
 
 
-def _look_at(trees: Mapping[str, Tree], root: str, place: Place, seen: Seen) -> None:
-    entry, path = Entry(FOLDER, root), ""
+def _look_at(trees: Mapping[str, Tree], root: str, place: Place, seen: Walked) -> None:
+    entry, path = TreeEntry(FOLDER, root), ""
     for name in filter(None, place.path.split("/")):
         if not entry.is_folder:
             break
@@ -82,7 +82,7 @@ def _look_at(trees: Mapping[str, Tree], root: str, place: Place, seen: Seen) -> 
     _take(trees, place, path, entry, seen)
 
 
-def _take(trees: Mapping[str, Tree], place: Place, path: str, entry: Entry, seen: Seen) -> None:
+def _take(trees: Mapping[str, Tree], place: Place, path: str, entry: TreeEntry, seen: Walked) -> None:
     reached = path == place.path.strip("/")
     if entry.is_folder and reached and place.want in {"folder", "tree"}:
         _list(trees, path, entry.oid, place.want == "tree", seen)
@@ -93,7 +93,7 @@ def _take(trees: Mapping[str, Tree], place: Place, path: str, entry: Entry, seen
         seen.texts.add(path)
 
 
-def _list(trees: Mapping[str, Tree], start: str, oid: str, deep: bool, seen: Seen) -> None:  # noqa: FBT001
+def _list(trees: Mapping[str, Tree], start: str, oid: str, deep: bool, seen: Walked) -> None:  # noqa: FBT001
     open_folders, looked = [(start, oid)], 0
     while open_folders:
         folder, oid = open_folders.pop()
@@ -115,6 +115,6 @@ def _list(trees: Mapping[str, Tree], start: str, oid: str, deep: bool, seen: See
                 open_folders.append((path, entry.oid))
 
 
-def _joined(folder: str, tree: Tree) -> Iterator[tuple[str, Entry]]:
+def _joined(folder: str, tree: Tree) -> Iterator[tuple[str, TreeEntry]]:
     for name, entry in tree.items():
         yield (f"{folder}/{name}" if folder else name), entry

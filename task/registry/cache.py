@@ -19,7 +19,7 @@ from task.registry.manifest import Config, Member, is_digest
 _FORM = 1  # of the files; others are passed over
 
 
-class Memory:
+class AnswerCache:
     """What is known of one repository. Safe to use from several threads."""
 
     def __init__(self, folder: str = "", name: str = "") -> None:
