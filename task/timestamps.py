@@ -39,6 +39,12 @@ def of_unix(seconds: int, milliseconds: int = 0) -> str:
         raise Malformed(f"{seconds} seconds since 1970 are beyond any calendar", _HINT) from error
 
 
+def epoch_seconds(text: str) -> float:
+    """Seconds since 1970 of an RFC 3339 time; no offset is UTC."""
+    when = datetime.fromisoformat(text)
+    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+
+
 def _spelled(when: datetime) -> str:
     text = when.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00")
     return text.removesuffix(".000") + "Z"

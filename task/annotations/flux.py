@@ -16,7 +16,7 @@ from typing import Any
 from task.annotations.flux_images import Container, containers, expanded, unmapped
 from task.errors import Malformed
 from task.model import Application, Entry, Flaw, Keys, Policy, Source, Subscribed, Subscription
-from task.policy.tag_filter import allow_pattern, check_length, readable
+from task.policy.tag_filter import allow_pattern, check_length, check_pattern
 from task.policy.version_range import parse_range
 
 GROUPS = ("helm.fluxcd.io/", "flux.weave.works/")
@@ -173,7 +173,11 @@ def filter_policy(text: str) -> Policy:
     check_length(glob)
     if not glob:
         raise Malformed("the filter is empty, which no tag passes", "write glob:*, semver:<range> or regexp:<pattern>")
-    return Policy("newest-build", allow=readable(glob_pattern(glob)) if glob.strip("*") else None)
+    if not glob.strip("*"):
+        return Policy("newest-build")
+    pattern = glob_pattern(glob)
+    check_pattern(pattern)
+    return Policy("newest-build", allow=pattern)
 
 
 def glob_pattern(glob: str) -> str:

@@ -6,12 +6,13 @@ asking again on the new tip.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from task.image import live_image
 from task.model import Image, Policy, Reading, Verdict
 from task.policy import tag_filter
+from task.policy.order import version_of
 from task.policy.strategies import STRATEGIES
 
 
@@ -47,12 +48,14 @@ def judge(image: Image, policy: Policy, current: Reading, leave: Leave = Leave()
     if policy.strategy == "digest" and not image.digest:
         return Verdict("error", "registry", "the digest strategy needs the digest and the event has none")
     if same(image, current):
-        return Verdict("unchanged", "same", f"Git already says {version(current)}")
-    if not leave.downgrade and (older := _older(image, policy, current)):
-        return Verdict("refuse", "not-newer", older)
+        return Verdict("unchanged", "same", f"Git already says {version_of(current)}")
+    # Only a tag that the same rules admit can be newer: `latest`, or a version out of the range, is always replaced.
+    comparable = current.tag and current.tag != image.tag and _objection(current.tag, policy) is None
+    if comparable and not leave.downgrade and (why := STRATEGIES[policy.strategy].older(image.tag, current.tag)):
+        return Verdict("refuse", "not-newer", why)
     if policy.pin_digest and not image.digest:
         return Verdict("error", "registry", "pin-digest needs the digest and the event has none")
-    was = f"replaces {version(current)}" if version(current) else "is the first tag written"
+    was = f"replaces {version_of(current)}" if version_of(current) else "is the first tag written"
     return Verdict("update", "admitted", f"{image.version} passes all rules and {was}")
 
 
@@ -61,28 +64,9 @@ def same(image: Image, current: Reading) -> bool:
 
     A target that names the digest alone says the image whole: it gets no tag.
     """
-    if not current.sound or _other_repository(image, current.name):
-        return False
+    now = live_image(current.name) if current.name else None
+    if not current.sound or (now is not None and now.identity != image.identity):
+        return False  # the target names another repository: the tag alone would not do
     if image.digest and current.digest:
         return image.digest == current.digest and ("" in (image.tag, current.tag) or image.tag == current.tag)
     return bool(image.tag) and image.tag == current.tag and not image.digest
-
-
-def _other_repository(image: Image, name: str) -> bool:
-    """Whether the target names another repository, whatever the spelling; the tag alone would not do then."""
-    now = live_image(name) if name else None
-    return now is not None and now.identity != image.identity
-
-
-def version(current: Reading) -> str:
-    """`tag`, `tag@digest` or digest, as a person writes it; "" where there is none."""
-    return f"{current.tag}@{current.digest}" if current.tag and current.digest else current.tag or current.digest
-
-
-def _older(image: Image, policy: Policy, current: Reading) -> str:
-    """Only a current tag that the same rules admit can be newer; any other is always replaced."""
-    if not current.tag or current.tag == image.tag:
-        return ""
-    if objection(replace(image, tag=current.tag), policy):
-        return ""
-    return STRATEGIES[policy.strategy].older(image.tag, current.tag)

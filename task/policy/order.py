@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Literal
 
 from task.model import Build, Meant, Memory, Policy, Reading, Written
 from task.policy.strategies import STRATEGIES
+from task.timestamps import epoch_seconds
 
 UNORDERED = ("newest-build", "digest")  # their tags carry no order
 Ancestry = Mapping[tuple[str, str, str], str]  # (repository, new commit, old commit) → "newer", "older", …
@@ -30,28 +30,33 @@ def compare(new: Build, old: Build, ancestry: Ancestry) -> BuildOrder:
     """How `new` stands to `old`."""
     ours, theirs = new.sequence, old.sequence
     if ours is not None and theirs is not None and ours != theirs and new.counter == old.counter:
-        return _order(ours > theirs, f"sequence {ours}", f"sequence {theirs}")
-    if pair := commits(new, old):
-        relation = ancestry.get(pair, "")
-        if relation in ("newer", "older"):
-            words = (f"source commit {new.commit[:12]}", f"{old.commit[:12]}")
-            because = f"{words[0]} {'descends from' if relation == 'newer' else 'is an ancestor of'} {words[1]}"
-            return BuildOrder("newer" if relation == "newer" else "older", because)
-    if new.created and old.created and (ages := (instant(new.created), instant(old.created)))[0] != ages[1]:
-        return _order(ages[0] > ages[1], f"created {new.created}", f"created {old.created}")
+        if ours > theirs:
+            return BuildOrder("newer", f"sequence {ours} comes after sequence {theirs}")
+        return BuildOrder("older", f"sequence {ours} comes before sequence {theirs}")
+    pair = commits(new, old)
+    relation = ancestry.get(pair, "") if pair else ""
+    if relation == "newer":
+        return BuildOrder("newer", f"source commit {new.commit[:12]} descends from {old.commit[:12]}")
+    if relation == "older":
+        return BuildOrder("older", f"source commit {new.commit[:12]} is an ancestor of {old.commit[:12]}")
+    if new.created and old.created:
+        age = epoch_seconds(new.created) - epoch_seconds(old.created)
+        if age > 0:
+            return BuildOrder("newer", f"created {new.created} comes after created {old.created}")
+        if age < 0:
+            return BuildOrder("older", f"created {new.created} comes before created {old.created}")
     return BuildOrder("")
 
 
-def _order(newer: bool, ours: str, theirs: str) -> BuildOrder:  # noqa: FBT001 - the answer itself
-    return BuildOrder("newer" if newer else "older", f"{ours} comes {'after' if newer else 'before'} {theirs}")
-
-
 def commits(new: Build, old: Build) -> tuple[str, str, str] | None:
-    """(repository, new commit, old commit) whose ancestry would tell; None where a sequence does, or nothing can."""
-    told = new.sequence is not None and old.sequence is not None and new.counter == old.counter
-    if (told and new.sequence != old.sequence) or not (new.commit and old.commit) or new.commit == old.commit:
+    """(repository, new commit, old commit) whose ancestry tells; None where a sequence does, or nothing can."""
+    counted = new.sequence is not None and old.sequence is not None and new.counter == old.counter
+    if counted and new.sequence != old.sequence:
         return None
-    if not new.repository:  # what a state file names is not reason enough to ask a server
+    if not (new.commit and old.commit) or new.commit == old.commit:
+        return None
+    # Only the event says which server to ask. A state file is written by others: a URL in it must not be contacted.
+    if not new.repository:
         return None
     same = not old.repository or _same_repository(new.repository) == _same_repository(old.repository)
     return (new.repository, new.commit, old.commit) if same else None
@@ -62,12 +67,6 @@ def _same_repository(url: str) -> str:
     rest = url.partition("://")[2] or url.replace(":", "/", 1)
     host, _, path = rest.partition("/")
     return f"{host.rpartition('@')[2].partition(':')[0]}/{path}".removesuffix("/").removesuffix(".git").lower()
-
-
-def instant(text: str) -> float:
-    """Seconds since 1970 of an RFC 3339 time."""
-    when = datetime.fromisoformat(text)
-    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
 
 
 def superseded(event: Written, policy: Policy, current: Reading, memory: Memory, ancestry: Ancestry) -> str:
@@ -81,25 +80,19 @@ def superseded(event: Written, policy: Policy, current: Reading, memory: Memory,
     version = version_of(event)
     if version in memory.replaced:
         return f"{version} was written before and has been replaced since: a replay changes nothing"
-    if memory.written is None or not _comparable(event, memory.written, policy, current):
+    if memory.written is None:
         return ""
+    if policy.strategy not in UNORDERED and event.tag != memory.written.tag:
+        # Tags that carry an order are compared by the strategy alone; only after a rollback do builds count as well,
+        # so that a replay of a tag that the rollback passed over does not come back.
+        rolled_back = version_of(memory.written) != version_of(current)
+        if not (rolled_back and STRATEGIES[policy.strategy].older(event.tag, memory.written.tag)):
+            return ""
     if order.relation == "older":
-        return f"a newer build was written: {_newest(memory.written)}; {order.because}"
+        return f"a newer build was written: {version_of(memory.written) or 'unknown'}; {order.because}"
     if version == version_of(memory.written) and version != version_of(current):
         return f"{version} was written before and is no longer wanted: a replay changes nothing"
     return ""
-
-
-def _comparable(event: Written, written: Written, policy: Policy, current: Reading) -> bool:
-    """Where tags carry an order, builds are compared of one tag, or after a rollback of those it passed over."""
-    if policy.strategy in UNORDERED or event.tag == written.tag:
-        return True
-    rolled_back = version_of(written) != version_of(current)
-    return rolled_back and bool(STRATEGIES[policy.strategy].older(event.tag, written.tag))
-
-
-def _newest(written: Written) -> str:
-    return version_of(written) or "unknown"
 
 
 def version_of(what: Written | Reading | Meant) -> str:

@@ -6,15 +6,12 @@ The running tag has no say in it. Equal versions, and equal dates, go to the gre
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import cmp_to_key
-from typing import Any
 
-from task.model import Image, Policy, Strategy
+from task.model import Image, Policy
 from task.policy.judge import objection
-from task.policy.order import instant
-from task.policy.version_range import Version, compare, parse_version
+from task.policy.strategies import STRATEGIES
 
 # What stands for an image's signatures and attestations where a registry has no better place for them.
 _NO_VERSION = re.compile(r"sha256-[0-9a-f]{64}(?:\..+)?")
@@ -39,42 +36,10 @@ def ranked(tags: Iterable[str], policy: Policy, dates: Mapping[str, str] | None 
     `dates` are RFC 3339 in UTC; "" is an image without a date, older than any other. With `newest-build` the dates of
     all `dates_needed` must be there: a tag left out of them counts as one without a date.
     """
-    order = _ORDERS[policy.strategy](dates or {})
-    return tuple(sorted(admitted(tags, policy), key=order, reverse=True))
+    sort_key, known = STRATEGIES[policy.strategy].sort_key, dates or {}
+    return tuple(sorted(admitted(tags, policy), key=lambda tag: sort_key(tag, known.get(tag, "")), reverse=True))
 
 
 def pick(tags: Iterable[str], policy: Policy, dates: Mapping[str, str] | None = None) -> str:
     """The first of `ranked`; "" where no tag is admitted."""
     return next(iter(ranked(tags, policy, dates)), "")
-
-
-_Key = Callable[[str], Any]
-
-
-def _by_version(_dates: Mapping[str, str]) -> _Key:
-    version = cmp_to_key(compare)
-    return lambda tag: (version(parse_version(tag) or Version(0, 0, 0)), tag)
-
-
-def _by_text(_dates: Mapping[str, str]) -> _Key:
-    return str.encode
-
-
-def _by_date(dates: Mapping[str, str]) -> _Key:
-    return lambda tag: (_moment(dates.get(tag, "")), tag)
-
-
-def _moment(date: str) -> tuple[float, str]:
-    """Seconds and the digits behind them: registries tell nanoseconds, which a float cannot tell apart."""
-    if not date:
-        return float("-inf"), ""
-    whole, _, fraction = date.removesuffix("Z").partition(".")
-    return instant(f"{whole}Z"), fraction
-
-
-_ORDERS: Mapping[Strategy, Callable[[Mapping[str, str]], _Key]] = {
-    "semver": _by_version,
-    "alphabetical": _by_text,
-    "newest-build": _by_date,
-    "digest": _by_text,  # one tag at most is admitted
-}

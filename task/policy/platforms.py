@@ -15,13 +15,11 @@ def accepts(wanted: Sequence[str], os: str, arch: str, variant: str = "", runtim
     written. A text that is no platform takes nothing, so that a typo never lets an image through. Nothing wanted:
     `runtime` (in AIU the platform it runs on itself), or with none any platform.
     """
-    texts = wanted or ([runtime] if runtime else [])
-    return not texts or any(_takes(text, (os, arch, variant)) for text in texts)
-
-
-def _takes(text: str, image: tuple[str, str, str]) -> bool:
-    os, arch, variant = _parts(text)
-    return is_platform(text) and image[:2] == (os, arch) and variant in ("", image[2])
+    for text in wanted or ([runtime] if runtime else []):
+        wanted_os, wanted_arch, wanted_variant = _parts(text)
+        if wanted_os and wanted_arch and (wanted_os, wanted_arch) == (os, arch) and wanted_variant in ("", variant):
+            return True
+    return not wanted and not runtime
 
 
 def is_platform(text: str) -> bool:

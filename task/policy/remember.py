@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from task.model import Build, Hold, Meant, Memory, Policy, Reading, State, Written
-from task.policy.order import UNORDERED, instant, version_of
+from task.policy.order import UNORDERED, version_of
 from task.policy.strategies import STRATEGIES
+from task.timestamps import epoch_seconds
 
 MOST = 20  # versions whose replay is recognised
 
@@ -44,7 +45,7 @@ def rolled_back(memory: Memory, current: Reading, to: Reading, passed: tuple[str
 
 def active(hold: Hold | None, now: str) -> Hold | None:
     """The hold, unless its time is over."""
-    return None if hold is None or (hold.until and instant(hold.until) <= instant(now)) else hold
+    return None if hold is None or (hold.until and epoch_seconds(hold.until) <= epoch_seconds(now)) else hold
 
 
 def holding(state: State, memory: Memory, now: str) -> Hold | None:

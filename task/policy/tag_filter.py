@@ -7,8 +7,7 @@ cannot be made slow) and Go's `filepath.Match`, whose `[!a]` is no negation.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -26,34 +25,6 @@ _IN_REGEXP = {".": r"\.", "*": ".*", "?": "."}
 _ESCAPE = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.", re.DOTALL)
 
 
-@dataclass(frozen=True)
-class _Piece:
-    """One character of a glob: in one of the ranges or, negated, in none."""
-
-    ranges: tuple[tuple[str, str], ...]
-    negated: bool = False
-
-    def takes(self, letter: str) -> bool:
-        return any(low <= letter <= high for low, high in self.ranges) != self.negated
-
-
-@dataclass(frozen=True)
-class _Chunk:
-    """Characters in a row, after any run of others where there was a `*`."""
-
-    star: bool
-    pieces: tuple[_Piece, ...]
-
-    def fits(self, tag: str, start: int) -> bool:
-        """Whether the characters from `start` on are those of the chunk."""
-        if len(tag) - start < len(self.pieces):
-            return False
-        return all(piece.takes(tag[start + index]) for index, piece in enumerate(self.pieces))
-
-
-_NOT_SLASH = _Piece((("/", "/"),), negated=True)
-
-
 def allow_pattern(value: str) -> str | None:
     """The pattern of an `allow-tags` value: `any` (and an empty value) is None, `regexp:<RE2>` its RE2.
 
@@ -67,13 +38,13 @@ def allow_pattern(value: str) -> str | None:
     if not colon or keyword.lower() != "regexp":
         raise Malformed(f"{_quote(value)} is neither 'any' nor 'regexp:…'", _allow_hint(keyword, colon, pattern))
     check_length(pattern)
-    return readable(pattern)
-
-
-def readable(pattern: str) -> str:
-    """The same pattern. Raises `Malformed` for what RE2 or Go's regexp refuses."""
-    _compiled(pattern)
+    check_pattern(pattern)
     return pattern
+
+
+def check_pattern(pattern: str) -> None:
+    """Raise `Malformed` for what RE2 or Go's regexp refuses."""
+    _compiled(pattern)
 
 
 def check_length(text: str) -> None:
@@ -98,14 +69,14 @@ def ignore_globs(value: str) -> tuple[str, ...]:
     globs = tuple(glob for part in value.split(",") if (glob := part.strip()))
     for glob in globs:
         check_length(glob)
-        _chunks(glob)
+        _compiled_glob(glob)
     return globs
 
 
 def glob_match(glob: str, tag: str) -> bool:
     """Whether the glob takes the whole tag, as Go's `filepath.Match` on Unix; a malformed one takes none."""
     try:
-        return _chunks_match(_chunks(glob), tag)
+        return _compiled_glob(glob).fullmatch(tag) is not None
     except Malformed:
         return False
 
@@ -146,27 +117,19 @@ def _compiled(pattern: str) -> Any:
             options.never_capture = True
             compiled = re2.compile(pattern.encode(), options)
     except re2.error as problem:
-        raise _bad_pattern(pattern, _message(problem)) from problem
+        words = problem.args[0] if problem.args else ""  # RE2's own, as bytes
+        trouble = words.decode("utf-8", "replace") if isinstance(words, bytes) else str(words)
+        raise _bad_pattern(pattern, trouble) from problem
     except UnicodeEncodeError as problem:
         raise _bad_pattern(pattern, f"invalid UTF-8: {problem.reason}") from problem
     finally:
         re2.purge()  # it would remember 128 more
-    if trouble := _refused_by_go(pattern, names):
-        raise _bad_pattern(pattern, trouble)
-    return compiled
-
-
-def _refused_by_go(pattern: str, names: Iterable[bytes]) -> str:
-    """What Go's regexp has against a pattern that the C++ library takes: a single byte, a name beyond ASCII."""
+    # The C++ library takes two things that Go's regexp refuses: a single byte, and group names beyond ASCII.
     if r"\C" in _ESCAPE.findall(pattern):
-        return r"invalid escape sequence: \C"
-    return next((f"invalid named capture: {name.decode()}" for name in names if not name.isascii()), "")
-
-
-def _message(problem: Exception) -> str:
-    """RE2's own words; they come as bytes."""
-    words = problem.args[0] if problem.args else ""
-    return words.decode("utf-8", "replace") if isinstance(words, bytes) else str(words)
+        raise _bad_pattern(pattern, r"invalid escape sequence: \C")
+    if odd := next((name for name in names if not name.isascii()), b""):
+        raise _bad_pattern(pattern, f"invalid named capture: {odd.decode()}")
+    return compiled
 
 
 def _bad_pattern(pattern: str, trouble: str) -> Malformed:
@@ -177,33 +140,34 @@ def _bad_pattern(pattern: str, trouble: str) -> Malformed:
 
 
 @lru_cache(maxsize=1024)
-def _chunks(glob: str) -> tuple[_Chunk, ...]:
-    """The glob, cut before each run of stars."""
-    chunks: list[_Chunk] = []
-    star, pieces, position = False, list[_Piece](), 0
+def _compiled_glob(glob: str) -> re.Pattern[str]:
+    """A glob of Go's `filepath.Match` as a regular expression. Raises `Malformed` for what Go calls a bad pattern.
+
+    Go takes the characters between two stars where they first fit and never elsewhere, hence the atomic groups:
+    they give the same answers, and no glob is slow.
+    """
+    runs, position = [""], 0  # what stands between the stars
     while position < len(glob):
         if glob[position] == "*":
-            if pieces:
-                chunks.append(_Chunk(star, tuple(pieces)))
-            star, pieces, position = True, [], position + 1
+            runs.append("")
+            position += 1
+        elif glob[position] == "?":
+            runs[-1] += "[^/]"
+            position += 1
+        elif glob[position] == "[":
+            text, position = _class(glob, position + 1)
+            runs[-1] += text
         else:
-            piece, position = _piece(glob, position)
-            pieces.append(piece)
-    return (*chunks, _Chunk(star, tuple(pieces)))
+            letter, position = _letter(glob, position, "a backslash stands at the end")
+            runs[-1] += re.escape(letter)
+    if len(runs) == 1:
+        return re.compile(runs[0])
+    first, *between, last = runs
+    return re.compile(first + "".join(f"(?>[^/]*?{run})" for run in between if run) + f"[^/]*{last}")
 
 
-def _piece(glob: str, position: int) -> tuple[_Piece, int]:
-    """The piece that begins at `position`, and where the next one begins."""
-    if glob[position] == "?":
-        return _NOT_SLASH, position + 1
-    if glob[position] == "[":
-        return _class(glob, position + 1)
-    letter, position = _letter(glob, position)
-    return _Piece(((letter, letter),)), position
-
-
-def _class(glob: str, position: int) -> tuple[_Piece, int]:
-    """What stands between `[` and `]`; only `^` negates."""
+def _class(glob: str, position: int) -> tuple[str, int]:
+    """What stands between `[` and `]`, and where the rest begins. Only `^` negates: `[!a]` takes `!` and `a`."""
     negated = glob.startswith("^", position)
     position += negated
     ranges: list[tuple[str, str]] = []
@@ -213,7 +177,11 @@ def _class(glob: str, position: int) -> tuple[_Piece, int]:
         if glob.startswith("-", position):
             high, position = _class_letter(glob, position + 1)
         ranges.append((low, high))
-    return _Piece(tuple(ranges), negated), position + 1
+    # Go takes `[z-a]` and lets it match nothing; Python refuses such a range.
+    text = "".join(f"{re.escape(low)}-{re.escape(high)}" for low, high in ranges if low <= high)
+    if not text:
+        return (r"[\s\S]" if negated else r"[^\s\S]"), position + 1
+    return (f"[^{text}]" if negated else f"[{text}]"), position + 1
 
 
 def _class_letter(glob: str, position: int) -> tuple[str, int]:
@@ -222,8 +190,8 @@ def _class_letter(glob: str, position: int) -> tuple[str, int]:
     return _letter(glob, position, "a [class] is not closed")
 
 
-def _letter(glob: str, position: int, trouble: str = "a backslash stands at the end") -> tuple[str, int]:
-    """One character, escaped or not."""
+def _letter(glob: str, position: int, trouble: str) -> tuple[str, int]:
+    """One character, escaped or not, and where the rest begins."""
     if glob.startswith("\\", position):
         position += 1
     if position >= len(glob):
@@ -233,32 +201,6 @@ def _letter(glob: str, position: int, trouble: str = "a backslash stands at the 
 
 def _bad_glob(glob: str, trouble: str) -> Malformed:
     return Malformed(f"{_quote(glob)} is not a glob: {trouble}", r"write \[ for the bracket itself, \\ for a backslash")
-
-
-def _chunks_match(chunks: tuple[_Chunk, ...], tag: str) -> bool:
-    """Each chunk where it first fits: nothing is tried twice, so no glob is slow."""
-    position = 0
-    for index, chunk in enumerate(chunks):
-        last = index == len(chunks) - 1
-        if last and chunk.star and not chunk.pieces:
-            return "/" not in tag[position:]
-        found = _place(chunk, tag, position, last=last)
-        if found < 0:
-            return False
-        position = found + len(chunk.pieces)
-    return position == len(tag)
-
-
-def _place(chunk: _Chunk, tag: str, position: int, *, last: bool) -> int:
-    """Where the chunk stands from `position` on, or -1; a star skips anything but `/`."""
-    end = len(tag) - len(chunk.pieces)
-    while position <= end:
-        if (position == end or not last) and chunk.fits(tag, position):
-            return position
-        if not chunk.star or tag[position : position + 1] in {"", "/"}:
-            break
-        position += 1
-    return -1
 
 
 def _quote(text: str) -> str:

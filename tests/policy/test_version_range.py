@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from semver import Version
 
 from task.errors import Malformed
-from task.policy.version_range import Version, compare, parse_range, parse_version
+from task.policy.version_range import parse_range, parse_version
 
 CASES = json.loads((Path(__file__).parents[1] / "data" / "cases" / "semver.json").read_text(encoding="utf-8"))["cases"]
 
@@ -74,7 +75,7 @@ def test_picks_as_image_updater(case: dict[str, Any]) -> None:
     ],
 )
 def test_reads_a_version(tag: str, parts: tuple[int, int, int, str | None, str | None]) -> None:
-    assert tuple(version(tag)) == parts
+    assert version(tag).to_tuple() == parts
 
 
 @pytest.mark.parametrize(
@@ -116,13 +117,13 @@ def test_refuses_what_is_no_version(tag: str) -> None:
     ],
 )
 def test_orders_versions(smaller: str, greater: str) -> None:
-    assert compare(version(smaller), version(greater)) == -1
-    assert compare(version(greater), version(smaller)) == 1
+    assert version(smaller).compare(version(greater)) == -1
+    assert version(greater).compare(version(smaller)) == 1
 
 
 @pytest.mark.parametrize("other", ["1", "v1.0", "01.00.000", "1.0.0+a", "v1.0.0+b.c"])
 def test_equal_versions_in_other_letters(other: str) -> None:
-    assert compare(version("1.0.0"), version(other)) == 0
+    assert version("1.0.0").compare(version(other)) == 0
 
 
 @pytest.mark.parametrize(
@@ -247,21 +248,6 @@ def test_refuses_a_malformed_constraint_and_quotes_it(constraint: str) -> None:
 def test_shows_which_part_cannot_be_read() -> None:
     with pytest.raises(Malformed, match="'latest' cannot be read"):
         parse_range("^1 || latest")
-
-
-@pytest.mark.parametrize(
-    ("constraint", "text", "says"),
-    [
-        ("^1", "1.5.0", ""),
-        ("^1", "2.0.0", "2.0.0 is not in '^1'"),
-        ("^1", "1.5.0-rc1", "1.5.0-rc1 is a pre-release and '^1' takes releases only"),
-        ("^1-0", "2.0.0-rc1", "2.0.0-rc1 is not in '^1-0'"),
-    ],
-)
-def test_says_why_a_version_is_not_in_a_range(constraint: str, text: str, says: str) -> None:
-    objection = parse_range(constraint).objection(version(text))
-    assert objection.startswith(says)
-    assert bool(objection) is bool(says)
 
 
 @pytest.mark.parametrize("text", ["1  " * 1300 + "!", " " * 4000 + "!", "1" * 4000 + " -", "1-" + "a." * 2000 + "!"])
