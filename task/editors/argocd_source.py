@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from task.editors.texts import alone, chosen, result, single, text_of, tree_of
-from task.editors.yaml_check import Splice, checked
-from task.editors.yaml_grow import add_items, add_keys, begin, drop_items
-from task.editors.yaml_layout import Data, Word, content_end, line_end, only_blank
-from task.editors.yaml_scalar import sound
-from task.editors.yaml_text import splice
-from task.editors.yaml_tree import Document, Node, Tree, pairs, resolved, value
+from task.editors.yaml.check import Splice, checked
+from task.editors.yaml.grow import add_items, add_keys, begin, drop_items
+from task.editors.yaml.layout import Data, Word, content_end, line_end, only_blank
+from task.editors.yaml.scalar import sound
+from task.editors.yaml.splice import splice
+from task.editors.yaml.tree import Document, Node, Tree, pairs, resolved, value
 from task.errors import TargetError
 from task.model import Edit, Files, Place, Target
 

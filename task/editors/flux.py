@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from task.editors.manifests import key_path
 from task.editors.markers import marked_image, marked_text, markers
 from task.editors.texts import about, alone, result, split_tag, tag_value, tree_of
-from task.editors.value_path import find, parse_path
-from task.editors.yaml_grow import add_keys
-from task.editors.yaml_scalar import sound
-from task.editors.yaml_text import splice
-from task.editors.yaml_tree import Document, Node, Tree, resolved, value
+from task.editors.yaml.grow import add_keys
+from task.editors.yaml.path import find, parse_path
+from task.editors.yaml.scalar import sound
+from task.editors.yaml.splice import splice
+from task.editors.yaml.tree import Document, Node, Tree, resolved, value
 from task.errors import TargetError
 from task.image import live_image
 from task.model import Edit, Files, Image, Keys, Place, Reading, Target

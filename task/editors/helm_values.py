@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from task.editors.texts import about, alone, chosen, result, rooted, split_tag, tag_value, text_of, tree_of
-from task.editors.value_path import find, locate, parse_path
-from task.editors.yaml_grow import add_keys, begin
-from task.editors.yaml_layout import Data
-from task.editors.yaml_scalar import sound
-from task.editors.yaml_text import splice
-from task.editors.yaml_tree import Document, Node, Tree, parse, resolved
+from task.editors.yaml.grow import add_keys, begin
+from task.editors.yaml.layout import Data
+from task.editors.yaml.path import find, locate, parse_path
+from task.editors.yaml.scalar import sound
+from task.editors.yaml.splice import splice
+from task.editors.yaml.tree import Document, Node, Tree, parse, resolved
 from task.errors import AnnotationError, TargetError
 from task.image import live_image
 from task.model import Edit, Files, Image, Keys, Place, Reading, Target

@@ -10,11 +10,11 @@ import posixpath
 from collections.abc import Iterator, Mapping
 
 from task.editors.texts import alone, belongs, identity_of, refuse_taken, result, single, spelled, text_of, tree_of
-from task.editors.yaml_grow import add_items, add_keys, begin, drop_key
-from task.editors.yaml_layout import Data
-from task.editors.yaml_scalar import sound
-from task.editors.yaml_text import splice
-from task.editors.yaml_tree import Document, Node, Tree, pairs, resolved, value, values
+from task.editors.yaml.grow import add_items, add_keys, begin, drop_key
+from task.editors.yaml.layout import Data
+from task.editors.yaml.scalar import sound
+from task.editors.yaml.splice import splice
+from task.editors.yaml.tree import Document, Node, Tree, pairs, resolved, value, values
 from task.errors import TargetError
 from task.model import Edit, Files, Image, Place, Reading, Target
 

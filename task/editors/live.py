@@ -14,8 +14,8 @@ from typing import Any
 from task.editors import EDITORS
 from task.editors.argocd_source import Section, elements, field
 from task.editors.texts import single, tree_of
-from task.editors.yaml_scalar import double_quoted
-from task.editors.yaml_tree import Document, Node, resolved
+from task.editors.yaml.scalar import double_quoted
+from task.editors.yaml.tree import Document, Node, resolved
 from task.errors import SourceError
 from task.model import Edit, File, Files, Image, Kind, Reading, Source, Target, TargetKind
 

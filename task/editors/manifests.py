@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from task.editors.markers import SIGN, marked_image, marked_text, markers
 from task.editors.texts import MODES, about, alone, belongs, text_of
-from task.editors.yaml_scalar import sound
-from task.editors.yaml_text import splice
-from task.editors.yaml_tree import Document, Node, Tree, pairs, parse, resolved, users, value, walk
+from task.editors.yaml.scalar import sound
+from task.editors.yaml.splice import splice
+from task.editors.yaml.tree import Document, Node, Tree, pairs, parse, resolved, users, value, walk
 from task.errors import TargetError
 from task.image import live_image
 from task.model import Edit, File, Files, Image, Place, Reading, Target

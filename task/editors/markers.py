@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from task.editors.texts import spelled, tag_value
-from task.editors.yaml_layout import line_start
-from task.editors.yaml_tree import Document, Node, Tree, resolved, walk
+from task.editors.yaml.layout import line_start
+from task.editors.yaml.tree import Document, Node, Tree, resolved, walk
 from task.errors import TargetError
 from task.image import live_image
 from task.model import Image, Target

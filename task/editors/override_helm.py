@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from task.editors.argocd_source import Item, Section, items_of, load, merge_items, places, stray_items, unsound_names
 from task.editors.texts import spelled, split_tag, tag_value
-from task.editors.yaml_scalar import looks_typed
+from task.editors.yaml.scalar import looks_typed
 from task.errors import AnnotationError
 from task.image import live_image
 from task.model import Edit, Files, Image, Keys, Reading, Target

@@ -23,8 +23,8 @@ from task.editors.argocd_source import (
     without,
 )
 from task.editors.texts import alone, belongs, identity_of, refuse_taken, result, single, spelled
-from task.editors.yaml_text import splice
-from task.editors.yaml_tree import Document, Node, Tree, resolved
+from task.editors.yaml.splice import splice
+from task.editors.yaml.tree import Document, Node, Tree, resolved
 from task.image import live_image
 from task.model import Edit, Files, Image, Reading, Target
 

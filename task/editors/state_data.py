@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TypeVar
 
-from task.editors.yaml_tree import Node, Tree, pairs, walk
+from task.editors.yaml.tree import Node, Tree, pairs, walk
 from task.errors import Malformed, TargetError
 from task.model import Build, Hold, Meant, Memory, State, Written
 from task.timestamps import utc

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from task.editors.state_data import data_of, remembered, states_of, with_unknown
 from task.editors.state_lines import edited, fresh, in_flow
-from task.editors.yaml_tree import Tree, parse
+from task.editors.yaml.tree import Tree, parse
 from task.errors import TargetError
 from task.model import State
 

@@ -11,9 +11,9 @@ from difflib import SequenceMatcher
 from typing import cast
 
 from task.editors.state_data import HOLD, MEMORY, WRITTEN
-from task.editors.yaml_check import Splice, apply
-from task.editors.yaml_grow import add_items, add_keys
-from task.editors.yaml_layout import (
+from task.editors.yaml.check import Splice, apply
+from task.editors.yaml.grow import add_items, add_keys
+from task.editors.yaml.layout import (
     Data,
     column,
     content_end,
@@ -26,9 +26,9 @@ from task.editors.yaml_layout import (
     sequence_shift,
     value_slot,
 )
-from task.editors.yaml_scalar import double_quoted, spell
-from task.editors.yaml_text import splice
-from task.editors.yaml_tree import Node, Tree, pairs, parse
+from task.editors.yaml.scalar import double_quoted, spell
+from task.editors.yaml.splice import splice
+from task.editors.yaml.tree import Node, Tree, pairs, parse
 from task.errors import Malformed, TargetError
 from task.timestamps import utc
 

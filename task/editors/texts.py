@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
-from task.editors.yaml_tree import Document, Node, Tree, parse, users
+from task.editors.yaml.tree import Document, Node, Tree, parse, users
 from task.errors import AnnotationError, TargetError, TaskError
 from task.image import live_image
 from task.model import Edit, File, Files, Image, Target

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from task.editors import EDITORS
-from task.editors.yaml_tree import parse
+from task.editors.yaml.tree import parse
 from task.errors import AnnotationError, TargetError
 from task.model import File, Keys, Reading, Target, TargetKind
 

@@ -14,7 +14,7 @@ from editors.editing import edit, parameters, read, source, target
 from support import DATA
 
 from task import yaml_events
-from task.editors import yaml_tree
+from task.editors.yaml import tree as yaml_tree
 from task.errors import TaskError
 from task.model import File, Keys, Target
 

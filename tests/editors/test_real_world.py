@@ -8,9 +8,9 @@ import yaml
 from editors.editing import documents
 from support import DATA, ROOT
 
-from task.editors.yaml_check import Splice, apply
-from task.editors.yaml_text import splice
-from task.editors.yaml_tree import Node, Tree, parse, walk
+from task.editors.yaml.check import Splice, apply
+from task.editors.yaml.splice import splice
+from task.editors.yaml.tree import Node, Tree, parse, walk
 
 MOST = 10  # values of one file, which is checked whole after each
 

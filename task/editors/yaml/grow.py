@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from task.editors.yaml_check import Splice, apply, checked, grows, holds, more_than_meant, shrinks
-from task.editors.yaml_layout import (
+from task.editors.yaml.check import Splice, apply, checked, grows, holds, more_than_meant, shrinks
+from task.editors.yaml.layout import (
     Data,
     block,
     body,
@@ -23,7 +23,7 @@ from task.editors.yaml_layout import (
     slot,
     value_slot,
 )
-from task.editors.yaml_tree import Node, Tree, pairs, parse
+from task.editors.yaml.tree import Node, Tree, pairs, parse
 from task.errors import TargetError
 
 

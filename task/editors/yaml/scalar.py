@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 
-from task.editors.yaml_tree import BREAKS, Node
+from task.editors.yaml.tree import BREAKS, Node
 
 # What some reader takes for a number, a date, a merge key or a default value, anchored at both ends.
 _NUMBER = re.compile(

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from task.editors.yaml_tree import DEPTH, Document, Node, Tree, pairs, resolved, value, values
+from task.editors.yaml.tree import DEPTH, Document, Node, Tree, pairs, resolved, value, values
 from task.errors import TargetError
 
 _INDICES = re.compile(r"(.*?)((?:\[[^\]]*\])+)", re.DOTALL)

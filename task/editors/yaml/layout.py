@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
-from task.editors.yaml_scalar import spell
-from task.editors.yaml_tree import BREAKS, Node, Tree, pairs, walk
+from task.editors.yaml.scalar import spell
+from task.editors.yaml.tree import BREAKS, Node, Tree, pairs, walk
 from task.errors import TargetError
 
 Word: TypeAlias = str | bool  # what stands in one scalar: a string, or a plain true or false

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from task.editors.yaml_layout import Data, Word
-from task.editors.yaml_scalar import sound
-from task.editors.yaml_tree import Document, Node, Tree, pairs, parse
+from task.editors.yaml.layout import Data, Word
+from task.editors.yaml.scalar import sound
+from task.editors.yaml.tree import Document, Node, Tree, pairs, parse
 from task.errors import TargetError
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from task.editors.yaml_check import Splice, becomes, checked
-from task.editors.yaml_layout import Word, body, content_end, quoted_keys, slot
-from task.editors.yaml_scalar import STRING, reblock, spell
-from task.editors.yaml_tree import Node, Tree
+from task.editors.yaml.check import Splice, becomes, checked
+from task.editors.yaml.layout import Word, body, content_end, quoted_keys, slot
+from task.editors.yaml.scalar import STRING, reblock, spell
+from task.editors.yaml.tree import Node, Tree
 from task.errors import TargetError
 
 
