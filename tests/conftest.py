@@ -46,6 +46,7 @@ SLOW = {
     "test_forge_gitea.py",
     "test_forge_github.py",
     "test_forge_gitlab.py",
+    "test_fork_server.py",
     "test_git_cache.py",
     "test_git_owner.py",
     "test_go_template.py",

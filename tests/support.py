@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import fork_server
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -113,14 +114,12 @@ def image_update(
     timeout: float = 60,
 ) -> Result:
     """Run the installed command in a process of its own; `env` comes on top of the tests' environment."""
-    done = subprocess.run(
+    done = fork_server.run(
         [command(), *map(str, args)],
-        input=stdin.encode() if isinstance(stdin, str) else stdin,
         env={**os.environ, **(env or {})},
         cwd=cwd,
+        stdin=stdin.encode() if isinstance(stdin, str) else stdin,
         timeout=timeout,
-        capture_output=True,
-        check=False,
     )
     return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
 

@@ -1,0 +1,108 @@
+"""A fork of the server is the process that it stands in for, as far as anybody can see."""
+
+import os
+import subprocess
+import time
+from contextlib import nullcontext
+from pathlib import Path
+
+import fork_server
+import pytest
+from runs import application, manifest, repository
+from support import Result, command, git, image_update
+
+APPS = ["--applications", "applications.json", "--allow-protocol", "file"]
+PLAN = ["plan", "--image", "ghcr.io/acme/web:1.1.0", *APPS]
+# What a program started by the command sees of it: its environment, folder, files, signals and limits.
+SPY = """{ env | sort | grep -v GIT_DIR; pwd; umask; ulimit -a; date +%Z; grep ^Sig /proc/$PPID/status
+ls -l /proc/$PPID/fd | awk '{print $9, substr($11, 1, 5)}'; cut -d')' -f2 /proc/$PPID/stat | cut -d' ' -f4-6
+} >"$HOME/seen" 2>&1; exit 1"""
+
+
+def fork(args: list[str], env: dict[str, str], cwd: Path, stdin: bytes) -> Result:
+    environ = {**os.environ, **env}
+    server = fork_server.server_for(fork_server.settings(environ))
+    done = server.run([command(), *args], environ, cwd, stdin, 60)
+    return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def process(args: list[str], env: dict[str, str], cwd: Path, stdin: bytes) -> Result:
+    environ = {**os.environ, **env}
+    done = subprocess.run([command(), *args], env=environ, cwd=cwd, input=stdin, capture_output=True, check=False)
+    return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    manifest(tmp_path, application("a", repository(tmp_path, "a")))
+    return tmp_path
+
+
+def program(folder: Path, script: str) -> dict[str, str]:
+    """A git that does this: the variables with which the command finds it."""
+    path = folder / "bin" / "git"
+    path.parent.mkdir()
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return {"PATH": f"{path.parent}:{os.environ['PATH']}"}
+
+
+@pytest.mark.parametrize(
+    ("code", "args", "env", "stdin"),
+    [
+        (0, ["--version"], {}, b""),
+        (2, ["runn"], {}, b"nobody reads this" * 10_000),
+        (0, ["plan", "--help"], {"COLUMNS": "50"}, b""),
+        (0, PLAN, {}, b""),
+        (0, PLAN, {"GITHUB_ACTIONS": "true", "IMAGE_UPDATE_STRANGE": "1"}, b""),
+        (0, PLAN, {"LC_ALL": "C", "PYTHONWARNINGS": "error"}, b""),
+        (2, PLAN, {"IMAGE_UPDATE_LOG_LEVEL": "nonsense"}, b""),
+        (2, ["plan", "--image", "a\udcff:1", *APPS], {}, b""),
+        (2, ["lint", "--applications", "missing"], {}, b""),
+        (0, ["lint", "--applications", "-"], {}, b'{"kind": "List", "apiVersion": "v1", "items": []}'),
+    ],
+)
+def test_it_says_the_same(folder: Path, code: int, args: list[str], env: dict[str, str], stdin: bytes) -> None:
+    real = process(args, env, folder, stdin)
+    assert real.code == code, real.stderr
+    assert fork(args, env, folder, stdin) == real
+
+
+def test_programs_that_it_starts_find_the_same(folder: Path) -> None:
+    env = {**program(folder, SPY), "HOME": str(folder), "TZ": "Asia/Tokyo", "ONLY_HERE": "1"}
+    seen = []
+    for way in (process, fork):
+        way(PLAN, env, folder, b"")
+        seen.append((folder / "seen").read_text())
+        (folder / "seen").unlink()
+    assert "ONLY_HERE=1\n" in seen[0]
+    assert "\nJST\n" in seen[0]
+    assert seen[0] == seen[1]
+
+
+def test_a_run_lands(folder: Path) -> None:
+    assert fork(["run", *PLAN[1:]], {}, folder, b"").code == 0
+    assert git(folder / "repo.git", "rev-list", "--count", "main") == "2"
+
+
+def test_a_killed_one_is_told_from_others(folder: Path) -> None:
+    env = program(folder, 'kill -9 "$PPID"')
+    assert fork(PLAN, env, folder, b"").code == process(PLAN, env, folder, b"").code == -9
+
+
+def test_nobody_waits_longer_than_agreed(folder: Path) -> None:
+    began = time.monotonic()
+    with pytest.raises(subprocess.TimeoutExpired):
+        image_update(*PLAN, env=program(folder, "exec sleep 30"), cwd=folder, timeout=1)
+    assert time.monotonic() - began < 20
+    assert image_update(*PLAN, cwd=folder).code == 0  # the server takes the next call
+
+
+@pytest.mark.parametrize("env", [{"COVERAGE_PROCESS_START": "x"}, {"LD_LIBRARY_PATH": "x"}, {}])
+def test_where_no_fork_will_do_it_is_a_process(tmp_path: Path, env: dict[str, str]) -> None:
+    """One that starts otherwise, or while the server is busy."""
+    environ = {**os.environ, **env}
+    server = fork_server.server_for(fork_server.settings(environ))
+    with nullcontext() if env else server.free:
+        done = fork_server.run(["sh", "-c", "cat"], env=environ, cwd=tmp_path, stdin=b"a process", timeout=60)
+    assert done.stdout == b"a process"
