@@ -32,7 +32,7 @@ test: .venv/.dev ## every test, with coverage; CI=true turns a missing component
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
-bench: .venv/.dev ## measure the figures, both sides in one run (ARGS="--only start")
+bench: .venv/.dev ## measure the figures, both sides in one run (ARGS="--only small-run")
 	$(BIN)/python -m bench $(ARGS)
 
 docs: .venv/.dev ## build the site into .cache/site; a broken link fails (ARGS=serve to look at it)

@@ -37,7 +37,14 @@ class Figure:
         return self.ratio <= self.limit
 
 
-Group = Callable[[], Iterator[Figure]]
+class NotMeasured(NamedTuple):
+    """A figure that this machine cannot have."""
+
+    name: str
+    why: str
+
+
+Group = Callable[[], Iterator[Figure | NotMeasured]]
 
 
 def alternate(rounds: int, ours: Callable[[], float], theirs: Callable[[], float]) -> tuple[float, float]:

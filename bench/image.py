@@ -1,4 +1,4 @@
-"""The image, made from the Dockerfile on a Debian base: its size, its start, and the memory of a run in it."""
+"""The image, made from the Dockerfile on a Debian base: its size, and the memory of a run in it."""
 
 import os
 import shutil
@@ -8,34 +8,22 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench import event, material
-from bench.figure import Figure, Side
+from bench.figure import Figure, NotMeasured, Side
 from bench.git_http import LOGIN, git_http
 from bench.process import HERE
 from scripts import containers
 
-STARTS = 25
 TAG = "1.0.1"
 MB = 1e6
 MOST = 120 * MB  # more than the base
 MEMORY = 64 * MB
 
-# Both sides in turns, inside the container: what starting the container costs is not measured.
-_COMPARE = """
-import statistics, subprocess, time
-def seconds(*argv):
-    began = time.perf_counter()
-    subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
-    return time.perf_counter() - began
-pairs = [(seconds("image-update", "--version"), seconds("python3", "-c", "pass")) for _ in range(%d)]
-print(*map(statistics.median, zip(*pairs)))
-"""
 
-
-def figures() -> Iterator[Figure]:
+def figures() -> Iterator[Figure | NotMeasured]:
     """The figures; none where images cannot be built."""
     missing = [one for one in containers.PROGRAMS if not shutil.which(one)]
     if missing or os.getuid():
-        print(f"skipped image: needs root and {', '.join(missing or containers.PROGRAMS)}")
+        yield NotMeasured("image", f"it needs root and {', '.join(missing or containers.PROGRAMS)}")
         return
     image = containers.build("runtime")
     more = containers.size(image) - containers.size(containers.BASE)
@@ -43,8 +31,6 @@ def figures() -> Iterator[Figure]:
         f"the image has {containers.size(image) / MB:.0f} MB, its base {containers.size(containers.BASE) / MB:.0f} MB"
     )
     yield Figure("image: size", Side("podman image inspect, less the base", more), _most(MOST), 1, "B", whole)
-    ours, theirs = (float(one) for one in _said(image, "python3", "-c", _COMPARE % STARTS).split())
-    yield Figure("image: start", Side("image-update --version", ours), Side("python3 -c pass", theirs), 4)
     yield Figure("image: memory", Side(event.shown(), _memory(image)), _most(MEMORY), 1, "B", "with its git commands")
 
 

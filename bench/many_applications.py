@@ -64,7 +64,7 @@ class Many:
 
     def pushes(self) -> int:
         """How many pushes one event for all of them takes."""
-        calls = record(self.where, event.command(next(self.tags), self.all)).calls
+        calls = record(self.where, event.command(next(self.tags), self.all))
         return sum("push" in call.argv for call in calls)
 
     def _commits(self) -> int:

@@ -90,13 +90,6 @@ def wait(running: Running) -> Cost:
     return Cost(wall, usage.ru_utime + usage.ru_stime)
 
 
-def own_processor_time(where: Room, arguments: Sequence[str]) -> float:
-    """Processor seconds of `image-update` itself, without those of the programs that it starts."""
-    report = where.folder / "children"
-    cost = run(where, [sys.executable, str(HERE / "own_time.py"), str(report), *arguments])
-    return cost.processor - float(report.read_text())
-
-
 def on_disk(folder: Path) -> int:
     """Bytes that a folder takes on the disk, as `du` counts them."""
     return sum(_blocks(Path(base, name)) for base, folders, files in os.walk(folder) for name in (*folders, *files))

@@ -50,7 +50,7 @@ class Place(NamedTuple):
 
     def peak(self) -> int:
         """The most bytes that lie on the disk after any of the git commands."""
-        return record(self.where, event.command(self._next(), self.applications)).peak
+        return max(call.bytes for call in record(self.where, event.command(self._next(), self.applications)))
 
     def _next(self) -> str:
         return f"1.0.{next(self.tags)}"

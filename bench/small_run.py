@@ -1,0 +1,42 @@
+"""What one update in a small repository costs, beside importing the packages that it uses: needless work shows."""
+
+import sys
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench import event, material
+from bench.figure import Figure, Side, alternate
+from bench.process import room, run
+
+ROUNDS = 9
+# The dependencies in pyproject.toml, with the parts of them that a run imports.
+PACKAGES = (
+    "cryptography.hazmat.primitives.serialization, jinja2, jwt, prometheus_client, re2, requests, rich.console, "
+    "ruamel.yaml, semver, sh, typer, yaml"
+)
+
+
+def figures() -> Iterator[Figure]:
+    """Processor time of a run with its git commands, against that of a Python which imports and ends."""
+    with TemporaryDirectory() as name:
+        where = room(Path(name))
+        apps = material.apps(1)
+        repo = material.repository(where.folder / "repo.git", apps)
+        applications = material.write_manifests(where.folder / "apps.json", apps, repo)
+        tags = (f"1.0.{number}" for number in count(1))
+
+        def ours() -> float:
+            tag = next(tags)
+            spent = run(where, event.command(tag, applications)).processor
+            event.landed(repo, apps, tag)
+            return spent
+
+        def theirs() -> float:
+            return run(where, [sys.executable, "-c", f"import {PACKAGES}"]).processor
+
+        both = alternate(ROUNDS, ours, theirs)
+    note = "processor time; ours with that of its git commands"
+    imports = Side("python -c 'import requests, …'  (every package in pyproject.toml)", both[1])
+    yield Figure("one update in a small repository", Side(event.shown(), both[0]), imports, 3, note=note)
