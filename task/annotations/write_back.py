@@ -1,15 +1,15 @@
 """Where an update of an Application goes: repository, branches and target, from its annotations.
 
 AIU chooses the source of a multi-source Application by the type that the target asks for;
-so do we (`choose_source`). A `chart:` source is no Git repository and is never cloned.
+so do we (`choose_source`). A `chart:` source is a Helm repository, and is never cloned as Git.
 """
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 
 from task.annotations.keys import Faulty, git_branch, write_back_method
 from task.annotations.known_keys import nearest
@@ -19,8 +19,9 @@ from task.model import Application, Kind, Source
 TARGET = "write-back-target"
 FORCED: Mapping[str, Kind] = {"kustomization": "Kustomize", "helmvalues": "Helm"}
 TARGETS = ("kustomization", "helmvalues", "manifests")
+MANIFESTS = (".yaml", ".yml", ".json")
 KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
-# Words that would be files of this name, which nobody reads (AIU issues 867, 934), and what was meant.
+# AIU takes these words for file names, and writes files that nobody reads (AIU issues 867, 934). What was meant:
 MEANT: Mapping[str, str] = {
     "helm": "helmvalues",
     "values": "helmvalues",
@@ -61,40 +62,33 @@ def write_backs(app: Application, argocd_namespace: str) -> tuple[Where, ...]:
     """
     method, credentials = write_back_method(app.annotations.get("write-back-method", ""))
     base, head = git_branch(app.annotations.get("git-branch", ""))
-    places = [_where(app, text, argocd_namespace) for text in _texts(app)]
-    if len(places) > 1:  # most name one, and to compare them takes as long as to find it
-        places = list(dict.fromkeys(places))  # named twice: once
     homes: dict[tuple[str, str], str] = {}
     found = []
-    for place in places:
-        branch = _branch(base or place.base)
-        home = homes.setdefault((normal_url(place.repo), branch), _folder(place))
+    # A target that is named twice is written once.
+    for place in dict.fromkeys(_where(app, text, argocd_namespace) for text in _texts(app)):
+        branch = base or place.base
+        branch = "" if branch == "HEAD" else branch.removeprefix("refs/heads/")
+        is_folder = place.target in ("kustomization", "manifests") and not place.path.endswith(MANIFESTS)
+        folder = place.path if is_folder else posixpath.dirname(place.path)
+        home = homes.setdefault((normal_url(place.repo), branch), folder)
         found.append(replace(place, base=branch, head=head, method=method, credentials=credentials, home=home))
     return tuple(found)
 
 
-def _folder(place: Where) -> str:
-    """The folder of what a target writes; "" is the root."""
-    whole = place.target in ("kustomization", "manifests") and not place.path.endswith((".yaml", ".yml", ".json"))
-    return place.path if whole else posixpath.dirname(place.path)
-
-
 def problems(app: Application, argocd_namespace: str) -> tuple[Faulty | SourceError | TargetError, ...]:
     """Everything that keeps an Application from being written, where `write_backs` raises the first."""
-    readings: list[Callable[[], object]] = [
-        lambda: write_back_method(app.annotations.get("write-back-method", "")),
-        lambda: git_branch(app.annotations.get("git-branch", "")),
-        *(partial(_where, app, text, argocd_namespace) for text in _texts(app)),
-    ]
-    return tuple(error for read in readings if (error := _problem(read)))
-
-
-def _problem(read: Callable[[], object]) -> Faulty | SourceError | TargetError | None:
-    try:
-        read()
-    except (Faulty, SourceError, TargetError) as error:
-        return error
-    return None
+    found: list[Faulty | SourceError | TargetError] = []
+    for read, key in ((write_back_method, "write-back-method"), (git_branch, "git-branch")):
+        try:
+            read(app.annotations.get(key, ""))
+        except Faulty as error:
+            found.append(error)
+    for text in _texts(app):
+        try:
+            _where(app, text, argocd_namespace)
+        except (Faulty, SourceError, TargetError) as error:
+            found.append(error)
+    return tuple(found)
 
 
 def _texts(app: Application) -> list[str]:
@@ -105,8 +99,19 @@ def _where(app: Application, text: str, argocd_namespace: str) -> Where:
     target, path = _target(text)
     source = choose_source(app, FORCED.get(target, ""))
     if target == "helmvalues" and path.startswith("$"):
-        return _in_ref(app, path, source)
-    _refuse_chart(app, source, target)
+        ref, _, rest = path[1:].partition("/")
+        named = next((one for one in app.sources if one.ref == ref), None)
+        if named is None or not rest:
+            known = ", ".join(f"${one.ref}" for one in app.sources if one.ref) or "none"
+            raise Faulty(
+                TARGET, f"helmvalues:{path}", f"no source has the ref {ref!r}", f"refs of this Application: {known}"
+            )
+        return Where("helmvalues", inside("", rest), source, named.repo, named.revision, "", "git", "")
+    if source.chart and (target == "override" or not app.annotations.get("git-repository")):
+        # Argo CD never reads override files for a chart from a Helm repository (argo-cd issue 14672).
+        raise SourceError(
+            f"the source is the Helm chart {source.chart!r}, not a Git repository", hint=WAY_OUT_OF_CHARTS
+        )
     repo, base = _repository(app, source)
     fallbacks: tuple[str, ...] = ()
     if target == "override":
@@ -157,42 +162,18 @@ def choose_source(app: Application, forced: Kind) -> Source:
     if not app.sources:
         raise SourceError("the Application has no source", hint="give it spec.source or spec.sources")
     if name := app.annotations.get("write-back-source", ""):
-        return _named_source(app, name)
+        for index, source in enumerate(app.sources):
+            if name in (source.ref, str(index)):
+                return source
+        known = ", ".join(source.ref or str(index) for index, source in enumerate(app.sources))
+        raise Faulty("write-back-source", name, f"no source {name!r}", f"write an index from 0 or a ref: {known}")
     if not app.multi:
         return app.sources[0]
     stated = (source.kind for source in app.sources if source.kind in ("Helm", "Kustomize", "Plugin"))
     kind = forced or next(stated, "")
-    explicit = [source for source in app.sources if kind and source.section == kind]
-    aligned = [source for source in app.sources if kind and source.kind == kind]
+    explicit = [source for source in app.sources if kind and source.section == kind]  # AIU v0
+    aligned = [source for source in app.sources if kind and source.kind == kind]  # AIU v1.1
     return (explicit or aligned or [source for source in app.sources if not source.ref] or list(app.sources))[0]
-
-
-def _named_source(app: Application, name: str) -> Source:
-    for index, source in enumerate(app.sources):
-        if name in (source.ref, str(index)):
-            return source
-    known = ", ".join(source.ref or str(index) for index, source in enumerate(app.sources))
-    raise Faulty("write-back-source", name, f"no source {name!r}", f"write an index from 0 or a ref: {known}")
-
-
-def _in_ref(app: Application, path: str, source: Source) -> Where:
-    ref, _, rest = path[1:].partition("/")
-    found = next((one for one in app.sources if one.ref == ref), None)
-    if found is None or not rest:
-        known = ", ".join(f"${one.ref}" for one in app.sources if one.ref) or "none"
-        raise Faulty(
-            TARGET, f"helmvalues:{path}", f"no source has the ref {ref!r}", f"refs of this Application: {known}"
-        )
-    return Where("helmvalues", inside("", rest), source, found.repo, found.revision, "", "git", "")
-
-
-def _refuse_chart(app: Application, source: Source, target: str) -> None:
-    if not source.chart:
-        return
-    if target == "override" or not app.annotations.get("git-repository"):
-        raise SourceError(
-            f"the source is the Helm chart {source.chart!r}, not a Git repository", hint=WAY_OUT_OF_CHARTS
-        )
 
 
 def _repository(app: Application, source: Source) -> tuple[str, str]:
@@ -231,10 +212,6 @@ def normal_url(url: str) -> str:
     return f"{scheme}://{host.lower().removesuffix(_PORTS.get(scheme, ':'))}{slash}{path.lower()}"
 
 
-def _branch(revision: str) -> str:
-    return "" if revision in ("", "HEAD") else revision.removeprefix("refs/heads/")
-
-
 def override_names(app: Application, argocd_namespace: str) -> tuple[str, str]:
     """The override file's name by Argo CD's rule, and the other spelling.
 
@@ -248,23 +225,18 @@ def override_names(app: Application, argocd_namespace: str) -> tuple[str, str]:
 @lru_cache(maxsize=4096)
 def inside(folder: str, path: str, what: str = "target") -> str:
     """`path` seen from `folder` (from the root with a leading "/"), cleaned; never outside the repository."""
+    error = SourceError if what == "source" else TargetError
     joined = path if path.startswith("/") else f"{folder}/{path}"
     if not joined.isprintable() or "\\" in joined:
-        raise _error(what)(f"the path {joined!r} holds characters that no path here has", hint="rename it")
+        raise error(f"the path {joined!r} holds characters that no path here has", hint="rename it")
     parts: list[str] = []
     for part in joined.split("/"):
         if part == "..":
             if not parts:
-                raise _error(what)(
-                    f"the path {joined.lstrip('/')!r} leaves the repository", hint="name a path inside it"
-                )
+                raise error(f"the path {joined.lstrip('/')!r} leaves the repository", hint="name a path inside it")
             parts.pop()
         elif part.lower() == ".git":
-            raise _error(what)(f"the path {joined!r} lies in .git", hint="name a path of the work tree")
+            raise error(f"the path {joined!r} lies in .git", hint="name a path of the work tree")
         elif part not in ("", "."):
             parts.append(part)
     return "/".join(parts)
-
-
-def _error(what: str) -> type[SourceError | TargetError]:
-    return SourceError if what == "source" else TargetError
