@@ -52,24 +52,49 @@ class _Reader:
         self.settings = settings
         self.flaws: list[Flaw] = []
 
-    def read(self, default: Strategy, pin: bool) -> EntryReading:  # noqa: FBT001 - the default of a setting
+    def read(self, default: Strategy, pin_digest: bool) -> EntryReading:  # noqa: FBT001 - the default of a setting
         nothing: tuple[Strategy, str] = ("semver", "")
         strategy, extra = self._try(lambda: self._strategy(default), nothing)
         known = None if any(flaw.severity == "error" for flaw in self.flaws) else strategy
+        pin = self._get("pin-digest")
         policy = Policy(
             strategy=strategy,
             constraints=self._try(lambda: self._constraints(strategy, extra), ()),
             allow=self._try(self._allow, None),
             ignore=self._try(self._ignore, ()),
             platforms=annotation.platforms(self._get("platforms")),
-            pin_digest=self._try(lambda: self._pin(pin), otherwise=False),
+            pin_digest=self._try(lambda: annotation.boolean(pin) if pin else pin_digest, otherwise=False),
             pull_secret=self._get("pull-secret").value,
         )
-        self._force_update()
-        self._indices()
-        names = self._keys()
-        broken = any(flaw.severity == "error" for flaw in self.flaws)
-        return EntryReading(self.entry, policy, names, tuple(self.flaws), broken, _managed(self.entry, names), known)
+        try:
+            annotation.boolean(self._get("force-update"))
+        except Faulty as error:
+            self._warn(error.key, error.value, f"{error.value!r} is neither true nor false", error.hint)
+        for key in ("helm.image-name", "helm.image-tag", "helm.image-spec"):
+            setting = self._get(key)
+            if BLANK_INDEX.search(setting.value):
+                # AIU refuses an index with blanks, and so does Helm. Here it would be a key that no file has.
+                fixed = BLANK_INDEX.sub(lambda match: "".join(match[0].split()), setting.value)
+                message = f"{setting.value!r} has a blank inside an index"
+                self.flaws.append(flaw_of(self.entry, Faulty(setting.key, setting.value, message, f"write {fixed}")))
+        names = Keys(
+            name=self._get("helm.image-name").value or self._get("plugin.image-name").value,
+            tag=self._get("helm.image-tag").value or self._get("plugin.image-tag").value,
+            spec=self._get("helm.image-spec").value or self._get("plugin.image-spec").value,
+            kustomize_name=self._get("kustomize.image-name").value,
+            manifests_name=self._get("manifests.image-name").value,
+        )
+        helm = (names.spec,) if names.spec else (names.name or "image.name", names.tag or "image.tag")
+        kustomize = (names.kustomize_name,) if names.kustomize_name else ()
+        return EntryReading(
+            entry=self.entry,
+            policy=policy,
+            keys=names,
+            flaws=tuple(self.flaws),
+            broken=any(flaw.severity == "error" for flaw in self.flaws),
+            managed=(*helm, self.entry.image.identity, *kustomize),
+            strategy=known,
+        )
 
     def _get(self, key: str) -> Setting:
         return self.settings.get(key, NONE)
@@ -84,31 +109,12 @@ class _Reader:
     def _warn(self, key: str, value: str, message: str, hint: str) -> None:
         self.flaws.append(Flaw(self.entry.text, self.entry, key, value, f"{key}: {message}", hint, severity="warning"))
 
-    def _keys(self) -> Keys:
-        get = self._get
-        return Keys(
-            name=get("helm.image-name").value or get("plugin.image-name").value,
-            tag=get("helm.image-tag").value or get("plugin.image-tag").value,
-            spec=get("helm.image-spec").value or get("plugin.image-spec").value,
-            kustomize_name=get("kustomize.image-name").value,
-            manifests_name=get("manifests.image-name").value,
-        )
-
     def _strategy(self, default: Strategy) -> tuple[Strategy, str]:
         try:
             return annotation.strategy(self._get("update-strategy"), default, self._warn)
         except Faulty as error:
             error.hint = advice.on_strategy(self.entry, error.key, error.value) or error.hint
             raise
-
-    def _indices(self) -> None:
-        """AIU refuses an index with blanks, Helm too; here it would be a key of that name that no file has."""
-        for key in ("helm.image-name", "helm.image-tag", "helm.image-spec"):
-            setting = self._get(key)
-            if BLANK_INDEX.search(setting.value):
-                fixed = BLANK_INDEX.sub(lambda match: "".join(match[0].split()), setting.value)
-                message = f"{setting.value!r} has a blank inside an index"
-                self.flaws.append(flaw_of(self.entry, Faulty(setting.key, setting.value, message, f"write {fixed}")))
 
     def _constraints(self, strategy: Strategy, extra: str) -> tuple[str, ...]:
         found = tuple(dict.fromkeys(filter(None, (self.entry.constraint, extra))))
@@ -143,24 +149,8 @@ class _Reader:
                 raise Faulty(setting.key, setting.value, told, advice.on_blind_glob(glob))
         return globs
 
-    def _pin(self, default: bool) -> bool:  # noqa: FBT001 - likewise
-        setting = self._get("pin-digest")
-        return annotation.boolean(setting) if setting else default
-
-    def _force_update(self) -> None:
-        try:
-            annotation.boolean(self._get("force-update"))
-        except Faulty as error:
-            self._warn(error.key, error.value, f"{error.value!r} is neither true nor false", error.hint)
-
 
 NONE = Setting()
-
-
-def _managed(entry: Entry, names: Keys) -> tuple[str, ...]:
-    helm = (names.spec,) if names.spec else (names.name or "image.name", names.tag or "image.tag")
-    kustomize = (names.kustomize_name,) if names.kustomize_name else ()
-    return (*helm, entry.image.identity, *kustomize)
 
 
 def flaw_of(entry: Entry, error: Faulty) -> Flaw:

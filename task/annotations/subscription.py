@@ -36,17 +36,55 @@ def subscribe(app: Application, defaults: Defaults = Defaults(), wanted: Collect
     `wanted`: identities of images; Subscriptions are made for these only.
     """
     asked = _asked(tuple(app.annotations.items()), defaults)
-    wheres, general = _wheres(app, asked.entries, defaults)
-    return Subscribed(
-        app,
-        tuple(
-            _subscription(app, one, where, asked, pull_request=_requested(app, defaults))
-            for identity, one in asked.sound
-            if wanted is None or identity in wanted
-            for where in wheres
-        ),
-        tuple(replace(flaw, strategy=asked.strategies.get(flaw.text)) for flaw in (*asked.flaws, *general)),
+    flaws = list(asked.flaws)
+    said = app.annotations.get("pull-request", "")
+    pull_request, wheres = defaults.pull_request, tuple[Where, ...]()
+    try:
+        if said:
+            pull_request = keys.boolean(Setting("pull-request", said))
+        wheres = write_backs(app, defaults.argocd_namespace)
+    except (Faulty, TaskError) as first:
+        found: list[Faulty | TaskError] = list(problems(app, defaults.argocd_namespace))
+        if isinstance(first, Faulty) and first.key == "pull-request":
+            found.insert(0, first)
+        flaws += [flaw for error in found for flaw in _of_every_entry(app, asked.entries, error)]
+    subscriptions = tuple(
+        Subscription(
+            application=app,
+            entry=one.entry,
+            policy=one.policy,
+            keys=one.keys,
+            source=where.source,
+            target=where.target,
+            path=where.path,
+            repo=where.repo,
+            base=where.base,
+            head=where.head,
+            method="argocd" if where.method == "argocd" else "git",
+            credentials=where.credentials,
+            fallbacks=where.fallbacks,
+            managed=asked.managed,
+            claims=asked.claims,
+            pull_request=pull_request,
+            home=where.home,
+        )
+        for identity, one in asked.sound
+        if wanted is None or identity in wanted
+        for where in wheres
     )
+    return Subscribed(
+        app, subscriptions, tuple(replace(flaw, strategy=asked.strategies.get(flaw.text)) for flaw in flaws)
+    )
+
+
+def _of_every_entry(app: Application, entries: Sequence[Entry], error: Faulty | TaskError) -> list[Flaw]:
+    """One flaw for every entry; a broken annotation is one even where no entry can be read."""
+    if isinstance(error, Faulty):
+        flaw = Flaw("", None, error.key, error.value, str(error), error.hint)
+        return [replace(flaw, text=entry.text, entry=entry) for entry in entries] or [flaw]
+    target = app.annotations.get("write-back-target", "")
+    key = "write-back-target" if target else ""
+    return [Flaw(entry.text, entry, key, target, error.message, error.hint, error.rule) for entry in entries]
 
 
 @dataclass(frozen=True)
@@ -89,7 +127,12 @@ def _asked(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _Ask
     sound = tuple(
         (one.entry.image.identity, one) for one in readings if not one.broken and one.entry.text not in stopped
     )
-    flaws = (*_unreadable(listed), *misspelt, *(flaw for one in readings for flaw in one.flaws))
+    unreadable = (
+        Flaw(text, None, "image-list", text, f"image-list: {error.message}", error.hint)
+        for text, error in listed
+        if isinstance(error, Malformed)
+    )
+    flaws = (*unreadable, *misspelt, *(flaw for one in readings for flaw in one.flaws))
     return _Asked(entries, sound, managed, claims, flaws, {one.entry.text: one.strategy for one in readings})
 
 
@@ -105,74 +148,3 @@ def _misspelt(found: Mapping[str, str], entries: Sequence[Entry], aliases: froze
             if one.name in names or (not one.name and not own):
                 flaws.append(Flaw(entry.text, entry, key, found[key], one.message, one.hint, misspelt=True))
     return flaws
-
-
-def _unreadable(listed: tuple[tuple[str, Entry | Malformed], ...]) -> list[Flaw]:
-    return [
-        Flaw(text, None, "image-list", text, f"image-list: {error.message}", error.hint)
-        for text, error in listed
-        if isinstance(error, Malformed)
-    ]
-
-
-def _subscription(
-    app: Application, reading: EntryReading, where: Where, asked: _Asked, *, pull_request: bool
-) -> Subscription:
-    return Subscription(
-        application=app,
-        entry=reading.entry,
-        policy=reading.policy,
-        keys=reading.keys,
-        source=where.source,
-        target=where.target,
-        path=where.path,
-        repo=where.repo,
-        base=where.base,
-        head=where.head,
-        method="argocd" if where.method == "argocd" else "git",
-        credentials=where.credentials,
-        fallbacks=where.fallbacks,
-        managed=asked.managed,
-        claims=asked.claims,
-        pull_request=pull_request,
-        home=where.home,
-    )
-
-
-def _requested(app: Application, defaults: Defaults) -> bool:
-    """Whether its updates go into a pull request: the annotation, else the command line."""
-    said = app.annotations.get("pull-request", "")
-    return said in keys.TRUE if said else defaults.pull_request
-
-
-def _wheres(app: Application, entries: Sequence[Entry], defaults: Defaults) -> tuple[tuple[Where, ...], list[Flaw]]:
-    """The write-back targets; a flaw of them concerns every entry."""
-    try:
-        keys.boolean(_pull_request(app))
-        return write_backs(app, defaults.argocd_namespace), []
-    except (Malformed, TaskError):
-        return (), [flaw for error in _problems(app, defaults) for flaw in _of_all(app, entries, error)]
-
-
-def _pull_request(app: Application) -> Setting:
-    value = app.annotations.get("pull-request", "")
-    return Setting("pull-request", value) if value else Setting()
-
-
-def _problems(app: Application, defaults: Defaults) -> list[Faulty | TaskError]:
-    found: list[Faulty | TaskError] = []
-    try:
-        keys.boolean(_pull_request(app))
-    except Faulty as error:
-        found.append(error)
-    return [*found, *problems(app, defaults.argocd_namespace)]
-
-
-def _of_all(app: Application, entries: Sequence[Entry], error: Faulty | TaskError) -> list[Flaw]:
-    """One flaw for every entry; a broken annotation is one even where no entry can be read."""
-    if isinstance(error, Faulty):
-        flaw = Flaw("", None, error.key, error.value, str(error), error.hint)
-        return [replace(flaw, text=entry.text, entry=entry) for entry in entries] or [flaw]
-    target = app.annotations.get("write-back-target", "")
-    key = "write-back-target" if target else ""
-    return [Flaw(entry.text, entry, key, target, error.message, error.hint, error.rule) for entry in entries]
