@@ -20,6 +20,11 @@ def printable(text: str) -> str:
     return harmless(visible(text))
 
 
+def shortened(text: str, longest: int = 200) -> str:
+    """The beginning of a long text, for messages that quote it."""
+    return text if len(text) <= longest else f"{text[:longest]}…"
+
+
 def without_logins(text: str) -> str:
     """The text with no user and password in its URLs. The user of an ssh URL is part of its address, and stays."""
     return _LOGIN.sub(r"\1\2", text) if "://" in text else text

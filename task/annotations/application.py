@@ -1,13 +1,11 @@
 """One Argo CD Application (as JSON) → `Application`.
 
-Everything in it was written by others: whatever has the wrong shape is left out or said,
-never trusted.
+Others wrote everything in it, so nothing is trusted: a value of the wrong shape is left out, or is an error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 from task.errors import Malformed
@@ -37,8 +35,8 @@ def parse_application(
 ) -> Application:
     """Read an Application manifest or API object.
 
-    `namespace` is taken where the manifest names none. Raises `Malformed` when it has no
-    name, or a section that must be a mapping is none.
+    `namespace` is the namespace of a manifest that names none. Raises `Malformed` for a manifest without a name, and
+    for a section that must be a mapping and is something else.
     """
     metadata, spec, status = (_mapping(item, key) for key in ("metadata", "spec", "status"))
     name = metadata.get("name")
@@ -53,7 +51,11 @@ def parse_application(
     return Application(
         namespace=namespace,
         name=name,
-        annotations=_annotations(metadata, prefix),
+        annotations={
+            key.removeprefix(prefix): value.strip()
+            for key, value in _mapping(metadata, "annotations").items()
+            if key.startswith(prefix) and key != prefix and isinstance(value, str)
+        },
         sources=sources,
         multi=multi,
         live=tuple(_strings(_mapping(status, "summary").get("images"))),
@@ -72,20 +74,9 @@ def annotated(item: Mapping[str, Any], prefix: str, origin: str = "") -> Applica
     return app if app.annotations else None
 
 
-def _annotations(metadata: Mapping[str, Any], prefix: str) -> dict[str, str]:
-    found = _mapping(metadata, "annotations").items()
-    return {short: value.strip() for key, value in found if (short := _short(key, prefix)) and isinstance(value, str)}
-
-
-@lru_cache(maxsize=65536)
-def _short(key: str, prefix: str) -> str:
-    """The key behind the prefix, the same object every time: thousands of Applications use the same keys."""
-    return key[len(prefix) :] if key.startswith(prefix) else ""
-
-
 def _sources(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[tuple[Source, ...], bool]:
     hydrator = spec.get("sourceHydrator")
-    if isinstance(hydrator, dict):  # what people edit is the dry source; the hydrated branch is generated
+    if isinstance(hydrator, dict):  # people edit the dry source; Argo CD generates the hydrated branch
         return (_source(_mapping(hydrator, "drySource"), status.get("sourceType")),), False
     several = spec.get("sources")
     if isinstance(several, list) and several:
@@ -104,33 +95,23 @@ def _source(raw: object, status_kind: object) -> Source:
     helm, kustomize, plugin = (there.get(key, NOTHING) for key in ("helm", "kustomize", "plugin"))
     return Source(
         repo=_text(raw.get("repoURL")),
-        path=_folder(_text(raw.get("path"))),
+        # `./apps/web/` and `/apps/web` are `apps/web` to Argo CD, and `.` is the root.
+        path="/".join(part for part in _text(raw.get("path")).split("/") if part not in ("", ".")),
         revision=_text(raw.get("targetRevision")),
         chart=_text(raw.get("chart")),
         ref=_text(raw.get("ref")),
         kind=KINDS.get(status_kind, section) if isinstance(status_kind, str) else section,
         section=section,
-        parameters=tuple(_parameters(helm.get("parameters"))) if helm else (),
-        images=tuple(_strings(kustomize.get("images"))) if kustomize else (),
-        env=tuple((_text(e.get("name")), _text(e.get("value"))) for e in _mappings(plugin.get("env")))
-        if plugin
-        else (),
-        value_files=tuple(_strings(helm.get("valueFiles"))) if helm else (),
+        parameters=tuple(
+            Parameter(_text(one.get("name")), _text(one.get("value")), one.get("forceString") is True)
+            for one in _mappings(helm.get("parameters"))
+            if one.get("name")
+        ),
+        images=tuple(_strings(kustomize.get("images"))),
+        env=tuple((_text(one.get("name")), _text(one.get("value"))) for one in _mappings(plugin.get("env"))),
+        value_files=tuple(_strings(helm.get("valueFiles"))),
         recurse=there.get("directory", NOTHING).get("recurse") is True,
     )
-
-
-def _parameters(raw: object) -> list[Parameter]:
-    return [
-        Parameter(_text(p.get("name")), _text(p.get("value")), p.get("forceString") is True)
-        for p in _mappings(raw)
-        if p.get("name")
-    ]
-
-
-def _folder(path: str) -> str:
-    """`./apps/web/` and `/apps/web` are `apps/web` to Argo CD, and `.` is the root."""
-    return "/".join(part for part in path.split("/") if part not in ("", "."))
 
 
 NOTHING: Mapping[str, Any] = {}
@@ -154,7 +135,7 @@ def _strings(raw: object) -> list[str]:
 
 
 def _text(value: object) -> str:
-    """A scalar as text: YAML may have made a number or boolean of what is a string to Argo CD."""
+    """A scalar as text: what is a string to Argo CD may be a number or a boolean in an unquoted manifest."""
     if isinstance(value, str):
         return value
     if value is None or isinstance(value, (dict, list)):

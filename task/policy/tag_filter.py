@@ -14,12 +14,13 @@ from typing import Any
 import re2
 
 from task.errors import Malformed
+from task.text import shortened
 
 LONGEST = 4096  # characters of one pattern: 200,000 of them took RE2 25 seconds
 # Bytes that RE2 may use for one pattern. A tag has 128 characters, and \pL{128} fits. With 32 MB, 4,096 characters took
 # four seconds and a quarter of a gigabyte.
 _MEMORY = 4 << 20
-_QUOTED = 200
+_LONGEST_SUGGESTION = 200
 _GLOB = re.compile(r"[A-Za-z0-9_.*?-]+")
 _IN_REGEXP = {".": r"\.", "*": ".*", "?": "."}
 _ESCAPE = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.", re.DOTALL)
@@ -36,7 +37,7 @@ def allow_pattern(value: str) -> str | None:
     if not value or value.lower() == "any":
         return None
     if not colon or keyword.lower() != "regexp":
-        raise Malformed(f"{_quote(value)} is neither 'any' nor 'regexp:…'", _allow_hint(keyword, colon, pattern))
+        raise Malformed(f"{shortened(value)!r} is neither 'any' nor 'regexp:…'", _allow_hint(keyword, colon, pattern))
     check_length(pattern)
     check_pattern(pattern)
     return pattern
@@ -51,7 +52,7 @@ def check_length(text: str) -> None:
     """Raise `Malformed` for a pattern or glob so long that it could cost a run minutes."""
     if len(text) > LONGEST:
         raise Malformed(
-            f"{_quote(text)} has {len(text):,} characters, and a pattern may have {LONGEST:,}",
+            f"{shortened(text)!r} has {len(text):,} characters, and a pattern may have {LONGEST:,}",
             "write a shorter pattern",
         )
 
@@ -89,18 +90,18 @@ def ignored(globs: Sequence[str], tag: str) -> str:
 def _allow_hint(keyword: str, colon: str, pattern: str) -> str:
     """What was probably meant."""
     if keyword.strip().lower() in {"regexp", "regex", "re"} and colon:
-        return f"write regexp:{_cut(pattern)}"
+        return f"write regexp:{shortened(pattern)}"
     if keyword.strip().lower() == "glob":
         return f"globs are for ignore-tags; here write {regexp_of_glob(pattern) or 'regexp: and a regular expression'}"
     whole = keyword + colon + pattern
     if whole == "*":
         return "write any"
-    return f"write {regexp_of_glob(whole) or f'regexp:{_cut(whole)}'}"
+    return f"write {regexp_of_glob(whole) or f'regexp:{shortened(whole)}'}"
 
 
 def regexp_of_glob(text: str) -> str:
     """`regexp:` and what a tag or a simple glob means; "" for what has other signs, or `.*` as a pattern has."""
-    if not _GLOB.fullmatch(text) or ".*" in text or len(text) > _QUOTED:
+    if not _GLOB.fullmatch(text) or ".*" in text or len(text) > _LONGEST_SUGGESTION:
         return ""
     return f"regexp:^{re.sub('[.*?]', lambda sign: _IN_REGEXP[sign.group()], text)}$"
 
@@ -134,7 +135,7 @@ def _compiled(pattern: str) -> Any:
 
 def _bad_pattern(pattern: str, trouble: str) -> Malformed:
     return Malformed(
-        f"{_quote(pattern)} is not a regular expression that RE2 takes: {_cut(trouble)}",
+        f"{shortened(pattern)!r} is not a regular expression that RE2 takes: {shortened(trouble)}",
         r"RE2 has no look-around (?=…) and no back-references \1; its syntax: https://github.com/google/re2/wiki/Syntax",
     )
 
@@ -200,12 +201,6 @@ def _letter(glob: str, position: int, trouble: str) -> tuple[str, int]:
 
 
 def _bad_glob(glob: str, trouble: str) -> Malformed:
-    return Malformed(f"{_quote(glob)} is not a glob: {trouble}", r"write \[ for the bracket itself, \\ for a backslash")
-
-
-def _quote(text: str) -> str:
-    return repr(_cut(text))
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _QUOTED else f"{text[:_QUOTED]}…"
+    return Malformed(
+        f"{shortened(glob)!r} is not a glob: {trouble}", r"write \[ for the bracket itself, \\ for a backslash"
+    )
