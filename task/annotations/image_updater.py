@@ -12,30 +12,15 @@ from typing import Any
 
 from task.annotations.image_updater_settings import Said, annotations, mapping, mappings, strings, text
 from task.annotations.known_keys import nearest
+from task.annotations.narrow import OPERATORS, Requirement
 from task.errors import Malformed
 from task.model import Application, Problem
 from task.policy.tag_filter import glob_match, ignore_globs
 
-OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 # AIU ignores these on an Application that a resource configures as on any other: they say what no resource can.
 OURS = ("write-back-source", "pull-request", "pin-digest", "manifests.image-name")
 _WILD = re.compile(r"[*?\[\]]")
 _SET = re.compile(r"\[.*?]")
-
-
-@dataclass(frozen=True)
-class Requirement:
-    """One part of a Kubernetes label selector."""
-
-    key: str
-    operator: str
-    values: tuple[str, ...] = ()
-
-    def met(self, labels: Mapping[str, str]) -> bool:
-        """Whether the labels meet it, as Kubernetes decides: a missing label meets every negated one."""
-        if self.operator in ("Exists", "DoesNotExist"):
-            return (self.key in labels) == (self.operator == "Exists")
-        return (labels.get(self.key) in self.values) == (self.operator == "In")
 
 
 @dataclass(frozen=True)
@@ -106,34 +91,29 @@ def configure(
             if said[reference.order].annotations is not None or app.annotations.get("image-list"):
                 break
             found = found[1:]
-        problems += _disputed(app, found) if found else ()
-        done.append(_configured(app, said[found[0].order]) if found else app)
+        wanted = said[found[0].order].annotations if found else None
+        others = dict.fromkeys(one.updater for one in found[1:] if one.updater != found[0].updater)
+        if others:  # AIU lets several resources overwrite each other's changes for ever
+            message = f"{found[0].updater} counts, not {', '.join(others)}"
+            problems.append(
+                Problem(
+                    app.key,
+                    "source",
+                    f"several ImageUpdaters reference this Application: {message}",
+                    "let each Application be referenced by one ImageUpdater",
+                    "warning",
+                )
+            )
+        if wanted is not None:
+            # A misspelt key of ours stays as well: it must not vanish without a word.
+            ours = {
+                key: value
+                for key, value in app.annotations.items()
+                if key.endswith(OURS) or any(nearest(one, OURS) for one in (key, key.partition(".")[2]))
+            }
+            app = replace(app, annotations={**ours, **wanted})  # noqa: PLW2901 - the Application as configured
+        done.append(app)
     return tuple(done), tuple(problems)
-
-
-def _configured(app: Application, said: Said) -> Application:
-    if said.annotations is None:
-        return app
-    ours = {key: value for key, value in app.annotations.items() if _of_ours(key)}
-    return replace(app, annotations={**ours, **said.annotations})
-
-
-def _of_ours(key: str) -> bool:
-    """Whether it is such a key, or was meant to be one: a misspelt one must not vanish without a word."""
-    return key.endswith(OURS) or any(nearest(one, OURS) for one in (key, key.partition(".")[2]))
-
-
-def _disputed(app: Application, found: Sequence[Reference]) -> Iterator[Problem]:
-    """AIU lets several resources overwrite each other's changes for ever; here the first one by name wins."""
-    others = dict.fromkeys(reference.updater for reference in found if reference.updater != found[0].updater)
-    if others:
-        yield Problem(
-            app.key,
-            "source",
-            f"several ImageUpdaters reference this Application: {found[0].updater} counts, not {', '.join(others)}",
-            "let each Application be referenced by one ImageUpdater",
-            "warning",
-        )
 
 
 def _warning(message: str, hint: str = "") -> Problem:
@@ -143,14 +123,26 @@ def _warning(message: str, hint: str = "") -> Problem:
 def _references(updaters: Sequence[Mapping[str, Any]], namespace: str) -> tuple[References, list[Problem]]:
     """The references of all resources in the order of their names, and what is wrong with them."""
     references, problems = References({}, {}), list[Problem]()
-    named = sorted(((_name(item, namespace), item) for item in updaters), key=lambda pair: pair[0])
+    named = []
+    for item in updaters:
+        metadata = item.get("metadata")
+        known = metadata if isinstance(metadata, Mapping) else {}
+        named.append(((str(known.get("namespace") or namespace), str(known.get("name") or "")), item))
+    named.sort(key=lambda pair: pair[0])
     for index, (name, item) in enumerate(named):
         if index and name[1] and named[index - 1][0] == name:
             continue  # the same object from two files: the first one counts, as with Applications
         try:
             spec = mapping(item, "spec")
-            problems += _moved(spec, name)
-            for reference in _refs(index, name, spec, problems):
+            if spec.get("namespace") not in (
+                None,
+                "",
+                name[0],
+            ):  # AIU up to v1.1 took the Applications' namespace there
+                message = f"spec.namespace is not read any more; only Applications in {name[0]!r} are referenced"
+                hint = "put the ImageUpdater into the namespace of its Applications"
+                problems.append(_warning(f"ImageUpdater {'/'.join(name)}: {message}", hint))
+            for reference in _of_resource(index, name, spec, problems):
                 if _WILD.search(reference.pattern) or "\\" in reference.pattern:
                     references.others.setdefault(name[0], []).append(reference)
                 else:
@@ -160,49 +152,35 @@ def _references(updaters: Sequence[Mapping[str, Any]], namespace: str) -> tuple[
     return references, problems
 
 
-def _name(item: Mapping[str, Any], namespace: str) -> tuple[str, str]:
-    metadata = item.get("metadata")
-    known = metadata if isinstance(metadata, Mapping) else {}
-    return str(known.get("namespace") or namespace), str(known.get("name") or "")
-
-
-def _moved(spec: Mapping[str, Any], name: tuple[str, str]) -> Iterator[Problem]:
-    """AIU up to v1.1 took the Applications' namespace from the spec."""
-    if spec.get("namespace") not in (None, "", name[0]):
-        yield _warning(
-            f"ImageUpdater {'/'.join(name)}: spec.namespace is not read any more; only Applications in "
-            f"{name[0]!r} are referenced",
-            "put the ImageUpdater into the namespace of its Applications",
-        )
-
-
-def _refs(index: int, name: tuple[str, str], spec: Mapping[str, Any], problems: list[Problem]) -> list[Reference]:
+def _of_resource(
+    index: int, name: tuple[str, str], spec: Mapping[str, Any], problems: list[Problem]
+) -> list[Reference]:
     """The references of one resource. Raises `Malformed` where AIU gives up the whole of it."""
     refs = mappings(spec, "applicationRefs")
     if not refs:
         raise Malformed("spec.applicationRefs is empty", "reference an Application with namePattern")
-    references = []
+    found = []
     for at, ref in enumerate(refs):
-        pattern = _pattern(ref, at)
+        pattern = text(ref, "namePattern")
+        if not pattern:
+            raise Malformed(f"applicationRefs[{at}] has no namePattern", "write a name, or a glob of names")
+        try:
+            ignore_globs(pattern.replace(",", "_"))  # a comma is no separator here
+        except Malformed as error:
+            raise Malformed(f"applicationRefs[{at}].namePattern: {error.message}", error.hint) from None
         try:
             labels = tuple(_labels(ref))
         except Malformed as error:  # AIU: an invalid selector selects nothing
             problems.append(_warning(f"ImageUpdater {'/'.join(name)}, applicationRefs[{at}]: {error.message}"))
             continue
-        order = (index, -_specificity(pattern, ref), at)
-        references.append(Reference(order, "/".join(name), pattern, labels, spec, ref))
-    return references
-
-
-def _pattern(ref: Mapping[str, Any], at: int) -> str:
-    pattern = text(ref, "namePattern")
-    if not pattern:
-        raise Malformed(f"applicationRefs[{at}] has no namePattern", "write a name, or a glob of names")
-    try:
-        ignore_globs(pattern.replace(",", "_"))  # a comma is no separator here
-    except Malformed as error:
-        raise Malformed(f"applicationRefs[{at}].namePattern: {error.message}", error.hint) from None
-    return pattern
+        # AIU's score: an exact name, then a label selector and its parts, then literal characters.
+        score = 0 if _WILD.search(pattern) else 1_000_000
+        score += len(re.sub(r"[*?]", "", _SET.sub("", pattern)))
+        selector = ref.get("labelSelectors")
+        if isinstance(selector, Mapping):
+            score += 10_000 + 100 * sum(len(selector.get(key) or ()) for key in ("matchLabels", "matchExpressions"))
+        found.append(Reference((index, -score, at), "/".join(name), pattern, labels, spec, ref))
+    return found
 
 
 def _labels(ref: Mapping[str, Any]) -> Iterator[Requirement]:
@@ -215,13 +193,3 @@ def _labels(ref: Mapping[str, Any]) -> Iterator[Requirement]:
         if not key or operator not in OPERATORS or bool(values) != operator.endswith("In"):
             raise Malformed(f"matchExpressions: {key!r} {operator!r} {list(values)} is no requirement of a selector")
         yield Requirement(key, operator, values)
-
-
-def _specificity(pattern: str, ref: Mapping[str, Any]) -> int:
-    """AIU's score: an exact name, then a label selector and its parts, then literal characters."""
-    score = 0 if _WILD.search(pattern) else 1_000_000
-    score += len(re.sub(r"[*?]", "", _SET.sub("", pattern)))
-    selector = ref.get("labelSelectors")
-    if isinstance(selector, Mapping):
-        score += 10_000 + 100 * sum(len(selector.get(key) or ()) for key in ("matchLabels", "matchExpressions"))
-    return score

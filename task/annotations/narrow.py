@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fnmatch import translate
+from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from task.errors import UsageError
@@ -23,12 +23,12 @@ class Narrow:
 
 
 def considered(app: Application, narrow: Narrow) -> bool:
-    """Whether an Application passes every part. Raises `UsageError` for a selector that is none."""
+    """Whether an Application passes every part. Raises `UsageError` for a selector that cannot be read."""
     return (
-        (not narrow.names or any(_matches(glob, app.key if "/" in glob else app.name) for glob in narrow.names))
-        and (not narrow.namespaces or any(_matches(glob, app.namespace) for glob in narrow.namespaces))
-        and (not narrow.projects or any(_matches(glob, app.project) for glob in narrow.projects))
-        and (not narrow.selector or all(test(app.labels) for test in _selector(narrow.selector)))
+        (not narrow.names or any(fnmatchcase(app.key if "/" in glob else app.name, glob) for glob in narrow.names))
+        and (not narrow.namespaces or any(fnmatchcase(app.namespace, glob) for glob in narrow.namespaces))
+        and (not narrow.projects or any(fnmatchcase(app.project, glob) for glob in narrow.projects))
+        and (not narrow.selector or all(one.met(app.labels) for one in _selector(narrow.selector)))
     )
 
 
@@ -37,47 +37,38 @@ def is_glob(text: str) -> bool:
     return any(char in text for char in "*?[")
 
 
-@lru_cache(maxsize=256)
-def _glob(glob: str) -> re.Pattern[str]:
-    return re.compile(translate(glob))
-
-
-def _matches(glob: str, text: str) -> bool:
-    return _glob(glob).match(text) is not None
-
-
 @dataclass(frozen=True)
-class _Requirement:
+class Requirement:
     """One part of a Kubernetes label selector."""
 
     key: str
-    values: tuple[str, ...]
-    negated: bool
-    exists: bool = False
+    operator: str  # of OPERATORS
+    values: tuple[str, ...] = ()
 
-    def __call__(self, labels: Mapping[str, str]) -> bool:
+    def met(self, labels: Mapping[str, str]) -> bool:
         """Whether the labels meet it, as Kubernetes decides: a missing label meets every negated one."""
-        if self.exists:
-            return (self.key in labels) != self.negated
-        return (labels.get(self.key) in self.values) != self.negated
+        if self.operator in ("Exists", "DoesNotExist"):
+            return (self.key in labels) == (self.operator == "Exists")
+        return (labels.get(self.key) in self.values) == (self.operator == "In")
 
 
+OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 _SET = re.compile(r"(?P<key>[^\s!=,()]+)\s+(?P<not>notin|in)\s*\((?P<values>[^()]*)\)")
 _EQUAL = re.compile(r"(?P<key>[^\s!=,()]+)\s*(?P<not>!?)={1,2}\s*(?P<values>[^\s!=,()]*)")
 _EXISTS = re.compile(r"(?P<not>!?)\s*(?P<key>[^\s!=,()]+)")
 
 
 @lru_cache(maxsize=16)
-def _selector(text: str) -> tuple[_Requirement, ...]:
-    parts = re.findall(r"(?:[^,()]|\([^()]*\))+", text)
-    return tuple(_requirement(part.strip(), text) for part in parts if part.strip())
-
-
-def _requirement(part: str, text: str) -> _Requirement:
-    for form in (_SET, _EQUAL, _EXISTS):
-        if found := form.fullmatch(part):
-            negated = found["not"] in ("!", "notin")
-            if form is _EXISTS:
-                return _Requirement(found["key"], (), negated, exists=True)
-            return _Requirement(found["key"], tuple(v.strip() for v in found["values"].split(",")), negated)
-    raise UsageError(f"--selector: cannot read {part!r} in {text!r}", hint="write a=b, a!=b, a in (b,c), a or !a")
+def _selector(text: str) -> tuple[Requirement, ...]:
+    """The requirements of `a=b,c in (d,e),!f`, as kubectl reads it. Raises `UsageError`."""
+    found = []
+    for part in filter(None, map(str.strip, re.findall(r"(?:[^,()]|\([^()]*\))+", text))):
+        if match := _SET.fullmatch(part) or _EQUAL.fullmatch(part):
+            values = tuple(value.strip() for value in match["values"].split(","))
+            found.append(Requirement(match["key"], "NotIn" if match["not"] in ("!", "notin") else "In", values))
+        elif match := _EXISTS.fullmatch(part):
+            found.append(Requirement(match["key"], "DoesNotExist" if match["not"] else "Exists"))
+        else:
+            hint = "write a=b, a!=b, a in (b,c), a or !a"
+            raise UsageError(f"--selector: cannot read {part!r} in {text!r}", hint=hint)
+    return tuple(found)
