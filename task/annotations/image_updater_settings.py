@@ -1,8 +1,7 @@
 """The settings of one `applicationRef` of an `ImageUpdater` → the annotations that they correspond to.
 
-Everything in a resource was written by others. An API server refuses what its schema does not
-know, a manifest in Git nobody has checked: an image whose settings cannot be read is left out
-and said, so that a broken rule never lets a tag through.
+An API server refuses what its schema does not know, but nobody has checked a manifest in Git. An image whose settings
+cannot be read is left out with a warning, so that a broken rule never lets a tag through.
 """
 
 import re
@@ -64,7 +63,12 @@ def annotations(spec: Mapping[str, Any], ref: Mapping[str, Any]) -> Said:
             _read(raw, levels, images)
         except Malformed as error:
             images.warnings.append(f"images[{number}] is left out: {error.message}")
-    images.warnings.extend(_unverified(spec, ref, listed))
+    for image in listed:
+        # The innermost level that mentions verification decides.
+        said = [one for level in (image, ref, spec) if (one := level.get("imagesVerification")) is not None]
+        if said and not (isinstance(said[0], Mapping) and _word(said[0].get("enabled")) in _FALSE):
+            images.warnings.append("imagesVerification is not supported: signatures are not verified here")
+            break
     if not images.known:
         return Said({}, (*images.warnings, "no image is named: nothing is updated"))
     named = {f"{alias}.{key}": value for alias, (_, keys) in images.known.items() for key, value in keys.items()}
@@ -73,36 +77,29 @@ def annotations(spec: Mapping[str, Any], ref: Mapping[str, Any]) -> Said:
 
 
 def _read(raw: Mapping[str, Any], levels: Iterable[Mapping[str, Any]], images: _Images) -> None:
-    """Take one image up. A comma in a constraint says what a blank says, and only that fits into a list."""
+    """Add one image."""
+    # A comma in a constraint means the same as a blank, and `image-list` has room for the blank only.
     image = " ".join(text(raw, "imageName").replace(",", " ").split())
     if not image:
         raise Malformed("it has no imageName")
     own = mapping(raw, "commonUpdateSettings")
     keys = {**_update((*levels, own), images.warnings), **_targets(mapping(raw, "manifestTargets"))}
     images.warnings.extend(f"{image}: unknown field {key!r}" for key in raw if key not in IMAGE)
-    alias = _alias(text(raw, "alias"), image, images.warnings)
+    alias = text(raw, "alias")
+    if not ALIAS.fullmatch(alias):
+        short = parse_entry(f"alias={image}").image.repository.rpartition("/")[2].lower()
+        said = f"{alias!r} is no alias: {image} is called {short!r}" if alias else f"{image} has no alias"
+        images.warnings.append(said)
+        alias = short
     if images.known.get(alias) == (image, keys):
         return
-    free = _free(alias, images.known)
+    number, free = 1, alias
+    while free in images.known:
+        number += 1
+        free = f"{alias}-{number}"
     if free != alias:
         images.warnings.append(f"the alias {alias!r} stands twice: {image} is called {free!r}")
     images.known[free] = (image, keys)
-
-
-def _alias(alias: str, image: str, warnings: list[str]) -> str:
-    if ALIAS.fullmatch(alias):
-        return alias
-    short = parse_entry(f"alias={image}").image.repository.rpartition("/")[2].lower()
-    warnings.append(f"{alias!r} is no alias: {image} is called {short!r}" if alias else f"{image} has no alias")
-    return short
-
-
-def _free(alias: str, taken: Mapping[str, object]) -> str:
-    number, free = 1, alias
-    while free in taken:
-        number += 1
-        free = f"{alias}-{number}"
-    return free
 
 
 def _update(levels: Iterable[Mapping[str, Any]], warnings: list[str]) -> dict[str, str]:
@@ -155,15 +152,6 @@ def _write_back(spec: Mapping[str, Any], ref: Mapping[str, Any], warnings: list[
     warnings += [_unknown("writeBackConfig", key) for key in _merged(levels) if key not in ("method", "gitConfig")]
     warnings += [_unknown("gitConfig", key) for key in git if key not in (*GIT, "pullRequest")]
     return {name: value for name, value in found.items() if value}
-
-
-def _unverified(spec: Mapping[str, Any], ref: Mapping[str, Any], images: Iterable[Mapping[str, Any]]) -> list[str]:
-    """A sentence where AIU would verify signatures: the innermost level that speaks of it decides."""
-    for image in images:
-        levels = [said for level in (image, ref, spec) if (said := level.get("imagesVerification")) is not None]
-        if levels and not (isinstance(levels[0], Mapping) and _word(levels[0].get("enabled")) in _FALSE):
-            return ["imagesVerification is not supported: signatures are not verified here"]
-    return []
 
 
 def _merged(levels: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

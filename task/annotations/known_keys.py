@@ -74,29 +74,8 @@ class Names:
 
 def doubts(annotations: Mapping[str, str]) -> tuple[tuple[str, Doubt], ...]:
     """The annotations (keys without prefix) that say nothing here, as (key, why)."""
-    return _doubts(tuple(annotations), annotations.get("image-list", ""))
-
-
-@lru_cache(maxsize=4096)  # the Applications of one generator carry the same keys
-def _doubts(keys: tuple[str, ...], image_list: str) -> tuple[tuple[str, Doubt], ...]:
-    names: Names | None = None
-    found = []
-    for key in keys:
-        name, known = split_key(key)
-        if key in APPLICATION_KEYS or (known and not name):
-            continue
-        if known and _has_alias(image_list, name):
-            continue
-        names = names or names_of(image_list)
-        if one := doubt(key, names):
-            found.append((key, one))
-    return tuple(found)
-
-
-def _has_alias(image_list: str, alias: str) -> bool:
-    """Whether the alias stands there as it is: true for nearly all keys, and found without reading the entries."""
-    at = image_list.find(f"{alias}=")
-    return at == 0 or (at > 0 and image_list[at - 1] in ", \n")
+    names = names_of(annotations.get("image-list", ""))
+    return tuple((key, one) for key in annotations if (one := doubt(key, names)))
 
 
 @lru_cache(maxsize=4096)
@@ -119,66 +98,47 @@ def names_of(image_list: str) -> Names:
 
 @lru_cache(maxsize=4096)
 def doubt(key: str, names: Names) -> Doubt | None:
-    """Why a key says nothing for these entries, None for one that does."""
+    """Why a key says nothing for these entries; None for a key that is read."""
     name, known = split_key(key)
     if key in APPLICATION_KEYS or (known and (not name or name in names.known)):
         return None
     if len(key) > LONGEST:
         return Doubt("unknown", f"unknown annotation {key[:LONGEST]!r}…", "remove it")
-    return _under_a_name(key, names) or _of_a_level(key) or _misspelt(key, names) or _unknown(key, names)
-
-
-def _splits(key: str, at: str = ".") -> list[tuple[str, str]]:
-    """Every way to see an alias in front of a key; aliases hold dots too, so the longest comes first."""
-    return [(key[:i], key[i + 1 :]) for i in range(len(key) - 1, 0, -1) if key[i] in at]
-
-
-def _under_a_name(key: str, names: Names) -> Doubt | None:
-    """What stands under a prefix that an entry has."""
+    # Aliases hold dots too, so a key may be split in several places: the longest alias comes first.
     for name, rest in _splits(key):
-        if name not in names.known:
-            continue
-        if rest in APPLICATION_KEYS:
-            return _level(key, rest)
-        if _normal(rest) in FORMER:
-            return _former(key, name, rest)
-        if known := nearest(rest, IMAGE_KEYS):
-            return _near(key, known, name)
-    return None
-
-
-def _of_a_level(key: str) -> Doubt | None:
-    """A key of older versions and forks; a key of the whole Application under a prefix."""
+        if name in names.known:
+            if rest in APPLICATION_KEYS:
+                return _level(key, rest)
+            if _normal(rest) in FORMER:
+                return _former(key, name, rest)
+            if near := nearest(rest, IMAGE_KEYS):
+                return _near(key, near, name)
     if _normal(key) in FORMER:
         return _former(key, "", key)
-    return next((_level(key, rest) for _, rest in _splits(key) if rest in APPLICATION_KEYS), None)
-
-
-def _misspelt(key: str, names: Names) -> Doubt | None:
-    """A near miss of a key of all entries, or of one under a prefix that an entry has."""
-    if split_key(key)[1]:  # spelt well: only its prefix may be written in another way
-        separators = "."
-    else:
-        separators = "._-"
-        if known := nearest(key, (*APPLICATION_KEYS, *IMAGE_KEYS)):
-            return _near(key, known)
+    for _, rest in _splits(key):
+        if rest in APPLICATION_KEYS:
+            return _level(key, rest)
+    # A key that is spelt well can only have its prefix spelt in another way.
+    if not known and (near := nearest(key, (*APPLICATION_KEYS, *IMAGE_KEYS))):
+        return _near(key, near)
     normal = {_normal(name): name for name in sorted(names.known)}
-    for head, rest in _splits(key, separators):
-        if (name := normal.get(_normal(head))) and (known := nearest(rest, IMAGE_KEYS)):
-            return _near(key, known, name)
-    return None
-
-
-def _unknown(key: str, names: Names) -> Doubt:
-    """A per-image key whose prefix names no entry; else a key that nobody knows."""
+    for head, rest in _splits(key, "." if known else "._-"):
+        if (alias := normal.get(_normal(head))) and (near := nearest(rest, IMAGE_KEYS)):
+            return _near(key, near, alias)
+    # A per-image key whose prefix names no entry; else a key that nobody knows.
     for head, rest in reversed(_splits(key)):
         if _normal(rest) in FORMER:
             return _former(key, head, rest)
-        if known := nearest(rest, IMAGE_KEYS):
-            return _orphan(key, head, known, names)
+        if near := nearest(rest, IMAGE_KEYS):
+            return _orphan(key, head, near, names)
     guess = nearest(key, (*APPLICATION_KEYS, *IMAGE_KEYS), len(key) // 3)
     hint = f"did you mean {guess}? " if guess else ""
     return Doubt("unknown", f"unknown annotation {key!r}", f"{hint}See the list of annotations, or remove it", guess)
+
+
+def _splits(key: str, at: str = ".") -> list[tuple[str, str]]:
+    """Every way to see an alias in front of a key, the longest alias first."""
+    return [(key[:i], key[i + 1 :]) for i in range(len(key) - 1, 0, -1) if key[i] in at]
 
 
 def _near(key: str, known: str, name: str = "") -> Doubt:
