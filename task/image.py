@@ -14,6 +14,7 @@ from functools import lru_cache
 
 from task.errors import Malformed
 from task.model import Entry, Image
+from task.text import shortened
 
 _HUB = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com"})
 _HOST = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*"
@@ -27,9 +28,7 @@ _DIGEST_LIKE = re.compile(r"[A-Za-z][A-Za-z0-9+._-]*:[A-Za-z0-9+/=_-]+", re.ASCI
 _IMAGE_ID = re.compile(r"(?:sha256:)?[0-9a-f]{64}", re.ASCII)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://", re.ASCII)
 _BLANK = re.compile(r"[\s\x00-\x20\x7f-\xa0]")
-_DIGITS = 64  # of a sha256
 _LONGEST_REPOSITORY = 255
-_LONGEST_QUOTE = 200
 
 
 def parse_image(text: str) -> Image:
@@ -37,14 +36,25 @@ def parse_image(text: str) -> Image:
 
     Raises `Malformed`, saying what is wrong with which part, for anything a registry would not take.
     """
-    _refuse_what_is_no_reference(text)
+    if not text:
+        raise Malformed("the image reference is empty", "write [registry/]name:tag")
+    if blank := _BLANK.search(text):
+        raise Malformed(
+            f"{shortened(text)!r}: an image reference holds no blank or control character ({blank.group()!r})",
+            "remove it; several references are separated by commas",
+        )
+    _refuse_scheme(text, text)
+    if _IMAGE_ID.fullmatch(text):
+        raise Malformed(
+            f"{shortened(text)!r} is an image id or a digest without a name", "write name:tag or name@sha256:…"
+        )
     name, tag, digest = _split(text)
     image = _image(name, text)
     if tag is not None and not _TAG.fullmatch(tag):
         raise _bad_tag(tag, text)
     if digest is not None and not _DIGEST.fullmatch(digest):
         raise Malformed(
-            f"{_quote(text)}: {_quote(digest)} is not a digest",
+            f"{shortened(text)!r}: {shortened(digest)!r} is not a digest",
             "a digest is sha256: and 64 digits 0-9a-f, as the registry or the builder prints it",
         )
     return replace(image, tag=tag or "", digest=digest or "")
@@ -56,8 +66,23 @@ def parse_images(values: Sequence[str]) -> tuple[Image, ...]:
     Each value holds references separated by commas, blanks or newlines, or is a JSON list of strings.
     Raises `Malformed` for the first that cannot be read; no reference at all is an empty answer.
     """
-    texts = [text for value in values for text in _references(value.strip())]
-    return tuple(dict.fromkeys(parse_image(text) for text in texts))
+    texts: list[str] = []
+    for value in map(str.strip, values):
+        if not value.startswith("[") or _HOST_AND_PORT.match(value):  # `[::1]:5000/app` is no JSON list
+            texts += value.replace(",", " ").split()
+            continue
+        try:
+            items = json.loads(value)
+        except (ValueError, RecursionError) as problem:
+            raise Malformed(
+                f"{shortened(value)!r} is not a JSON list: {problem}", 'write ["image:tag", …]'
+            ) from problem
+        if not all(isinstance(item, str) for item in items):
+            raise Malformed(
+                f"{shortened(value)!r}: the list holds something else than strings", 'write ["image:tag", …]'
+            )
+        texts += filter(None, map(str.strip, items))
+    return tuple(dict.fromkeys(map(parse_image, texts)))
 
 
 def same_image(one: Image, other: Image) -> bool:
@@ -69,7 +94,7 @@ def same_image(one: Image, other: Image) -> bool:
 def live_image(text: str) -> Image | None:
     """The image of a `status.summary.images` string or of a Kustomize image (`name=image:tag`).
 
-    Lenient, as others wrote it: upper case and shortened digests pass. None where no name can be read.
+    Lenient, because others wrote it: upper case and shortened digests pass. None where no name can be read.
     """
     text = text.strip()
     name, tag, digest = _split(text.partition("=")[2] if "=" in text else text)
@@ -77,9 +102,15 @@ def live_image(text: str) -> Image | None:
         image = _image(name, text, any_case=True)
     except Malformed:
         return None
-    if set(tag or "") & {"/", ":"} or _blank(tag or "") or _blank(digest or ""):
+    if set(tag or "") & {"/", ":"} or _BLANK.search(tag or "") or _BLANK.search(digest or ""):
         return None
     return replace(image, tag=tag or "", digest=digest or "")
+
+
+def split_registry(name: str) -> tuple[str, str]:
+    """The registry as it is written ("" where none is) and the rest of a name, by Docker's rule."""
+    first, slash, rest = name.partition("/")
+    return (first, rest) if slash and ("." in first or ":" in first or first.lower() == "localhost") else ("", name)
 
 
 def split_image_list(text: str) -> tuple[str, ...]:
@@ -89,7 +120,13 @@ def split_image_list(text: str) -> tuple[str, ...]:
 
 def parse_image_list(text: str) -> tuple[Entry | Malformed, ...]:
     """Every entry of an `image-list`, or what is wrong with it, in order. Never raises."""
-    return tuple(_entry_or_problem(entry) for entry in split_image_list(text))
+    found: list[Entry | Malformed] = []
+    for entry in split_image_list(text):
+        try:
+            found.append(parse_entry(entry))
+        except Malformed as problem:
+            found.append(problem)
+    return tuple(found)
 
 
 def parse_entry(text: str) -> Entry:
@@ -99,55 +136,24 @@ def parse_entry(text: str) -> Entry:
     Raises `Malformed` where no image can be read, with the fix in the hint.
     """
     text = text.strip()
-    alias, reference = _split_alias(text)
+    alias, reference = "", text
+    if "=" in text:  # AIU splits at the first `=`
+        alias, _, reference = text.partition("=")
+        if _split(alias)[1] is not None:  # a constraint was cut: a colon behind a host's port is never part of an alias
+            short = _split(text)[0].rpartition("/")[2].strip()
+            raise Malformed(
+                f"{shortened(text)!r}: without an alias, the '=' of the constraint is taken for the end of the alias",
+                f"write {short}={text}",
+            )
+        alias, reference = alias.strip(), reference.strip()
     _refuse_scheme(reference, text)
     name, constraint, digest = _split(reference)
     image = _image(name.strip(), text, any_case=True)
     if "/" in (constraint or ""):
         raise _bad_tag(constraint or "", text)
     if digest is not None and not _DIGEST_LIKE.fullmatch(digest.strip()):
-        raise Malformed(f"{_quote(text)}: {_quote(digest)} is not a digest", "a digest is written sha256:…")
+        raise Malformed(f"{shortened(text)!r}: {shortened(digest)!r} is not a digest", "a digest is written sha256:…")
     return Entry(alias, replace(image, digest=(digest or "").strip()), (constraint or "").strip(), text)
-
-
-def _entry_or_problem(text: str) -> Entry | Malformed:
-    try:
-        return parse_entry(text)
-    except Malformed as problem:
-        return problem
-
-
-def _references(value: str) -> list[str]:
-    """The references in one value of `--image`."""
-    if value.startswith("[") and not _HOST_AND_PORT.match(value):
-        return [stripped for item in _json_strings(value) if (stripped := item.strip())]
-    return value.replace(",", " ").split()
-
-
-def _json_strings(value: str) -> list[str]:
-    try:
-        items = json.loads(value)
-    except (ValueError, RecursionError) as problem:
-        raise Malformed(f"{_quote(value)} is not a JSON list: {problem}", 'write ["image:tag", …]') from problem
-    for item in items:
-        if not isinstance(item, str):
-            raise Malformed(f"{_quote(value)}: the list holds something else than strings", 'write ["image:tag", …]')
-    return list(items)
-
-
-def _split_alias(text: str) -> tuple[str, str]:
-    """What stands before and behind the first `=`, as Argo CD Image Updater splits."""
-    if "=" not in text:
-        return "", text
-    alias, _, reference = text.partition("=")
-    if _split(alias)[1] is not None:  # a constraint was cut: a colon behind a host's port is never part of an alias
-        name, _, _ = _split(text)
-        short = name.rpartition("/")[2].strip()
-        raise Malformed(
-            f"{_quote(text)}: without an alias, the '=' of the constraint is taken for the end of the alias",
-            f"write {short}={text}",
-        )
-    return alias.strip(), reference.strip()
 
 
 def _split(text: str) -> tuple[str, str | None, str | None]:
@@ -161,93 +167,58 @@ def _split(text: str) -> tuple[str, str | None, str | None]:
 
 
 def _image(name: str, text: str, *, any_case: bool = False) -> Image:
-    """The image of a bare name; `any_case` lets upper case pass."""
+    """The image of a bare name; `any_case` lets upper case pass. Raises `Malformed`, which quotes the whole `text`."""
     if not name:
-        raise Malformed(f"{_quote(text)} names no image", "write [registry/]name:tag")
-    registry, repository = _registry_and_repository(name)
-    if not _is_registry(registry):
-        raise Malformed(f"{_quote(text)}: {_quote(registry)} is not the host of a registry", "write host[:port]/name")
-    for piece in repository.split("/"):
-        if not _PART.fullmatch(piece.lower() if any_case and piece.isascii() else piece):
-            raise _bad_part(piece, name, text)
-    if len(repository) > _LONGEST_REPOSITORY:
-        raise Malformed(f"{_quote(text)}: the name is longer than {_LONGEST_REPOSITORY} letters", "shorten the name")
-    return Image(name, registry, repository)
-
-
-def _is_registry(host: str) -> bool:
-    """A name is told without the pattern, whose compilation takes as long as all else here."""
-    labels = host.split(".") if host.isascii() else ()
-    named = labels and all(label.replace("-", "").isalnum() and label.strip("-") == label for label in labels)
-    return bool(named or _REGISTRY.fullmatch(host))
-
-
-def _registry_and_repository(name: str) -> tuple[str, str]:
-    """Registry and repository in normal form. Host names know no case; repositories do."""
-    first, slash, rest = name.partition("/")
-    host = first.lower()
-    if not slash or not ("." in host or ":" in host or host == "localhost"):
-        host, rest = "docker.io", name
-    if host not in _HUB:
-        return host, rest
-    return "docker.io", rest if "/" in rest else f"library/{rest}"
-
-
-def _refuse_what_is_no_reference(text: str) -> None:
-    if not text:
-        raise Malformed("the image reference is empty", "write [registry/]name:tag")
-    if blank := _blank(text):
+        raise Malformed(f"{shortened(text)!r} names no image", "write [registry/]name:tag")
+    registry, repository = split_registry(name)
+    registry = registry.lower() or "docker.io"  # host names know no case; repositories do
+    if registry in _HUB:
+        registry, repository = "docker.io", repository if "/" in repository else f"library/{repository}"
+    elif not _REGISTRY.fullmatch(registry):
         raise Malformed(
-            f"{_quote(text)}: an image reference holds no blank or control character ({blank.group()!r})",
-            "remove it; several references are separated by commas",
+            f"{shortened(text)!r}: {shortened(registry)!r} is not the host of a registry", "write host[:port]/name"
         )
-    _refuse_scheme(text, text)
-    if len(text) >= _DIGITS and _IMAGE_ID.fullmatch(text):
-        raise Malformed(f"{_quote(text)} is an image id or a digest without a name", "write name:tag or name@sha256:…")
-
-
-def _blank(text: str) -> re.Match[str] | None:
-    """The first blank or control character."""
-    return None if text.isprintable() and " " not in text else _BLANK.search(text)
+    for piece in repository.split("/"):
+        if _PART.fullmatch(piece.lower() if any_case and piece.isascii() else piece):
+            continue
+        if not piece:
+            raise Malformed(
+                f"{shortened(text)!r}: a part of the name {shortened(name)!r} is empty", "check the slashes"
+            )
+        if _PART.fullmatch(piece.lower()):
+            raise Malformed(
+                f"{shortened(text)!r}: {shortened(piece)!r} has upper-case letters", f"write {shortened(piece.lower())}"
+            )
+        raise Malformed(
+            f"{shortened(text)!r}: {shortened(piece)!r} cannot be part of an image's name",
+            "a part has letters and digits, with single '.', '_', '__' or '-' between them; a colon stands before the "
+            "tag, a comma between two images",
+        )
+    if len(repository) > _LONGEST_REPOSITORY:
+        raise Malformed(
+            f"{shortened(text)!r}: the name is longer than {_LONGEST_REPOSITORY} letters", "shorten the name"
+        )
+    return Image(name, registry, repository)
 
 
 def _refuse_scheme(reference: str, text: str) -> None:
     if "://" in reference and (scheme := _SCHEME.match(reference)):
         raise Malformed(
-            f"{_quote(text)}: an image reference has no {scheme.group()!r}",
-            f"write {_cut(re.sub('^[^/]*@', '', reference[scheme.end() :]))}",
+            f"{shortened(text)!r}: an image reference has no {scheme.group()!r}",
+            f"write {shortened(re.sub('^[^/]*@', '', reference[scheme.end() :]))}",
         )
 
 
 def _bad_tag(tag: str, text: str) -> Malformed:
     if not tag:
         return Malformed(
-            f"{_quote(text)}: nothing follows the colon", "write the tag behind it, or leave out the colon"
+            f"{shortened(text)!r}: nothing follows the colon", "write the tag behind it, or leave out the colon"
         )
     if "/" in tag:
-        return Malformed(f"{_quote(text)}: {_quote(tag)} is neither a port nor a tag", "write host:port/name:tag")
+        return Malformed(
+            f"{shortened(text)!r}: {shortened(tag)!r} is neither a port nor a tag", "write host:port/name:tag"
+        )
     return Malformed(
-        f"{_quote(text)}: {_quote(tag)} is not a tag",
+        f"{shortened(text)!r}: {shortened(tag)!r} is not a tag",
         "a tag has up to 128 letters, digits, '_', '.' and '-', and begins with none of the last two",
     )
-
-
-def _bad_part(piece: str, name: str, text: str) -> Malformed:
-    if not piece:
-        return Malformed(f"{_quote(text)}: a part of the name {_quote(name)} is empty", "check the slashes")
-    if _PART.fullmatch(piece.lower()):
-        return Malformed(f"{_quote(text)}: {_quote(piece)} has upper-case letters", f"write {_cut(piece.lower())}")
-    return Malformed(
-        f"{_quote(text)}: {_quote(piece)} cannot be part of an image's name",
-        "a part has letters and digits, with single '.', '_', '__' or '-' between them; a colon stands before the tag, "
-        "a comma between two images",
-    )
-
-
-def _quote(text: str) -> str:
-    return repr(_cut(text))
-
-
-def _cut(text: str) -> str:
-    """Long texts say enough by their beginning."""
-    return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…"

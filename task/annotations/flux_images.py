@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from task.image import live_image
+from task.image import live_image, split_registry
 from task.model import Image
 
 MAPPED = ("repository.fluxcd.io/", "tag.fluxcd.io/", "registry.fluxcd.io/")
@@ -34,7 +34,7 @@ class Container:
 def containers(values: Mapping[str, Any], annotations: Mapping[str, str]) -> tuple[Container, ...]:
     """The images, each once; those that annotations map win over those that are merely there."""
     found = {TOP: _container(TOP, values, "")}
-    found |= {key: _container(key, expanded(value), _escaped(key)) for key, value in values.items()}
+    found |= {key: _container(key, expanded(value), key.replace(".", "\\.")) for key, value in values.items()}
     found = {name: one for name, one in found.items() if one}
     found |= {name: one for name, _, _ in _mappings(annotations) if (one := _mapped(name, values, annotations))}
     return tuple(one for one in found.values() if one)
@@ -67,15 +67,9 @@ def _image(text: object, beside: Mapping[str, Any]) -> Image | None:
         return None
     registry, tag = beside.get("registry"), beside.get("tag")
     if isinstance(registry, str) and registry.strip("/ "):
-        whole = live_image(f"{registry.strip('/ ')}/{_path(image.name)}")
+        whole = live_image(f"{registry.strip('/ ')}/{split_registry(image.name)[1]}")
         image = whole and replace(whole, tag=image.tag, digest=image.digest)
     return replace(image, tag=tag) if image and isinstance(tag, str) and tag else image
-
-
-def _path(name: str) -> str:
-    """The name without the registry in it."""
-    first, slash, rest = name.partition("/")
-    return rest if slash and ("." in first or ":" in first or first == "localhost") else name
 
 
 def _mappings(annotations: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
@@ -128,8 +122,3 @@ def expanded(value: object) -> dict[str, Any]:
             found = {**{str(k): v for k, v in one.items() if k != "<<"}, **found}
             queue.append(one.get("<<"))
     return found if isinstance(value, Mapping) else {}
-
-
-def _escaped(key: str) -> str:
-    """A key as one step of a path."""
-    return key.replace(".", "\\.")

@@ -1,7 +1,6 @@
 """The annotation keys: which values are legal, and which of several spellings and levels wins.
 
-What each key means: annotations.md of the design, and docs/annotations.md for users. Facts
-about Argo CD Image Updater (AIU) are those of v0.18 and v1.3.
+docs/annotations.md says what each key means. Facts about Argo CD Image Updater (AIU) are those of v0.18 and v1.3.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from functools import lru_cache
 from typing import cast
 
 from task.errors import Malformed
+from task.image import split_registry
 from task.model import Entry, Strategy
 
 STRATEGIES: Mapping[str, Strategy] = {
@@ -84,8 +84,7 @@ def prefixes(entry: Entry, taken: frozenset[str] = frozenset()) -> tuple[str, ..
     if entry.alias:
         return tuple(dict.fromkeys((entry.alias.replace("/", "_"), entry.alias)))
     name = entry.image.name
-    first, _, rest = name.partition("/")
-    path = rest if rest and ("." in first or ":" in first or first == "localhost") else name
+    _, path = split_registry(name)
     names = (name.replace("/", "_"), path.replace("/", "_"), path.rpartition("/")[2])
     return tuple(one for one in dict.fromkeys(names) if one not in taken)
 
