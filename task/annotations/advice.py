@@ -1,6 +1,6 @@
-"""What to write where a value answers another key's question: a range in `allow-tags`, a tag in `helm.image-tag`.
+"""What to write instead of a value that belongs to another key: a range in `allow-tags`, a tag in `helm.image-tag`.
 
-Each mistake here stands in an issue of Argo CD Image Updater (AIU); the numbers name some of them.
+People reported each of these mistakes in issues of Argo CD Image Updater (AIU); the numbers name some of them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def on_allow_tags(entry: Entry, key: str, value: str) -> str:
     wanted = range_of(value)
     if not wanted:
         return ""
-    move = _move(entry, wanted, key)
+    move = f"write {listed(entry, wanted)} in image-list and remove {key}"
+    if entry.constraint and entry.constraint != wanted:
+        move = f"remove {key}: image-list has the constraint {entry.constraint!r}, and can have {wanted!r} instead"
     if wanted.startswith("^") and not value.lower().startswith("semver"):  # ^1.2 is a regular expression, too
         return f"write regexp:{wanted} if you mean tags that begin so; for the range {wanted}, {move}"
     return move
@@ -98,12 +100,6 @@ def on_ignored_constraint(entry: Entry) -> str:
     if said.startswith("to follow"):
         return f"{said}; for every tag, write {listed(entry, '')}"
     return said or f"write {listed(entry, '')}, and allow-tags: regexp:… to choose tags"
-
-
-def _move(entry: Entry, wanted: str, key: str) -> str:
-    if entry.constraint and entry.constraint != wanted:
-        return f"remove {key}: image-list has the constraint {entry.constraint!r}, and can have {wanted!r} instead"
-    return f"write {listed(entry, wanted)} in image-list and remove {key}"
 
 
 def blind_pattern(text: str) -> str:

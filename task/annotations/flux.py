@@ -1,8 +1,8 @@
 """Flux v1 `HelmRelease` (Helm Operator) → the Subscriptions that its annotations ask for.
 
 What Flux v1.21 reads: policies under `fluxcd.io/` and `flux.weave.works/`, tag filters also under
-`filter.fluxcd.io/`; images where its `FindHelmReleaseContainers` finds them. Where Flux takes any tag
-because a filter is broken, this is an error.
+`filter.fluxcd.io/`; images where its `FindHelmReleaseContainers` finds them. A broken filter is an error
+here; Flux takes any tag then.
 """
 
 from __future__ import annotations
@@ -36,13 +36,30 @@ def is_helm_release(item: object) -> bool:
 def subscribe_helm_release(item: Mapping[str, Any], origin: str, repo: str, branch: str, path: str) -> Subscribed:
     """One Subscription for each image in `spec.values` that Flux would update, and what is wrong.
 
-    `repo`, `branch` ("" is the default branch) and `path` say where the manifest is in Git; no `repo`: in none
-    that is known, a `source` flaw of every image. Not `automated`, or `ignore`d: nothing. `locked`: the
-    Subscriptions say so in `held`.
+    `repo`, `branch` ("" is the default branch) and `path` say where the manifest is in Git. Without a `repo` every
+    image gets a `source` flaw. A release that is not `automated`, or that Flux is to `ignore`, asks for nothing; of a
+    `locked` one the Subscriptions say so in `held`.
     """
-    annotations = _annotations(item)
-    app = _application(item, origin, Source(repo, posixpath.dirname(path), branch, kind="Helm"))
-    flaws = list(_unmeant(annotations))
+    metadata = _mapping(item.get("metadata"))
+    annotations = {
+        str(key): str(value).lower() if isinstance(value, bool) else value.strip()  # an unquoted `true` counts as text
+        for key, value in _mapping(metadata.get("annotations")).items()
+        if isinstance(value, (str, bool))
+    }
+    # The release, as the rest of the program knows Applications. Annotations of AIU are not read on it.
+    app = Application(
+        namespace=str(metadata.get("namespace") or "") or "default",
+        name=str(metadata.get("name") or ""),
+        annotations={},
+        sources=(source := Source(repo, posixpath.dirname(path), branch, kind="Helm"),),
+        labels={k: v for k, v in _mapping(metadata.get("labels")).items() if isinstance(v, str)},
+        origin=origin,
+    )
+    flaws = []
+    for name in ("automated", "locked"):  # Flux knows `true` only, and takes any other word for off
+        key, value = _policy(annotations, name)
+        if key and value not in ("true", "false"):
+            flaws.append(_warned(key, value, f"{value!r} is not true: it counts as false", f'write {key}: "true"'))
     if _policy(annotations, "automated")[1] != "true" or _policy(annotations, "ignore")[1] == "true":
         return Subscribed(app, (), tuple(flaws))
     values = expanded(_mapping(item.get("spec")).get("values"))
@@ -50,47 +67,47 @@ def subscribe_helm_release(item: Mapping[str, Any], origin: str, repo: str, bran
     flaws += _nameless(annotations, found)
     flaws += [_warned(*words) for words in unmapped(values, annotations)]
     app = replace(app, live=tuple(one.image.reference for one in found))
-    held, subscriptions = _held(annotations), []
+    held = ""
+    key, value = _policy(annotations, "locked")
+    if value == "true":
+        words = [_policy(annotations, name)[1] for name in ("locked_msg", "locked_user")]
+        held = f"{key}: true" + (f" ({' by '.join(filter(None, words))})" if any(words) else "")
+    subscriptions = []
     for one in found:
         entry = Entry(one.name, one.bare, "", f"{one.name}={one.image.name}")
-        policy = _filter(annotations, one, entry, flaws, held)
+        key, value = _policy(annotations, f"tag.{one.name}")
+        try:
+            policy: Policy | None = filter_policy(value if key else "glob:*")
+        except Malformed as error:
+            flaw = Flaw(entry.text, entry, key, value, f"{key}: {error.message}", error.hint)
+            flaws.append(replace(flaw, severity="warning") if held else flaw)
+            policy = Policy() if held else None
         if not repo:
-            flaws.append(_homeless(entry, path))
+            message = f"{path or 'the manifest'} lies in no Git work tree that has an origin and a commit"
+            hint = "check the repository out with git, or give --applications REPO//PATH"
+            flaws.append(Flaw(entry.text, entry, "", "", message, hint, rule="source"))
         elif not one.path:
-            flaws.append(_spread(entry))
+            key = f"repository.fluxcd.io/{entry.alias}"
+            message = f"{key}: repository and tag do not stand side by side, or beside another image"
+            hint = "keep the two keys in one mapping of their own, as repository and tag"
+            flaws.append(Flaw(entry.text, entry, key, "", message, hint))
         elif policy is not None:
-            subscriptions.append(replace(_subscription(app, entry, policy, one.path, path), held=held))
+            subscriptions.append(
+                Subscription(
+                    application=app,
+                    entry=entry,
+                    policy=policy,
+                    keys=Keys(tag=one.path),
+                    source=source,
+                    target="flux",
+                    path=path,
+                    repo=source.repo,
+                    base=source.revision,
+                    home=posixpath.dirname(path),
+                    held=held,
+                )
+            )
     return Subscribed(app, tuple(subscriptions), tuple(flaws))
-
-
-def _subscription(app: Application, entry: Entry, policy: Policy, key: str, path: str) -> Subscription:
-    (source,) = app.sources
-    return Subscription(
-        application=app,
-        entry=entry,
-        policy=policy,
-        keys=Keys(tag=key),
-        source=source,
-        target="flux",
-        path=path,
-        repo=source.repo,
-        base=source.revision,
-        home=posixpath.dirname(path),
-    )
-
-
-def _application(item: Mapping[str, Any], origin: str, source: Source) -> Application:
-    """The release, as everything behind here knows Applications. No annotation of AIU's is read on it."""
-    metadata = _mapping(item.get("metadata"))
-    labels = {k: v for k, v in _mapping(metadata.get("labels")).items() if isinstance(v, str)}
-    namespace, name = (str(metadata.get(key) or "") for key in ("namespace", "name"))
-    return Application(namespace or "default", name, {}, (source,), labels=labels, origin=origin)
-
-
-def _annotations(item: Mapping[str, Any]) -> dict[str, str]:
-    """All annotations; an unquoted `true` counts as text."""
-    found = _mapping(_mapping(item.get("metadata")).get("annotations")).items()
-    return {str(key): _text(value).strip() for key, value in found if isinstance(value, (str, bool))}
 
 
 def _policy(annotations: Mapping[str, str], name: str) -> tuple[str, str]:
@@ -98,14 +115,6 @@ def _policy(annotations: Mapping[str, str], name: str) -> tuple[str, str]:
     keys = [prefix + name for prefix in PREFIXES]
     keys += [FILTER + name.removeprefix("tag.")] if name.startswith("tag.") else []
     return next(((key, annotations[key]) for key in keys if key in annotations), ("", ""))
-
-
-def _unmeant(annotations: Mapping[str, str]) -> Iterator[Flaw]:
-    """Switches that are neither on nor off: Flux knows `true` only, and takes any other word for off."""
-    for name in ("automated", "locked"):
-        key, value = _policy(annotations, name)
-        if key and value not in ("true", "false"):
-            yield _warned(key, value, f"{value!r} is not true: it counts as false", f'write {key}: "true"')
 
 
 def _nameless(annotations: Mapping[str, str], containers: tuple[Container, ...]) -> Iterator[Flaw]:
@@ -120,42 +129,6 @@ def _nameless(annotations: Mapping[str, str], containers: tuple[Container, ...])
 
 def _warned(key: str, value: str, message: str, hint: str) -> Flaw:
     return Flaw("", None, key, value, f"{key}: {message}", hint, severity="warning")
-
-
-def _homeless(entry: Entry, path: str) -> Flaw:
-    message = f"{path or 'the manifest'} lies in no Git work tree that has an origin and a commit"
-    hint = "check the repository out with git, or give --applications REPO//PATH"
-    return Flaw(entry.text, entry, "", "", message, hint, rule="source")
-
-
-def _spread(entry: Entry) -> Flaw:
-    key = f"repository.fluxcd.io/{entry.alias}"
-    message = f"{key}: repository and tag do not stand side by side, or beside another image"
-    hint = "keep the two keys in one mapping of their own, as repository and tag"
-    return Flaw(entry.text, entry, key, "", message, hint)
-
-
-def _held(annotations: Mapping[str, str]) -> str:
-    """Why nothing is written, "" where nothing holds."""
-    key, value = _policy(annotations, "locked")
-    if value != "true":
-        return ""
-    words = [_policy(annotations, name)[1] for name in ("locked_msg", "locked_user")]
-    said = " by ".join(filter(None, (words[0], words[1])))
-    return f"{key}: true" + (f" ({said})" if said else "")
-
-
-def _filter(
-    annotations: Mapping[str, str], one: Container, entry: Entry, flaws: list[Flaw], held: str
-) -> Policy | None:
-    """The policy of an image's tag filter. A broken one is a flaw, of a locked release only a warning."""
-    key, value = _policy(annotations, f"tag.{one.name}")
-    try:
-        return filter_policy(value if key else "glob:*")
-    except Malformed as error:
-        flaw = Flaw(entry.text, entry, key, value, f"{key}: {error.message}", error.hint)
-        flaws.append(replace(flaw, severity="warning") if held else flaw)
-        return Policy() if held else None
 
 
 def filter_policy(text: str) -> Policy:
@@ -187,7 +160,3 @@ def glob_pattern(glob: str) -> str:
 
 def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

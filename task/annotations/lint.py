@@ -1,7 +1,7 @@
-"""Pure: one Application → every problem of its annotations, each with what to write.
+"""One Application → every problem of its annotations, each with what to write. Pure.
 
-`lint` is where everything is an error that `run` would stumble over, and where typical
-mistakes get a sentence of their own.
+What would stop `run` is an error of `lint` too. Typical mistakes, found in issues of Argo CD Image Updater (AIU), get
+a sentence of their own.
 """
 
 from __future__ import annotations
@@ -64,9 +64,8 @@ def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding
     """Everything about the annotations of one Application, errors first."""
     subscribed = subscribe(app, defaults)
     listed = dict(_misplaced(app.annotations.get("image-list", "")))
-    flaws = (
-        flaw for flaw in subscribed.flaws if flaw.severity != "info" and not flaw.misspelt
-    )  # `_key` tells of those
+    # `_key` reports misspelt keys.
+    flaws = (flaw for flaw in subscribed.flaws if flaw.severity != "info" and not flaw.misspelt)
     found = [of_flaw(app, flaw) for flaw in flaws if flaw.text not in listed]
     found += [_finding(app, "image-list", "error", *said) for said in listed.values()]
     if app.annotations and not split_image_list(app.annotations.get("image-list", "")):
@@ -139,7 +138,7 @@ def _key(app: Application, key: str) -> Iterator[Finding]:
 
 
 def _value(app: Application, key: str) -> Iterator[Finding]:
-    """A value that only the registry's turn would show to be wrong."""
+    """A value that would only fail when the registry is asked."""
     value = app.annotations[key]
     if not value:
         return
@@ -168,7 +167,7 @@ def _value(app: Application, key: str) -> Iterator[Finding]:
 
 
 def _entries(app: Application, misplaced: Collection[str]) -> Iterator[Finding]:
-    """What only shows when the settings of an entry are seen together, and with the entry."""
+    """Mistakes that show only when the settings of an entry are seen together."""
     text = app.annotations.get("image-list", "")
     entries = [one for one in parse_image_list(text) if isinstance(one, Entry) and one.text not in misplaced]
     aliases = frozenset(name for one in entries if one.alias for name in prefixes(one))
@@ -283,7 +282,7 @@ def _shared(app: Application, subscribed: Subscribed) -> Iterator[Finding]:
 
 
 def _targets(app: Application, subscribed: Subscribed) -> Iterator[Finding]:
-    """What only shows when a target meets its keys or its source."""
+    """Mistakes that show only when a target is seen with its keys and its source."""
     for sub in subscribed.subscriptions:
         if sub.entry.constraint and sub.policy.strategy in ("newest-build", "alphabetical"):
             yield _finding(
@@ -320,10 +319,12 @@ def _targets(app: Application, subscribed: Subscribed) -> Iterator[Finding]:
                 "the source is a plain directory, which has no override file",
                 "write write-back-target: manifests",
             )
-        if sub.head and (trouble := _template_trouble(sub.head)):
-            yield _finding(
-                app, "git-branch", "error", f"git-branch: {trouble}", "write a Go text/template without sprig functions"
-            )
+        if sub.head:
+            try:
+                check_branch_template(sub.head)
+            except Malformed as error:
+                hint = "write a Go text/template without sprig functions"
+                yield _finding(app, "git-branch", "error", f"git-branch: {error.message}", hint)
 
 
 def _meant_from_the_root(sub: Subscription) -> str:
@@ -337,11 +338,3 @@ def _meant_from_the_root(sub: Subscription) -> str:
             files.add(inside(sub.source.path, name))
     rest = sub.path.removeprefix(folder)
     return rest if rest in files and sub.path not in files else ""
-
-
-def _template_trouble(template: str) -> str:
-    try:
-        check_branch_template(template)
-    except Malformed as error:
-        return error.message
-    return ""
