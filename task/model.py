@@ -1,8 +1,4 @@
-"""The nouns of the work, all frozen. A change is a new value.
-
-They are NamedTuples: making a class costs a third of a frozen dataclass at
-start-up, making a value a fifth (`make bench` watches both).
-"""
+"""The nouns of the work, all frozen. A change is a new value."""
 
 from __future__ import annotations
 
@@ -385,6 +381,7 @@ class Subscription:
     pull_request: bool = False
     home: str = ""  # the folder of the Application's first write-back file in this repository; its state lies there
     held: str = ""  # why a hold covers it: nothing is written; "" when none does
+    flaw: Flaw | None = None  # why its entry cannot be used: then nothing but the application and the entry is known
 
 
 @dataclass(frozen=True)
@@ -433,30 +430,22 @@ class Verdict:
     verdict: VerdictName
     rule: str
     because: str
+    hint: str = ""  # of an error: what to do about it
+    exit: int = 0  # of an error: its exit code; 0 is that of a wrong configuration
 
 
 @dataclass(frozen=True)
 class Decision:
-    """The answer for one subscription and the event's image."""
+    """What was decided about one subscription and the image on offer, and why."""
 
     subscription: Subscription
     candidate: Image
     verdict: Verdict
     current: Reading = Reading()
-    branch: str = ""  # base, resolved
-    head: str = ""
-    kind: TargetKind | None = None  # the target, once its type is known
-    exit: int = 0  # of an error: its exit code
-    hint: str = ""
-    build: Build = Build()  # of the candidate
-    memory: Memory | None = None  # what is to be remembered of the image; None: as it was
-    hold: tuple[Hold | None, ...] = ()  # the Application's own hold, if that changes: (new,) or (None,)
-    caution: str = ""  # what was not checked
-    strays: tuple[tuple[str, str], ...] = ()  # of an override file: names that differ from the spec, and which says so
-    labels: Mapping[str, str] = field(default_factory=dict)  # of the image, where the commit's message tells them
-    carried: bool = False  # it waits on the head branch already, and is written again; no report tells of it
-    strategy: Strategy | None = None  # of an entry that cannot be used, whose subscription says nothing
-    rolled_back: bool = False  # a person wants the older version
+    branch: str = ""  # the base branch, as Git names it; "" where Git was not asked
+    head: str = ""  # the branch that is written: the base branch, or a head branch
+    kind: TargetKind | None = None  # what the target is; None where Git was not asked
+    unchecked: str = ""  # what the rules wanted to know and nobody could tell
 
 
 @dataclass(frozen=True)

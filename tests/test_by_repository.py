@@ -8,11 +8,11 @@ from task.annotations.narrow import Narrow
 from task.annotations.subscription import Defaults, subscribe
 from task.image import parse_image
 from task.model import Person
+from task.pipeline.batches import by_repository
 from task.pipeline.changeset import Wording
 from task.pipeline.discover import Scope
 from task.pipeline.job import Job
 from task.pipeline.match import match
-from task.pipeline.run import by_repository
 from task.pipeline.weigh import Terms
 
 

@@ -18,7 +18,7 @@ def exit_code(
     decisions: Sequence[Decision], problems: Iterable[Problem], *, require_update: bool = False, unmatched: bool = False
 ) -> Exit:
     """The first of the exit codes that occurred, in the order of `PRECEDENCE`. No error ends as a success."""
-    codes = {one.exit or int(Exit.CONFIGURATION) for one in decisions if one.verdict.verdict == "error"}
+    codes = {one.verdict.exit or int(Exit.CONFIGURATION) for one in decisions if one.verdict.verdict == "error"}
     codes |= {one.exit or int(Exit.CONFIGURATION) for one in problems if one.severity == "error"}
     if unmatched or (require_update and not any(one.verdict.verdict == "update" for one in decisions)):
         codes.add(int(Exit.NOTHING_UPDATED))
@@ -105,12 +105,12 @@ def _image(image: Image) -> dict[str, Any]:
 
 def _decision(one: Decision) -> dict[str, Any]:
     sub = one.subscription
-    readable, live = bool(sub.repo), one.kind == "live"  # then nothing is in Git
+    live = one.kind == "live"  # then nothing is in Git
     return {
         "application": sub.application.key,
         "alias": sub.entry.alias or None,
         "image": sub.entry.image.name,
-        "strategy": sub.policy.strategy if readable else one.strategy,
+        "strategy": sub.flaw.strategy if sub.flaw else sub.policy.strategy,
         "constraint": constraint(one),
         "current": current(one),
         "candidate": one.candidate.version or None,

@@ -44,8 +44,8 @@ def _decision(one: Decision) -> list[str]:
     mark = MARKS[one.verdict.verdict]
     lines = [f"  {mark} {one.verdict.verdict:9} {alias}{one.subscription.entry.image.name}  {arrow}"]
     lines.append(f"      {one.verdict.rule}: {one.verdict.because}")
-    if one.hint and one.verdict.verdict == "error":
-        lines.append(f"      do: {one.hint}")
+    if one.verdict.hint and one.verdict.verdict == "error":
+        lines.append(f"      do: {one.verdict.hint}")
     if one.current.file and one.verdict.verdict in ("update", "unchanged"):
         lines.append(f"      file: {one.current.file}")
     return lines

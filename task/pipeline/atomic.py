@@ -7,20 +7,19 @@ from dataclasses import replace
 
 from task.annotations.write_back import normal_url
 from task.model import Decision, Verdict
-from task.pipeline.changeset import changes
 from task.pipeline.match import Matched
 
 
-def stopped(decisions: Sequence[Decision]) -> tuple[Decision, ...]:
-    """One error stops every update of the same commit. At least one of the decisions is an error."""
-    broken = next(one for one in decisions if one.verdict.verdict == "error")
-    why = f"not written: {broken.subscription.application.key} failed and --atomic is given"
-    verdict = Verdict("error", broken.verdict.rule, why)
-    hint = f"mend {broken.subscription.application.key}, or leave out --atomic"
-    return tuple(
-        replace(one, verdict=verdict, exit=broken.exit, hint=hint, memory=None, hold=()) if changes(one) else one
-        for one in decisions
-    )
+def stopped(settled: Sequence[Decision], changing: Sequence[Decision]) -> tuple[Decision, ...]:
+    """One error among the settled decisions stops all those that would change something."""
+    broken = next(one for one in settled if one.verdict.verdict == "error")
+    return (*settled, *(replace(one, verdict=_because_of(broken)) for one in changing))
+
+
+def _because_of(broken: Decision) -> Verdict:
+    name = broken.subscription.application.key
+    because, hint = f"not written: {name} failed and --atomic is given", f"mend {name}, or leave out --atomic"
+    return Verdict("error", broken.verdict.rule, because, hint, broken.verdict.exit)
 
 
 def without_the_broken(matched: Matched) -> tuple[Matched, tuple[Decision, ...]]:
@@ -37,6 +36,5 @@ def without_the_broken(matched: Matched) -> tuple[Matched, tuple[Decision, ...]]
         if culprit is None:
             kept.append(ask)
         else:
-            meant = Decision(ask.subscription, ask.candidates[0], Verdict("update", "admitted", ""))
-            given_up.append(stopped((culprit, meant))[1])
+            given_up.append(Decision(ask.subscription, ask.offered, _because_of(culprit)))
     return replace(matched, asks=tuple(kept)), tuple(given_up)

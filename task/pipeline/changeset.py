@@ -1,15 +1,13 @@
-"""Pure: decisions → what to commit, one changeset for each head branch. Joins rules, edits and words."""
+"""Pure: moves → what to commit, one changeset for each head branch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from task.annotations.write_back import normal_url
 from task.editors import EDITORS, strays
 from task.editors.state_file import read_state, write_state
-from task.errors import Exit, Malformed, TaskError
-from task.forges.proposal import head_branch
+from task.errors import TaskError
 from task.model import (
     Changeset,
     Decision,
@@ -25,10 +23,10 @@ from task.model import (
 )
 from task.pipeline.decide import file_of, state_path, states_of
 from task.pipeline.head_branch import Heads, with_state
+from task.pipeline.move import Move, Remember, failed
 from task.pipeline.target import target_of
-from task.pipeline.weigh import Terms, failed, key_of
+from task.pipeline.weigh import Terms, key_of
 from task.policy.remember import said
-from task.templates import branch_name
 from task.templates.change import Change
 from task.templates.commit_message import AppChanges, commit_message
 from task.templates.hold_message import hold_message, subject
@@ -48,6 +46,15 @@ class Wording:
 
 
 @dataclass(frozen=True)
+class Stray:
+    """What somebody wrote in an override file, where the Application itself says otherwise."""
+
+    subscription: Subscription
+    file: str
+    names: tuple[tuple[str, str], ...]  # (name, the mark that says which source it differs from)
+
+
+@dataclass(frozen=True)
 class Draft:
     """One changeset, with the decisions it carries out."""
 
@@ -59,153 +66,76 @@ class Draft:
     back: tuple[AppChanges, ...] = ()  # the changes that go back to an older version, as a person asked for
     command: str = "run"  # what is carried out: "rollback" and "hold" also where these waited on the head branch
     told: tuple[str, ...] = ()  # a sentence for each image, where a person's word is carried out; reasons among them
+    strays: tuple[Stray, ...] = ()
 
 
 def drafts(
-    snapshot: Snapshot, decisions: Sequence[Decision], terms: Terms, wording: Wording, ahead: Heads = NO_HEADS
-) -> tuple[tuple[Draft, ...], tuple[Decision, ...]]:
-    """The changesets for all decisions that change something, one per head branch; and those settled without one.
+    snapshot: Snapshot, moves: Sequence[Move], terms: Terms, wording: Wording, ahead: Heads = NO_HEADS
+) -> tuple[list[Draft], list[Decision]]:
+    """A changeset for each head branch that gets something new, and the decisions that are settled without one.
 
-    A decision whose edit changes nothing comes back as `unchanged`, one whose edit fails as `error`.
+    `ahead` are the head branches that exist. A move whose edit changes nothing is settled as `unchanged`, one whose
+    edit fails as `error`.
     """
-    heads: dict[str, list[Decision]] = {}
-    settled: list[Decision] = []
-    for decision in with_heads(decisions):
-        if changes(decision):
-            heads.setdefault(decision.head, []).append(decision)
-        else:
-            settled.append(decision)
+    heads: dict[str, list[Move]] = {}
+    settled = [move.decision for move in moves if not move.changes and not move.waits]
+    for move in moves:
+        if move.changes:
+            heads.setdefault(move.decision.head, []).append(move)
     made = []
     for head, members in heads.items():
-        if all(one.carried for one in members):  # nothing is new: what waits there stays as it is
+        if all(move.waits for move in members):  # nothing is new: what waits there stays as it is
             continue
-        files, done, rest = _edit(snapshot.files, members, terms)
+        files, done, rest, strays = _edit(snapshot.files, members, terms)
         files |= _remembered(snapshot, ahead.get(head), members, done)
         settled += rest
         if files:
             there = ahead[head].tip if head in ahead else "" if head != snapshot.branch else None
-            made.append(_draft(snapshot, (head, there), files, done, wording))
+            made.append(replace(_draft(snapshot, (head, there), files, done, wording), strays=tuple(strays)))
         else:
-            settled += done
-    return tuple(made), tuple(one for one in settled if not one.carried)
-
-
-def changes(decision: Decision) -> bool:
-    """Whether a commit has to say something of it: the image, or what is remembered of it."""
-    return decision.verdict.verdict == "update" or decision.memory is not None or bool(decision.hold)
-
-
-def with_heads(decisions: Sequence[Decision], request: str = "", *, everywhere: bool = False) -> list[Decision]:
-    """The head branch of each Application's updates, from its template; `everywhere`: of what changes nothing, too.
-
-    `request` is the branch of pull requests whose Applications name none (`head_of_requests`).
-    """
-    told: dict[str, list[Change]] = {}
-    for one in decisions:
-        if changes(one):
-            of_app = told.setdefault(one.subscription.application.key, [])
-            of_app += [change] if (change := change_of(one)) not in of_app else []
-    found = []
-    for one in decisions:
-        sub = one.subscription
-        if one.head:
-            found.append(one)
-            continue
-        if not (sub.head or sub.pull_request) or not (everywhere or changes(one) or one.verdict.verdict == "defer"):
-            found.append(replace(one, head=one.branch))
-            continue
-        if not sub.head:
-            head = request or head_of_requests(sub.repo, one.branch, [two.subscription for two in decisions])
-            found.append(replace(one, head=head))
-            continue
-        app = branch_name.AppFacts(sub.application.name, sub.application.namespace, sub.repo, one.branch, sub.path)
-        try:
-            found.append(replace(one, head=_named(sub, told.get(sub.application.key, []), app)))
-        except Malformed as error:
-            verdict = Verdict("error", "annotation", f"git-branch: {error.message}")
-            wrong = replace(one, verdict=verdict, hint=error.hint, exit=int(Exit.CONFIGURATION))
-            found.append(replace(wrong, memory=None, hold=()))
-    return found
-
-
-def _named(sub: Subscription, changed: Sequence[Change], app: branch_name.AppFacts) -> str:
-    """The branch that `git-branch` names. Raises `Malformed`."""
-    head = branch_name.branch_name(sub.head, changed, app)
-    if sub.pull_request and head == app.branch:
-        raise Malformed(
-            f"no pull request can merge {head} into itself", "name another branch behind the colon, or none"
-        )
-    return head
-
-
-def head_of_requests(repo: str, base: str, subs: Iterable[Subscription]) -> str:
-    """One branch for all Applications of the event that go into a request to this base: always the same."""
-    together = [one for one in subs if one.pull_request and not one.head]
-    return head_branch(
-        normal_url(repo), base, [one.application.key for one in together], [one.path for one in together]
-    )
-
-
-def change_of(decision: Decision) -> Change:
-    """What a decision changes, as templates and messages say it."""
-    current, new = decision.current, decision.candidate
-    return Change(
-        image=decision.subscription.entry.image,
-        alias=decision.subscription.entry.alias,
-        old_tag=current.tag,
-        new_tag=new.tag,
-        old_digest=current.digest,
-        new_digest=new.digest,
-        labels=decision.labels,
-        build=decision.build,
-    )
+            settled += [move.decision for move in done if not move.waits]
+    return made, settled
 
 
 def _edit(
-    files: Files, members: Sequence[Decision], terms: Terms
-) -> tuple[dict[str, File], list[Decision], list[Decision]]:
-    """Apply all edits, one after the other: (changed files, done, settled otherwise)."""
+    files: Files, members: Sequence[Move], terms: Terms
+) -> tuple[dict[str, File], list[Move], list[Decision], list[Stray]]:
+    """All edits, one after the other: (changed files, moves that are done, decisions settled otherwise, strays)."""
     seen: dict[str, File] = dict(files)
     changed: dict[str, File] = {}
-    done, rest = [], []
-    for one in members:
-        if one.verdict.verdict != "update":
-            done.append(one)
+    done: list[Move] = []
+    rest: list[Decision] = []
+    found: list[Stray] = []
+    for move in members:
+        one = move.decision
+        if not move.updates or one.kind is None:
+            done.append(move)
             continue
-        kind = one.kind or "helm-override"
-        target = target_of(one.subscription, kind, carry=terms.carry)
+        editor, target = EDITORS[one.kind], target_of(one.subscription, one.kind, carry=terms.carry)
         try:
-            new, edits = EDITORS[kind].write(seen, target, one.candidate)
+            new, edits = editor.write(seen, target, one.candidate)
         except TaskError as error:
-            rest.append(failed(one, error))
+            rest += [] if move.waits else [failed(one, error)]
             continue
-        if not edits and not new and not _already_done(files, changed, one, terms):
+        # Another move of this commit may have written the same, which Git itself does not say yet.
+        if not edits and not new and not (changed and editor.write(files, target, one.candidate)[0]):
             verdict = Verdict("unchanged", "same", f"Git already says {one.candidate.version}")
-            rest.append(replace(one, verdict=verdict, memory=None, hold=()))
+            rest += [] if move.waits else [replace(one, verdict=verdict)]
             continue
         seen.update(new)
         changed.update(new)
-        done.append(replace(one, strays=strays(kind, seen, target)))
-    return changed, done, rest
-
-
-def _already_done(files: Files, changed: Files, one: Decision, terms: Terms) -> bool:
-    """Whether another decision of the same commit wrote the same, which Git itself does not say yet."""
-    if not changed:
-        return False
-    kind = one.kind or "helm-override"
-    target = target_of(one.subscription, kind, carry=terms.carry)
-    return bool(EDITORS[kind].write(files, target, one.candidate)[0])
+        done.append(move)
+        if names := strays(one.kind, seen, target):
+            found.append(Stray(one.subscription, one.current.file, names))
+    return changed, done, rest, found
 
 
 def _remembered(
-    base: Snapshot, head: Snapshot | None, members: Sequence[Decision], done: Sequence[Decision]
+    base: Snapshot, head: Snapshot | None, members: Sequence[Move], done: Sequence[Move]
 ) -> dict[str, File]:
     """The state files of a commit, against the base; what the head branch remembers already stays remembered."""
     subs = [one.subscription for one in members]
-    view = base
-    if head:
-        view = with_state(base, head, subs)
+    view = with_state(base, head, subs) if head else base
     found = _remember(view, done)
     for path in map(state_path, subs):
         if path not in found and view.files.get(path) != base.files.get(path):
@@ -213,11 +143,11 @@ def _remembered(
     return {path: file for path, file in found.items() if file != base.files.get(path, GONE)}
 
 
-def _remember(snapshot: Snapshot, done: Sequence[Decision]) -> dict[str, File]:
+def _remember(snapshot: Snapshot, done: Sequence[Move]) -> dict[str, File]:
     """The state files that change: one for each Application of which there is something new to remember."""
-    apps: dict[str, list[Decision]] = {}
+    apps: dict[str, list[Move]] = {}
     for one in done:
-        if one.memory is not None or one.hold:
+        if one.remember:
             apps.setdefault(state_path(one.subscription), []).append(one)
     changed: dict[str, File] = {}
     for path, members in apps.items():
@@ -225,24 +155,24 @@ def _remember(snapshot: Snapshot, done: Sequence[Decision]) -> dict[str, File]:
         new = dict(states)
         for one in members:
             file = file_of(snapshot, one.subscription, new)
-            new[file] = _state(new.get(file, State()), one)
+            new[file] = _state(new.get(file, State()), one.subscription, one.remember or Remember())
         if (new := {file: state for file, state in new.items() if state != State()}) != states:
             text = write_state(old.text if old else "", new)
             changed[path] = File(text, old.mode if old else "100644") if text else GONE
     return changed
 
 
-def _state(state: State, one: Decision) -> State:
-    """What is remembered of one Application in one file after a decision."""
+def _state(state: State, sub: Subscription, new: Remember) -> State:
+    """What is remembered of one Application in one file after a move."""
     images = dict(state.images)
-    if one.memory is not None:
-        images[key_of(one.subscription)] = one.memory
-    hold = one.hold[0] if one.hold else state.hold
+    if new.memory is not None:
+        images[key_of(sub)] = new.memory
+    hold = None if new.lifted else new.hold or state.hold
     return State(hold, {key: memory for key, memory in images.items() if memory != Memory()})
 
 
 def _draft(
-    snapshot: Snapshot, head: tuple[str, str | None], files: Files, done: Sequence[Decision], wording: Wording
+    snapshot: Snapshot, head: tuple[str, str | None], files: Files, done: Sequence[Move], wording: Wording
 ) -> Draft:
     """`head` is the branch to write and the commit that it is at.
 
@@ -263,23 +193,23 @@ def _draft(
         message = hold_message(subject(command, about), wording.template, named, told, wording.trailers)
     destination = Destination(snapshot.repo, snapshot.branch, head[0])
     changeset = Changeset(destination, snapshot.tip, files, message.text, wording.author, head[1])
-    news = tuple(one for one in done if not one.carried)
+    news = tuple(one.decision for one in done if not one.waits)
     changed = tuple(one for one in named if one.changes)
     held = tuple(_held(snapshot.files, files))
     return Draft(changeset, news, message.warning, changed, held, tuple(back), command, told)
 
 
-def _named_apps(done: Sequence[Decision]) -> list[AppChanges]:
+def _named_apps(done: Sequence[Move]) -> list[AppChanges]:
     """What changes for each Application; nothing of one whose memory alone changes."""
     apps: dict[tuple[str, str], list[Change]] = {}
     for one in done:
         app = one.subscription.application
         told = apps.setdefault((app.namespace, app.name), [])
-        told += [change_of(one)] if one.verdict.verdict == "update" else []
+        told += [one.change] if one.updates else []
     return [AppChanges(ns, name, tuple(changes)) for (ns, name), changes in apps.items()]
 
 
-def _new_holds(before: Files, after: Files, done: Sequence[Decision]) -> list[tuple[tuple[str, str], str, str]]:
+def _new_holds(before: Files, after: Files, done: Sequence[Move]) -> list[tuple[tuple[str, str], str, str]]:
     """(Application, what is held, the reason) of each hold that the base does not have."""
     apps = {state_path(one.subscription): one.subscription.application for one in done}
     found: list[tuple[tuple[str, str], str, str]] = []
@@ -318,8 +248,8 @@ def _lasting(text: str) -> str:
     return repr(told)
 
 
-def _told(done: Sequence[Decision], reasons: Sequence[tuple[object, str, str]]) -> Mapping[str, None]:
+def _told(done: Sequence[Move], reasons: Sequence[tuple[object, str, str]]) -> Mapping[str, None]:
     """One sentence for each image: what became of it, and why; and each reason of a hold that none of them gives."""
-    lines = dict.fromkeys(f"{key_of(one.subscription)}: {one.verdict.because}" for one in done)
+    lines = dict.fromkeys(f"{key_of(one.subscription)}: {one.decision.verdict.because}" for one in done)
     missing = (f"{what}: {why}" for _app, what, why in reasons if not any(why in line for line in lines))
     return {**lines, **dict.fromkeys(missing)}

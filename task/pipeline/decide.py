@@ -1,4 +1,4 @@
-"""Pure: (snapshot, asks) → one decision each: what the rules say, on what Git says now and what is remembered.
+"""Pure: (snapshot, asks) → one move each: what the rules say, on what Git says now and what is remembered.
 
 A lost push race is answered by deciding again on the new tip, so nothing here may remember, log, or look at the world.
 """
@@ -24,14 +24,16 @@ from task.model import (
     Snapshot,
     State,
     Subscription,
+    TargetKind,
     Verdict,
     Written,
 )
 from task.pipeline.facts import Asked, facts_of, may_ask, merged
 from task.pipeline.holds import fulfil
+from task.pipeline.move import Move, failed
 from task.pipeline.target import SIGNS, live, live_reading, resolve, target_of
 from task.pipeline.target import places as target_places
-from task.pipeline.weigh import Candidate, Facts, Intent, Moment, Terms, deferred, failed, key_of, weigh
+from task.pipeline.weigh import Candidate, Facts, Intent, Situation, Terms, deferred, key_of, weigh
 from task.policy.judge import objection
 from task.policy.order import commits, later
 from task.policy.remember import holding
@@ -59,18 +61,16 @@ def hopeless(ask: Ask, terms: Terms) -> Decision | None:
     """The refusal of an ask that no state of Git can change; None when Git has to be read."""
     if ask.intent:
         return None
-    if terms.require_live and not live(ask.subscription):
-        name = ask.subscription.entry.image.name
-        verdict = Verdict("refuse", "not-live", f"no live image of the Application is {name} (--require-live)")
-        return Decision(ask.subscription, ask.candidates[0], verdict)
-    if ask.subscription.held:
-        verdict = Verdict("defer", "held", ask.subscription.held)
-        return Decision(ask.subscription, ask.candidates[0], verdict)
-    refusals = [objection(image, ask.subscription.policy) for image in ask.candidates]
-    first = refusals[0]
-    if first is None or None in refusals:
+    sub, first = ask.subscription, ask.candidates[0]
+    if terms.require_live and not live(sub):
+        because = f"no live image of the Application is {sub.entry.image.name} (--require-live)"
+        return Decision(sub, first, Verdict("refuse", "not-live", because))
+    if sub.held:
+        return Decision(sub, first, Verdict("defer", "held", sub.held))
+    refusals = [objection(image, sub.policy) for image in ask.candidates]
+    if refusals[0] is None or None in refusals:
         return None
-    return Decision(ask.subscription, ask.candidates[0], first, live_reading(ask.subscription))
+    return Decision(sub, first, refusals[0], live_reading(sub))
 
 
 def places(ask: Ask) -> tuple[Place, ...]:
@@ -150,9 +150,9 @@ def facts_needed(ask: Ask, current: Reading, memory: Memory, terms: Terms) -> li
     return [fact for one in admitted for fact in facts_of(sub, one.image, one.build, current, memory, terms.check)]
 
 
-def decide(snapshot: Snapshot, asks: Iterable[Ask], terms: Terms, facts: Facts = Facts()) -> tuple[Decision, ...]:
-    """One decision for each ask, on what Git says in `snapshot`."""
-    return tuple(decide_one(snapshot, ask, terms, facts) for ask in asks)
+def decide(snapshot: Snapshot, asks: Iterable[Ask], terms: Terms, facts: Facts = Facts()) -> list[Move]:
+    """What becomes of each ask, on what Git says in `snapshot`."""
+    return [decide_one(snapshot, ask, terms, facts) for ask in asks]
 
 
 def reading(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading:
@@ -161,63 +161,66 @@ def reading(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading:
     return EDITORS[kind].read(snapshot.files, target_of(sub, kind, carry=terms.carry))
 
 
-def decide_one(
-    snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts(), said: Reading | None = None
-) -> Decision:
-    """The decision for one ask; `said` is what a head branch says, whose updates count as if they were merged."""
+def decide_one(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts(), said: Reading | None = None) -> Move:
+    """What becomes of one ask. `said` is what a head branch says, whose updates count as if they were merged."""
     sub = ask.subscription
     refused = hopeless(ask, terms)
-    where = Decision(sub, ask.offered, Verdict("error", "internal", ""), branch=snapshot.branch)
+    kind: TargetKind | None = None
     try:
         kind = resolve(sub, snapshot)
-        where = replace(where, kind=kind)
         current = EDITORS[kind].read(snapshot.files, target_of(sub, kind, carry=terms.carry))
         state = NOTHING if refused else state_of(snapshot, sub)
     except TaskError as error:
-        return refused or failed(where, error)
+        unread = Decision(sub, ask.offered, Verdict("error", error.rule, ""), branch=snapshot.branch, kind=kind)
+        return Move(replace(refused or failed(unread, error), head=snapshot.branch, branch=snapshot.branch))
     silent = not (current.tag or current.digest)
-    where = replace(where, current=replace(live_reading(sub), file=current.file) if silent else current)
+    situation = Situation(
+        sub,
+        snapshot.branch,
+        kind,
+        current=replace(live_reading(sub), file=current.file) if silent else current,
+        said=said or current,
+        state=state,
+        memory=state.images.get(key_of(sub), Memory()),
+        terms=terms,
+        facts=facts,
+    )
     if refused:
-        return replace(where, verdict=refused.verdict)
-    moment = Moment(where, said or current, state, state.images.get(key_of(sub), Memory()), terms, facts)
+        return Move(situation.decision(ask.offered, refused.verdict))
     if ask.intent:
-        return fulfil(ask.intent, moment, snapshot)
-    decision = choose(moment, ask.candidates)
-    return _as_live(decision) if silent and decision.verdict.verdict == "unchanged" else decision
+        return fulfil(ask.intent, situation, snapshot)
+    move = choose(situation, ask.candidates)
+    if silent and move.decision.verdict.verdict == "unchanged":  # because of what runs, which is not what Git says
+        because = f"the live image is {move.decision.candidate.version} already, and Git says nothing of it"
+        return Move(replace(move.decision, verdict=replace(move.decision.verdict, because=because)), move.build)
+    return move
 
 
-def _as_live(decision: Decision) -> Decision:
-    """Unchanged because of what runs, which is not what Git says."""
-    why = f"the live image is {decision.candidate.version} already, and Git says nothing of it"
-    return replace(decision, verdict=replace(decision.verdict, because=why))
+def choose(situation: Situation, images: Sequence[Image]) -> Move:
+    """The best of several tags of one build: the newest admitted one, else the first refusal.
 
-
-def choose(moment: Moment, images: Sequence[Image]) -> Decision:
-    """The best of several tags of one build: the newest admitted, else the first refusal.
-
-    What was deferred by a hold whose time is over is on offer again.
+    An event that was deferred by a hold whose time is over is on offer again.
     """
-    on_offer = [Candidate(image, moment.terms.build) for image in images]
-    waiting = moment.memory.deferred
-    if waiting and not holding(moment.state, moment.memory, moment.terms.now):
-        on_offer.append(deferred(moment.where.subscription, waiting))
-    best: Decision | None = None
-    for one in on_offer:
-        decision = weigh(moment, one)
-        if best is None or _better(decision, best, moment):
-            best = decision
-    return best or moment.where
+    on_offer = [Candidate(image, situation.terms.build) for image in images]
+    if situation.memory.deferred and not situation.hold:
+        on_offer.append(deferred(situation.subscription, situation.memory.deferred))
+    moves = [weigh(situation, candidate) for candidate in on_offer]
+    best = moves[0]
+    for move in moves[1:]:
+        if _better(move, best, situation):
+            best = move
+    return best
 
 
 RANK = {"update": 4, "defer": 3, "unchanged": 2, "error": 1}
 
 
-def _better(new: Decision, old: Decision, moment: Moment) -> bool:
-    ranks = [RANK.get(one.verdict.verdict, 0) for one in (new, old)]
+def _better(new: Move, old: Move, situation: Situation) -> bool:
+    ranks = [RANK.get(one.decision.verdict.verdict, 0) for one in (new, old)]
     if ranks[0] != ranks[1] or ranks[0] == 0:
         return ranks[0] > ranks[1]
-    policy = new.subscription.policy
-    if STRATEGIES[policy.strategy].older(new.candidate.tag, old.candidate.tag):
+    policy = situation.subscription.policy
+    ours, theirs = (Written(one.decision.candidate.tag, one.decision.candidate.digest, one.build) for one in (new, old))
+    if STRATEGIES[policy.strategy].older(ours.tag, theirs.tag):
         return False
-    ours, theirs = (Written(one.candidate.tag, one.candidate.digest, one.build) for one in (new, old))
-    return not later(ours, theirs, policy, moment.facts.ancestry)
+    return not later(ours, theirs, policy, situation.facts.ancestry)

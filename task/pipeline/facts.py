@@ -133,7 +133,7 @@ def _parts(platform: str) -> tuple[str, str, str]:
 def wrong(decision: Decision, error: TaskError) -> Decision:
     """The decision, turned into the error of the registry."""
     rule = error.rule if isinstance(error, AnnotationError) else "registry"
-    return replace(decision, verdict=Verdict("error", rule, error.message), exit=int(error.exit), hint=error.hint)
+    return replace(decision, verdict=Verdict("error", rule, error.message, error.hint, int(error.exit)))
 
 
 def dated(image: Image, build: Build, answer: Answer | None) -> Written:
@@ -153,10 +153,8 @@ def remembered(memory: Memory, current: Reading, answer: Answer | None) -> Memor
     return replace(memory, written=replace(old, build=replace(old.build, created=old.build.created or answer.created)))
 
 
-def caution(answer: Answer | None) -> str:
-    """What could not be checked, and why."""
-    return (
-        f"the registry was not asked for all that the rules want to know: {answer.error.message}"
-        if (answer and answer.error)
-        else ""
-    )
+def unchecked(answer: Answer | None) -> str:
+    """What could not be checked, and why; "" where everything could."""
+    if answer is None or answer.error is None:
+        return ""
+    return f"the registry was not asked for all that the rules want to know: {answer.error.message}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from task.model import Application, Commit, Decision, Image
-from task.pipeline.changeset import Wording
+from task.pipeline.changeset import Stray, Wording
 from task.pipeline.discover import Scope
 from task.pipeline.weigh import Intent, Terms
 
@@ -61,7 +61,13 @@ class Outcome:
     decisions: tuple[Decision, ...] = ()
     commits: tuple[Commit, ...] = ()
     landed: tuple[Landed, ...] = ()
+    strays: tuple[Stray, ...] = ()
 
     def plus(self, other: Outcome) -> Outcome:
         """Both together."""
-        return Outcome(self.decisions + other.decisions, self.commits + other.commits, self.landed + other.landed)
+        return Outcome(
+            self.decisions + other.decisions,
+            self.commits + other.commits,
+            self.landed + other.landed,
+            self.strays + other.strays,
+        )

@@ -9,16 +9,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from task.editors.live import read, write
-from task.errors import ContendedError, Outpaced, SourceError, TaskError
-from task.model import Decision, Memory, Reading, State, Verdict
+from task.errors import Outpaced, SourceError, TaskError
+from task.model import Decision, Memory, State
+from task.pipeline.contention import Contention
 from task.pipeline.decide import Ask, choose, facts_needed, hopeless
-from task.pipeline.deliver import failures, landed_of, pause, vouch_of
+from task.pipeline.deliver import failures, landed_of, witnesses
 from task.pipeline.facts import may_ask, merged
 from task.pipeline.job import Job, Outcome
+from task.pipeline.move import failed
 from task.pipeline.ports import LiveApplications, World
 from task.pipeline.target import live_reading, target_of
-from task.pipeline.verify import vouched
-from task.pipeline.weigh import Facts, Moment, failed
+from task.pipeline.verify import verified
+from task.pipeline.weigh import Facts, Situation
 
 
 def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
@@ -47,43 +49,33 @@ def _patched(ask: Ask, job: Job, world: World) -> Decision:
             "write-back-method argocd patches the live Application, and these Applications come from files",
             hint="use --applications cluster or argocd, or write-back-method: git",
         )
-    end, attempt, api = world.now() + job.deadline, 0, world.live()
+    api = world.live()
+    contention = Contention(f"changing {ask.subscription.application.key}", job.deadline, world)
     while True:
-        attempt += 1
-        began = world.now()
+        contention.begin()
         try:
-            return _attempt(ask, job, api, world)
+            return _attempt(ask, job, api, world, contention)
         except Outpaced:
-            if attempt == 1:  # how long a signature took to come does not count
-                end = world.now() + job.deadline
-            left = end - world.now()
-            if left <= 0:
-                key = ask.subscription.application.key
-                raise ContendedError(f"others kept changing {key}", hint="run it again") from None
-            world.sleep(pause(attempt, world.now() - began, left) * world.jitter())
+            contention.pause()
 
 
-def _facts(ask: Ask, said: Reading, job: Job, world: World) -> Facts:
-    if not may_ask(ask.subscription, job.terms.check):
-        return Facts()
-    asked = merged(facts_needed(ask, said, Memory(), job.terms))
-    answers = world.registry(asked) if asked else {}
-    return Facts(answers={replace(about, facts=()): answer for about, answer in answers.items()})
-
-
-def _attempt(ask: Ask, job: Job, api: LiveApplications, world: World) -> Decision:
+def _attempt(ask: Ask, job: Job, api: LiveApplications, world: World, contention: Contention) -> Decision:
     sub = ask.subscription
     app = sub.application
     manifest, version = api.read(app.namespace, app.name)
     index = app.sources.index(sub.source) if sub.source in app.sources else 0
     target = target_of(sub, "live", carry=False)
-    where = Decision(sub, ask.offered, Verdict("error", "internal", ""), kind="live")
     said = read(manifest, index, target)
-    silent = not (said.tag or said.digest)
-    where = replace(where, current=live_reading(sub) if silent else said)
-    facts = _facts(ask, said, job, world)
-    decision = choose(Moment(where, said, State(), Memory(), job.terms, facts), ask.candidates)
-    decision = vouched([replace(decision, memory=None, hold=())], replace(vouch_of(job, world), labels=False))[0]
+    facts = Facts()
+    if may_ask(sub, job.terms.check):
+        asked = merged(facts_needed(ask, said, Memory(), job.terms))
+        answers = world.registry(asked) if asked else {}
+        facts = Facts(answers={replace(about, facts=()): answer for about, answer in answers.items()})
+    current = said if said.tag or said.digest else live_reading(sub)
+    situation = Situation(sub, "", "live", current, said, State(), Memory(), job.terms, facts)
+    move = replace(choose(situation, ask.candidates), remember=None)
+    with contention.stopped():
+        decision = verified([move], replace(witnesses(job, world), labels=False))[0].decision
     if decision.verdict.verdict != "update":
         return decision
     try:

@@ -118,12 +118,9 @@ def _judge_flaw(app: Application, flaw: Flaw, built: dict[str, list[Image]]) -> 
     images = built.get(flaw.entry.image.identity)
     if not images:
         return None, problem
-    entry = Subscription(app, flaw.entry, Policy(), Keys(), Source(""), target="", path="", repo="")
-    verdict = Verdict("error", flaw.rule, flaw.message)
-    return (
-        Decision(entry, images[0], verdict, hint=flaw.hint, exit=int(Exit.CONFIGURATION), strategy=flaw.strategy),
-        None,
-    )
+    entry = Subscription(app, flaw.entry, Policy(), Keys(), Source(""), target="", path="", repo="", flaw=flaw)
+    verdict = Verdict("error", flaw.rule, flaw.message, flaw.hint, int(Exit.CONFIGURATION))
+    return Decision(entry, images[0], verdict), None
 
 
 def _first_of_each(decisions: Sequence[Decision]) -> tuple[Decision, ...]:

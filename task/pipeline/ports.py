@@ -19,8 +19,9 @@ from task.model import (
     Snapshot,
     Subscription,
 )
+from task.pipeline.decide import Ask
 from task.pipeline.discover import FoundManifest, Locate
-from task.pipeline.job import Job, Landed
+from task.pipeline.job import Landed
 from task.pipeline.verify import Signatures
 
 
@@ -102,11 +103,9 @@ class World:
 
 
 @dataclass(frozen=True)
-class Site:
-    """One base branch of one repository: one fetch, and one commit and push per head branch."""
+class Batch:
+    """What is asked of one base branch of one repository: one fetch, and one commit and push for each head branch."""
 
     repository: Repository
-    branch: str
-    job: Job
-    world: World
-    exists: Callable[[Question], Answer | None] = lambda _question: None  # of the registry; each asked once
+    base: str
+    asks: tuple[Ask, ...]

@@ -1,62 +1,62 @@
-"""The story: find the Applications → match the image → decide → land → tell Argo CD → report.
+"""The story: discover the Applications → match the image → decide and deliver → follow → report.
 
-Reads like the README. The world is touched only through the Protocols of `task.pipeline.ports`; every decision is made
-by pure code, on values.
+The world is touched only through the Protocols of `task.pipeline.ports`. Pure code makes every decision, on values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from task import shutdown
 from task.annotations.narrow import considered
-from task.annotations.write_back import normal_url
 from task.errors import TaskError
-from task.model import Decision, Image, Problem, Report, Subscribed, Subscription, Timings
-from task.output.caution import cautions
-from task.output.outcome import exit_code, public_url
+from task.model import Problem, Report, Subscribed, Timings
+from task.output.outcome import exit_code
 from task.pipeline.atomic import without_the_broken
+from task.pipeline.batches import by_login, by_repository
+from task.pipeline.cautions import cautions
 from task.pipeline.decide import Ask, hopeless
-from task.pipeline.deliver import failures, land
-from task.pipeline.discover import find as find_all
-from task.pipeline.discover import subscribed
+from task.pipeline.deliver import deliver, failures
+from task.pipeline.discover import find, subscribed
 from task.pipeline.job import Job, Outcome
 from task.pipeline.live import patch
 from task.pipeline.match import Matched, every, match, meant
 from task.pipeline.overlooked import Seen, nobody_called, nobody_tracks, unread_keys, untracked
-from task.pipeline.ports import Repository, Site, World
+from task.pipeline.ports import Batch, World
 from task.pipeline.scan import scanned
 
 AT_ONCE = 8  # repositories; more would only wait for each other
 
 
 def run(job: Job, world: World) -> Report:
-    """The main job. `plan` is the same with predictions in place of pushes."""
+    """The whole job. `plan` is the same with predictions instead of pushes."""
     began = world.now()
-    seen, problems = find(job, world)
-    matched = matching(seen.asking, job, world)
+    seen, problems = discover(job, world)
+    matched = match_images(seen.asking, job, world)
     found = world.now()
     done = Outcome(matched.decisions)
     if job.atomic:
         matched, given_up = without_the_broken(matched)
         done = done.plus(Outcome(given_up))
-    with shutdown.shield():  # a signal ends every wait in there; what landed until then is told
-        for outcome in deliveries(by_login(by_repository(matched, job), world), job, world):
+    with shutdown.shield():  # a signal ends every wait in here; what landed until then is reported
+        for outcome in deliver_all(by_login(by_repository(matched, job), world), job, world):
             done = done.plus(outcome)
-        done = done.plus(patched(matched, job, world))
+        if not job.only:
+            live = [ask for ask in matched.asks if ask.subscription.method == "argocd"]
+            done = done.plus(patch(live, job, world))
         landed = world.now()
         problems += tuple(world.follow(done.landed)) + matched.problems
         timings = Timings(job.terms.now, found - began, landed - found, world.now() - landed)
         return replace(report(job, seen, done, problems), timings=timings)
 
 
-def find(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
+def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     """The Applications in question, each with what its annotations ask for, and what is wrong or has no effect."""
     narrow = job.scope.narrow
-    found = find_all(world.applications(), job.scope, world.locate)
-    known = replace(narrow, projects=())  # metadata does not tell an Application's project
+    found = find(world.applications(), job.scope, world.locate)
+    known = replace(narrow, projects=())  # metadata does not say an Application's project
     passed = [(app, considered(app, known)) for app in world.passed_over()]
     seen = Seen(
         subscribed(found, job.scope, job.images),
@@ -68,7 +68,8 @@ def find(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
         world.log("info", f"{found.sets} ApplicationSets are passed over: the Applications they generate count")
     if not (seen.everybody or narrow.names or job.images):
         world.log("warning", "no Application with Image Updater's annotations was found (--applications, narrowing)")
-    problems = found.problems + nobody_called(narrow.names, seen.everybody, seen.outside, strict=job.intent is not None)
+    strict = job.intent is not None
+    problems = found.problems + nobody_called(narrow.names, seen.everybody, seen.outside, strict=strict)
     if job.intent:
         return seen, problems
     whole = not (narrow.projects and seen.passed)
@@ -77,69 +78,30 @@ def find(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     return seen, problems + unread_keys(judged, job.images)
 
 
-def matching(asking: Sequence[Subscribed], job: Job, world: World) -> Matched:
-    """Whom the event, a person's word, or the registries' newest tags are about."""
+def match_images(asking: Sequence[Subscribed], job: Job, world: World) -> Matched:
+    """Who the event, a person's word, or the registries' newest tags are about."""
     if job.intent:
         return meant(asking, job.intent, job.meant)
     if job.command != "scan":
         return match(asking, job.images)
     matched = every(asking)
     within = [ask for members in by_repository(matched, job) for ask in members]
-    patched = [] if job.only else [ask for ask in matched.asks if ask.subscription.method == "argocd"]
-    return scanned(replace(matched, asks=(*within, *patched)), job.terms, world.registry)
+    live = [] if job.only else [ask for ask in matched.asks if ask.subscription.method == "argocd"]
+    return scanned(replace(matched, asks=(*within, *live)), job.terms, world.registry)
 
 
-def by_repository(matched: Matched, job: Job) -> list[tuple[Ask, ...]]:
-    """The asks that Git has to answer, per repository whatever the spelling of its URL."""
-    only = {normal_url(public_url(url)) for url in job.only}
-    groups: dict[str, list[Ask]] = {}
-    for ask in matched.asks:
-        if ask.subscription.method == "argocd":
-            continue
-        url = normal_url(ask.subscription.repo)
-        if not only or normal_url(public_url(ask.subscription.repo)) in only:
-            groups.setdefault(url, []).append(ask)
-    return [tuple(asks) for asks in groups.values()]
-
-
-def by_login(groups: Sequence[Sequence[Ask]], world: World) -> list[tuple[Ask, ...]]:
-    """The same, apart where Applications reach one repository as different users: none writes as another one."""
-    parts: list[tuple[Ask, ...]] = []
-    for asks in groups:
-        logins: dict[str, list[Ask]] = {}
-        several = len({_owner(ask.subscription) for ask in asks}) > 1
-        for ask in asks:
-            logins.setdefault(world.login(ask.subscription) if several else "", []).append(ask)
-        parts += [tuple(members) for members in logins.values()]
-    return parts
-
-
-def _owner(sub: Subscription) -> tuple[str, str, str]:
-    """What the login to a repository may depend on."""
-    named = sub.credentials.startswith("secret:")
-    return sub.credentials, sub.application.namespace if named else "", sub.application.project
-
-
-def patched(matched: Matched, job: Job, world: World) -> Outcome:
-    """The Applications with `write-back-method: argocd`: nothing of them is in Git."""
-    asks = [ask for ask in matched.asks if ask.subscription.method == "argocd"]
-    if not asks or job.only:
-        return Outcome()
-    return patch(asks, job, world)
-
-
-def deliveries(groups: Sequence[Sequence[Ask]], job: Job, world: World) -> list[Outcome]:
-    """Each repository's outcome, in order; several repositories at the same time."""
-    if len(groups) < 2:  # noqa: PLR2004 - one needs no threads, which take time to load
-        return [deliver(asks, job, world) for asks in groups]
+def deliver_all(groups: Sequence[Sequence[Ask]], job: Job, world: World) -> list[Outcome]:
+    """Each group's outcome, in order; several repositories at the same time."""
+    if len(groups) < 2:  # noqa: PLR2004 - one needs no thread of its own
+        return [deliver_repository(asks, job, world) for asks in groups]
     with ThreadPoolExecutor(min(len(groups), AT_ONCE)) as pool:
         with shutdown.unheard():  # signals are for the main thread, which waits
-            outcomes = pool.map(lambda asks: deliver(asks, job, world), groups)
+            outcomes = pool.map(lambda asks: deliver_repository(asks, job, world), groups)
         return list(outcomes)
 
 
-def deliver(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
-    """Decide and land everything of one repository. Whatever fails here fails alone."""
+def deliver_repository(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
+    """Decide and land everything of one repository, branch after branch. Its failure stops no other repository."""
     refused = [decision for ask in asks if (decision := hopeless(ask, job.terms))]
     if len(refused) == len(asks):  # no state of Git can change that: it is not asked
         return Outcome(tuple(refused))
@@ -148,28 +110,18 @@ def deliver(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
     except TaskError as error:
         return failures(asks, error, job.terms)
     try:
-        return _deliver(repository, asks, job, world)
-    finally:
-        repository.close()
-
-
-def _deliver(repository: Repository, asks: Sequence[Ask], job: Job, world: World) -> Outcome:
-    try:
         default = repository.default_branch() if any(not ask.subscription.base for ask in asks) else ""
+        branches: dict[str, list[Ask]] = {}
+        for ask in asks:
+            branches.setdefault(ask.subscription.base or default, []).append(ask)
+        done = Outcome()
+        for base, members in branches.items():
+            done = done.plus(deliver(Batch(repository, base, tuple(members)), job, world))
+        return done
     except TaskError as error:
         return failures(asks, error, job.terms)
-    branches: dict[str, list[Ask]] = {}
-    for ask in asks:
-        branches.setdefault(ask.subscription.base or default, []).append(ask)
-    done = Outcome()
-    for branch, members in branches.items():
-        done = done.plus(land(Site(repository, branch, job, world), members))
-    return done
-
-
-def written_images(decisions: Iterable[Decision]) -> tuple[Image, ...]:
-    """What a command without an event wrote."""
-    return tuple(dict.fromkeys(one.candidate for one in decisions if one.verdict.verdict == "update"))
+    finally:
+        repository.close()
 
 
 def report(job: Job, seen: Seen, done: Outcome, problems: tuple[Problem, ...]) -> Report:
@@ -180,20 +132,21 @@ def report(job: Job, seen: Seen, done: Outcome, problems: tuple[Problem, ...]) -
             key=lambda one: (one.subscription.application.key, one.subscription.entry.alias, one.subscription.path),
         )
     )
-    unmatched = job.require_match and bool(untracked(seen, job.images))
+    written = dict.fromkeys(one.candidate for one in decisions if one.verdict.verdict == "update")
     errors = tuple(
-        Problem(one.subscription.application.key, one.verdict.rule, one.verdict.because, one.hint)
+        Problem(one.subscription.application.key, one.verdict.rule, one.verdict.because, one.verdict.hint)
         for one in decisions
         if one.verdict.verdict == "error"
     )
+    unmatched = job.require_match and bool(untracked(seen, job.images))
+    code = exit_code(decisions, problems, require_update=job.require_update, unmatched=unmatched)
     return Report(
         command=job.command,
-        images=job.images or written_images(decisions),
+        images=job.images or tuple(written),
         considered=seen.considered,
         decisions=decisions,
         commits=tuple(sorted(done.commits, key=lambda one: (one.repo, one.branch, one.head))),
-        problems=tuple(dict.fromkeys(errors + problems + cautions(decisions))),
-        exit=shutdown.code()
-        or int(exit_code(decisions, problems, require_update=job.require_update, unmatched=unmatched)),
+        problems=tuple(dict.fromkeys(errors + problems + cautions(decisions, done.strays))),
+        exit=shutdown.code() or int(code),
         dry=job.dry,
     )

@@ -1,11 +1,11 @@
-"""Pure: one image on offer → a decision: the rules, then the order of builds, then what holds it back."""
+"""Pure: one image on offer → what becomes of it: the rules, then the order of builds, then what holds it back."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from task.errors import AnnotationError, Exit, TargetError, TaskError, UsageError
+from task.errors import AnnotationError, Exit, TaskError, UsageError
 from task.model import (
     Answer,
     Build,
@@ -17,10 +17,12 @@ from task.model import (
     Reading,
     State,
     Subscription,
+    TargetKind,
     Verdict,
     Written,
 )
-from task.pipeline.facts import caution, dated, image_of, objection, remembered, subject, wrong
+from task.pipeline.facts import dated, image_of, objection, remembered, subject, unchecked, wrong
+from task.pipeline.move import Move, Remember
 from task.policy.judge import Leave, judge
 from task.policy.order import Ancestry, later, superseded, version_of
 from task.policy.remember import active, holding, said, written
@@ -36,7 +38,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Intent:
-    """What a person asks for with `hold`, `release` or `rollback`, in place of an event."""
+    """What a person asks for with `hold`, `release` or `rollback`, instead of an event."""
 
     verb: str  # "hold", "release", "rollback"
     hold: Hold | None = None  # None: nothing is held (`release`, `rollback --no-hold`)
@@ -70,19 +72,33 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Moment:
-    """All that one decision is made on."""
+class Situation:
+    """All that the decisions about one subscription are made on."""
 
-    where: Decision  # current, kind and branch filled in
-    said: Reading  # what Git itself says; `where.current` falls back to what runs
+    subscription: Subscription
+    branch: str  # "" for a live Application
+    kind: TargetKind
+    current: Reading  # what Git says; what runs, where Git says nothing
+    said: Reading  # what Git itself says; what waits on a head branch counts as if it were merged
     state: State
     memory: Memory  # of this image
     terms: Terms
     facts: Facts
 
+    def decision(self, candidate: Image, verdict: Verdict) -> Decision:
+        """A decision about this subscription."""
+        return Decision(
+            self.subscription, candidate, verdict, self.current, branch=self.branch, head=self.branch, kind=self.kind
+        )
+
+    @property
+    def hold(self) -> Hold | None:
+        """What holds the image back now."""
+        return holding(self.state, self.memory, self.terms.now)
+
 
 def key_of(sub: Subscription) -> str:
-    """Under which name an image is remembered: its alias, else its name as `image-list` spells it."""
+    """The name an image is remembered under: its alias, else its name as `image-list` spells it."""
     return sub.entry.alias or sub.entry.image.name
 
 
@@ -91,90 +107,73 @@ def deferred(sub: Subscription, waiting: Written) -> Candidate:
     return Candidate(replace(sub.entry.image, tag=waiting.tag, digest=waiting.digest), waiting.build)
 
 
-def weigh(moment: Moment, candidate: Candidate) -> Decision:
-    """The decision about one image on offer: the rules, then the order of builds, then what holds it back."""
-    where, sub = moment.where, moment.where.subscription
-    answer = moment.facts.answers.get(subject(sub, candidate.image))
-    wanted = _wanted(candidate.image, where, answer)
-    decision = replace(where, candidate=wanted, verdict=judge(wanted, sub.policy, where.current, moment.terms.leave))
-    if decision.verdict.verdict == "error":
-        return _without_digest(decision, answer)
+def weigh(situation: Situation, candidate: Candidate) -> Move:
+    """What becomes of one image on offer: the rules first, then the order of builds, then what holds it back."""
+    sub, terms, answers = situation.subscription, situation.terms, situation.facts.answers
+    policy = sub.policy
+    answer = answers.get(subject(sub, candidate.image))
+
+    # The digest is written where the rules ask for it, and where the target pins one already.
+    image = candidate.image
+    if policy.pin_digest or policy.strategy == "digest":
+        if not image.digest and answer and answer.exists:
+            image = replace(image, digest=answer.digest)
+    elif image.tag and not situation.current.digest:
+        image = replace(image, digest="")
+
+    decision = situation.decision(image, judge(image, policy, situation.current, terms.leave))
+    if decision.verdict.verdict == "error":  # the digest is needed, and the event does not tell it
+        if answer and answer.error:
+            return Move(wrong(decision, answer.error))
+        if answer and not answer.exists:
+            return Move(replace(decision, verdict=objection(sub, answer) or decision.verdict))
+        hint = "give --image-digest, or repo:tag@sha256:… as --image"
+        verdict = replace(decision.verdict, hint=hint, exit=int(Exit.CONFIGURATION))
+        return Move(replace(decision, verdict=verdict))
     if decision.verdict.verdict != "update":
-        return decision
-    if answer and answer.error and (moment.terms.check == "always" or _is_mistake(answer.error)):
-        return wrong(decision, answer.error)
-    if verdict := objection(sub, answer):
-        return replace(decision, verdict=verdict)
-    return _in_order(replace(decision, caution=caution(answer)), dated(wanted, candidate.build, answer), moment)
+        return Move(decision)
+    if answer and answer.error and (terms.check == "always" or _is_mistake(answer.error)):
+        return Move(wrong(decision, answer.error))
+    if refusal := objection(sub, answer):
+        return Move(replace(decision, verdict=refusal))
+
+    # An older build that finishes later must not win.
+    before = answers.get(subject(sub, image_of(sub, situation.said)))
+    if before and before.error and _is_mistake(before.error):
+        return Move(wrong(decision, before.error))
+    event = dated(image, candidate.build, answer)
+    memory = remembered(situation.memory, situation.said, before)
+    decision = replace(decision, unchecked=unchecked(answer))
+    if why := superseded(event, policy, situation.said, memory, situation.facts.ancestry):
+        return Move(replace(decision, verdict=Verdict("refuse", "superseded", why)))
+    decision = replace(decision, unchecked=decision.unchecked or unchecked(before))
+    if hold := situation.hold:
+        return _deferred(decision, event, hold, situation)
+
+    now = terms.now
+    new = written(situation.memory, event, policy)
+    new = replace(new, hold=active(new.hold, now))
+    remember = Remember(
+        memory=new if new != situation.memory else None,
+        lifted=situation.state.hold is not None and active(situation.state.hold, now) is None,
+    )
+    return Move(decision, event.build, remember if remember != Remember() else None)
+
+
+def _deferred(decision: Decision, event: Written, hold: Hold, situation: Situation) -> Move:
+    """Held back. The event is remembered if it is newer than what is remembered already."""
+    known = situation.memory.deferred
+    if known and version_of(known) != version_of(event):
+        why = later(event, known, decision.subscription.policy, situation.facts.ancestry)
+        if why:
+            because = f"{said(hold)}; {version_of(known)} is remembered and is newer: {why}"
+            return Move(replace(decision, verdict=Verdict("refuse", "superseded", because)))
+    verdict = Verdict("defer", "held", f"{said(hold)}; {version_of(event)} is remembered for the release")
+    new = replace(situation.memory, deferred=event)
+    remember = Remember(memory=new) if new != situation.memory else None
+    return Move(replace(decision, verdict=verdict), event.build, remember)
 
 
 def _is_mistake(error: TaskError) -> bool:
     """A registry that does not answer may not be needed. Our unreadable file or a forbidden secret has to be said."""
     return isinstance(error, UsageError | AnnotationError)
-
-
-def _without_digest(decision: Decision, answer: Answer | None) -> Decision:
-    """The digest is needed, and neither the event nor the registry tells it."""
-    if answer and answer.error:
-        return wrong(decision, answer.error)
-    if answer and not answer.exists:
-        return replace(decision, verdict=objection(decision.subscription, answer) or decision.verdict)
-    hint = "give --image-digest, or repo:tag@sha256:… as --image"
-    return replace(decision, exit=int(Exit.CONFIGURATION), hint=hint)
-
-
-def _in_order(decision: Decision, event: Written, moment: Moment) -> Decision:
-    """Whether the build is the newest one, and what holds it back if it is."""
-    policy, current = decision.subscription.policy, moment.said
-    asked = moment.facts.answers.get(subject(decision.subscription, image_of(decision.subscription, current)))
-    if asked and asked.error and _is_mistake(asked.error):
-        return wrong(decision, asked.error)
-    memory = remembered(moment.memory, current, asked)
-    if why := superseded(event, policy, current, memory, moment.facts.ancestry):
-        return replace(decision, verdict=Verdict("refuse", "superseded", why))
-    decision = replace(decision, caution=decision.caution or caution(asked))
-    hold = holding(moment.state, moment.memory, moment.terms.now)
-    return _deferred(decision, event, hold, moment) if hold else admitted(decision, event, moment)
-
-
-def admitted(decision: Decision, event: Written, moment: Moment) -> Decision:
-    """The update, with what is to be remembered of it."""
-    memory, now = moment.memory, moment.terms.now
-    new = written(memory, event, decision.subscription.policy)
-    new = replace(new, hold=active(new.hold, now))
-    over = moment.state.hold is not None and active(moment.state.hold, now) is None
-    return replace(decision, memory=new if new != memory else None, hold=(None,) if over else (), build=event.build)
-
-
-def _deferred(decision: Decision, event: Written, hold: Hold, moment: Moment) -> Decision:
-    """Held back: remembered, if it is newer than what is remembered already."""
-    known, policy = moment.memory.deferred, decision.subscription.policy
-    if known and version_of(known) != version_of(event):
-        why = later(event, known, policy, moment.facts.ancestry)
-        if why:
-            because = f"{said(hold)}; {version_of(known)} is remembered and is newer: {why}"
-            return replace(decision, verdict=Verdict("refuse", "superseded", because))
-    verdict = Verdict("defer", "held", f"{said(hold)}; {version_of(event)} is remembered for the release")
-    new = replace(moment.memory, deferred=event)
-    return replace(decision, verdict=verdict, memory=new if new != moment.memory else None, build=event.build)
-
-
-def _wanted(image: Image, where: Decision, answer: Answer | None) -> Image:
-    """What would be written: with the digest where it is asked for, or where the target pins one already."""
-    policy = where.subscription.policy
-    pinned = policy.pin_digest or policy.strategy == "digest"
-    if pinned and not image.digest and answer and answer.exists:
-        return replace(image, digest=answer.digest)
-    return image if pinned or not image.tag or where.current.digest else replace(image, digest="")
-
-
-def failed(decision: Decision, error: TaskError) -> Decision:
-    """The decision, turned into that error; what is wrong with a file names it."""
-    message = str(error) if isinstance(error, TargetError) else error.message
-    verdict = Verdict("error", error.rule, message)
-    current = decision.current
-    if isinstance(error, TargetError) and error.subject and not current.file:
-        current = replace(current, file=error.subject)
-    return replace(
-        decision, verdict=verdict, current=current, exit=int(error.exit), hint=error.hint, memory=None, hold=()
-    )

@@ -14,8 +14,8 @@ from task.kubernetes.client import APPLICATIONS
 from task.kubernetes.events import updated_event
 from task.model import Problem
 from task.output.outcome import public_url
-from task.pipeline.changeset import change_of
 from task.pipeline.job import Landed
+from task.pipeline.move import change_of
 from task.settings import Settings
 from task.wiring.argo import Argo
 from task.wiring.forges import Requests

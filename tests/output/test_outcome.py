@@ -9,7 +9,7 @@ from reports import decision
 from task.errors import Exit, TaskError
 from task.model import Problem, Verdict
 from task.output.outcome import exit_code
-from task.pipeline.weigh import failed
+from task.pipeline.move import failed
 
 
 def classes(of: type[TaskError] = TaskError) -> Iterator[type[TaskError]]:

@@ -1,0 +1,45 @@
+"""Asks → one group for each repository and login. Pure, but for the login, which the world is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from task.annotations.write_back import normal_url
+from task.output.outcome import public_url
+from task.pipeline.decide import Ask
+from task.pipeline.job import Job
+from task.pipeline.match import Matched
+from task.pipeline.ports import World
+
+
+def by_repository(matched: Matched, job: Job) -> list[tuple[Ask, ...]]:
+    """The asks that Git has to answer, per repository whatever the spelling of its URL."""
+    only = {normal_url(public_url(url)) for url in job.only}
+    groups: dict[str, list[Ask]] = {}
+    for ask in matched.asks:
+        if ask.subscription.method == "argocd":
+            continue
+        url = normal_url(ask.subscription.repo)
+        if not only or normal_url(public_url(ask.subscription.repo)) in only:
+            groups.setdefault(url, []).append(ask)
+    return [tuple(asks) for asks in groups.values()]
+
+
+def by_login(groups: Sequence[Sequence[Ask]], world: World) -> list[tuple[Ask, ...]]:
+    """The same, apart where Applications reach one repository as different users: none writes as another one."""
+    parts: list[tuple[Ask, ...]] = []
+    for asks in groups:
+        # What a login may depend on. Where that is the same for all, nobody has to be asked.
+        owners = {
+            (
+                ask.subscription.credentials,
+                ask.subscription.application.namespace if ask.subscription.credentials.startswith("secret:") else "",
+                ask.subscription.application.project,
+            )
+            for ask in asks
+        }
+        logins: dict[str, list[Ask]] = {}
+        for ask in asks:
+            logins.setdefault(world.login(ask.subscription) if len(owners) > 1 else "", []).append(ask)
+        parts += [tuple(members) for members in logins.values()]
+    return parts

@@ -1,0 +1,52 @@
+"""Warnings of a run that went well: what was not checked, and what Argo CD will make of the files. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from task.model import Decision, Problem
+from task.pipeline.changeset import Stray
+
+MOST_NAMES = 5
+
+
+def cautions(decisions: Sequence[Decision], strays: Iterable[Stray]) -> tuple[Problem, ...]:
+    """Warnings: what was not checked, what an override file says differently, and a file that has the other name."""
+    found = [
+        Problem(
+            one.subscription.application.key, "registry", f"{one.candidate.reference}: {one.unchecked}", "", "warning"
+        )
+        for one in decisions
+        if one.unchecked
+    ]
+    in_order = sorted(strays, key=lambda one: (one.subscription.application.key, one.subscription.entry.alias))
+    for stray in in_order:
+        for mark in dict.fromkeys(mark for _, mark in stray.names):
+            names = [name for name, other in stray.names if other == mark]
+            listed = ", ".join(name[:100] for name in names[:MOST_NAMES])
+            listed += f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+            source = mark.removeprefix("# from ")
+            found.append(
+                Problem(
+                    stray.subscription.application.key,
+                    "target",
+                    f"{stray.file} differs from {source} in {listed}; Argo CD uses the file",
+                    f"remove it from the file, or end its first line with the comment `{mark}`: "
+                    f"then it follows {source}",
+                    "warning",
+                )
+            )
+    # Argo CD reads one spelling of the override file's name only, which depends on the control plane's namespace.
+    found += [
+        Problem(
+            one.subscription.application.key,
+            "target",
+            f"{one.current.file} is used because only this spelling exists in Git; "
+            f"by Argo CD's rule it should be {one.subscription.path}, and Argo CD reads no other",
+            "rename it with git mv, or give the control plane's namespace with --argocd-namespace",
+            "warning",
+        )
+        for one in decisions
+        if one.current.file and one.current.file in one.subscription.fallbacks
+    ]
+    return tuple(found)
