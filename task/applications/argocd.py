@@ -1,7 +1,7 @@
 """Applications from Argo CD's API: `--applications argocd`.
 
-Names, annotations and labels of all come in one answer; whole Applications, some hundred times as large
-together, only for those that are of interest.
+One answer has the names, annotations and labels of all. Whole Applications are some hundred times as large together,
+so only those of interest are read.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 from task import shutdown
+from task.annotations.narrow import is_glob
 from task.applications import Found
 from task.errors import SourceDownError, SourceError
 from task.model import Application
@@ -21,7 +22,7 @@ Wants = Callable[[Mapping[str, Any]], bool]
 
 
 class ApplicationsApi(Protocol):
-    """What is needed of `task.argocd.api.ArgoCDApi`."""
+    """The two calls of Argo CD's API that list and read Applications."""
 
     def list_applications(
         self, *, projects: Sequence[str] = (), selector: str = "", namespace: str = ""
@@ -33,9 +34,9 @@ class ApplicationsApi(Protocol):
 
 
 class ArgoCDManifests:
-    """`--applications argocd`. `wanted` says by its metadata whether an Application is of interest.
+    """`--applications argocd`. `wanted` tells from its metadata whether an Application is of interest.
 
-    `passed` makes of the metadata of one that is not what is known of it; None for what nobody asks about.
+    Of the others, `passed` keeps what their metadata says; None for those that nobody asks about.
     """
 
     def __init__(  # noqa: PLR0913 - by name
@@ -48,10 +49,10 @@ class ArgoCDManifests:
         selector: str = "",
         namespaces: Sequence[str] = (),
     ) -> None:
-        """Projects and namespaces may be globs; those that are none narrow what the server sends."""
+        """Projects and namespaces may be globs. Only plain names can be sent to the server, which then lists less."""
         self._api, self._wanted, self._selector = api, wanted, selector
-        self._projects = projects if not any(map(_glob, projects)) else ()
-        self._namespaces = namespaces if namespaces and not any(map(_glob, namespaces)) else ("",)
+        self._projects = projects if not any(map(is_glob, projects)) else ()
+        self._namespaces = namespaces if namespaces and not any(map(is_glob, namespaces)) else ("",)
         self._passed = passed
         self.passed_over: list[Application] = []  # what `passed` made of them
 
@@ -79,10 +80,6 @@ class ArgoCDManifests:
             raise
         except SourceError as error:  # deleted since the list was made
             return Found({}, ORIGIN, str(error), error.hint)
-
-
-def _glob(text: str) -> bool:
-    return any(char in text for char in "*?[\\")
 
 
 def _key(item: Mapping[str, Any]) -> tuple[str, str] | None:

@@ -1,7 +1,7 @@
-"""`--applications cluster`: the Applications of a cluster, whole objects of those only that may take the images.
+"""`--applications cluster`: the Applications of a cluster; only those that may take the images are read whole.
 
-Their metadata is listed, an eighth of a full list and with gzip a fiftieth; what an Application asks for stands in its
-annotations, so that is enough to see which whole objects are needed.
+First their metadata is listed: it is an eighth of a full list, and with gzip a fiftieth. The annotations in it are
+enough to tell which whole objects are needed.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from task.applications import Found
 from task.kubernetes.client import APPLICATIONS, UPDATERS, Kubernetes
 from task.kubernetes.errors import AbsentError, ForbiddenError
 from task.model import Application
+from task.policy.tag_filter import LONGEST, glob_match
 
 ORIGIN = "cluster"
 AT_ONCE = 8  # requests for single objects
@@ -27,7 +28,6 @@ AT_ONCE = 8  # requests for single objects
 _SHARE = 0.25
 _HANDFUL = 50
 _WILD = re.compile(r"[*?\[\]]")
-_LONGEST = 4096  # characters of a pattern; a longer one is refused when the resource is read
 
 Item = Mapping[str, Any]
 Wanted = Callable[[Item], bool]
@@ -35,10 +35,10 @@ Wanted = Callable[[Item], bool]
 
 @dataclass(frozen=True)
 class _Reference:
-    """Which Applications one ImageUpdater may reference; no Application that it does reference is missed."""
+    """The Applications that one `applicationRef` of an ImageUpdater may take; its label selector is not looked at."""
 
     namespace: str
-    pattern: re.Pattern[str]
+    pattern: str
 
 
 class ClusterManifests:
@@ -79,7 +79,17 @@ class ClusterManifests:
             for reference in _references(item)
         ]
         for scope in scopes:
-            for item in self._applications(scope, references):
+            try:
+                found = self._chosen(scope, references)
+            except ForbiddenError as error:
+                # A Role of Argo CD's namespace alone: its Applications count, if they are among those that are wanted.
+                home = Application(self._home, "", {}, ())
+                if scope or not considered(home, replace(self._narrow, names=(), selector="")):
+                    raise
+                self._log("info", f"{error.message}; only those of namespace {self._home!r} count, or {error.hint}")
+                scope = self._home  # noqa: PLW2901 - from here on
+                found = self._chosen(scope, references)
+            for item in self._whole(scope, found):
                 yield Found(_typed(item, "argoproj.io/v1alpha1", "Application"), ORIGIN)
 
     def _scopes(self) -> list[str]:
@@ -103,22 +113,6 @@ class ClusterManifests:
             self._log("debug", "the cluster knows no ImageUpdater resources")
         return []
 
-    def _applications(self, scope: str, references: Sequence[_Reference]) -> Iterator[Item]:
-        try:
-            found = self._chosen(scope, references)
-        except ForbiddenError as error:
-            if scope or not self._falls_back():
-                raise
-            self._log("info", f"{error.message}; only those of namespace {self._home!r} count, or {error.hint}")
-            scope = self._home
-            found = self._chosen(scope, references)
-        yield from self._whole(scope, found)
-
-    def _falls_back(self) -> bool:
-        """Whether the control plane's namespace is among those that are wanted."""
-        place = Application(self._home, "", {}, ())
-        return considered(place, replace(self._narrow, names=(), selector=""))
-
     def _chosen(self, scope: str, references: Sequence[_Reference]) -> list[Item]:
         """What is needed of each Application that may concern us: its metadata, without what others manage in it."""
         found: list[Item] = []
@@ -126,14 +120,17 @@ class ClusterManifests:
         for item in self._kubernetes.list(APPLICATIONS, scope, selector=self._narrow.selector):
             self.listed += 1
             if self._ours(item, references):
-                found.append(item if "spec" in item else {"metadata": _name_of(item)})
+                metadata = _metadata(item)
+                names = {key: metadata.get(key) for key in ("namespace", "name")}
+                found.append(item if "spec" in item else {"metadata": names})
         self._log("debug", f"{self.listed - before} Applications, {len(found)} of them may take the images")
         return found
 
     def _ours(self, item: Item, references: Sequence[_Reference]) -> bool:
         metadata = _metadata(item)
         referenced = references and any(
-            reference.namespace == metadata.get("namespace") and reference.pattern.fullmatch(str(metadata.get("name")))
+            reference.namespace == metadata.get("namespace")
+            and glob_match(reference.pattern, str(metadata.get("name")))
             for reference in references
         )
         if not referenced:
@@ -162,19 +159,15 @@ class ClusterManifests:
             for item in self._kubernetes.list(APPLICATIONS, scope, selector=self._narrow.selector, full=True):
                 if _key(item) in names:
                     yield item
-        else:
-            yield from self._each(needed)
-
-    def _each(self, needed: Sequence[Item]) -> Iterator[Item]:
+            return
         if len(needed) < 2:  # noqa: PLR2004 - no need for threads
-            found: Iterable[Item | None] = map(self._one, needed)
-            yield from (item for item in found if item is not None)
+            yield from filter(None, map(self._one, needed))
             return
         pool = ThreadPoolExecutor(min(len(needed), AT_ONCE))
         try:
             with shutdown.unheard():  # signals are for the main thread, which waits
-                found = pool.map(self._one, needed)
-            yield from (item for item in found if item is not None)
+                objects = pool.map(self._one, needed)
+            yield from filter(None, objects)
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -189,36 +182,18 @@ def _typed(item: Item, version: str, kind: str) -> Item:
 
 
 def _references(updater: Item) -> Iterator[_Reference]:
-    """What an ImageUpdater may reference, by name and namespace; labels and brackets are not looked at."""
+    """What an ImageUpdater may reference. A resource of the wrong shape references nothing; `configure` reports it."""
     spec = updater.get("spec")
     refs = spec.get("applicationRefs") if isinstance(spec, dict) else None
     for ref in refs if isinstance(refs, list) else ():
         pattern = ref.get("namePattern") if isinstance(ref, dict) else None
-        if isinstance(pattern, str) and 0 < len(pattern) <= _LONGEST:
-            yield _Reference(str(_metadata(updater).get("namespace", "")), _loose(pattern))
-
-
-def _loose(glob: str) -> re.Pattern[str]:
-    """A pattern that matches whatever the glob of Go's path.Match does, and maybe more.
-
-    Each piece between stars is taken where it first fits, and never elsewhere: with plain `.*`, a glob of twelve stars
-    would try for hours.
-    """
-    parts = re.findall(r"\[(?:\\.|[^\]\\])*\]|\\.|.", glob, re.DOTALL)
-    text = "".join("." if len(one) > 1 else {"*": "*", "?": "."}.get(one, re.escape(one)) for one in parts)
-    first, *pieces = re.split(r"\*+", text)
-    if pieces:
-        first += "".join(f"(?>.*?{piece})" for piece in pieces[:-1]) + f".*{pieces[-1]}"
-    return re.compile(first, re.DOTALL)
+        if isinstance(pattern, str) and 0 < len(pattern) <= LONGEST:
+            yield _Reference(str(_metadata(updater).get("namespace", "")), pattern)
 
 
 def _metadata(item: Item) -> Mapping[str, Any]:
     metadata = item.get("metadata")
     return metadata if isinstance(metadata, dict) else {}
-
-
-def _name_of(item: Item) -> Mapping[str, Any]:
-    return {key: _metadata(item).get(key) for key in ("namespace", "name")}
 
 
 def _key(item: Item) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """Applications from files, folders and standard input: no cluster needed.
 
-Lists may be mixed with any other manifests, which are passed over. A file that cannot be
-read is a problem of its own; the others count.
+Lists may be mixed with other manifests, which are passed over. A file that cannot be read is one problem; the other
+files count.
 """
 
 from __future__ import annotations
@@ -29,7 +29,13 @@ class Manifests:
     def all(self) -> Iterable[Found]:
         """Every manifest that may concern us. Raises `UsageError` when the source itself is unusable."""
         if self.path == "-":
-            return found_in(_piped(), "stdin")
+            content = sys.stdin.buffer.read(LARGEST + 1)
+            if len(content) > LARGEST:
+                raise UsageError(
+                    f"--applications: what stdin holds is larger than {LARGEST:,} bytes",
+                    hint="leave out what is not needed: kubectl get --selector, or several runs",
+                )
+            return found_in(content, "stdin")
         if os.path.isdir(self.path):
             return self._folder()
         if not os.path.exists(self.path):
@@ -68,16 +74,6 @@ class Manifests:
         yield from found_in(content, path)
 
 
-def _piped() -> bytes:
-    content = sys.stdin.buffer.read(LARGEST + 1)
-    if len(content) > LARGEST:
-        raise UsageError(
-            f"--applications: what stdin holds is larger than {LARGEST:,} bytes",
-            hint="leave out what is not needed: kubectl get --selector, or several runs",
-        )
-    return content
-
-
 def found_in(content: bytes, origin: str) -> Iterator[Found]:
     """The manifests of one file; the items of a `List` one by one."""
     try:
@@ -94,7 +90,7 @@ def found_in(content: bytes, origin: str) -> Iterator[Found]:
 
 
 def _items(data: dict[str, Any] | list[Any], where: str) -> Iterator[Found]:
-    """The manifest, or those of a `List` (of an `ApplicationList`: they may lack their kind) or of a JSON array."""
+    """The manifest, or those of a `List` or a JSON array. The items of an `ApplicationList` may lack their kind."""
     kind = "List" if isinstance(data, list) else str(data.get("kind", ""))
     items = data if isinstance(data, list) else data.get("items")
     if not kind.endswith("List") or not isinstance(items, list):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Protocol
 
@@ -13,7 +13,7 @@ from task.model import Place, Snapshot
 
 
 class SnapshotReader(Protocol):
-    """What is needed of a repository."""
+    """A repository whose files can be read."""
 
     def default_branch(self) -> str:
         """The branch that HEAD names."""
@@ -22,7 +22,7 @@ class SnapshotReader(Protocol):
         """The places asked for."""
 
     def close(self) -> None:
-        """Nothing is left behind."""
+        """Remove what was fetched."""
 
 
 class GitManifests:
@@ -36,19 +36,16 @@ class GitManifests:
     def all(self) -> Iterable[Found]:
         """Every manifest that may concern us. Raises the store's errors, `SourceError` for a missing path.
 
-        And `UsageError` for a query that says anything but `ref`: the Applications of another branch than the one that
-        was meant would be read, and nobody would see it.
+        And `UsageError` for a query that says anything but `ref`: a misspelt `ref` would read the Applications of
+        another branch, and nobody would see it.
         """
+        is_file = self.path.endswith((".yaml", ".yml", ".json"))
         try:
             ref = _ref(self.query)
             branch = ref if ref not in ("", "HEAD") else self.store.default_branch()
-            yield from self._files(branch)
+            snapshot = self.store.snapshot(branch, [Place(self.path, "text" if is_file else "tree")])
         finally:
             self.store.close()
-
-    def _files(self, branch: str) -> Iterator[Found]:
-        is_file = self.path.endswith((".yaml", ".yml", ".json"))
-        snapshot = self.store.snapshot(branch, [Place(self.path, "text" if is_file else "tree")])
         files = {path: file for path, file in snapshot.files.items() if file.text or file.problem}
         if not files:
             raise SourceError(
