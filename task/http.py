@@ -26,6 +26,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from task import shutdown
 from task.files import exhausted
+from task.urls import origin, without_query
 
 LONGEST_WAIT = 30.0  # seconds that a Retry-After is obeyed; a server that wants more has given its answer
 _PAUSES = (0.5, 2.0)  # seconds before the second and the third try
@@ -219,7 +220,7 @@ class Http:
         finally:
             took = time.monotonic() - began
             self._lost += took if took > _SLOW else 0.0
-        self._log(f"{method} {public(url)}: {found.status}, {len(body)} bytes, {time.monotonic() - began:.2f} s")
+        self._log(f"{method} {without_query(url)}: {found.status}, {len(body)} bytes, {time.monotonic() - began:.2f} s")
         return found
 
     def _body(self, answer: requests.Response, url: str, began: float) -> bytes:
@@ -336,22 +337,6 @@ def _limit(seconds: float) -> Iterator[threading.Event]:
             yield ended
     finally:
         over.set()
-
-
-def origin(url: str) -> str:
-    """`scheme://host[:port]` in lower case, without userinfo; the scheme's own port is left out."""
-    scheme, _, rest = url.partition("://")
-    for end in "/?#\\":  # each ends the host, whatever stands behind it: `https://evil.example#@host/`
-        rest = rest.partition(end)[0]
-    host = rest.rpartition("@")[2].lower()
-    scheme = scheme.lower()
-    return f"{scheme}://{host.removesuffix({'https': ':443', 'http': ':80'}.get(scheme, ':'))}"
-
-
-def public(url: str) -> str:
-    """The URL as a log may show it: no userinfo, no query."""
-    path = url.partition("://")[2].partition("/")[2].partition("?")[0].partition("#")[0]
-    return f"{origin(url)}/{path}"
 
 
 def _wait(answer: Response, number: int) -> float:

@@ -62,12 +62,6 @@ def exact_json(text: str) -> str:
     return "\n".join(line if line.isprintable() else "".join(map(_json, line)) for line in text.split("\n"))
 
 
-def web_page(url: str | None, longest: int = 2000) -> str:
-    """The address of a page as a server gave it; "" for what can be none."""
-    known = url is not None and url.startswith(("https://", "http://")) and len(url.encode(errors="replace")) <= longest
-    return url if url and known and url.isprintable() and not set(url) & set(" <>\"'`\\") else ""
-
-
 def _disobeyed(line: str) -> str:
     if not line.isascii() and _obeyed(_OVERLOOKED.sub("", line)):
         line = _OVERLOOKED.sub(lambda found: _shown(found[0]), line)

@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 from serving import Answers as Server
-from urllib3.util import parse_url
 
-from task.http import Http, Limits, NoAnswerError, Response, origin, public
+from task.http import Http, Limits, NoAnswerError, Response
 
 QUICK = Limits(connect=2, silence=2, total=5, size=100_000, tries=1)
 SECRET = "t0ken-s3cret"
@@ -193,30 +192,6 @@ def test_redirects_in_circles(server: Server) -> None:
     assert len(server.seen) == 5
 
 
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
-        ("https://Host/a?b#c", "https://host"),
-        ("HTTPS://host:443/", "https://host"),
-        ("http://host:80", "http://host"),
-        ("http://host:443", "http://host:443"),
-        ("https://user:pw@host:8443/x", "https://host:8443"),
-        ("https://evil.example#@host/", "https://evil.example"),
-        ("https://evil.example?@host/", "https://evil.example"),
-        ("https://evil.example\\@host/", "https://evil.example"),
-        ("https://evil.example/@host/", "https://evil.example"),
-        ("https://[::1]:5000/", "https://[::1]:5000"),
-    ],
-)
-def test_the_origin_is_where_the_request_goes(url: str, expected: str) -> None:
-    assert origin(url) == expected
-    parsed = parse_url(url)
-    port = (
-        f":{parsed.port}" if parsed.port and (parsed.scheme, parsed.port) not in {("https", 443), ("http", 80)} else ""
-    )
-    assert origin(url) == f"{parsed.scheme}://{parsed.host}{port}"
-
-
 def test_urls_in_the_log_hold_no_secret(server: Server) -> None:
     lines: list[str] = []
     server.reply = lambda path: (
@@ -225,7 +200,6 @@ def test_urls_in_the_log_hold_no_secret(server: Server) -> None:
     http(server, log=lines.append).ask("GET", "/a")
     assert len(lines) == 2
     assert SECRET not in "".join(lines)
-    assert public(f"https://u:{SECRET}@host/p?q={SECRET}#{SECRET}") == "https://host/p"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from runner_rules import ATTACKS, dangers
 
-from task.text import exact_json, harmless, printable, printable_lines, visible, web_page
+from task.text import exact_json, harmless, printable, printable_lines, visible
 
 HOSTILE = st.text(st.sampled_from(":#[]\\ \t\n\r\x1b\u00a0\u034f\ufe0f\u202e\u2028\ud800vsoax"), max_size=12)
 
@@ -71,22 +71,3 @@ def test_json_says_the_same_and_nobody_obeys_it(ascii_only: bool, value: Any) ->
 def test_json_without_anything_special_is_left_alone() -> None:
     text = json.dumps({"a": ["x # y", "日本", "::x", "C#"]}, indent=2, ensure_ascii=False)
     assert exact_json(text) == text
-
-
-@pytest.mark.parametrize(
-    ("url", "page"),
-    [
-        ("https://git.example.com/a/pulls/1?x=y#z", True),
-        ("http://git.example.com/1", True),
-        ("https://x/" + "a" * 1990, True),
-        ("https://x/" + "a" * 1991, False),
-        ("javascript:alert(1)", False),
-        ("https://x/ y", False),
-        ("https://x/>(y)", False),
-        ("https://x/\u202ey", False),
-        ("", False),
-        (None, False),
-    ],
-)
-def test_what_can_be_a_page(url: str | None, page: bool) -> None:
-    assert web_page(url) == (url if page else "")

@@ -15,6 +15,7 @@ from task.annotations.keys import Faulty, git_branch, write_back_method
 from task.annotations.known_keys import nearest
 from task.errors import SourceError, TargetError
 from task.model import Application, Kind, Source
+from task.urls import normal_url
 
 TARGET = "write-back-target"
 FORCED: Mapping[str, Kind] = {"kustomization": "Kustomize", "helmvalues": "Helm"}
@@ -30,8 +31,6 @@ MEANT: Mapping[str, str] = {
     "manifest": "manifests",
     "directory": "manifests",
 }
-_SCHEMES = {"git+ssh": "ssh", "ssh+git": "ssh"}
-_PORTS = {"ssh": ":22", "https": ":443", "http": ":80"}
 WAY_OUT_OF_CHARTS = (
     "Argo CD reads override files only from Git sources: keep the values in Git and write "
     "write-back-target: helmvalues:$<ref>/<file>, or helmvalues:/<file> with git-repository: <url>"
@@ -187,29 +186,6 @@ def _repository(app: Application, source: Source) -> tuple[str, str]:
     if same:
         return other, same[0].revision
     return other, "" if source.chart else source.revision
-
-
-@lru_cache(maxsize=4096)
-def normal_url(url: str) -> str:
-    """Equal for the spellings of one repository: those that Argo CD takes as equal (its NormalizeGitURL), and a few.
-
-    These few are the scheme's own port, and over ssh slashes before the path, `git+ssh:` and git's `[user@host:port]:`.
-    Two groups of one repository would write to it at the same time, and open two requests.
-    """
-    text = url.strip().rstrip("/")
-    text = text.removesuffix(".git")
-    scheme, sep, rest = text.partition("://")
-    if not sep and "@" in text and ":" in text:
-        scheme, rest = "ssh", text.replace(":", "/", 1)
-        if text.startswith("[") and "]:" in text:
-            rest = text[1:].replace("]:", "/", 1)
-    host, slash, path = rest.partition("/")
-    scheme = _SCHEMES.get(scheme.lower(), scheme.lower())
-    if scheme == "file" or not (sep or scheme == "ssh"):  # folders differ by their case
-        return f"file://{text.removeprefix('file://')}"
-    if scheme == "ssh":
-        path = path.lstrip("/")
-    return f"{scheme}://{host.lower().removesuffix(_PORTS.get(scheme, ':'))}{slash}{path.lower()}"
 
 
 def override_names(app: Application, argocd_namespace: str) -> tuple[str, str]:

@@ -6,7 +6,8 @@ from typing import Any
 
 from task.argocd.options import Connection
 from task.errors import Outpaced, SourceAccessError, SourceDownError, SourceError, TaskError
-from task.http import NoAnswerError, Response, origin
+from task.http import NoAnswerError, Response
+from task.urls import origin
 
 _TOKEN = "make one: argocd account generate-token; give it as ARGOCD_AUTH_TOKEN or --argocd-auth-token-file"  # noqa: S105
 _CONFLICT, _ACCEPTABLE = 409, 300

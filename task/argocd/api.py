@@ -16,7 +16,8 @@ from task.argocd.answers import explained, unreachable
 from task.argocd.options import Connection, connection
 from task.errors import Malformed, SourceAccessError, SourceDownError, SourceError, UsageError
 from task.files import check_file, read_text
-from task.http import Http, Limits, NoAnswerError, Response, origin
+from task.http import Http, Limits, NoAnswerError, Response
+from task.urls import origin
 
 KIND = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}
 # The gateway knows these texts only, whole (argo-cd server/application/forwarder_overwrite.go).

@@ -29,6 +29,7 @@ from task.argocd.repo_secrets import (
 from task.errors import AnnotationError, CredentialsError, Malformed
 from task.kubernetes.client import SECRETS, Kubernetes
 from task.kubernetes.errors import ForbiddenError
+from task.urls import split
 
 KNOWN_HOSTS, AUTHORITIES = "argocd-ssh-known-hosts-cm", "argocd-tls-certs-cm"
 
@@ -131,7 +132,7 @@ class ClusterSecrets:
     def _with_server(self, found: RepoCredentials, url: str) -> RepoCredentials:
         """With what Argo CD knows of the server."""
         if url.lower().startswith(("https://", "http://")):
-            return replace(found, authorities=self._map(AUTHORITIES).get(_host(url), ""))
+            return replace(found, authorities=self._map(AUTHORITIES).get(split(url).host.strip("[]"), ""))
         return replace(found, known_hosts=self._map(KNOWN_HOSTS).get("ssh_known_hosts", ""))
 
     def _map(self, name: str) -> Mapping[str, str]:
@@ -167,9 +168,3 @@ def _texts(data: Mapping[str, bytes]) -> dict[str, str]:
         except UnicodeDecodeError:
             continue
     return found
-
-
-def _host(url: str) -> str:
-    """The name by which Argo CD keeps a server's authorities: without login and port."""
-    host = url.partition("://")[2].partition("/")[0].rpartition("@")[2].lower()
-    return host.partition("]")[0].strip("[") if host.startswith("[") else host.partition(":")[0]

@@ -10,10 +10,10 @@ from task.errors import CredentialsError
 from task.git.access import Plan
 from task.git.environment import Login
 from task.git.github_app import App, Way, token
-from task.git.names import origin_of, without_login
 from task.git.ssh import SshFiles
 from task.git.ssh_keys import has_passphrase, is_private_key
 from task.secret import Secret
+from task.urls import origin, without_login
 
 _KEY = "image-update-key"
 _UNCHECKED = "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n"  # the secret says `insecure`
@@ -28,7 +28,7 @@ def plan_of(found: RepoCredentials, url: str) -> Plan:
     """
     if not url.lower().startswith(("https://", "http://")):
         return Plan(ssh=_ssh(found))
-    origin, proxied = origin_of(url), ("no_proxy", "NO_PROXY") if found.proxy else ()
+    server, proxied = origin(url), ("no_proxy", "NO_PROXY") if found.proxy else ()
     plan = Plan(
         certificates=found.authorities,
         variables=tuple((name, found.no_proxy) for name in proxied),  # as Argo CD has it, in place of the pod's own
@@ -37,9 +37,9 @@ def plan_of(found: RepoCredentials, url: str) -> Plan:
         alone=found.owners and found.insecure,
     )
     if found.app is None:
-        login = Login(origin, found.username or _TOKEN_USER, found.password)
+        login = Login(server, found.username or _TOKEN_USER, found.password)
         return replace(plan, logins=(login,)) if found.password else plan
-    return replace(plan, app=lambda ca_file: Login(origin, _TOKEN_USER, _app_token(found, ca_file)), app_server=origin)
+    return replace(plan, app=lambda ca_file: Login(server, _TOKEN_USER, _app_token(found, ca_file)), app_server=server)
 
 
 def settings_of(found: RepoCredentials, url: str, folder: str) -> list[tuple[str, str]]:
@@ -49,7 +49,7 @@ def settings_of(found: RepoCredentials, url: str, folder: str) -> list[tuple[str
     """
     if not url.lower().startswith(("https://", "http://")):
         return []
-    prefix, pairs = f"http.{origin_of(url)}", []
+    prefix, pairs = f"http.{origin(url)}", []
     if found.insecure:
         pairs.append((f"{prefix}.sslVerify", "false"))
     if found.proxy:

@@ -16,6 +16,7 @@ from task.ci.variables import Origin, origin_of
 from task.errors import Malformed, UsageError
 from task.model import Build
 from task.timestamps import of_unix, utc
+from task.urls import host_and_path, without_login
 
 _NUMBER = re.compile(r"[0-9]{1,20}")
 # Seconds since 1973, milliseconds since 2001, the first day; other numbers may be meant as 20261121 or 202611210600.
@@ -62,7 +63,7 @@ def build_of(
         sequence=counted,
         counter=counter,
         commit=commit or (_commit(origin.commit) if own else ""),
-        repository=_without_login(repository or (origin.repository if own else "")),
+        repository=without_login(repository or (origin.repository if own else "")),
         created=time,
     )
 
@@ -106,13 +107,7 @@ def _is_the_build(origin: Origin, commit: str, repository: str) -> bool:
     theirs = origin.commit.lower()
     if commit and theirs and not (commit.startswith(theirs) or theirs.startswith(commit)):
         return False
-    return not (repository and origin.repository) or _place(repository) == _place(origin.repository)
-
-
-def _place(url: str) -> str:
-    """One spelling for `https://user@host/a/b.git`, `ssh://git@host:22/a/b/` and `git@host:a/b`."""
-    host, _, path = (url.partition("://")[2] or url.replace(":", "/", 1)).partition("/")
-    return f"{host.rpartition('@')[2].partition(':')[0]}/{path.rstrip('/').removesuffix('.git')}".lower()
+    return not (repository and origin.repository) or host_and_path(repository) == host_and_path(origin.repository)
 
 
 def _counted(environ: Mapping[str, str]) -> tuple[int | None, str]:
@@ -146,14 +141,3 @@ def _without_scheme(counter: str) -> str:
 def _commit(text: str) -> str:
     """A commit's id; what else a variable may hold (a branch's name, `HEAD`) is none."""
     return text.lower() if text and _COMMIT.fullmatch(text) else ""
-
-
-def _without_login(url: str) -> str:
-    """The URL without userinfo; the user of an ssh URL is its address, and stays."""
-    scheme, marker, rest = url.partition("://")
-    host, slash, path = rest.partition("/")
-    login, at, host = host.rpartition("@")
-    if not marker or not at:
-        return url
-    user = f"{login.partition(':')[0]}@" if "ssh" in scheme.lower() else ""
-    return f"{scheme}://{user}{host}{slash}{path}"

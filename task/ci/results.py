@@ -11,8 +11,9 @@ import re
 from collections.abc import Mapping, Sequence
 
 from task.model import Report
-from task.output.outcome import current, public_url, status
-from task.text import exact_json, visible, web_page
+from task.output.outcome import current, status
+from task.text import exact_json, visible
+from task.urls import web_page, without_login
 
 LIMIT = 2048
 LARGEST_SUMMARY, MOST_COMMITS = 500_000, 20  # bytes of rows; GitHub takes a summary of 1 MiB, or none of it
@@ -56,7 +57,7 @@ def results(report: Report) -> Mapping[str, str]:
         "updated": "true" if updated and not report.dry else "false",  # a hold's memory alone changes no image
         "commit": _within(64, commit.commit) if commit else "",
         "pull-request": web_page(commit.pull_request, 400) if commit else "",
-        "repository": _within(250, public_url(commit.repo)) if commit else "",
+        "repository": _within(250, without_login(commit.repo)) if commit else "",
         "branch": _within(250, commit.head) if commit else "",
         "tag": _within(128, image.tag) if image else "",
         "digest": _within(135, image.digest) if image else "",
@@ -98,7 +99,7 @@ def _fitting(names: Sequence[str], room: int) -> str:
 
 def repositories(report: Report) -> str:
     """The repositories that are written, for one run each with `--only-repository`: a JSON list on one line."""
-    found = sorted({public_url(commit.repo) for commit in report.commits})
+    found = sorted({without_login(commit.repo) for commit in report.commits})
     return exact_json(json.dumps(found, ensure_ascii=False)) + "\n"
 
 
@@ -140,7 +141,8 @@ def github_summary(report: Report) -> str:
             break
         rows.append(row)
     commits = [
-        f"\nCommit <code>{_cell(one.commit)}</code> on <code>{_cell(one.head)}</code> of {_cell(public_url(one.repo))}"
+        f"\nCommit <code>{_cell(one.commit)}</code> on <code>{_cell(one.head)}</code>"
+        f" of {_cell(without_login(one.repo))}"
         for one in report.commits[:MOST_COMMITS]
         if one.commit and not one.stands
     ]

@@ -13,7 +13,6 @@ from task.cli.hold_words import actor_of, destination_of, until_of, words_of
 from task.errors import Malformed, UsageError
 from task.files import read_text
 from task.model import Hold, Image
-from task.output.outcome import public_url
 from task.pipeline.changeset import Wording
 from task.pipeline.discover import Scope
 from task.pipeline.job import Job, PullRequestOptions
@@ -23,6 +22,7 @@ from task.settings import BuildSettings, GitSettings, HoldSettings, Settings
 from task.templates.commit_message import check_template
 from task.templates.trailers import KEY as TRAILER_KEY
 from task.templates.trailers import Trailer, build_trailers, commit_references
+from task.urls import without_login
 
 
 def order_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, str]) -> Job:
@@ -58,10 +58,10 @@ def order_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str
 
 def _requests(settings: Settings, origin: Origin) -> PullRequestOptions:
     given = settings.request
-    repository = public_url(settings.build.repository or origin.repository).removesuffix(".git")
+    repository = without_login(settings.build.repository or origin.repository).removesuffix(".git")
     commit = settings.build.commit or origin.commit
     page = f"{repository}/commit/{commit}" if repository.startswith(("https://", "http://")) and commit else commit
-    run = settings.git.pipeline_run or public_url(origin.run)
+    run = settings.git.pipeline_run or without_login(origin.run)
     return PullRequestOptions(
         given.labels, given.reviewers, given.assignees, given.draft, given.auto_merge, source=page, run=run
     )
@@ -97,10 +97,10 @@ def _trailers(given: GitSettings, build: BuildSettings, origin: Origin) -> tuple
         origin = Origin(run=origin.run)
     commit, repository = (
         build.commit or origin.commit,
-        build.repository or public_url(origin.repository),
+        build.repository or without_login(origin.repository),
     )
     references = commit_references(commit, repository, origin.author, origin.date, origin.message)
-    run = given.pipeline_run or public_url(origin.run)
+    run = given.pipeline_run or without_login(origin.run)
     signed = (("Signed-off-by", f"{given.author.name} <{given.author.email}>"),) if given.sign_off else ()
     return (*build_trailers(commit, run, given.trailers, references), *signed)
 

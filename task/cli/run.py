@@ -20,9 +20,10 @@ from task.cli.strange_variables import strange_variables
 from task.model import Image, Report
 from task.output.log import Log
 from task.output.notify import Told, check_url, notify
-from task.output.outcome import first_of, public_url
+from task.output.outcome import first_of
 from task.pipeline.run import run as pipeline
 from task.settings import Settings
+from task.urls import without_login
 from task.wiring import SECRETS, edges_of
 
 
@@ -54,7 +55,7 @@ def _tell(report: Report, settings: Settings, seconds: float, environ: Mapping[s
     output = settings.output
     if not (output.metrics_file or output.cloudevent_url):
         return
-    source = public_url(settings.git.pipeline_run or origin_of(environ).run)
+    source = without_login(settings.git.pipeline_run or origin_of(environ).run)
     told = Told(output.metrics_file, output.cloudevent_url, source, settings.git.access.ca_file)
     notify(report, told, seconds, environ, log)
 

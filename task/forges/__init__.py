@@ -16,9 +16,10 @@ from task.errors import Outpaced, TaskError, UnreachableError
 from task.forges.address import ForgeAddress
 from task.forges.proposal import described
 from task.forges.refusal import limited, refused, unanswered, words
-from task.http import Http, Limits, Login, NoAnswerError, Response, origin
+from task.http import Http, Limits, Login, NoAnswerError, Response
 from task.model import Proposal, Proposed
 from task.secret import Secret
+from task.urls import origin
 
 LONGEST_WAIT = 30.0  # seconds that a limit is waited out; a forge that wants more is told of as an error
 # Anybody may name a forge by an Application's repoURL. A page of a hundred requests with long texts has 10 MB at most.

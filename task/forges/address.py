@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from task.errors import Malformed
 from task.git.remote_url import RemoteUrl, remote_of
+from task.urls import split
 
 ForgeName = Literal["github", "gitlab", "gitea", "bitbucket", "bitbucket-server", "azure"]
 NAMES: tuple[str, ...] = get_args(ForgeName)
@@ -100,33 +101,25 @@ def place_of(url: str, known: Sequence[Known] = ()) -> ForgeAddress | None:
         return _built(forge, remote, f"https://{remote.host}")
     for one in sorted(known, key=lambda one: len(one.root), reverse=True):
         if one.root and (inner := _below(remote, one.root)) is not None:
-            return _built(one.forge, replace(remote, parts=inner, host=_host(one.root)), one.root)
+            return _built(one.forge, replace(remote, parts=inner, host=split(one.root).authority), one.root)
     for one in known:
         if not one.root or (remote.ssh and one.chosen):
-            return _built(one.forge, replace(remote, host=_host(one.root) or remote.host), one.root or remote.root)
+            return _built(
+                one.forge, replace(remote, host=split(one.root).authority or remote.host), one.root or remote.root
+            )
     forge = _by_shape(remote) or _by_name(remote.host)
     return _built(forge, remote, remote.root) if forge else None
 
 
-def _host(root: str) -> str:
-    return root.partition("://")[2].partition("/")[0].lower()
-
-
 def _below(remote: RemoteUrl, root: str) -> tuple[str, ...] | None:
     """The parts of the path below a forge's root; None where the repository is not there. ssh knows no root's path."""
-    host, _, path = root.partition("://")[2].partition("/")
-    host = host.lower()
+    there = split(root)
     if remote.ssh:
-        return remote.parts if _name(host) == _name(remote.host) else None
-    folders = tuple(part for part in path.split("/") if part)
-    if host != remote.host or remote.parts[: len(folders)] != folders:
+        return remote.parts if there.host == split(remote.root).host else None
+    folders = tuple(part for part in there.path.split("/") if part)
+    if there.authority != remote.host or remote.parts[: len(folders)] != folders:
         return None
     return remote.parts[len(folders) :]
-
-
-def _name(host: str) -> str:
-    name, colon, port = host.rpartition(":")
-    return name if colon and port.isdigit() else host
 
 
 def _azure_or_ghe(host: str) -> ForgeName | None:
@@ -145,13 +138,13 @@ def _by_shape(remote: RemoteUrl) -> ForgeName | None:
 
 
 def _by_name(host: str) -> ForgeName | None:
-    words = _name(host).partition(".")[0].split("-") if "." in host else []
+    words = host.partition(":")[0].partition(".")[0].split("-") if "." in host else []
     return next((forge for word, forge in WORDS.items() if word in words), None)
 
 
 def _built(forge: ForgeName, remote: RemoteUrl, root: str) -> ForgeAddress:
     place = BUILDERS[forge](remote, root.rstrip("/"))
-    return replace(place, host=_host(place.web or root))
+    return replace(place, host=split(place.web or root).authority)
 
 
 def _wrong(forge: str, shape: str) -> Malformed:
@@ -161,7 +154,7 @@ def _wrong(forge: str, shape: str) -> Malformed:
 def _github(remote: RemoteUrl, root: str) -> ForgeAddress:
     if len(remote.parts) != PAIR:
         raise _wrong("GitHub", "https://github.com/owner/repository")
-    host = _host(root)
+    host = split(root).authority
     api = f"{root}/api/v3"
     if host == "github.com" or host.endswith(".ghe.com"):
         api = f"https://api.{host}"
@@ -171,7 +164,7 @@ def _github(remote: RemoteUrl, root: str) -> ForgeAddress:
 def _gitlab(remote: RemoteUrl, root: str) -> ForgeAddress:
     if len(remote.parts) < PAIR:
         raise _wrong("GitLab", "https://gitlab.com/group/project")
-    return ForgeAddress("gitlab", _host(root), f"{root}/api/v4", remote.parts, _page(root, remote.parts))
+    return ForgeAddress("gitlab", split(root).authority, f"{root}/api/v4", remote.parts, _page(root, remote.parts))
 
 
 def _gitea(remote: RemoteUrl, root: str) -> ForgeAddress:
@@ -179,14 +172,16 @@ def _gitea(remote: RemoteUrl, root: str) -> ForgeAddress:
     if len(remote.parts) < PAIR:
         raise _wrong("Gitea", "https://gitea.example.com/owner/repository")
     root = _page(root, remote.parts[:-PAIR])
-    return ForgeAddress("gitea", _host(root), f"{root}/api/v1", remote.parts[-PAIR:], _page(root, remote.parts[-PAIR:]))
+    return ForgeAddress(
+        "gitea", split(root).authority, f"{root}/api/v1", remote.parts[-PAIR:], _page(root, remote.parts[-PAIR:])
+    )
 
 
 def _bitbucket(remote: RemoteUrl, root: str) -> ForgeAddress:
     if len(remote.parts) != PAIR:
         raise _wrong("Bitbucket", "https://bitbucket.org/workspace/repository")
     return ForgeAddress(
-        "bitbucket", _host(root), "https://api.bitbucket.org/2.0", remote.parts, _page(root, remote.parts)
+        "bitbucket", split(root).authority, "https://api.bitbucket.org/2.0", remote.parts, _page(root, remote.parts)
     )
 
 
@@ -202,7 +197,7 @@ def _data_center(remote: RemoteUrl, root: str) -> ForgeAddress:
     root = _page(root, folders)
     kind, name = ("users", owner[1:]) if owner.startswith("~") else ("projects", owner)
     web = _page(root, (kind, name, "repos", parts[-1]))
-    return ForgeAddress("bitbucket-server", _host(root), f"{root}/rest/api/1.0", (owner, parts[-1]), web)
+    return ForgeAddress("bitbucket-server", split(root).authority, f"{root}/rest/api/1.0", (owner, parts[-1]), web)
 
 
 def _azure(remote: RemoteUrl, root: str) -> ForgeAddress:
@@ -228,7 +223,7 @@ def _azure(remote: RemoteUrl, root: str) -> ForgeAddress:
 def _azure_place(root: str, organization: str, project: str, repository: str) -> ForgeAddress:
     api = _page(root, (organization,))
     project_parts = (organization, project, repository)
-    return ForgeAddress("azure", _host(root), api, project_parts, _page(api, (project, "_git", repository)))
+    return ForgeAddress("azure", split(root).authority, api, project_parts, _page(api, (project, "_git", repository)))
 
 
 BUILDERS: Mapping[ForgeName, Callable[[RemoteUrl, str], ForgeAddress]] = {

@@ -18,8 +18,9 @@ from task.forges.address import quoted
 from task.forges.content import dig, fitted, listed, numbered, ours_to_delete, overtaken, same
 from task.forges.notes import Notes, tried
 from task.forges.proposal import LONGEST_BODY
-from task.http import Response, origin
+from task.http import Response
 from task.model import Proposal, Proposed
+from task.urls import origin
 
 _NEEDS = "give the token the scope Code (read & write), and its owner the permission to contribute to pull requests"
 _SERVICES, _IDENTITIES = "https://dev.azure.com/", "https://vssps.dev.azure.com/"

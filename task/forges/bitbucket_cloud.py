@@ -18,8 +18,9 @@ from task.forges.address import quoted
 from task.forges.content import dig, fitted, listed, numbered, ours_to_delete, overtaken, same
 from task.forges.notes import Notes, tried
 from task.forges.proposal import LONGEST_BODY, described
-from task.http import Response, origin
+from task.http import Response
 from task.model import Proposal, Proposed
+from task.urls import origin
 
 _NEEDS = "give the token write access to pull requests (scopes read:pullrequest and write:pullrequest)"
 _LOGIN = "an access token stands alone; an API token wants its account's e-mail address as --forge-username"

@@ -9,7 +9,7 @@ from typing import Any
 from task.errors import UnreachableError
 from task.forges.proposal import BRANCHES, LONGEST_TITLE, described, marked
 from task.model import Proposal, Proposed
-from task.text import web_page
+from task.urls import web_page
 
 _COMMIT = re.compile("[0-9A-Fa-f]{7,64}")  # Bitbucket tells twelve digits
 

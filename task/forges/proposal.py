@@ -18,6 +18,7 @@ from task.model import Proposed, Written
 from task.templates.change import Change
 from task.templates.commit_message import AppChanges, distinct
 from task.templates.trailers import one_line
+from task.urls import without_login
 
 LONGEST_TITLE = 255  # characters: GitLab, Gitea and Bitbucket take no more
 # Characters of a body, as the forges' documentation and their own refusals say; the rest takes as much as GitHub.
@@ -183,7 +184,7 @@ def standing(found: Proposed | None, mark: str) -> Literal["wanted", "same", "de
 def head_branch(repo: str, base: str, applications: Sequence[str], paths: Sequence[str] = ()) -> str:
     """The branch for these Applications (`namespace/name`), always the same: `image-update/<app>-<8 hex>`.
 
-    `repo` in the form of `task.annotations.write_back.normal_url`, so that all spellings of a URL give one branch.
+    `repo` in the form of `task.urls.normal_url`, so that all spellings of a URL give one branch.
     `paths` are what is written: two Argo CDs may share a repository and an Application's name, and each has its own
     request.
     """
@@ -273,9 +274,7 @@ def _link(url: str, name: str = "") -> str:
     """A link to an http address; anything else as code, since it may be a program for the reader's browser."""
     if not url.startswith(("https://", "http://")):
         return _code(url)
-    scheme, _, rest = url.partition("://")
-    host, slash, path = rest.partition("/")
-    address = f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+    address = without_login(url)
     safe = NOT_IN_A_LINK.sub(_escaped, address)
     return f"[{_code(name or _short(safe))}]({safe})" if len(safe) <= LONGEST_URL else _code(address)
 

@@ -14,8 +14,8 @@ from task.files import read_text
 from task.forges import ForgeToken
 from task.forges.address import PUBLIC, ForgeAddress, Known
 from task.git.environment import Login
-from task.http import origin
 from task.secret import Secret
+from task.urls import origin, split
 
 VARIABLE = "IMAGE_UPDATE_FORGE_TOKEN"
 OPTION = "--forge-token-file"
@@ -77,13 +77,8 @@ def covers(prefix: str, web: str) -> bool:
     prefix = prefix.strip().rstrip("/")
     if not prefix.startswith(("https://", "http://")):
         return False
-    ours, theirs = _split(prefix), _split(web)
-    return ours[0] == theirs[0] and (theirs[1] == ours[1] or not ours[1] or theirs[1].startswith(f"{ours[1]}/"))
-
-
-def _split(url: str) -> tuple[str, str]:
-    path = url.partition("://")[2].partition("/")[2].partition("?")[0].partition("#")[0]
-    return origin(url), path.strip("/")
+    ours, theirs = split(prefix).path.strip("/"), split(web).path.strip("/")
+    return origin(prefix) == origin(web) and (theirs == ours or not ours or theirs.startswith(f"{ours}/"))
 
 
 def _chosen(file: str, environ: Mapping[str, str]) -> tuple[Secret, str]:

@@ -14,9 +14,10 @@ from task.errors import TaskError, UnreachableError
 from task.git import errors as git_errors
 from task.git.command import Git
 from task.git.failed import GitEnded, GitFailed
-from task.git.names import printable, without_login
+from task.git.names import printable
 from task.git.repository.bare_folder import REMOTE, BareFolder
 from task.process_bounds import Clock
+from task.urls import without_login
 
 Order = Literal["older", "newer", "same", "unrelated", "unknown"]
 DEPTHS = (50, 500, 5000, 50_000)  # commits behind the two that are asked for

@@ -33,11 +33,12 @@ from task.git.environment import (
 )
 from task.git.failed import GitEnded, GitFailed
 from task.git.host_config import HostConfig
-from task.git.names import address_of, origin_of, printable, rewritten, without_login
-from task.git.owner import Local, folder_of, is_safe, owned_by_another
+from task.git.names import address_of, printable, rewritten
+from task.git.owner import Local, is_safe, owned_by_another
 from task.git.ssh_sharing import SshSharing
 from task.process_bounds import Bounds, Clock
 from task.process_watch import CapturedOutput, Watch, finish, send
+from task.urls import as_ssh_url, local_folder, origin, split, without_login
 
 PROTOCOLS = frozenset({"https", "ssh", "http"})
 SECONDS = 900.0  # no git command on this machine takes so long
@@ -146,7 +147,7 @@ class Git:
         """
         if address_of(url).protocol != "file":
             return ""
-        other = owned_by_another(folder_of(url), self._environ)
+        other = owned_by_another(local_folder(url), self._environ)
         if not other:
             return "ours"
         if is_safe(other, self._config.safe, self._environ.get("HOME", "")):
@@ -169,7 +170,7 @@ class Git:
             logins += self._access.logins("" if rewrites else target.url, helped=self._config.helped)
         else:
             pairs = without_web(pairs)
-        follow = not sends_header(pairs, "" if rewrites else origin_of(target.url))
+        follow = not sends_header(pairs, "" if rewrites else origin(target.url))
         moved = [(target.url, self._moved[target.url])] if target.url in self._moved else []
         found = login_environment(pairs, logins, follow=follow, moved=moved) | self._access.environment()
         needed = needs(self._config.programs) if self._tokens and not alone else ()
@@ -198,11 +199,11 @@ class Git:
         if not told:
             return False
         place = urljoin(f"{here}{_REFS}", told[-1])
-        shown, where, new = without_login(repo), printable(origin_of(place))[:200], place.removesuffix(_REFS)
+        shown, where, new = without_login(repo), printable(origin(place))[:200], place.removesuffix(_REFS)
         self._hops[asked] = self._hops.get(asked, 0) + 1
-        if origin_of(place) == origin_of(here) and (new == place or set(new) & set("?#")):
+        if origin(place) == origin(here) and (new == place or set(new) & set("?#")):
             return False  # a page, and no repository
-        if origin_of(place) != origin_of(here):
+        if origin(place) != origin(here):
             raise CredentialsError(
                 f"the server redirects to {where}, and a token that is a header (http.extraHeader, bearerToken) goes "
                 f"to its own server only",
@@ -288,7 +289,8 @@ class Git:
             return {}
         if not asked and self._config.ssh_command:
             return {"GIT_SSH_COMMAND": self._config.ssh_command}
-        server = url.partition("://")[2].partition("/")[0] or url.partition(":")[0]
+        there = split(as_ssh_url(url))
+        server = f"{there.login}@{there.authority}"
         return {"GIT_SSH_COMMAND": command + self._sharing.options(command, server), "GIT_SSH_VARIANT": "ssh"}
 
     def _name_user(self) -> None:

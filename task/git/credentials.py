@@ -19,6 +19,7 @@ from task.git.names import address_of
 from task.git.ssh import SshGiven, collect
 from task.secret import Secret
 from task.settings import AccessSettings
+from task.urls import split
 
 _GITHUB = "https://github.com"
 # The user names that hosts want beside a token; most take any.
@@ -84,8 +85,7 @@ def _for_all(scope: Sequence[str], user: str, password: Secret) -> tuple[Login, 
 
 
 def _token_user(prefix: str) -> str:
-    host = prefix.partition("://")[2].partition("/")[0]
-    return next((user for name, user in _TOKEN_USERS if name in host), _TOKEN_USER)
+    return next((user for name, user in _TOKEN_USERS if name in split(prefix).host), _TOKEN_USER)
 
 
 def _password(given: AccessSettings, environ: Mapping[str, str]) -> tuple[str, Secret] | None:

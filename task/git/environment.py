@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from task.child_environment import child_environment
-from task.git.names import Address, origin_of
+from task.git.names import Address
 from task.secret import Secret
+from task.urls import origin, split
 
 # Of the host's GIT_* only what says how servers are reached; the rest would point git at other repositories or
 # identities, or make it speak otherwise (GIT_DIR, GIT_INDEX_FILE, GIT_TRACE, GIT_AUTHOR_NAME, ...).
@@ -108,13 +109,13 @@ def _config_environment(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
     return {"GIT_CONFIG_COUNT": str(len(pairs)), **keys, **values}
 
 
-def sends_header(pairs: Pairs, origin: str) -> bool:
-    """Whether `http.extraHeader` says something for a server; for some server where the origin is ""."""
+def sends_header(pairs: Pairs, server: str) -> bool:
+    """Whether `http.extraHeader` says something for a server (its origin); for any server if that is ""."""
     for key, value in pairs:
         if not key.lower().startswith("http.") or not key.lower().endswith(".extraheader") or not value.strip():
             continue
         scope = key[len("http.") : -len(".extraheader")] if len(key) > len("http.extraheader") else ""
-        if not scope or not origin or "*" in scope or origin_of(scope) == origin:
+        if not scope or not server or "*" in scope or origin(scope) == server:
             return True
     return False
 
@@ -168,7 +169,7 @@ def _login_pairs(prefix: str, login: Login, helper: str) -> Pairs:
 
 def _spellings(prefix: str) -> tuple[str, ...]:
     """Git compares whole parts of a path: a repository's URL is meant with and without `.git`."""
-    path = prefix.partition("://")[2].partition("/")[2]
+    path = split(prefix).path.lstrip("/")
     return (prefix, f"{prefix}.git") if path and not path.endswith(".git") else (prefix,)
 
 

@@ -13,7 +13,8 @@ from functools import cache
 import re2
 
 from task.errors import CredentialsError, Outpaced, RepositoryError, SourceError, TaskError, UnreachableError
-from task.git.names import printable, without_logins
+from task.git.names import printable
+from task.text import without_logins
 
 _LINES, _CHARACTERS = 12, 1500
 _TEXT, _LINE = 64_000, 2000  # letters at the end of what was said, and at the beginning of a line, that are looked at
@@ -47,7 +48,8 @@ def _pattern(words: str) -> re2._Regexp:
 
 def _heard(said: str) -> str:
     """The end of what was said, without logins and with its long lines cut."""
-    kept = without_logins(said[-_TEXT:])
+    kept = re.sub(r"(proxy (?:syntax in|url:?) )'.*'", r"\1'***'", said[-_TEXT:], flags=re.IGNORECASE)  # no URL to git
+    kept = without_logins(kept)
     return "\n".join(line[:_LINE] for line in re.split(r"[\r\n]+", kept))
 
 

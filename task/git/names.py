@@ -5,11 +5,11 @@ Both come from Applications, so from people who need not be trusted with this ma
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from urllib.parse import unquote
 
 from task.errors import SourceError
+from task.urls import login_of, split, without_login
 
 _TRANSPORTS = {"git+ssh": "ssh", "ssh+git": "ssh"}
 _HEX = frozenset("0123456789abcdef")
@@ -40,34 +40,26 @@ def address_of(url: str) -> Address:
             f"{shown!r} starts a program (git remote helper)", hint="use https://host/path or ssh://host/path"
         )
     scheme, marker, _ = url.partition("://")
-    if marker and _is_scheme(scheme):
-        return _of_scheme(url, scheme.lower())
     colon, slash = url.find(":"), url.find("/")
-    if colon < 0 or 0 <= slash < colon:
+    if marker and _is_scheme(scheme):
+        protocol = _TRANSPORTS.get(scheme.lower(), scheme.lower())
+        if protocol == "file":
+            return Address(f"file://{url[len('file://') :]}", "file")
+        bare = scheme.lower() + shown[len(scheme) :]
+        user, password = login_of(url)
+        host = split(bare).host
+        found = Address(bare, protocol)
+        if protocol != "ssh":
+            found, user = Address(bare, protocol, _unquoted(user), _unquoted(password)), ""
+    elif colon < 0 or 0 <= slash < colon:
         return Address(url, "file")
-    return _checked_host(Address(url, "ssh"), url[:colon].rpartition("@")[2])
-
-
-def _of_scheme(url: str, scheme: str) -> Address:
-    rest = url[len(scheme) + 3 :]
-    protocol = _TRANSPORTS.get(scheme, scheme)
-    if protocol == "file":
-        return Address(f"file://{rest}", "file")
-    host, slash, path = rest.partition("/")
-    login, at, host = host.rpartition("@")
-    user, _, password = login.partition(":")
-    if protocol == "ssh":
-        return _checked_host(Address(f"{scheme}://{user}{at}{host}{slash}{path}", protocol), host, user)
-    return _checked_host(Address(f"{scheme}://{host}{slash}{path}", protocol, *map(_unquoted, (user, password))), host)
-
-
-def _checked_host(address: Address, host: str, user: str = "") -> Address:
-    """Git passes host and user to ssh: neither may read as an option."""
-    if not host or host.startswith("-") or user.startswith("-"):
+    else:
+        found, user, host = Address(url, "ssh"), "", url[:colon].rpartition("@")[2]
+    if not host or host.startswith("-") or user.startswith("-"):  # git hands host and user to ssh: no options
         raise SourceError(
-            f"{without_login(address.url)!r} names no host", hint="use https://host/path or ssh://host/path"
+            f"{without_login(found.url)!r} names no host", hint="use https://host/path or ssh://host/path"
         )
-    return address
+    return found
 
 
 def _unquoted(text: str) -> str:
@@ -87,31 +79,6 @@ def _has_control(text: str) -> bool:
 
 def _is_scheme(text: str) -> bool:
     return text.isascii() and text[:1].isalnum() and text.replace("+", "").replace("-", "").replace(".", "").isalnum()
-
-
-def origin_of(url: str) -> str:
-    """`scheme://host[:port]` in lower case, without login; the scheme's own port is left out."""
-    scheme, _, rest = url.lower().partition("://")
-    for end in "/?#\\":  # each ends the host, whatever stands behind it: `https://evil.example#@host/`
-        rest = rest.partition(end)[0]
-    host = rest.rpartition("@")[2]
-    return f"{scheme}://{host.removesuffix({'https': ':443', 'http': ':80'}.get(scheme, ':'))}"
-
-
-def without_login(url: str) -> str:
-    """The URL as it may be shown: no user, no password (the user of an ssh URL is its address, and stays)."""
-    scheme, marker, rest = url.partition("://")
-    login, at, host = rest.partition("/")[0].rpartition("@")
-    if not marker or not at:
-        return url
-    user = login.partition(":")[0] if "ssh" in scheme.lower() else ""
-    return f"{scheme}://{user}{'@' if user else ''}{host}{rest[len(login) + 1 + len(host) :]}"
-
-
-def without_logins(text: str) -> str:
-    """Any text of git, with the logins of all URLs in it left out."""
-    text = re.sub(r"(proxy (?:syntax in|url:?) )'.*'", r"\1'***'", text, flags=re.IGNORECASE)  # no URL to git
-    return re.sub(r"(://)[^/@\s'\"]*@", r"\1", text)
 
 
 def printable(text: str) -> str:

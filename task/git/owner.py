@@ -9,18 +9,9 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Literal
-from urllib.parse import unquote
 
 _GITFILE = "gitdir: "
 Local = Literal["", "ours", "safe"]  # no repository of this machine; one of ours; another user's that is trusted
-
-
-def folder_of(url: str) -> str:
-    """The folder that a local path or file:// URL means to git."""
-    if not url.startswith("file://"):
-        return url
-    path = unquote(url[len("file://") :])
-    return path if path.startswith("/") else f"//{path}"
 
 
 def owned_by_another(path: str, environ: Mapping[str, str]) -> str:

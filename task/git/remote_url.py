@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from task.errors import Malformed
+from task.urls import as_ssh_url, split, without_login
 
 # SSH on the port of https, and Azure's own names: the forge's web is elsewhere.
 OTHER_HOSTS = {
@@ -32,39 +33,21 @@ class RemoteUrl:
 
 def remote_of(url: str) -> RemoteUrl:
     """The URL of a repository (https, http, ssh, `user@host:path`), taken apart. Raises `Malformed`."""
-    text = url.strip()
-    scheme, marker, rest = text.partition("://")
-    if "\\" in text:  # programs do not agree on what such a URL means
+    if "\\" in url:  # programs do not agree on what such a URL means
         raise Malformed("a backslash in a repository's URL", "write https://host/owner/repository")
+    scheme, marker, rest = without_login(as_ssh_url(url.strip())).partition("://")
     if not marker:
-        login, colon, path = text.partition(":")
-        if not colon or "/" in login or path.startswith(":"):
-            raise Malformed("a local repository is on no forge", "pull requests need an https or ssh URL")
-        scheme, rest = "ssh", f"{login}/{path.lstrip('/')}"
+        raise Malformed("a local repository is on no forge", "pull requests need an https or ssh URL")
     scheme = scheme.lower().removeprefix("git+").removesuffix("+git")
     if scheme not in {"https", "http", "ssh"}:
         raise Malformed(f"a repository reached by {scheme[:20]} is on no forge", "write its https or ssh URL")
-    host, _, path = rest.partition("/")
-    host = host.rpartition("@")[2].lower()
-    ssh = scheme == "ssh"
-    host = _without_port(host, ssh, scheme)
-    if not HOST.fullmatch(host):
+    found = split(f"{scheme}://{rest}")
+    if not HOST.fullmatch(found.authority):
         raise Malformed("the URL names no host", "write https://host/owner/repository")
+    host = found.host if scheme == "ssh" else found.server  # the port of ssh is not the web's
     host = OTHER_HOSTS.get(host, host)
-    return RemoteUrl(f"{'http' if scheme == 'http' else 'https'}://{host}", host, _parts(path), ssh)
-
-
-def _without_port(host: str, ssh: bool, scheme: str) -> str:  # noqa: FBT001
-    """The web's host: the port of ssh is none of its, and the scheme's own is not written."""
-    name, colon, port = host.rpartition(":")
-    if not colon or not port.isdigit():
-        return host
-    return name if ssh or (scheme, port) in {("https", "443"), ("http", "80")} else host
-
-
-def _parts(path: str) -> tuple[str, ...]:
-    clean = path.partition("?")[0].partition("#")[0].strip("/")
-    parts = tuple(unquote(part) for part in clean.removesuffix(".git").rstrip("/").split("/") if part)
+    path = found.path.strip("/").removesuffix(".git")
+    parts = tuple(unquote(part) for part in path.split("/") if part)
     if any(part in {".", ".."} or set(part) & set("/\\?#%") or not part.isprintable() for part in parts):
         raise Malformed("the URL's path names no repository", "write https://host/owner/repository")
-    return parts
+    return RemoteUrl(f"{'http' if scheme == 'http' else 'https'}://{host}", host, parts, scheme == "ssh")

@@ -18,9 +18,9 @@ from task.http import Http, Limits
 from task.kubernetes.exec_plugin import Credential, ask
 from task.kubernetes.kubeconfig import Kubeconfig, Plugin, Server, User, kubeconfig
 from task.secret import Secret
+from task.urls import is_loopback, split
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-_LOCAL = ("http://127.", "http://localhost", "http://[::1]")
 _CHOICES = "run it in a pod with a service account, or set KUBECONFIG"
 
 
@@ -50,7 +50,7 @@ class ClusterAccess:
     def login(self) -> Mapping[str, str]:
         """The headers of one request. A token goes over plain http to this machine only, as with kubectl."""
         user, headers = self._user, dict(self._user.headers)
-        if not self.base.startswith("https://") and not self.base.startswith(_LOCAL):
+        if not self.base.startswith("https://") and not is_loopback(split(self.base).host):
             return headers
         token = self._token_file() or user.token.reveal().strip() or (self._plugin.token() if self._plugin else "")
         if token:

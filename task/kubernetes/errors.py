@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from task.errors import SourceAccessError, SourceDownError, SourceError, TaskError, UsageError
-from task.http import NoAnswerError, Response, origin
+from task.http import NoAnswerError, Response
+from task.urls import origin
 
 _LONGEST = 300  # characters of what a server says
 _AGAIN = "run it again"

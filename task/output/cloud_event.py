@@ -11,7 +11,8 @@ from hashlib import sha256
 from typing import Any
 
 from task.model import Commit, Decision, Report
-from task.output.outcome import current, public_url
+from task.output.outcome import current
+from task.urls import without_login
 
 SPEC = "0.4.1"  # of CDEvents
 MERGED, PROPOSED = "dev.cdevents.change.merged.0.2.0", "dev.cdevents.change.created.0.3.0"
@@ -26,7 +27,7 @@ def cloud_events(report: Report, source: str, now: str) -> tuple[dict[str, Any],
 
 
 def _event(report: Report, commit: Commit, source: str, now: str) -> dict[str, Any]:
-    repo = public_url(commit.repo)
+    repo = without_login(commit.repo)
     kind = MERGED if commit.head == commit.branch else PROPOSED
     subject, identity = commit.pull_request or str(commit.commit), _identity(commit, repo)
     return {

@@ -14,15 +14,15 @@ from prometheus_client import generate_latest, write_to_textfile
 from task import shutdown
 from task.errors import UsageError
 from task.files import read_text
-from task.http import Http, Limits, NoAnswerError, origin
+from task.http import Http, Limits, NoAnswerError
 from task.model import Report
 from task.output.cloud_event import MEDIA_TYPE, cloud_events
 from task.output.metrics import metrics
 from task.secret import Secret
+from task.urls import is_loopback, origin, split
 
 TOKEN = "IMAGE_UPDATE_CLOUDEVENT_TOKEN"  # noqa: S105 - the variable's name
 _LARGEST = 1 << 20  # bytes of a file of metrics that is read: what is larger is none of ours
-_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 Log = Callable[[str, str], None]
 
@@ -41,14 +41,12 @@ def check_url(url: str, environ: Mapping[str, str]) -> None:
     """Raises `UsageError` for what is no place to send events to, before anything is done."""
     if not url:
         return
-    scheme, sep, rest = url.partition("://")
-    host = rest.partition("/")[0].partition("?")[0].partition("#")[0]
-    if scheme.lower() not in ("https", "http") or not sep or not host or not url.isprintable() or " " in url:
+    there = split(url)
+    if there.scheme not in ("https", "http") or not there.host or not url.isprintable() or " " in url:
         raise UsageError("--cloudevent-url: this is no https or http URL", hint="write https://HOST/PATH")
-    if "@" in host:
+    if there.login:
         raise UsageError("--cloudevent-url: a login in a URL is seen by everybody", hint=f"give a token by {TOKEN}")
-    name = host if host.endswith("]") else host.rpartition(":")[0] or host
-    if environ.get(TOKEN, "").strip() and scheme.lower() == "http" and name.lower() not in _LOOPBACK:
+    if environ.get(TOKEN, "").strip() and there.scheme == "http" and not is_loopback(there.host):
         raise UsageError(f"--cloudevent-url: {TOKEN} would be sent unencrypted", hint="use https, or no token")
 
 

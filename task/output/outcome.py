@@ -9,6 +9,7 @@ from typing import Any
 from task.errors import PRECEDENCE, Exit
 from task.model import Commit, Decision, Image, Problem, Report, Timings
 from task.text import exact_json, without_logins
+from task.urls import without_login
 
 SCHEMA = "image-update/report/v1"
 BY_HAND = ("hold", "release", "rollback")  # what they write may be a hold alone
@@ -117,7 +118,7 @@ def _decision(one: Decision) -> dict[str, Any]:
         "verdict": one.verdict.verdict,
         "rule": one.verdict.rule,
         "because": without_logins(one.verdict.because),
-        "repository": None if live else public_url(sub.repo) or None,
+        "repository": None if live else without_login(sub.repo) or None,
         "branch": None if live else one.branch or sub.base or None,
         "head": None if live else one.head or one.branch or sub.base or None,
         "target": one.kind,
@@ -127,7 +128,7 @@ def _decision(one: Decision) -> dict[str, Any]:
 
 def _commit(one: Commit) -> dict[str, Any]:
     return {
-        "repository": public_url(one.repo),
+        "repository": without_login(one.repo),
         "branch": one.branch,
         "head": one.head,
         "commit": one.commit,
@@ -147,14 +148,3 @@ def _problem(one: Problem) -> dict[str, Any]:
         "hint": without_logins(one.hint) or None,
         "severity": one.severity,
     }
-
-
-def public_url(url: str) -> str:
-    """A repository's URL without userinfo: it may hold a password."""
-    scheme, sep, rest = url.partition("://")
-    if not sep:
-        return url
-    host, slash, path = rest.partition("/")
-    user, at, name = host.rpartition("@")
-    keep = f"{user}@" if at and scheme == "ssh" and ":" not in user else ""
-    return f"{scheme}://{keep}{name}{slash}{path}"

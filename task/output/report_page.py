@@ -10,7 +10,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from task.output.diff import diff_lines
-from task.text import visible, web_page
+from task.text import visible
+from task.urls import web_page
 
 COUNTS = {
     "applications": "looked at", "matched": "asking for it", "updated": "updated", "unchanged": "unchanged",

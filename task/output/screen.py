@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from task.model import Decision, Report
-from task.output.outcome import counts, current, public_url, status
+from task.output.outcome import counts, current, status
 from task.text import printable
+from task.urls import without_login
 
 MARKS = {"update": "+", "unchanged": "=", "refuse": "-", "defer": "~", "error": "!"}
 
@@ -23,7 +24,7 @@ def screen(report: Report) -> str:
     for commit in report.commits:
         name = f"commit {commit.commit[:12]}" if commit.commit else "would commit"
         if not commit.stands:
-            lines.append(f"{name} on {commit.head} of {public_url(commit.repo)}: {_some(commit.files)}")
+            lines.append(f"{name} on {commit.head} of {without_login(commit.repo)}: {_some(commit.files)}")
         if commit.pull_request:
             lines.append(f"pull request {commit.pull_request}")
         if commit.diff:

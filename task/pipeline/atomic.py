@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from task.annotations.write_back import normal_url
 from task.model import Decision, Verdict
 from task.pipeline.match import Matched
+from task.urls import normal_url
 
 
 def stopped(settled: Sequence[Decision], changing: Sequence[Decision]) -> tuple[Decision, ...]:

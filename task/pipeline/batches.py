@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from task.annotations.write_back import normal_url
-from task.output.outcome import public_url
 from task.pipeline.decide import Ask
 from task.pipeline.job import Job
 from task.pipeline.match import Matched
 from task.pipeline.ports import World
+from task.urls import normal_url, without_login
 
 
 def by_repository(matched: Matched, job: Job) -> list[tuple[Ask, ...]]:
     """The asks that Git has to answer, per repository whatever the spelling of its URL."""
-    only = {normal_url(public_url(url)) for url in job.only}
+    only = {normal_url(without_login(url)) for url in job.only}
     groups: dict[str, list[Ask]] = {}
     for ask in matched.asks:
         if ask.subscription.method == "argocd":
             continue
         url = normal_url(ask.subscription.repo)
-        if not only or normal_url(public_url(ask.subscription.repo)) in only:
+        if not only or normal_url(without_login(ask.subscription.repo)) in only:
             groups.setdefault(url, []).append(ask)
     return [tuple(asks) for asks in groups.values()]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from task.annotations.write_back import normal_url
 from task.errors import Exit, Malformed, TaskError
 from task.forges.proposal import head_branch
 from task.model import Build, Memory, Reading, Snapshot, Subscription, Verdict
@@ -22,6 +21,7 @@ from task.policy.remember import holding, said
 from task.policy.strategies import STRATEGIES
 from task.templates import branch_name
 from task.templates.change import Change
+from task.urls import normal_url
 
 Heads = Mapping[str, Snapshot]  # the head branches that exist, by name
 

@@ -13,6 +13,7 @@ from typing import Literal
 from task.model import Build, Meant, Memory, Policy, Reading, Written
 from task.policy.strategies import STRATEGIES
 from task.timestamps import epoch_seconds
+from task.urls import host_and_path
 
 UNORDERED = ("newest-build", "digest")  # their tags carry no order
 Ancestry = Mapping[tuple[str, str, str], str]  # (repository, new commit, old commit) → "newer", "older", …
@@ -58,15 +59,8 @@ def commits(new: Build, old: Build) -> tuple[str, str, str] | None:
     # Only the event says which server to ask. A state file is written by others: a URL in it must not be contacted.
     if not new.repository:
         return None
-    same = not old.repository or _same_repository(new.repository) == _same_repository(old.repository)
+    same = not old.repository or host_and_path(new.repository) == host_and_path(old.repository)
     return (new.repository, new.commit, old.commit) if same else None
-
-
-def _same_repository(url: str) -> str:
-    """One spelling for `https://host/a/b.git`, `ssh://git@host/a/b` and `git@host:a/b`."""
-    rest = url.partition("://")[2] or url.replace(":", "/", 1)
-    host, _, path = rest.partition("/")
-    return f"{host.rpartition('@')[2].partition(':')[0]}/{path}".removesuffix("/").removesuffix(".git").lower()
 
 
 def superseded(event: Written, policy: Policy, current: Reading, memory: Memory, ancestry: Ancestry) -> str:

@@ -9,13 +9,14 @@ from urllib.parse import quote
 
 from task import shutdown
 from task.errors import RegistryAccessError, RegistryDownError, TaskError
-from task.http import Http, Limits, NoAnswerError, Response, origin
+from task.http import Http, Limits, NoAnswerError, Response
 from task.registry import tokens
 from task.registry.challenge import Challenge, challenges, same_trust
 from task.registry.docker_config import RegistryLogin
-from task.registry.endpoint import Endpoint, host_of, without_port
+from task.registry.endpoint import Endpoint
 from task.registry.refusal import no_answer, refused
 from task.secret import Secret
+from task.urls import origin, split
 
 AT_ONCE = 8  # requests to one registry at the same time
 DOWN = 30.0  # seconds that a registry which cannot be reached is left alone: a thousand questions end at once
@@ -177,14 +178,14 @@ class RegistryApi:
     def _trusts(self, challenge: Challenge) -> bool:
         """Whether the realm is the registry's own."""
         realm = challenge.parameters.get("realm", "")
-        ours = without_port(host_of(self._base))
-        return self._encrypted_enough(realm) and same_trust(ours, without_port(host_of(origin(realm))))
+        ours, theirs = split(self._base).host.strip("[]"), split(realm).host.strip("[]")
+        return self._encrypted_enough(realm) and same_trust(ours, theirs)
 
     def _encrypted_enough(self, realm: str) -> bool:
         """https; plain http only on the host of a registry that speaks http itself."""
         if realm.startswith("https://"):
             return True
-        same = without_port(host_of(origin(realm))) == without_port(host_of(self._base))
+        same = split(realm).host == split(self._base).host
         return realm.startswith("http://") and self._base.startswith("http://") and same
 
     @property
@@ -195,7 +196,7 @@ class RegistryApi:
         where = origin(realm)
         with self._lock:
             if where not in self._servers:
-                ours = without_port(host_of(where)) == without_port(host_of(self._base))
+                ours = split(where).host == split(self._base).host
                 self._servers[where] = self._client(where, ours=ours)
             return self._servers[where]
 

@@ -14,13 +14,14 @@ from task.model import Answer, Image, Question
 from task.registry.api import AT_ONCE, LIMITS, RegistryApi
 from task.registry.cache import AnswerCache
 from task.registry.docker_config import RegistryLogin
-from task.registry.endpoint import Endpoint, ImageLocation, host_of, place_of
+from task.registry.endpoint import Endpoint, ImageLocation, place_of
 from task.registry.facts import find
 from task.registry.logins import Logins
 from task.registry.manifest import Manifest
 from task.registry.parallel import each
 from task.registry.registries_conf import RegistryConf, parse_registries_conf
 from task.registry.repository import ImageRepository, Referrer, RegistryListLimits
+from task.urls import split
 
 _MOST_THREADS = 32
 
@@ -154,7 +155,7 @@ class Registry:
 
     def _login(self, place: ImageLocation, secret: str, namespace: str) -> RegistryLogin | None:
         """By the host that is asked: a login for Docker Hub is not for whoever stands in for it."""
-        host = host_of(place.endpoint.urls[-1])
+        host = split(place.endpoint.urls[-1]).authority
         if secret:
             return self._logins.of_annotation(secret, namespace, host, place.repository)
         if place.conf and place.conf.credentials:

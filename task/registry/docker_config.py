@@ -15,6 +15,7 @@ from typing import Any
 
 from task.errors import Malformed
 from task.secret import Secret
+from task.urls import split
 
 HUB = "docker.io"
 HUB_SERVER = "https://index.docker.io/v1/"  # as `docker login` calls Docker Hub, and credential helpers know it
@@ -66,9 +67,8 @@ def parse_docker_config(text: str, origin: str = "") -> DockerConfig:
 
 def normal(key: str) -> str:
     """A key or a registry's host in one spelling: no scheme, no API version, Docker Hub as `docker.io`."""
-    host, _, path = key.strip().partition("://")[2 if "://" in key else 0].partition("/")
-    path = path.strip("/")
-    host = HUB if host.lower() in _HUBS else host.lower()
+    there = split(key.strip() if "://" in key else f"//{key.strip()}")
+    host, path = HUB if there.authority in _HUBS else there.authority, there.path.strip("/")
     return f"{host}/{path}" if path and path not in ("v1", "v2") else host
 
 

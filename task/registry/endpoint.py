@@ -11,9 +11,9 @@ from task.files import read_text
 from task.model import Image
 from task.registry.docker_config import HUB, normal
 from task.registry.registries_conf import RegistryConf, find_registry
+from task.urls import is_loopback, split
 
 _HUB_API = "https://registry-1.docker.io"
-_LOOPBACK = re.compile(r"(?:localhost|127\.[0-9]+\.[0-9]+\.[0-9]+|\[::1\])(?::[0-9]+)?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Endpoint:
     @property
     def local(self) -> bool:
         """Whether it is on this machine: no proxy stands between."""
-        return all(is_loopback(host_of(url)) for url in self.urls)
+        return all(is_loopback(split(url).host) for url in self.urls)
 
 
 @dataclass(frozen=True)
@@ -52,27 +52,12 @@ def place_of(image: Image, entries: Sequence[RegistryConf], insecure: Collection
     return ImageLocation(endpoint, _repository(image, conf), conf)
 
 
-def is_loopback(host: str) -> bool:
-    """Whether `host[:port]` is this machine."""
-    return bool(_LOOPBACK.fullmatch(host))
-
-
-def host_of(url: str) -> str:
-    """`host[:port]` of a URL."""
-    return url.partition("://")[2].partition("/")[0]
-
-
-def without_port(host: str) -> str:
-    """The host's name alone, in lower case."""
-    return re.sub(r":[0-9]*$", "", host).strip("[]").lower()
-
-
 def _inferred(registry: str, insecure: Collection[str], ca: str) -> Endpoint:
     """As image references are read everywhere: https, but on this machine, or where it was allowed, http as well."""
     if registry == HUB:
         return Endpoint(HUB, (_HUB_API,), ca=ca)
     https, http = f"https://{registry}", f"http://{registry}"
-    if is_loopback(registry):
+    if is_loopback(split(f"//{registry}").host):
         return Endpoint(registry, (http, https), registry not in insecure, ca)
     if registry in insecure:
         has_port = bool(re.search(r":[0-9]+$", registry))
@@ -87,7 +72,7 @@ def _repository(image: Image, conf: RegistryConf) -> str:
         return bare
     if conf.defaultns:
         return f"{conf.defaultns}/{bare}"
-    return image.repository if host_of(conf.api_url).endswith("docker.io") or conf.prefix in ("", HUB) else bare
+    return image.repository if split(conf.api_url).host.endswith("docker.io") or conf.prefix in ("", HUB) else bare
 
 
 def _authorities(conf: RegistryConf, ca: str) -> str:

@@ -11,10 +11,11 @@ from typing import Any
 from urllib.parse import quote, urljoin
 
 from task.errors import RegistryDownError, RegistryError
-from task.http import Response, origin
+from task.http import Response
 from task.registry.api import RegistryApi
 from task.registry.docker_config import RegistryLogin
 from task.registry.manifest import ACCEPT, INDEXES, Manifest, digest_of, is_digest, signed_payload
+from task.urls import origin, split
 
 _NEXT = re.compile(r'<([^<>]*)>[^,<]*?;\s*rel\s*=\s*"?next"?(?=[\s;,]|$)')
 _PAGES = (10_000, 1000)  # tags in a page: as many as most registries give at once, and as all allow (400 else)
@@ -164,7 +165,7 @@ class ImageRepository:
         if not match:
             return ""
         url = urljoin(answer.url, match.group(1))
-        if origin(url).partition("://")[2] != origin(answer.url).partition("://")[2]:
+        if split(url).server != split(answer.url).server:
             raise self._wrong(f"continues its list at {origin(url)[:_MOST_SHOWN]!r}, which is not its own")
         _, own, rest = url.partition(f"/v2/{quote(self.name)}/")
         if not own:

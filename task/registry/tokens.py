@@ -19,9 +19,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from task.errors import RegistryAccessError, RegistryDownError, RegistryError
-from task.http import Http, NoAnswerError, Response, origin
+from task.http import Http, NoAnswerError, Response
 from task.registry.docker_config import RegistryLogin
 from task.secret import Secret
+from task.urls import origin
 
 ACR_USER = "00000000-0000-0000-0000-000000000000"
 _REFRESHED = (ACR_USER, "<token>")  # users whose password is a refresh token

@@ -6,17 +6,16 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from task.annotations.write_back import normal_url
 from task.argocd.rollout_view import parent_of
 from task.argocd.rollouts import Awaited, Judge, refresh
 from task.errors import TaskError
 from task.kubernetes.client import APPLICATIONS
 from task.kubernetes.events import updated_event
 from task.model import Problem
-from task.output.outcome import public_url
 from task.pipeline.job import Landed
 from task.pipeline.move import change_of
 from task.settings import Settings
+from task.urls import normal_url, without_login
 from task.wiring.argo import Argo
 from task.wiring.forges import Requests
 from task.wiring.merging import Merges
@@ -113,7 +112,7 @@ class Follow:
         url = normal_url(one.repo)
         if not one.commit or any(normal_url(source.repo) == url for source in one.application.sources):
             return True
-        self._untold(one, f"none of its sources is of {public_url(one.repo)}")
+        self._untold(one, f"none of its sources is of {without_login(one.repo)}")
         return False
 
     def _untold(self, one: Landed, why: str) -> None:

@@ -11,7 +11,7 @@ from task.git.access import Access, Plan
 from task.git.command import Git
 from task.git.credentials import access_of
 from task.git.environment import Login
-from task.git.names import rewritten, without_login
+from task.git.names import rewritten
 from task.git.repository.bare import BareStore
 from task.git.signing import Signer, key_of
 from task.model import Subscription
@@ -20,6 +20,7 @@ from task.output.log import Log
 from task.pipeline.ports import Repository
 from task.process_bounds import SPARE, Bounds
 from task.settings import AccessSettings, GitSettings, Settings
+from task.urls import without_login
 
 # Variables that hold a secret, beside the options: secrets are never arguments.
 SECRETS = (

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any, cast
 
 from task.output.log import Log
-from task.output.outcome import public_url
 from task.output.progress_edge import Progress
 from task.output.terminal import columns_of
 from task.pipeline.ports import Repository, World
+from task.urls import without_login
 
 STORE: Mapping[str, str] = {
     "default_branch": "asking {} for its branch",
@@ -41,7 +41,7 @@ def told(world: World, log: Log, *, waits: bool) -> World:
             return list(world.applications())
 
     def repository(repo: str, subscription: Any) -> Repository:
-        return cast("Repository", _Told(open_store(repo, subscription), public_url(repo), progress))
+        return cast("Repository", _Told(open_store(repo, subscription), without_login(repo), progress))
 
     changed = {
         name: _telling(getattr(world, name), words, progress)

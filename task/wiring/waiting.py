@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from time import monotonic
 from typing import Any
 
-from task.annotations.write_back import normal_url
 from task.argocd.rollout import Wanted, judge
 from task.argocd.rollout_display import Display
 from task.argocd.rollouts import Awaited, Judge, Judged, Pace, RolloutApi, Rollouts
@@ -19,6 +18,7 @@ from task.once import once
 from task.output.log import Log
 from task.output.progress import Row, summary
 from task.settings import Settings
+from task.urls import normal_url
 from task.wiring.git import Doors
 
 _FULL = 40  # letters of a commit id

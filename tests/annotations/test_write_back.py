@@ -8,7 +8,7 @@ from support import DATA
 
 from task.annotations.application import PREFIX, parse_application
 from task.annotations.keys import Faulty, git_branch
-from task.annotations.write_back import Where, inside, normal_url, write_backs
+from task.annotations.write_back import Where, inside, write_backs
 from task.errors import SourceError, TargetError
 from task.model import Application
 
@@ -209,28 +209,3 @@ def test_paths_are_cleaned(folder: str, path: str, expected: str) -> None:
 def test_paths_that_leave_the_repository_are_refused(folder: str, path: str) -> None:
     with pytest.raises(TargetError):
         inside(folder, path)
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        ("https://github.com/Acme/x.git", "https://github.com/acme/x", True),
-        ("https://github.com/acme/x/", "https://GitHub.com/acme/x.git", True),
-        ("git@github.com:acme/x.git", "ssh://git@github.com/acme/x", True),
-        ("git@github.com:acme/x.git", "ssh://git@github.com:22/acme/x", True),
-        ("git@github.com:acme/x.git", "git@github.com:/acme/x", True),
-        ("git@github.com:acme/x.git", "ssh://git@github.com//acme/x", True),
-        ("git@github.com:acme/x.git", "git+ssh://git@GitHub.com/acme/x", True),
-        ("[git@git.example.com:2222]:acme/x", "ssh://git@git.example.com:2222/acme/x.git", True),
-        ("https://github.com:443/acme/x", "https://github.com/acme/x", True),
-        ("ssh://git@git.example.com:2222/acme/x", "ssh://git@git.example.com/acme/x", False),
-        ("ssh://git@git.example.com:222/acme/x", "ssh://git@git.example.com/acme/x", False),
-        ("alice@host:x", "bob@host:x", False),
-        ("https://github.com/acme/x", "https://github.com/acme/y", False),
-        ("https://github.com/acme/x", "git@github.com:acme/x", False),
-        ("/srv/Repo.git", "/srv/repo.git", False),
-        ("file:///srv/repo.git", "/srv/repo", True),
-    ],
-)
-def test_one_repository_has_several_spellings(one: str, other: str, same: bool) -> None:
-    assert (normal_url(one) == normal_url(other)) is same

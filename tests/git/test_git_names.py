@@ -15,8 +15,6 @@ from task.git.names import (
     is_branch_name,
     printable,
     rewritten,
-    without_login,
-    without_logins,
 )
 
 ADDRESSES = [
@@ -116,26 +114,6 @@ def test_every_text_is_an_address_or_a_source_error(text: str) -> None:
         return
     assert not found.url.startswith("-")
     assert "::" not in found.url.partition("/")[0] or found.protocol in {"file", "ssh"}
-
-
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
-        ("https://user:secret@host/x", "https://host/x"),
-        ("https://token@host/x", "https://host/x"),
-        ("https://a@b:c@host/x", "https://host/x"),
-        ("ssh://git:secret@host/x", "ssh://git@host/x"),
-        ("git@host:x", "git@host:x"),
-        ("https://host/x@y", "https://host/x@y"),
-        ("/srv/a@b", "/srv/a@b"),
-    ],
-)
-def test_login_is_not_shown(url: str, shown: str) -> None:
-    assert without_login(url) == shown
-
-
-def test_logins_within_a_text_are_not_shown() -> None:
-    assert without_logins("fatal: 'https://u:secret@h/x' and http://t@h/") == "fatal: 'https://h/x' and http://h/"
 
 
 def test_printable_takes_no_control_characters() -> None:

@@ -11,7 +11,7 @@ from support import bare_repo, git, image_update
 from task.errors import RepositoryError
 from task.git.ancestry import Lineage
 from task.git.command import Git
-from task.git.owner import folder_of, is_safe, owned_by_another
+from task.git.owner import is_safe, owned_by_another
 from task.git.repository.bare import BareStore
 from task.model import File, Place
 
@@ -25,19 +25,6 @@ def give_away(folder: Path) -> None:
     for place, _, names in os.walk(folder):
         for path in (place, *(os.path.join(place, name) for name in names)):
             os.chown(path, SOMEBODY, SOMEBODY)
-
-
-@pytest.mark.parametrize(
-    ("url", "folder"),
-    [
-        ("/srv/x.git", "/srv/x.git"),
-        ("file:///srv/x.git", "/srv/x.git"),
-        ("file:///srv/a%20b", "/srv/a b"),
-        ("file://localhost/srv/x", "//localhost/srv/x"),
-    ],
-)
-def test_the_folder_that_git_takes(url: str, folder: str) -> None:
-    assert folder_of(url) == folder
 
 
 @pytest.mark.parametrize(

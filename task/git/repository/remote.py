@@ -13,11 +13,11 @@ from task.errors import Outpaced, SourceError, TaskError
 from task.git import errors as git_errors
 from task.git.command import Git, Ran
 from task.git.failed import GitEnded, GitFailed
-from task.git.names import without_login
 from task.git.repository.bare_folder import REMOTE, BareFolder
 from task.git.repository.cache import Cache
 from task.git.repository.objects import Objects
 from task.process_bounds import Clock
+from task.urls import without_login
 
 # How little of a tip is asked for, and what is tried where a server refuses that (GitHub limits the depth of tree
 # filters; old and dumb servers know no filters).
