@@ -26,6 +26,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from task import shutdown
 from task.files import exhausted
+from task.text import blanked
 from task.urls import origin, without_query
 
 LONGEST_WAIT = 30.0  # seconds that a Retry-After is obeyed; a server that wants more has given its answer
@@ -74,7 +75,7 @@ class Response:
     def text(self, size: int = 300) -> str:
         """The beginning of the body, printable, for a message."""
         text = self.body[: size * 4].decode("utf-8", "replace")
-        return "".join(char if char.isprintable() else " " for char in text)[:size].strip()
+        return blanked(text)[:size].strip()
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,16 @@ def shortened(text: str, longest: int = 200) -> str:
     return text if len(text) <= longest else f"{text[:longest]}…"
 
 
+def blanked(text: str) -> str:
+    """The text with a blank for each character that is not printable, line ends included: no terminal obeys it."""
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def one_line(text: str) -> str:
+    """The words of a text on one line, one blank between them: for a message that quotes what a server said."""
+    return " ".join(blanked(text).split())
+
+
 def without_logins(text: str) -> str:
     """The text with no user and password in its URLs. The user of an ssh URL is part of its address, and stays."""
     return _LOGIN.sub(r"\1\2", text) if "://" in text else text

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 _PORTS = {"https": "443", "http": "80", "ssh": "22"}
 _SCHEMES = {"git+ssh": "ssh", "ssh+git": "ssh"}
@@ -121,6 +121,11 @@ def host_and_path(url: str) -> str:
     text = as_ssh_url(url)
     parts = split(text if "://" in text else f"//{text}")
     return f"{parts.host}{parts.path.rstrip('/').removesuffix('.git').lower()}"
+
+
+def path_part(text: str) -> str:
+    """The text as one part of a URL's path."""
+    return quote(text, safe="")
 
 
 def local_folder(url: str) -> str:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from runner_rules import ATTACKS, dangers
 
-from task.text import exact_json, harmless, printable, printable_lines, visible
+from task.text import blanked, exact_json, harmless, one_line, printable, printable_lines, visible, without_logins
 
 HOSTILE = st.text(st.sampled_from(":#[]\\ \t\n\r\x1b\u00a0\u034f\ufe0f\u202e\u2028\ud800vsoax"), max_size=12)
 
@@ -71,3 +71,23 @@ def test_json_says_the_same_and_nobody_obeys_it(ascii_only: bool, value: Any) ->
 def test_json_without_anything_special_is_left_alone() -> None:
     text = json.dumps({"a": ["x # y", "日本", "::x", "C#"]}, indent=2, ensure_ascii=False)
     assert exact_json(text) == text
+
+
+def test_blanks_stand_where_nothing_is_printable() -> None:
+    assert blanked("a\x1b[2Jb\r\nc\u202ed") == "a [2Jb  c d"
+
+
+def test_one_line() -> None:
+    assert one_line("  a\x1b[2Jb\r\n\tc\u202ed ") == "a [2Jb c d"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("fatal: 'https://u:secret@h/x' and http://t@h/", "fatal: 'https://h/x' and http://h/"),
+        ("ssh://git:secret@h/x, ssh://git@h/x", "ssh://git@h/x, ssh://git@h/x"),
+        ("mail a@b.example", "mail a@b.example"),
+    ],
+)
+def test_logins_within_a_text_are_not_shown(text: str, shown: str) -> None:
+    assert without_logins(text) == shown

@@ -9,7 +9,7 @@ from functools import lru_cache
 from task.git.command import Git
 from task.git.errors import quoted
 from task.git.failed import GitFailed
-from task.git.names import printable
+from task.text import blanked
 
 _SECONDS = 30.0  # an `include` of a configuration may name a pipe that nobody writes to
 _NO_COMMIT = ("ambiguous argument 'HEAD'", "unknown revision")
@@ -57,7 +57,7 @@ def _origin(top: str, git: Git) -> tuple[str, str] | None:
         branch = git.run("rev-parse", "--abbrev-ref", "HEAD", git_dir=told, timeout=_SECONDS).decode().strip()
     except GitFailed as error:
         if error.err.strip() and not any(words in error.err for words in _NO_COMMIT):
-            why = f"which repository {printable(top)} belongs to cannot be read: {quoted(error.err)}"
+            why = f"which repository {blanked(top)} belongs to cannot be read: {quoted(error.err)}"
             git.log(f"warning: {why}; repair it, or check the repository out again")
         return None
     if url.startswith(("./", "../")):

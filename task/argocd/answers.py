@@ -7,6 +7,7 @@ from typing import Any
 from task.argocd.options import Connection
 from task.errors import Outpaced, SourceAccessError, SourceDownError, SourceError, TaskError
 from task.http import NoAnswerError, Response
+from task.text import blanked
 from task.urls import origin
 
 _TOKEN = "make one: argocd account generate-token; give it as ARGOCD_AUTH_TOKEN or --argocd-auth-token-file"  # noqa: S105
@@ -68,7 +69,7 @@ def _message(answer: Response, secrets: tuple[str, ...]) -> tuple[int | None, st
     if not isinstance(found, dict) or not isinstance(found.get("code"), int):
         return None, ""
     message = found.get("message") or found.get("error")
-    text = "".join(char if char.isprintable() else " " for char in str(message or ""))
+    text = blanked(str(message or ""))
     for secret in secrets:
         text = text.replace(secret, "***") if len(secret) >= _SHORT else text
     return found["code"], text[:300]

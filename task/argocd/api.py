@@ -10,14 +10,13 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-from urllib.parse import quote
 
 from task.argocd.answers import explained, unreachable
 from task.argocd.options import Connection, connection
 from task.errors import Malformed, SourceAccessError, SourceDownError, SourceError, UsageError
 from task.files import check_file, read_text
 from task.http import Http, Limits, NoAnswerError, Response
-from task.urls import origin
+from task.urls import origin, path_part
 
 KIND = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}
 # The gateway knows these texts only, whole (argo-cd server/application/forwarder_overwrite.go).
@@ -178,4 +177,4 @@ class ArgoCDApi:
 def _path(name: str) -> str:
     if name in ("", ".", ".."):
         raise SourceError(f"{name!r} is no name of an Application", hint="write the name that Argo CD shows")
-    return f"/api/v1/applications/{quote(name, safe='')}"
+    return f"/api/v1/applications/{path_part(name)}"

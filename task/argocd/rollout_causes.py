@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from task.text import one_line, shortened, without_logins
+
 NOTHING: Mapping[str, Any] = {}
 MOST, LONGEST = 5, 300
-_LOGIN = re.compile(r"(?<=://)[^/@\s]+@", re.ASCII)
 _PULL = re.compile(
     r"ImagePullBackOff|ErrImagePull|InvalidImageName|ImageInspectError|ErrImageNeverPull|RegistryUnavailable"
     r"|[Bb]ack-off pulling image|[Ff]ailed to pull"
@@ -82,9 +83,7 @@ def listed(texts: Sequence[str]) -> str:
 
 def said(message: str) -> str:
     """Text of others for one line: short, printable, without logins in URLs."""
-    line = "".join(char if char.isprintable() else " " for char in _LOGIN.sub("", message))
-    line = " ".join(line.split())
-    return line if len(line) <= LONGEST else f"{line[:LONGEST]}…"
+    return shortened(one_line(without_logins(message)), LONGEST)
 
 
 def mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:

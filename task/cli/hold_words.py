@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from task.errors import Malformed
+from task.text import one_line
 
 DURATION = re.compile(r"([1-9][0-9]{0,5})([mhdw])")
 SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -66,4 +67,4 @@ def actor_of(environ: Mapping[str, str]) -> str:
 
 def words_of(text: str) -> str:
     """A reason or a name on one line, without what a terminal or log would obey."""
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())[:LONGEST]
+    return one_line(text)[:LONGEST]

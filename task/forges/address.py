@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from task.errors import Malformed
 from task.git.remote_url import RemoteUrl, remote_of
-from task.urls import split
+from task.urls import path_part, split
 
 ForgeName = Literal["github", "gitlab", "gitea", "bitbucket", "bitbucket-server", "azure"]
 NAMES: tuple[str, ...] = get_args(ForgeName)
@@ -237,12 +237,7 @@ BUILDERS: Mapping[ForgeName, Callable[[RemoteUrl, str], ForgeAddress]] = {
 
 
 def _page(root: str, parts: Sequence[str]) -> str:
-    return "/".join((root, *map(quoted, parts)))
-
-
-def quoted(text: str, safe: str = "~") -> str:
-    """The text as one part of a URL's path."""
-    return quote(text, safe=safe)
+    return "/".join((root, *map(path_part, parts)))
 
 
 # {0} is the repository's page, {1} the base branch, {2} the head branch.
@@ -263,9 +258,9 @@ COMMITS: Mapping[ForgeName, str] = {
 
 def compare_url(place: ForgeAddress, base: str, head: str) -> str:
     """The page that shows what the head branch changes."""
-    return COMPARISONS[place.forge].format(place.web, quoted(base, "/~"), quoted(head, "/~"))
+    return COMPARISONS[place.forge].format(place.web, quote(base), quote(head))
 
 
 def commit_url(place: ForgeAddress, commit: str) -> str:
     """The page of a commit."""
-    return COMMITS.get(place.forge, "{0}/commit/{1}").format(place.web, quoted(commit))
+    return COMMITS.get(place.forge, "{0}/commit/{1}").format(place.web, path_part(commit))

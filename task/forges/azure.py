@@ -14,13 +14,12 @@ from typing import Any
 
 from task.errors import CredentialsError, ForgeError, RepositoryError, TaskError
 from task.forges import AlreadyThere, Client, ForgeToken, Overtaken, Reach, settle
-from task.forges.address import quoted
 from task.forges.content import dig, fitted, listed, numbered, ours_to_delete, overtaken, same
 from task.forges.notes import Notes, tried
 from task.forges.proposal import LONGEST_BODY
 from task.http import Response
 from task.model import Proposal, Proposed
-from task.urls import origin
+from task.urls import origin, path_part
 
 _NEEDS = "give the token the scope Code (read & write), and its owner the permission to contribute to pull requests"
 _SERVICES, _IDENTITIES = "https://dev.azure.com/", "https://vssps.dev.azure.com/"
@@ -48,8 +47,8 @@ class Azure:
         self._people = _Client(replace(reach, place=replace(place, api=identities_api(place.api))))
         self._host, self._web = place.host, place.web
         _organization, project, repository = place.project
-        self._project = f"/{quoted(project)}/_apis"
-        self._base = f"{self._project}/git/repositories/{quoted(repository)}"
+        self._project = f"/{path_part(project)}/_apis"
+        self._base = f"{self._project}/git/repositories/{path_part(repository)}"
 
     def find(self, base: str, head: str) -> Proposed | None:
         """As `Forge.find`."""
@@ -93,7 +92,7 @@ class Azure:
         if overtaken(found, now, proposal):
             raise Overtaken
         if now.state == "open" and not same(now, proposal):
-            path, what = f"{self._base}/pullrequests/{quoted(found.number)}", f"update pull request {found.number}"
+            path, what = f"{self._base}/pullrequests/{path_part(found.number)}", f"update pull request {found.number}"
             body = {"title": proposal.title, "description": proposal.body}
             answer = self._client.ask("PATCH", path, what, json=body, fine=_NOT_NOW, again=True)
             item = self._client.parsed(answer, what) if answer.status < _REFUSED else self._read(found.number)
@@ -131,7 +130,7 @@ class Azure:
         identity = name if _GUID.fullmatch(name) else self._identity(name)
         present = {dig(one, "id").lower() for one in listed(item, "reviewers")}
         if identity.lower() not in present:
-            path = f"{self._base}/pullRequests/{quoted(found.number)}/reviewers/{quoted(identity)}"
+            path = f"{self._base}/pullRequests/{path_part(found.number)}/reviewers/{path_part(identity)}"
             self._client.ask("PUT", path, f"add the reviewer {name}", json={"vote": 0})
 
     def _identity(self, name: str) -> str:
@@ -145,7 +144,7 @@ class Azure:
         return ids.pop()
 
     def _label(self, found: Proposed, labels: tuple[str, ...]) -> None:
-        path, what = f"{self._base}/pullRequests/{quoted(found.number)}/labels", "add labels"
+        path, what = f"{self._base}/pullRequests/{path_part(found.number)}/labels", "add labels"
         present = {dig(one, "name").casefold() for one in listed(self._client.json("GET", path, what), "value")}
         for label in dict.fromkeys(labels):
             if label.casefold() not in present:
@@ -157,7 +156,7 @@ class Azure:
         if strategy := self._strategy(dig(item, "repository", "id"), proposal.base):
             options["mergeStrategy"] = strategy
         body = {"autoCompleteSetBy": {"id": dig(item, "createdBy", "id")}, "completionOptions": options}
-        path = f"{self._base}/pullrequests/{quoted(found.number)}"
+        path = f"{self._base}/pullrequests/{path_part(found.number)}"
         self._client.ask("PATCH", path, "set auto-complete", json=body, again=True)
 
     def _strategy(self, repository: str, base: str) -> str:
@@ -192,7 +191,7 @@ class Azure:
         return self._read(numbered(dig(newest, "pullRequestId"), self._host))
 
     def _read(self, number: str) -> Any:
-        return self._client.json("GET", f"{self._base}/pullrequests/{quoted(number)}", f"read pull request {number}")
+        return self._client.json("GET", f"{self._base}/pullrequests/{path_part(number)}", f"read pull request {number}")
 
     def _proposed(self, item: Any) -> Proposed:
         state, number = _STATES.get(dig(item, "status"), "closed"), numbered(dig(item, "pullRequestId"), self._host)

@@ -10,17 +10,17 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from task import shutdown
 from task.errors import ForgeError, Outpaced, TaskError
 from task.forges import MOVED, Client, ForgeToken, Overtaken, Reach, settle
-from task.forges.address import quoted
 from task.forges.content import dig, fitted, listed, numbered, ours_to_delete, overtaken, same
 from task.forges.notes import Notes, tried
 from task.forges.proposal import LONGEST_BODY, described
 from task.http import Response
 from task.model import Proposal, Proposed
-from task.urls import origin
+from task.urls import origin, path_part
 
 _NEEDS = "give the token write access to pull requests (scopes read:pullrequest and write:pullrequest)"
 _LOGIN = "an access token stands alone; an API token wants its account's e-mail address as --forge-username"
@@ -39,7 +39,7 @@ class BitbucketCloud:
         self._client = _Client(reach, lambda: login(reach.token), _NEEDS)
         self._host = reach.place.host
         self._workspace, slug = reach.place.project
-        self._base = f"/repositories/{quoted(self._workspace)}/{quoted(slug)}"
+        self._base = f"/repositories/{path_part(self._workspace)}/{path_part(slug)}"
         self._name = f"{self._workspace}/{slug}".lower()
 
     def find(self, base: str, head: str) -> Proposed | None:
@@ -66,7 +66,7 @@ class BitbucketCloud:
         found = self._proposed(self._read(number))
         if not found.merge_commit:
             return found
-        path = f"{self._base}/commit/{quoted(found.merge_commit)}"  # it tells only the first twelve letters
+        path = f"{self._base}/commit/{path_part(found.merge_commit)}"  # it tells only the first twelve letters
         commit = self._client.json("GET", path, f"read the merge commit of pull request {number}")
         return replace(found, merge_commit=dig(commit, "hash") or found.merge_commit)
 
@@ -109,7 +109,7 @@ class BitbucketCloud:
             return replace(found, note=notes.text(found.note))
         body = {"title": proposal.title, "description": proposal.body}
         try:
-            path, what = f"{self._base}/pullrequests/{quoted(found.number)}", f"update pull request {found.number}"
+            path, what = f"{self._base}/pullrequests/{path_part(found.number)}", f"update pull request {found.number}"
             made = self._send(_Write("PUT", path, body, what), wanted, notes)
         except ForgeError:
             if self._proposed(self._read(found.number)).state == "open":
@@ -119,7 +119,7 @@ class BitbucketCloud:
 
     def tip(self, head: str) -> str:
         """As `Steps.tip`."""
-        path = f"{self._base}/refs/branches/{quoted(head, '/~')}"
+        path = f"{self._base}/refs/branches/{quote(head)}"
         what = f"read the branch {head}"
         answer = self._client.ask("GET", path, what, fine=(404,))
         return dig(self._client.parsed(answer, what), "target", "hash") if answer.status != _GONE else ""
@@ -159,7 +159,7 @@ class BitbucketCloud:
         return found
 
     def _uuid(self, name: str) -> str:
-        path, what = f"/workspaces/{quoted(self._workspace)}/members", f"look up the reviewer {name}"
+        path, what = f"/workspaces/{path_part(self._workspace)}/members", f"look up the reviewer {name}"
         for field in ("nickname", "account_id"):
             items = list(self._pages(path, {"q": f"user.{field} = {_literal(name)}"}, what))
             if len(items) == 1 and (uuid := dig(items[0], "user", "uuid")):
@@ -179,7 +179,7 @@ class BitbucketCloud:
                 raise ForgeError(f"{self._host} names a next page on {origin(path)}: could not {what}")
 
     def _read(self, number: str) -> Any:
-        return self._client.json("GET", f"{self._base}/pullrequests/{quoted(number)}", f"read pull request {number}")
+        return self._client.json("GET", f"{self._base}/pullrequests/{path_part(number)}", f"read pull request {number}")
 
     def _proposed(self, item: Any) -> Proposed:
         state, body = _STATES.get(dig(item, "state"), "closed"), dig(item, "description")

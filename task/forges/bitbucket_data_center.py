@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 from task.errors import CredentialsError, ForgeError, Outpaced, RepositoryError, TaskError, UnreachableError
 from task.forges import AlreadyThere, Client, ForgeToken, Overtaken, Reach, settle
-from task.forges.address import quoted
 from task.forges.content import dig, fitted, listed, numbered, overtaken, same
 from task.forges.notes import Notes, tried
 from task.forges.proposal import LONGEST_BODY
 from task.http import Response
 from task.model import Proposal, Proposed
+from task.urls import path_part
 
 _NEEDS = "give the token the permission to write to the repository"
 _BARE = "x-token-auth"  # the name that Git wants beside a project's or repository's token
@@ -37,7 +37,7 @@ class BitbucketDataCenter:
         self._client = _Client(reach, lambda: login(reach.token), _NEEDS)
         self._host = reach.place.host
         self._key, self._slug = reach.place.project
-        self._base = f"/projects/{quoted(self._key)}/repos/{quoted(self._slug)}"
+        self._base = f"/projects/{path_part(self._key)}/repos/{path_part(self._slug)}"
 
     def find(self, base: str, head: str) -> Proposed | None:
         """As `Forge.find`."""
@@ -90,7 +90,7 @@ class BitbucketDataCenter:
 
     def update(self, found: Proposed, proposal: Proposal) -> Proposed:
         """As `Steps.update`. Reviewers are added, never taken away."""
-        path, what = f"{self._base}/pull-requests/{quoted(found.number)}", f"update pull request {found.number}"
+        path, what = f"{self._base}/pull-requests/{path_part(found.number)}", f"update pull request {found.number}"
         for _turn in range(_RACES):
             notes, item = _unable(proposal), self._read(found.number)
             now = self._proposed(item)
@@ -144,7 +144,7 @@ class BitbucketDataCenter:
             raise ForgeError(
                 f"this is Bitbucket {'.'.join(map(str, release))}, which cannot: auto-merge came with 8.15"
             )
-        what, path = "ask for auto-merge", f"{self._base}/pull-requests/{quoted(found.number)}"
+        what, path = "ask for auto-merge", f"{self._base}/pull-requests/{path_part(found.number)}"
         answer = self._client.ask("GET", f"{path}/auto-merge", what, fine=(_GONE,))
         if answer.status == 200 and _hash(answer) == found.head_commit:  # noqa: PLR2004 - HTTP
             return found
@@ -181,7 +181,9 @@ class BitbucketDataCenter:
                 return
 
     def _read(self, number: str) -> dict[str, Any]:
-        found = self._client.json("GET", f"{self._base}/pull-requests/{quoted(number)}", f"read pull request {number}")
+        found = self._client.json(
+            "GET", f"{self._base}/pull-requests/{path_part(number)}", f"read pull request {number}"
+        )
         return found if isinstance(found, dict) else {}
 
     def _proposed(self, item: Any) -> Proposed:

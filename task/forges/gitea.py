@@ -7,16 +7,17 @@ from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
+from urllib.parse import quote
 
 from task import shutdown
 from task.errors import TaskError
 from task.forges import AlreadyThere, Client, ForgeToken, Reach, settle
-from task.forges.address import quoted
 from task.forges.content import dig, fitted, ours_to_delete, same
 from task.forges.notes import Notes, check, missing, rows, tried
 from task.forges.proposal import LONGEST, described
 from task.http import Response
 from task.model import Proposal, Proposed
+from task.urls import path_part
 
 NEEDS = "give a token with write:repository and write:issue, of a user who may write to the repository"
 DRAFTS = ("WIP:", "[WIP]", "Draft:", "[Draft]")  # what may make a title a draft's; by default it is the first two
@@ -35,7 +36,7 @@ class Gitea:
 
     def __init__(self, reach: Reach) -> None:
         owner, repo = reach.place.project
-        self._owner, self._path = owner, f"/repos/{quoted(owner)}/{quoted(repo)}"
+        self._owner, self._path = owner, f"/repos/{path_part(owner)}/{path_part(repo)}"
         self._client = Client(reach, lambda: login(reach.token), NEEDS, repository=self._path)
 
     def find(self, base: str, head: str) -> Proposed | None:
@@ -47,7 +48,7 @@ class Gitea:
         slash: some proxies take no slash in a part of a path (Apache, without AllowEncodedSlashes).
         """
         what = f"look for the pull request of {head}"
-        path = f"{self._path}/pulls/{quoted(base)}/{quoted(head, '/~')}"
+        path = f"{self._path}/pulls/{path_part(base)}/{quote(head)}"
         answer = self._client.ask("GET", path, what, fine=(404,))
         one: Any = self._client.parsed(answer, what) if answer.status < 300 else None  # noqa: PLR2004 - HTTP
         known = proposed(one) if _is_ours(one, base, head) else None
@@ -103,7 +104,7 @@ class Gitea:
     def tip(self, head: str) -> str:
         """As `Steps.tip`."""
         what = "look at the branch"
-        answer = self._client.ask("GET", f"{self._path}/branches/{quoted(head, '/~')}", what, fine=(403, 404))
+        answer = self._client.ask("GET", f"{self._path}/branches/{quote(head)}", what, fine=(403, 404))
         return dig(self._client.parsed(answer, what), "commit", "id") if answer.status < 300 else ""  # noqa: PLR2004
 
     def _read(self, number: str) -> Any:
@@ -148,7 +149,7 @@ class Gitea:
         if not (left := missing(names, self._labelled(number, names))):
             return
         known = self._known_labels(f"{self._path}/labels", ())
-        known |= self._known_labels(f"/orgs/{quoted(self._owner)}/labels", (403, 404))
+        known |= self._known_labels(f"/orgs/{path_part(self._owner)}/labels", (403, 404))
         for name in left:
             if name.lower() not in known:
                 label = {"name": name, "color": COLOR}

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
+from urllib.parse import quote
 
 from task.errors import Outpaced, TaskError
 from task.forges import AlreadyThere, Client, Reach, settle
-from task.forges.address import quoted
 from task.forges.content import dig, fitted, same
 from task.forges.github_merge import AutoMerge
 from task.forges.notes import Notes, check, missing, rows, tried
 from task.forges.proposal import LONGEST_BODY
 from task.http import Response
 from task.model import Proposal, Proposed
+from task.urls import path_part
 
 NEEDS = (
     'give the token "Pull requests: write" and "Contents: write" (a classic token: repo); in GitHub Actions, '
@@ -29,7 +30,7 @@ class GitHub:
     def __init__(self, reach: Reach) -> None:
         token = reach.token.secret
         self._owner, self._repo = reach.place.project
-        self._path = f"/repos/{quoted(self._owner)}/{quoted(self._repo)}"
+        self._path = f"/repos/{path_part(self._owner)}/{path_part(self._repo)}"
         self._client = Client(
             reach, lambda: {"Authorization": f"Bearer {token.reveal()}"}, NEEDS, HEADERS, repository=self._path
         )
@@ -87,7 +88,7 @@ class GitHub:
     def tip(self, head: str) -> str:
         """As `Steps.tip`."""
         answer = self._client.ask(
-            "GET", f"{self._path}/git/ref/heads/{quoted(head, '/~')}", "look at the branch", fine=(403, 404, 409)
+            "GET", f"{self._path}/git/ref/heads/{quote(head)}", "look at the branch", fine=(403, 404, 409)
         )
         return str(answer.json()["object"]["sha"]) if answer.status == 200 else ""  # noqa: PLR2004 - HTTP
 

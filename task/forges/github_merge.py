@@ -9,6 +9,7 @@ from typing import Any
 from task.forges import Client
 from task.forges.notes import Notes
 from task.model import Proposed
+from task.text import one_line
 
 ENABLE = (
     "mutation($input: EnablePullRequestAutoMergeInput!) "
@@ -79,4 +80,4 @@ def _errors(said: Mapping[str, Any]) -> list[str]:
     """GraphQL answers 200 whatever happens."""
     errors = said.get("errors") or []
     found = [str(one.get("message", "")).strip('[]"') for one in errors]
-    return [" ".join(text.split())[:300] for text in found] or (["it says nothing more"] if errors else [])
+    return [one_line(text)[:300] for text in found] or (["it says nothing more"] if errors else [])

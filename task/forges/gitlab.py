@@ -8,12 +8,12 @@ from typing import Any
 
 from task import shutdown
 from task.forges import AlreadyThere, Client, Reach, settle
-from task.forges.address import quoted
 from task.forges.content import dig, fitted, ours_to_delete, same
 from task.forges.notes import Notes, check, missing, rows, tried
 from task.forges.proposal import LONGEST, described
 from task.http import Response
 from task.model import Proposal, Proposed
+from task.urls import path_part
 
 NEEDS = (
     "give a personal, project or group access token with scope api and role Developer "
@@ -29,7 +29,7 @@ class GitLab:
 
     def __init__(self, reach: Reach) -> None:
         token = reach.token.secret
-        self._path = f"/projects/{quoted('/'.join(reach.place.project))}"
+        self._path = f"/projects/{path_part('/'.join(reach.place.project))}"
         self._client = Client(
             reach, lambda: {"Authorization": f"Bearer {token.reveal()}"}, NEEDS, repository=self._path
         )
@@ -93,7 +93,7 @@ class GitLab:
 
     def tip(self, head: str) -> str:
         """As `Steps.tip`."""
-        path = f"{self._path}/repository/branches/{quoted(head)}"
+        path = f"{self._path}/repository/branches/{path_part(head)}"
         answer = self._client.ask("GET", path, "look at the branch", fine=(403, 404))
         return dig(self._client.parsed(answer, "look at the branch"), "commit", "id") if answer.status < 300 else ""  # noqa: PLR2004
 

@@ -9,6 +9,7 @@ from typing import Any
 from task.errors import CredentialsError, ForgeError, RepositoryError, TaskError, UnreachableError
 from task.http import NoAnswerError, Response
 from task.secret import Secret
+from task.text import one_line, shortened
 
 _STAYS = "the pushed branch stays, and running again completes the request"
 _LONGEST = 300  # characters of the forge's words
@@ -100,10 +101,10 @@ def words(answer: Response, token: Secret = Secret("")) -> str:
         said = "; ".join(dict.fromkeys(text for text in _texts(answer.json()) if text))
     except (ValueError, RecursionError):
         said = "" if "html" in answer.headers.get("Content-Type", "") else answer.text()
-    said = " ".join("".join(char if char.isprintable() else " " for char in said[: 4 * _LONGEST]).split())
+    said = one_line(said[: 4 * _LONGEST])
     if token:
         said = said.replace(token.reveal(), "***")
-    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…"
+    return shortened(said, _LONGEST)
 
 
 def _texts(said: Any, depth: int = 0) -> Iterator[str]:

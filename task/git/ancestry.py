@@ -14,9 +14,9 @@ from task.errors import TaskError, UnreachableError
 from task.git import errors as git_errors
 from task.git.command import Git
 from task.git.failed import GitEnded, GitFailed
-from task.git.names import printable
 from task.git.repository.bare_folder import REMOTE, BareFolder
 from task.process_bounds import Clock
+from task.text import blanked
 from task.urls import without_login
 
 Order = Literal["older", "newer", "same", "unrelated", "unknown"]
@@ -74,7 +74,7 @@ class Lineage:
         self._sources.clear()
 
     def _asked(self, repository: str, old: str, new: str) -> Kin:
-        shown = printable(without_login(repository))
+        shown = blanked(without_login(repository))
         for commit in (old, new):
             if not _COMMIT.fullmatch(commit):
                 return Kin("unknown", f"{commit[:80]!r} is no commit's id")

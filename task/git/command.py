@@ -33,11 +33,12 @@ from task.git.environment import (
 )
 from task.git.failed import GitEnded, GitFailed
 from task.git.host_config import HostConfig
-from task.git.names import address_of, printable, rewritten
+from task.git.names import address_of, rewritten
 from task.git.owner import Local, is_safe, owned_by_another
 from task.git.ssh_sharing import SshSharing
 from task.process_bounds import Bounds, Clock
 from task.process_watch import CapturedOutput, Watch, finish, send
+from task.text import blanked
 from task.urls import as_ssh_url, local_folder, origin, split, without_login
 
 PROTOCOLS = frozenset({"https", "ssh", "http"})
@@ -153,7 +154,7 @@ class Git:
         if is_safe(other, self._config.safe, self._environ.get("HOME", "")):
             return "safe"
         message = "git does not trust this local repository: it belongs to another user"
-        hint = f"run as its owner, or trust it: git config --global --add safe.directory {printable(other)}"
+        hint = f"run as its owner, or trust it: git config --global --add safe.directory {blanked(other)}"
         raise RepositoryError(message, hint=hint, subject=url)
 
     def login(self, repo: str) -> dict[str, str]:
@@ -199,7 +200,7 @@ class Git:
         if not told:
             return False
         place = urljoin(f"{here}{_REFS}", told[-1])
-        shown, where, new = without_login(repo), printable(origin(place))[:200], place.removesuffix(_REFS)
+        shown, where, new = without_login(repo), blanked(origin(place))[:200], place.removesuffix(_REFS)
         self._hops[asked] = self._hops.get(asked, 0) + 1
         if origin(place) == origin(here) and (new == place or set(new) & set("?#")):
             return False  # a page, and no repository

@@ -13,8 +13,7 @@ from functools import cache
 import re2
 
 from task.errors import CredentialsError, Outpaced, RepositoryError, SourceError, TaskError, UnreachableError
-from task.git.names import printable
-from task.text import without_logins
+from task.text import blanked, without_logins
 
 _LINES, _CHARACTERS = 12, 1500
 _TEXT, _LINE = 64_000, 2000  # letters at the end of what was said, and at the beginning of a line, that are looked at
@@ -295,7 +294,7 @@ def refusal(status: str, stderr: str, subject: str, *, forced: bool = False) -> 
     a "non-fast-forward" of the server's own is its rule, and no race.
     """
     stderr = _heard(stderr)
-    reason = printable(_heard(status.rpartition("\t")[2])).strip()
+    reason = blanked(_heard(status.rpartition("\t")[2])).strip()
     if not status or _says(reason, _UNKNOWN):
         return failure(f"{stderr}\n{reason}", subject)
     if _is_race(reason, stderr, forced=forced):
@@ -338,5 +337,5 @@ def quoted(stderr: str) -> str:
     """What was said, on one line: the server's lines first, then git's; no logins, no control characters."""
     lines = [line.strip() for line in _heard(stderr).splitlines()]
     told = [line for line in lines if line and not re.match(_NOISE, line) and "failed to push some refs" not in line]
-    words = [printable(line) for line in sorted(told, key=lambda line: not line.startswith("remote:"))]
+    words = [blanked(line) for line in sorted(told, key=lambda line: not line.startswith("remote:"))]
     return "; ".join(list(dict.fromkeys(words))[:_LINES])[:_CHARACTERS]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from task.errors import SourceError
+from task.text import blanked
 from task.urls import login_of, split, without_login
 
 _TRANSPORTS = {"git+ssh": "ssh", "ssh+git": "ssh"}
@@ -32,7 +33,7 @@ def address_of(url: str) -> Address:
     shown = without_login(url)
     if not url or url.startswith("-") or _has_control(url):
         raise SourceError(
-            f"{printable(shown)!r} is not a repository URL",
+            f"{blanked(shown)!r} is not a repository URL",
             hint="use https://host/path, ssh://host/path or user@host:path",
         )
     if _is_scheme(url.partition("::")[0]) and "::" in url:
@@ -81,11 +82,6 @@ def _is_scheme(text: str) -> bool:
     return text.isascii() and text[:1].isalnum() and text.replace("+", "").replace("-", "").replace(".", "").isalnum()
 
 
-def printable(text: str) -> str:
-    """The text without control characters, line ends included: a server must not move a terminal's cursor."""
-    return "".join(char if char.isprintable() else " " for char in text)
-
-
 def rewritten(url: str, rewrites: tuple[tuple[str, str], ...]) -> str:
     """The URL to contact: the longest prefix wins; unchanged where none fits. A login in the URL hides no prefix."""
     fitting = [pair for pair in rewrites if pair[0] and url.startswith(pair[0])]
@@ -117,9 +113,9 @@ def branch_name(revision: str) -> str:
     """
     name = revision.removeprefix("refs/heads/")
     if name.startswith("refs/"):
-        raise SourceError(f"{printable(name)!r} is not a branch", hint="only branches can be written to")
+        raise SourceError(f"{blanked(name)!r} is not a branch", hint="only branches can be written to")
     if not is_branch_name(name):
-        raise SourceError(f"{printable(name)!r} is not a branch name", hint="name one branch, not a range or pattern")
+        raise SourceError(f"{blanked(name)!r} is not a branch name", hint="name one branch, not a range or pattern")
     return name
 
 

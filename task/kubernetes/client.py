@@ -11,7 +11,6 @@ from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import quote
 
 from task.errors import AnnotationError, Outpaced, SourceDownError, SourceError, TaskError
 from task.http import Http, Limits, NoAnswerError, Response
@@ -19,6 +18,7 @@ from task.kubernetes.access import ClusterAccess
 from task.kubernetes.errors import Act, foreign, no_answer, problem, status_of
 from task.kubernetes.managed_fields import without_managed_fields
 from task.secret import Secret
+from task.urls import path_part
 
 PAGE = 500  # objects, as kubectl asks for
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
@@ -310,7 +310,7 @@ def _segment(text: str) -> str:
     """One segment of a path. Names come from annotations as well: none leads elsewhere."""
     if text in (".", ".."):
         raise _bad_name(text)
-    return quote(text, safe="")
+    return path_part(text)
 
 
 def _bad_name(text: str) -> TaskError:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from task.errors import SourceAccessError, SourceDownError, SourceError, TaskError, UsageError
 from task.http import NoAnswerError, Response
+from task.text import one_line
 from task.urls import origin
 
 _LONGEST = 300  # characters of what a server says
@@ -86,7 +87,7 @@ def sentence(answer: Response) -> str:
     """What the `Status` says, as one printable line; "" where there is none."""
     message = status_of(answer).get("message")
     text = message if isinstance(message, str) else ""
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())[:_LONGEST]
+    return one_line(text)[:_LONGEST]
 
 
 def status_of(answer: Response) -> dict[str, object]:

@@ -25,6 +25,7 @@ from task.files import read_file
 from task.kubernetes.kubeconfig import Plugin, Server
 from task.process_watch import send
 from task.secret import Secret
+from task.text import one_line
 
 SECONDS = 120  # for one call
 _SHOWN = 500  # characters of what a plugin says of its failure
@@ -118,7 +119,7 @@ def _readable(text: str, plugin: Plugin) -> str:
     for _, value in plugin.env:
         if len(value) >= _SECRETIVE:
             text = text.replace(value, "***")
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())[:_SHOWN]
+    return one_line(text)[:_SHOWN]
 
 
 def _useless(plugin: Plugin, what: str) -> SourceAccessError:

@@ -13,6 +13,7 @@ from task.errors import Malformed, RegistryDownError, UsageError
 from task.http import Http, Limits, NoAnswerError
 from task.once import once
 from task.registry.signature import Signed, as_bundle
+from task.text import one_line
 
 LOG = "https://rekor.sigstore.dev"
 _PACKAGE = "signatures without keys need the package sigstore"
@@ -49,7 +50,7 @@ class Keyless:
             else:
                 verifier.verify_dsse(Bundle.from_json(raw), self._policy)
         except Exception as error:  # noqa: BLE001 - another's code on data of anybody: whatever it meets is no pass
-            said = " ".join(str(error).split())[:200]
+            said = one_line(str(error))[:200]
             return f"a signature is not by {self._who}: {said}"
         return ""
 

@@ -15,7 +15,7 @@ from task.http import Response
 from task.registry.api import RegistryApi
 from task.registry.docker_config import RegistryLogin
 from task.registry.manifest import ACCEPT, INDEXES, Manifest, digest_of, is_digest, signed_payload
-from task.urls import origin, split
+from task.urls import origin, path_part, split
 
 _NEXT = re.compile(r'<([^<>]*)>[^,<]*?;\s*rel\s*=\s*"?next"?(?=[\s;,]|$)')
 _PAGES = (10_000, 1000)  # tags in a page: as many as most registries give at once, and as all allow (400 else)
@@ -100,7 +100,7 @@ class ImageRepository:
 
     def referrers(self, digest: str, artifact_type: str = "") -> tuple[Referrer, ...]:
         """What refers to the image of a digest: by the API for that or, where there is none, by the tag instead."""
-        query = f"?artifactType={quote(artifact_type, safe='')}" if artifact_type else ""
+        query = f"?artifactType={path_part(artifact_type)}" if artifact_type else ""
         paged, found = False, list[Referrer]()
         for page in self._pages(f"/referrers/{digest}{query}", INDEXES[0], missing=_NO_API):
             paged = True

@@ -13,7 +13,6 @@ from task.git.names import (
     base_branch_name,
     branch_name,
     is_branch_name,
-    printable,
     rewritten,
 )
 
@@ -114,10 +113,6 @@ def test_every_text_is_an_address_or_a_source_error(text: str) -> None:
         return
     assert not found.url.startswith("-")
     assert "::" not in found.url.partition("/")[0] or found.protocol in {"file", "ssh"}
-
-
-def test_printable_takes_no_control_characters() -> None:
-    assert printable("a\x1b[2Jb\r\nc\u202ed") == "a [2Jb  c d"
 
 
 @pytest.mark.parametrize(

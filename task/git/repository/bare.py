@@ -15,7 +15,7 @@ from task.errors import Outpaced, SourceError, TargetError, TaskError, Unreachab
 from task.git import errors as git_errors
 from task.git.command import Git
 from task.git.failed import GitFailed
-from task.git.names import base_branch_name, branch_name, printable
+from task.git.names import base_branch_name, branch_name
 from task.git.repository import fast_import
 from task.git.repository.history import History
 from task.git.repository.objects import MissingObjectError
@@ -24,6 +24,7 @@ from task.git.repository.texts import file_of
 from task.git.repository.tree_walk import Tree, TreeEntry, Walked, look, parse_tree
 from task.git.signing import Signer
 from task.model import Changeset, File, Landing, Place, Snapshot
+from task.text import blanked
 
 T = TypeVar("T")
 _PAUSES = (0.5, 2.0)  # seconds before a push that did not arrive is tried again
@@ -206,11 +207,11 @@ class BareStore:
         subject = self._remote.subject(change.destination.base)
         for path in change.files:
             if not fast_import.is_path(path):
-                raise TargetError(f"{printable(path)!r} is no path that git can hold", subject=subject)
+                raise TargetError(f"{blanked(path)!r} is no path that git can hold", subject=subject)
         seen = self._walk(change.destination.base, change.tip, [Place(path, "exists") for path in change.files])
         for path, entry in seen.entries.items():
             if not (path in change.files and entry.is_file):
-                raise TargetError(f"{printable(path)!r} stands where a file is to be written", subject=subject)
+                raise TargetError(f"{blanked(path)!r} stands where a file is to be written", subject=subject)
 
     def _push(self, head: str, commit: str, lease: str = "") -> None:
         """Push; when the connection died, look whether it landed, and push again only if it did not."""

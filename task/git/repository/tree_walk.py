@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from task.errors import SourceError
-from task.git.names import printable
 from task.model import Place
+from task.text import blanked
 
 FOLDER, SYMLINK, SUBMODULE = "040000", "120000", "160000"
 # Ten trees, each of which names the next one ten times, stand for ten billion files.
@@ -104,7 +104,7 @@ def _list(trees: Mapping[str, Tree], start: str, oid: str, deep: bool, seen: Wal
         for path, entry in _joined(folder, tree):
             looked += 1
             if looked > MOST:
-                message = f"{printable(start) or 'the repository'} holds more than {MOST} files and folders"
+                message = f"{blanked(start) or 'the repository'} holds more than {MOST} files and folders"
                 raise SourceError(message, hint="name a smaller folder")
             if len(path) > LONGEST:
                 continue
