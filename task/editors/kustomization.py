@@ -7,13 +7,23 @@ tag, so what the new image lacks is removed from its entry.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-from task.editors.texts import alone, belongs, identity_of, refuse_taken, result, single, spelled, text_of, tree_of
+from task.editors.texts import (
+    alone,
+    belongs,
+    identity_of,
+    refuse_taken,
+    result,
+    single,
+    spelled,
+    text_of,
+    tree_of,
+    with_texts,
+)
 from task.editors.yaml.grow import add_items, add_keys, begin, drop_key
 from task.editors.yaml.layout import Data
 from task.editors.yaml.scalar import sound
-from task.editors.yaml.splice import splice
 from task.editors.yaml.tree import Document, Node, Tree, pairs, resolved, value, values
 from task.errors import TargetError
 from task.model import Edit, Files, Image, Place, Reading, Target
@@ -32,19 +42,16 @@ def read(files: Files, target: Target) -> Reading:
     refuse_taken(target)
     path, _, document = _load(files, target)
     named = identity_of(target.keys.kustomize_name)
-    mine = _mine(document, target, path) if document else []
-    mine.sort(key=lambda node: bool(named) and identity_of(_text(document, node, "name")) != named)
+    mine = _mine(document, target, path)
+    mine.sort(key=lambda entry: bool(named) and identity_of(_text(document, entry, "name")) != named)
     if not mine or document is None:
         return Reading(file=path)
     name, new, tag, digest = (_text(document, mine[0], field) for field in ("name", "newName", "newTag", "digest"))
     leads = not named or (identity_of(name) == named and identity_of(new or name) == target.image.identity)
     alike = len({version for _, version in _versions(document, target, path)}) == 1
-    good = leads and alike and all(_sound(document, each) for each in mine)
-    return Reading(new or name, tag, digest, sound=good, file=path)
-
-
-def _sound(document: Document, entry: Node) -> bool:
-    return all(sound(resolved(document, tag)) for tag in values(resolved(document, entry), "newTag"))
+    tags = [node for entry in mine for node in values(resolved(document, entry), "newTag")]
+    strings = all(sound(resolved(document, node)) for node in tags)
+    return Reading(new or name, tag, digest, sound=leads and alike and strings, file=path)
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
@@ -52,31 +59,22 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     refuse_taken(target)
     path, tree, document = _load(files, target)
     before = _versions(document, target, path)
+    named = identity_of(target.keys.kustomize_name)
     if before:
-        tree = _renew(tree, target, image, path)
-    if not before or not _named(document, target, path):
-        tree = _append(tree, _new(target, image), path)
+        tree = _renewed(tree, target, image, path)
+    names = {identity_of(_text(document, entry, "name")) for entry in _mine(document, target, path)}
+    if not before or (named and named not in names):
+        tree = _with_new_entry(tree, target, image, path)
     after = _versions(single(tree, path), target, path)
     old = dict(before)
-    edits = (Edit(path, name, old.get(name, ""), version) for name, version in dict(after).items())
-    return result(files, path, tree.text, tuple(edit for edit in edits if edit.old != edit.new) or _same(path, after))
-
-
-def _named(document: Document | None, target: Target, path: str) -> bool:
-    """Whether the name in the manifests, where one is annotated, has its entry."""
-    named = identity_of(target.keys.kustomize_name)
-    entries = _mine(document, target, path) if document else []
-    return not named or any(identity_of(_text(document, each, "name")) == named for each in entries)
-
-
-def _same(path: str, after: list[tuple[str, str]]) -> tuple[Edit, ...]:
-    """The edit to show where only the spelling changed: a number that became a string."""
-    return tuple(Edit(path, name, version, version) for name, version in after[:1])
+    edits = [Edit(path, name, old.get(name, ""), version) for name, version in dict(after).items()]
+    changed = tuple(edit for edit in edits if edit.old != edit.new)
+    # Where only the spelling changed (a number became a string), one edit says which entry it was.
+    return result(files, path, tree.text, changed or tuple(Edit(path, *one, one[1]) for one in after[:1]))
 
 
 def _load(files: Files, target: Target) -> tuple[str, Tree, Document | None]:
-    candidates = [place.path for place in places(target)]
-    there = [path for path in candidates if text_of(files, path) is not None]
+    there = [place.path for place in places(target) if text_of(files, place.path) is not None]
     if not there:
         hint = "create one, or name its folder: write-back-target: kustomization:<folder>"
         raise TargetError("holds no kustomization file", hint=hint, subject=target.path or "/")
@@ -86,34 +84,27 @@ def _load(files: Files, target: Target) -> tuple[str, Tree, Document | None]:
     return there[0], tree, single(tree, there[0])
 
 
-def _entries(document: Document, path: str) -> tuple[Node, ...]:
-    """The items of `images`; none where it is missing or null."""
-    found = value(document.root, "images") if document.root.kind == "mapping" else None
-    node = resolved(document, found) if found is not None else None
-    if node is None or node.null:
-        return ()
-    if node.kind != "sequence":
-        raise TargetError("images is no list", hint="kustomize expects a list of {name, newTag}", subject=path)
-    return node.children
-
-
-def _mine(document: Document, target: Target, path: str) -> list[Node]:
+def _mine(document: Document | None, target: Target, path: str) -> list[Node]:
     """The entries about the image: by name, by `kustomize.image-name`, or because `newName` is the image."""
+    found = value(document.root, "images") if document and document.root.kind == "mapping" else None
+    images = resolved(document, found) if document and found is not None else None
+    if document is None or images is None or images.null:
+        return []
+    if images.kind != "sequence":
+        raise TargetError("images is no list", hint="kustomize expects a list of {name, newTag}", subject=path)
     wanted = {target.image.identity, identity_of(target.keys.kustomize_name)} - {""}
-    return [
-        each
-        for each in _entries(document, path)
-        if resolved(document, each).kind == "mapping"
-        and (
-            (name := identity_of(_text(document, each, "name"))) in wanted
-            or identity_of(_text(document, each, "newName")) == target.image.identity
-        )
-        and belongs(name, target, "kustomize_name")
-    ]
+    mine = []
+    for entry in images.children:
+        name, new = (identity_of(_text(document, entry, field)) for field in ("name", "newName"))
+        about = name in wanted or new == target.image.identity
+        if about and resolved(document, entry).kind == "mapping" and belongs(name, target, "kustomize_name"):
+            mine.append(entry)
+    return mine
 
 
 def _text(document: Document | None, entry: Node, field: str) -> str:
-    found = value(resolved(document, entry), field) if document else None
+    mapping = resolved(document, entry) if document else entry
+    found = value(mapping, field) if document and mapping.kind == "mapping" else None
     node = resolved(document, found) if document and found is not None else None
     return node.value if node is not None and node.kind == "scalar" and not node.null else ""
 
@@ -121,47 +112,43 @@ def _text(document: Document | None, entry: Node, field: str) -> str:
 def _versions(document: Document | None, target: Target, path: str) -> list[tuple[str, str]]:
     """Key and version of each of the image's entries."""
     found = []
-    for each in _mine(document, target, path) if document else ():
-        tag, digest = _text(document, each, "newTag"), _text(document, each, "digest")
+    for entry in _mine(document, target, path):
+        name, tag, digest = (_text(document, entry, field) for field in ("name", "newTag", "digest"))
         version = f"{tag}@{digest}" if tag and digest else tag or digest
-        found.append((f"kustomize.images[{_text(document, each, 'name')}]", version))
+        found.append((f"kustomize.images[{name}]", version))
     return found
 
 
-def _renew(tree: Tree, target: Target, image: Image, path: str) -> Tree:
-    """The entries of the image with their new fields: those that are there, then those to add or remove."""
+def _renewed(tree: Tree, target: Target, image: Image, path: str) -> Tree:
+    """The entries of the image with their new fields: first those that are there, then those to add or remove."""
     document = tree.documents[0]
-    changes = [
-        (alone(tree, document, node), text)
+    texts = [
+        (node, text)
         for entry in _mine(document, target, path)
-        for name, text in _wanted(document, entry, target, image).items()
-        for node in values(resolved(document, entry), name)
-        if text and not _holds(document, node, text)
+        for field, text in _fields(document, entry, target, image).items()
+        for node in values(resolved(document, entry), field)
+        if text
     ]
-    tree = splice(tree, changes) if changes else tree
-    while gap := next(_gaps(tree.documents[0], target, image, path), None):
-        entry, name, text = gap
+    tree = with_texts(tree, document, texts)
+    while gap := _gap(tree.documents[0], target, image, path):
+        entry, field, text = gap
         alone(tree, tree.documents[0], entry)
-        key = next((each for each, _ in pairs(entry) if each.value == name), None)
-        tree = drop_key(tree, entry, key) if key is not None else add_keys(tree, entry, {name: text})
+        key = next((key for key, _ in pairs(entry) if key.value == field), None)
+        tree = drop_key(tree, entry, key) if key is not None else add_keys(tree, entry, {field: text})
     return tree
 
 
-def _holds(document: Document, node: Node, text: str) -> bool:
-    there = resolved(document, node)
-    return there.value == text and sound(there)
-
-
-def _gaps(document: Document, target: Target, image: Image, path: str) -> Iterator[tuple[Node, str, str]]:
-    """Fields to add (with their text) and fields to remove (without)."""
+def _gap(document: Document, target: Target, image: Image, path: str) -> tuple[Node, str, str] | None:
+    """The first field to add (with its text) or to remove (without)."""
     for each in _mine(document, target, path):
         entry = resolved(document, each)
-        for name, text in _wanted(document, each, target, image).items():
-            if bool(values(entry, name)) != bool(text):
-                yield entry, name, text
+        for field, text in _fields(document, each, target, image).items():
+            if bool(values(entry, field)) != bool(text):
+                return entry, field, text
+    return None
 
 
-def _wanted(document: Document, entry: Node, target: Target, image: Image) -> dict[str, str]:
+def _fields(document: Document, entry: Node, target: Target, image: Image) -> dict[str, str]:
     """What the fields of an entry must say; "" for a field that must not be there."""
     fields = {"newTag": image.tag, "digest": image.digest}
     name, new = _text(document, entry, "name"), _text(document, entry, "newName")
@@ -171,16 +158,12 @@ def _wanted(document: Document, entry: Node, target: Target, image: Image) -> di
     return fields
 
 
-def _new(target: Target, image: Image) -> dict[str, Data]:
-    """A whole new entry."""
+def _with_new_entry(tree: Tree, target: Target, image: Image, path: str) -> Tree:
+    """The file with one more entry, in a list that is made where it is missing."""
     full = spelled(image, target, *target.source.images)
     name = target.keys.kustomize_name or full
     fields = {"name": name, "newName": full if name != full else "", "newTag": image.tag, "digest": image.digest}
-    return {field: text for field, text in fields.items() if text}
-
-
-def _append(tree: Tree, entry: Data, path: str) -> Tree:
-    """The file with one more entry, in a list that is made where it is missing."""
+    entry: Data = {field: text for field, text in fields.items() if text}
     document = single(tree, path)
     if document is None:
         return begin(tree, {**_HEAD, "images": [entry]})

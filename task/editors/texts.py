@@ -1,13 +1,15 @@
-"""The texts that editors see and answer with: which file, whether it may be edited, what came of it."""
+"""What all editors share: which file they may edit, how an image is named in it, what they answer."""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
-from task.editors.yaml.tree import Document, Node, Tree, parse, users
+from task.editors.yaml.scalar import sound
+from task.editors.yaml.splice import splice
+from task.editors.yaml.tree import Document, Node, Tree, parse, resolved, users
 from task.errors import AnnotationError, TargetError, TaskError
 from task.image import live_image
 from task.model import Edit, File, Files, Image, Target
@@ -30,7 +32,8 @@ def chosen(files: Files, target: Target) -> str:
 
 def text_of(files: Files, path: str) -> str | None:
     """The text of a file; None where there is none. TargetError for what must not be edited."""
-    for parent in _parents(path):
+    parent = path
+    while parent := posixpath.dirname(parent):
         if parent in files and files[parent].mode in {"120000", "160000", "100644", "100755"}:
             what, hint = MODES.get(files[parent].mode, ("a file", "name a path below a folder"))
             raise TargetError(f"{parent} is {what}, not a folder", hint=hint, subject=path)
@@ -40,11 +43,6 @@ def text_of(files: Files, path: str) -> str | None:
     if file.mode in MODES:
         what, hint = MODES[file.mode]
         raise TargetError(f"is {what}, not a file", hint=hint, subject=path)
-    _refuse_problem(file, path)
-    return file.text
-
-
-def _refuse_problem(file: File, path: str) -> None:
     problem = file.problem or ("larger than 10 MB" if len(file.text) > _LARGEST else "")
     if problem and "LFS" not in problem:
         raise TargetError(f"cannot be edited: {problem}", hint="name a smaller YAML text in UTF-8", subject=path)
@@ -52,11 +50,7 @@ def _refuse_problem(file: File, path: str) -> None:
         raise TargetError(
             "is kept in Git LFS: Git holds a pointer, not the text", hint=f"git lfs untrack {path}", subject=path
         )
-
-
-def _parents(path: str) -> Iterator[str]:
-    while path := posixpath.dirname(path):
-        yield path
+    return file.text
 
 
 def tree_of(files: Files, path: str) -> Tree:
@@ -100,6 +94,18 @@ def alone(tree: Tree, document: Document, node: Node) -> Node:
     return node
 
 
+def says(document: Document, node: Node, text: str) -> bool:
+    """Whether a scalar (or the one that an alias stands for) is this text, and a string to every reader."""
+    there = resolved(document, node)
+    return there.kind == "scalar" and there.value == text and sound(there)
+
+
+def with_texts(tree: Tree, document: Document, wanted: Iterable[tuple[Node, str]]) -> Tree:
+    """The tree with other texts for some of its scalars. TargetError: an alias elsewhere shares one that differs."""
+    changes = [(alone(tree, document, node), text) for node, text in wanted if not says(document, node, text)]
+    return splice(tree, changes) if changes else tree
+
+
 def result(files: Files, path: str, text: str, edits: tuple[Edit, ...]) -> tuple[Files, tuple[Edit, ...]]:
     """What an editor's `write` answers: the file with its new text and its mode, or nothing where nothing differs."""
     old = files[path].text if path in files else ""
@@ -110,7 +116,7 @@ def result(files: Files, path: str, text: str, edits: tuple[Edit, ...]) -> tuple
 
 
 def spelled(image: Image, target: Target, *texts: str) -> str:
-    """The image's name as the first of the texts spells it that names it, else as the annotation does."""
+    """The image's name as the first text that names it spells it, else as the annotation does."""
     for text in texts:
         found = live_image(text) if text else None
         if found and found.identity == image.identity:
@@ -119,15 +125,15 @@ def spelled(image: Image, target: Target, *texts: str) -> str:
 
 
 def identity_of(name: str) -> str:
-    """The normal form of an image's name; the name itself where it is none."""
+    """The normal form of an image's name; a text that names no image stays as it is."""
     image = live_image(name) if name else None
     return image.identity if image else name
 
 
 def belongs(name: str, target: Target, key: Literal["kustomize_name", "manifests_name"]) -> bool:
-    """Whether what has this name (in normal form) may be the target's: what one alias names belongs to it alone.
+    """Whether an entry of this name (in normal form) may be the target's. What one alias names belongs to it alone.
 
-    Of several aliases of one image those that give it a name take nothing else; one without takes the rest.
+    Several aliases may track one image: those that annotate a name take nothing else, and one without takes the rest.
     """
     mine = identity_of(getattr(target.keys, key))
     if mine and name == mine:
@@ -138,7 +144,7 @@ def belongs(name: str, target: Target, key: Literal["kustomize_name", "manifests
 
 
 def refuse_taken(target: Target) -> None:
-    """AnnotationError: the entry that the target would write is another alias's, by its `kustomize.image-name`."""
+    """AnnotationError: another alias owns the entry that the target would write, by its `kustomize.image-name`."""
     name = identity_of(target.keys.kustomize_name) or target.image.identity
     if target.others and not belongs(name, target, "kustomize_name"):
         owner = next(one.alias for one in target.others if identity_of(one.kustomize_name) == name)
@@ -150,7 +156,7 @@ def refuse_taken(target: Target) -> None:
 
 
 def tag_value(image: Image) -> str:
-    """What stands for the image's version where a tag is asked for: never a bare digest (AIU: `latest@sha256:…`)."""
+    """The text of a tag's key: never a bare digest, which is no tag. AIU writes `latest@sha256:…` too."""
     return f"{image.tag or 'latest'}@{image.digest}" if image.digest else image.tag
 
 
@@ -162,7 +168,7 @@ def split_tag(text: str) -> tuple[str, str]:
 
 @contextmanager
 def about(path: str) -> Iterator[None]:
-    """Errors that name no file get this one."""
+    """Name this file in errors that name none."""
     try:
         yield
     except TaskError as error:
