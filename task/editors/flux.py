@@ -6,12 +6,11 @@ the image at the top level of the values; anything else is a key path below them
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from task.editors.manifests import key_path
 from task.editors.markers import marked_image, marked_text, markers
-from task.editors.texts import about, alone, result, split_tag, tag_value, tree_of
+from task.editors.texts import about, alone, result, split_tag, tag_value, tree_of, with_texts
 from task.editors.yaml.grow import add_keys
 from task.editors.yaml.path import find, parse_path
 from task.editors.yaml.scalar import sound
@@ -19,7 +18,7 @@ from task.editors.yaml.splice import splice
 from task.editors.yaml.tree import Document, Node, Tree, resolved, value
 from task.errors import TargetError
 from task.image import live_image
-from task.model import Edit, Files, Image, Keys, Place, Reading, Target
+from task.model import Edit, Files, Image, Place, Reading, Target
 
 TOP = "chart-image"
 
@@ -62,11 +61,18 @@ def read(files: Files, target: Target) -> Reading:
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
     """The file with the new tag, and with marked scalars set."""
     path = target.path
-    before = tree_of(files, path)
+    before = tree = tree_of(files, path)
+    edits = []
     with about(path):
-        spot = _spot(before, target)
-        tree = _set(before, spot, image) if spot else before
-        edits = [_edit(path, before, spot, image)] if spot and tree.text != before.text else []
+        if spot := _spot(before, target):
+            text = replace(image, name=spot.name).reference if spot.kind == "reference" else tag_value(image)
+            key, old = key_path(before, spot.node), resolved(spot.document, spot.node).value
+            if spot.kind == "missing":
+                key, old = f"{key}.tag", ""
+                tree = add_keys(tree, alone(tree, spot.document, spot.node), {"tag": text})
+            else:
+                tree = with_texts(tree, spot.document, [(spot.node, text)])
+            edits = [Edit(path, key, old, text)] if tree.text != before.text else []
         changes = [(marker, marked_text(marker, target, image)) for marker in markers(tree, target)]
         now = [(marker, text) for marker, text in changes if resolved(marker.document, marker.node).value != text]
         edits += [Edit(path, key_path(tree, m.node), resolved(m.document, m.node).value, text) for m, text in now]
@@ -75,31 +81,24 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     return result(files, path, tree.text, tuple(edits))
 
 
-def _edit(path: str, tree: Tree, spot: ImageValue, image: Image) -> Edit:
-    old = "" if spot.kind == "missing" else resolved(spot.document, spot.node).value
-    key = key_path(tree, spot.node) + (".tag" if spot.kind == "missing" else "")
-    return Edit(path, key, old, _text(spot, image))
-
-
-def _text(spot: ImageValue, image: Image) -> str:
-    return replace(image, name=spot.name).reference if spot.kind == "reference" else tag_value(image)
-
-
-def _set(tree: Tree, spot: ImageValue, image: Image) -> Tree:
-    text = _text(spot, image)
-    node = alone(tree, spot.document, spot.node)
-    if spot.kind == "missing":
-        return add_keys(tree, node, {"tag": text})
-    there = resolved(spot.document, node)
-    return tree if there.value == text and sound(there) else splice(tree, [(node, text)])
-
-
 def _spot(tree: Tree, target: Target) -> ImageValue | None:
     """The tag's place in the values; None where only markers say where to write. TargetError: neither."""
-    name = _container(target.keys)
-    for document, values in _releases(tree, target):
-        for holder in _holders(document, values, name):
-            if (spot := _tag(document, holder)) is not None:
+    name = target.keys.tag or target.keys.name or target.keys.spec
+    name = "" if name == TOP else name
+    namespace, _, release = target.application.rpartition("/")
+    for document in tree.documents:
+        if _at(document, "kind") != "HelmRelease" or (release and _at(document, "metadata.name") != release):
+            continue
+        if _at(document, "metadata.namespace") not in {"", namespace}:
+            continue
+        nodes = find(document, parse_path("spec.values"), merges=True)
+        if not nodes:
+            continue
+        # The mapping that has the image: the values themselves, or what stands at the container's path in them.
+        values = resolved(document, nodes[-1])
+        below = replace(document, root=values)
+        for holder in find(below, parse_path(name), merges=True) if name else (values,):
+            if (spot := _tag(document, resolved(document, holder))) is not None:
                 return spot
     if any(True for _ in markers(tree, target)):
         return None
@@ -107,35 +106,9 @@ def _spot(tree: Tree, target: Target) -> ImageValue | None:
     raise TargetError(f"no HelmRelease here has the image of {name or TOP} in spec.values", hint=hint)
 
 
-def _container(keys: Keys) -> str:
-    name = keys.tag or keys.name or keys.spec
-    return "" if name == TOP else name
-
-
-def _releases(tree: Tree, target: Target) -> Iterator[tuple[Document, Node]]:
-    """The values of the HelmReleases with the target's name, and its namespace where they say one."""
-    namespace, _, name = target.application.rpartition("/")
-    for document in tree.documents:
-        if _at(document, "kind") != "HelmRelease" or (name and _at(document, "metadata.name") != name):
-            continue
-        if _at(document, "metadata.namespace") not in {"", namespace}:
-            continue
-        nodes = find(document, parse_path("spec.values"), merges=True)
-        if nodes:
-            yield document, resolved(document, nodes[-1])
-
-
 def _at(document: Document, path: str) -> str:
     nodes = find(document, parse_path(path), merges=True)
     return resolved(document, nodes[-1]).value if nodes else ""
-
-
-def _holders(document: Document, values: Node, name: str) -> tuple[Node, ...]:
-    """The mapping that has the image: the values themselves, or what stands at the container's path in them."""
-    if not name:
-        return (values,)
-    below = replace(document, root=values)
-    return tuple(resolved(document, node) for node in find(below, parse_path(name), merges=True))
 
 
 def _tag(document: Document, holder: Node) -> ImageValue | None:

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from task.editors.texts import about, alone, chosen, result, rooted, split_tag, tag_value, text_of, tree_of
+from task.editors.texts import about, alone, chosen, result, rooted, split_tag, tag_value, text_of, tree_of, with_texts
 from task.editors.yaml.grow import add_keys, begin
 from task.editors.yaml.layout import Data
 from task.editors.yaml.path import find, locate, parse_path
 from task.editors.yaml.scalar import sound
-from task.editors.yaml.splice import splice
 from task.editors.yaml.tree import Document, Node, Tree, parse, resolved
 from task.errors import AnnotationError, TargetError
-from task.image import live_image
+from task.image import live_image, split_registry
 from task.model import Edit, Files, Image, Keys, Place, Reading, Target
 
 _HEAD = "# written by image-update\n\n"
@@ -35,9 +34,11 @@ def read(files: Files, target: Target) -> Reading:
     with about(path):
         document = rooted(tree.documents[0], path) if tree.documents else None
         nodes = {key: _look(tree, document, key) for key in (keys.name, keys.tag, keys.spec) if key}
-        same = all(_once(document, key) for key in nodes) if document else True
+        good = all(node is None or (sound(node) and node.value == node.value.strip()) for node in nodes.values())
+        for key in nodes if document else ():  # a key that stands several times must say the same each time
+            found = find(document, parse_path(key), merges=True) if document else ()
+            good = good and len({resolved(document, node).value for node in found if document}) <= 1
     texts = {key: node.value if node else "" for key, node in nodes.items()}
-    good = same and all(node is None or (sound(node) and node.value == node.value.strip()) for node in nodes.values())
     if keys.spec:
         image = live_image(texts[keys.spec])
         return Reading(*(image.name, image.tag, image.digest) if image else ("", "", ""), sound=good, file=path)
@@ -83,73 +84,46 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     tree = tree_of(files, path) if text.strip("\ufeff \t\r\n") else parse(_HEAD)
     edits = []
     with about(path):
-        for key in (keys.spec, keys.tag, keys.name):
-            old = _current(tree, key, path)
-            if not key or (key == keys.name and not target.keys.name and not old):
-                continue
-            new = _value(keys, key, old, target, image)
-            tree = _put(tree, key, new, path)
+        for key in filter(None, (keys.spec, keys.tag, keys.name)):
+            document = rooted(tree.documents[0], path) if tree.documents else None
+            node = _look(tree, document, key)
+            old = node.value.strip() if node else ""
+            if key == keys.name and not target.keys.name and not old:
+                continue  # nobody named a key for the name, and the file has none: only the tag is written
+            if key == keys.tag:
+                new = tag_value(image)
+            else:
+                name = _name(old, target, image)
+                new = replace(image, name=name).reference if key == keys.spec else name
+            tree = _put(tree, document, key, new)
             edits.append(Edit(path, key, old, new))
     changed = tuple(edit for edit in edits if edit.old != edit.new)
     return result(files, path, tree.text, changed or tuple(edits[:1]))
 
 
-def _once(document: Document, key: str) -> bool:
-    """Whether a key that stands several times says the same each time."""
-    return len({resolved(document, node).value for node in find(document, parse_path(key), merges=True)}) <= 1
-
-
-def _current(tree: Tree, key: str, path: str) -> str:
-    document = rooted(tree.documents[0], path) if tree.documents else None
-    node = _look(tree, document, key) if key else None
-    return node.value.strip() if node else ""
-
-
-def _value(keys: Keys, key: str, old: str, target: Target, image: Image) -> str:
-    if key == keys.tag:
-        return tag_value(image)
-    name = _name(old, target, image)
-    return replace(image, name=name).reference if key == keys.spec else name
-
-
 def _name(old: str, target: Target, image: Image) -> str:
-    """The image's name, in the short form (without its registry) where the file has it so."""
+    """The image's name, in the short form (without its registry) where the file has it so, as AIU v0.18 writes it."""
     there = live_image(old)
     if there and there.identity == image.identity:
         return there.name
     full = target.image.name if target.image.identity == image.identity else image.name
-    registry, slash, rest = full.partition("/")
-    short = there and not _is_host(there.name.partition("/")[0])
-    return rest if short and slash and _is_host(registry) else full
+    short = there is not None and not split_registry(there.name)[0]
+    return split_registry(full)[1] if short else full
 
 
-def _is_host(part: str) -> bool:
-    return "." in part or ":" in part or part == "localhost"
-
-
-def _put(tree: Tree, key: str, text: str, path: str) -> Tree:
+def _put(tree: Tree, document: Document | None, key: str, text: str) -> Tree:
     """The tree with `text` at a key path; what is missing on the way is made."""
     steps = parse_path(key)
-    if not tree.documents:
-        return begin(tree, _nested([step.name for step in steps if not _refuse_index(step.text, step.name)], text))
-    document = rooted(tree.documents[0], path)
-    spot = locate(tree, document, steps)
-    if spot.parent is not None:
-        parent = alone(tree, document, spot.parent)
-        return add_keys(tree, parent, _nested(list(spot.missing), text))
-    changes = [(alone(tree, document, node), text) for node in spot.nodes if not _says(document, node, text)]
-    return splice(tree, [(node, new) for node, new in changes]) if changes else tree
-
-
-def _refuse_index(text: str, name: str) -> bool:
-    if text != name:
-        raise TargetError(f"{text}: there is no list {name}", hint="create the list in the file first")
-    return False
-
-
-def _says(document: Document, node: Node, text: str) -> bool:
-    there = resolved(document, node)
-    return there.kind == "scalar" and there.value == text and sound(there)
+    if document is None:
+        if listed := next((step for step in steps if step.text != step.name), None):
+            raise TargetError(
+                f"{listed.text}: there is no list {listed.name}", hint="create the list in the file first"
+            )
+        return begin(tree, _nested([step.name for step in steps], text))
+    found = locate(tree, document, steps)
+    if found.parent is not None:
+        return add_keys(tree, alone(tree, document, found.parent), _nested(list(found.missing), text))
+    return with_texts(tree, document, [(node, text) for node in found.nodes])
 
 
 def _nested(names: list[str], text: str) -> dict[str, Data]:

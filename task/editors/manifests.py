@@ -1,6 +1,6 @@
 """Plain manifests: the `image:` of containers, in any object that has them, and marked scalars.
 
-What is no YAML (a chart's template) and what is no manifest is passed over.
+Files that are not YAML, such as the templates of a chart, and YAML without manifests are passed over.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from task.editors.markers import SIGN, marked_image, marked_text, markers
-from task.editors.texts import MODES, about, alone, belongs, text_of
+from task.editors.texts import MODES, about, alone, belongs, says, text_of
 from task.editors.yaml.scalar import sound
 from task.editors.yaml.splice import splice
 from task.editors.yaml.tree import Document, Node, Tree, pairs, parse, resolved, users, value, walk
@@ -46,7 +46,7 @@ def read(files: Files, target: Target) -> Reading:
     """
     found = [(path, hit) for path, tree in _trees(files, target) for hit in _hits(tree, target, None)]
     if not found:
-        raise _nothing(target)
+        raise _not_there(target)
     name = next((hit.old.name for _, hit in found if hit.old.name), "")
     tag = next((hit.old.tag for _, hit in found if hit.old.tag), "")
     digest = next((hit.old.digest for _, hit in found if hit.old.digest), "")
@@ -55,7 +55,7 @@ def read(files: Files, target: Target) -> Reading:
     return Reading(name, tag, digest, sound=alike and firm, file=found[0][0])
 
 
-def _nothing(target: Target) -> TargetError:
+def _not_there(target: Target) -> TargetError:
     name = target.keys.manifests_name or target.image.name
     hint = "name the folder (manifests:<path>), or the image as it stands there (<alias>.manifests.image-name)"
     return TargetError(f"no container in the manifests has the image {name}", hint=hint, subject=target.path or "/")
@@ -70,25 +70,17 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         with about(path):
             hits = list(_hits(tree, target, image))
             seen = seen or bool(hits)
-            done = [hit for hit in hits if _differs(hit)]
-            new = _rewrite(tree, done)
+            done = [hit for hit in hits if not says(hit.document, hit.node, hit.new)]
+            new = _rewritten(tree, done)
         if new.text != tree.text:
             changed[path] = File(new.text, files[path].mode)
-            edits += [Edit(path, key_path(tree, hit.node), _text(hit), hit.new) for hit in done]
+            edits += [Edit(path, key_path(tree, x.node), resolved(x.document, x.node).value, x.new) for x in done]
     if not seen:
-        raise _nothing(target)
+        raise _not_there(target)
     return changed, tuple(edits)
 
 
-def _text(hit: Hit) -> str:
-    return resolved(hit.document, hit.node).value
-
-
-def _differs(hit: Hit) -> bool:
-    return _text(hit) != hit.new or not sound(resolved(hit.document, hit.node))
-
-
-def _rewrite(tree: Tree, hits: list[Hit]) -> Tree:
+def _rewritten(tree: Tree, hits: list[Hit]) -> Tree:
     """All hits at once; an anchored scalar whose every use is a hit is written once, at its anchor."""
     wanted = {id(hit.node): hit.new for hit in hits}
     changes: list[tuple[Node, str]] = []
@@ -103,12 +95,18 @@ def _rewrite(tree: Tree, hits: list[Hit]) -> Tree:
 
 
 def _trees(files: Files, target: Target) -> Iterator[tuple[str, Tree]]:
-    """The readable YAML files in which the image may stand, by path."""
-    _refuse(files, target.path)
+    """The readable YAML files that may hold the image, by path."""
+    if target.path in files and files[target.path].mode != "040000":
+        text_of(files, target.path)
+    elif target.path:
+        text_of(files, posixpath.join(target.path, "_"))
     names = [target.keys.manifests_name.rpartition("/")[2], target.image.repository.rpartition("/")[2]]
     for path in sorted(files):
         file = files[path]
-        if not _inside(path, target) or file.mode in MODES or file.problem:
+        folder = posixpath.dirname(path)
+        below = target.recurse and (not target.path or f"{folder}/".startswith(f"{target.path}/"))
+        inside = path.endswith(SUFFIXES) and (folder == target.path or below)
+        if not (inside or path == target.path) or file.mode in MODES or file.problem:
             continue
         if SIGN not in file.text and not any(name and name in file.text for name in names):
             continue
@@ -117,21 +115,6 @@ def _trees(files: Files, target: Target) -> Iterator[tuple[str, Tree]]:
         except TargetError:
             if path == target.path:
                 raise
-
-
-def _refuse(files: Files, path: str) -> None:
-    if path in files and files[path].mode != "040000":
-        text_of(files, path)
-    elif path:
-        text_of(files, posixpath.join(path, "_"))
-
-
-def _inside(path: str, target: Target) -> bool:
-    if path == target.path:
-        return True
-    folder = posixpath.dirname(path)
-    below = not target.path or f"{folder}/".startswith(f"{target.path}/")
-    return path.endswith(SUFFIXES) and (folder == target.path or (target.recurse and below))
 
 
 def _hits(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
@@ -156,26 +139,19 @@ def _hits(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
 
 
 def _container_images(tree: Tree) -> Iterator[tuple[Document, Node]]:
+    """The `image:` of each container of each manifest. A list that an alias stands for is met where it is written."""
     for document in tree.documents:
-        if not _is_manifest(document):
+        root = document.root
+        if root.kind != "mapping" or value(root, "apiVersion") is None or value(root, "kind") is None:
             continue
-        for node in walk(document.root):
+        for node in walk(root):
             for key, each in pairs(node) if node.kind == "mapping" else ():
-                if key.value in _LISTS:
-                    yield from ((document, image) for image in _images(document, each))
-
-
-def _is_manifest(document: Document) -> bool:
-    root = document.root
-    return root.kind == "mapping" and all(value(root, key) is not None for key in ("apiVersion", "kind"))
-
-
-def _images(document: Document, containers: Node) -> Iterator[Node]:
-    """The `image:` of each container in a list; what an alias stands for is met where it is written."""
-    for container in containers.children if containers.kind == "sequence" else ():
-        image = value(container, "image") if container.kind == "mapping" else None
-        if image is not None and resolved(document, image).kind == "scalar":
-            yield image
+                if key.value not in _LISTS or each.kind != "sequence":
+                    continue
+                for container in each.children:
+                    image = value(container, "image") if container.kind == "mapping" else None
+                    if image is not None and resolved(document, image).kind == "scalar":
+                        yield document, image
 
 
 def key_path(tree: Tree, node: Node) -> str:

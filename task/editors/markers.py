@@ -30,18 +30,14 @@ def markers(tree: Tree, target: Target) -> Iterator[Marker]:
     """The scalars that are marked for the target's alias, in the order of the text."""
     if SIGN not in tree.text:
         return
+    namespace = target.application.partition("/")[0]
+    alias = target.alias or target.image.repository.rpartition("/")[2]
     for match in _MARKER.finditer(tree.text):
-        if (match[1], match[2]) not in _names(target):
+        if match[1] != namespace or match[2] not in (alias, alias.replace("/", "_")):
             continue
         found = _before(tree, match.start())
         if found is not None:
             yield Marker(*found, match[3] or "")
-
-
-def _names(target: Target) -> set[tuple[str, str]]:
-    namespace = target.application.partition("/")[0]
-    alias = target.alias or target.image.repository.rpartition("/")[2]
-    return {(namespace, alias), (namespace, alias.replace("/", "_"))}
 
 
 def _before(tree: Tree, at: int) -> tuple[Document, Node] | None:
@@ -60,7 +56,7 @@ def _before(tree: Tree, at: int) -> tuple[Document, Node] | None:
 
 
 def marked_text(marker: Marker, target: Target, image: Image) -> str:
-    """What a marked scalar is to say. TargetError: it asks for a digest, and there is none."""
+    """The new text of a marked scalar. TargetError: it asks for a digest, and there is none."""
     if marker.part == "tag":
         return image.tag or tag_value(image)
     if marker.part == "digest":

@@ -22,17 +22,15 @@ def read(files: Files, target: Target) -> Reading:
     items = items_of(document, SECTION, path)
     found = {item.name: item for item in items}
     name, tag = _names(target.keys)
-    unsound = unsound_names(document, SECTION, path) | {item.name for item in items if _mistaken(item)}
+    unsound = unsound_names(document, SECTION, path)
+    # Without forceString, Argo CD passes `--set`, and Helm makes a number or a boolean of such a value.
+    unsound |= {item.name for item in items if not item.force and looks_typed(item.value)}
     sound = not unsound & {name, tag}
     if target.keys.spec:
         image = live_image(found[tag].value) if tag in found else None
         return Reading(*(image.name, image.tag, image.digest) if image else ("", "", ""), sound=sound, file=path)
     version = split_tag(found[tag].value if tag in found else "")
     return Reading(found[name].value if name in found else "", *version, sound=sound, file=path)
-
-
-def _mistaken(item: Item) -> bool:
-    return not item.force and looks_typed(item.value)
 
 
 def _names(keys: Keys) -> tuple[str, str]:
@@ -62,7 +60,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
 
 
 def strays(files: Files, target: Target) -> tuple[tuple[str, str], ...]:
-    """The parameters that somebody wrote and that differ from where they would be carried from; with that."""
+    """The parameters that somebody wrote and that differ from the Application's, or the common file's, own."""
     return stray_items(files, target, SECTION, _names(target.keys), _spec(target))
 
 
