@@ -1,14 +1,16 @@
-"""SIGTERM and SIGINT: what was started is ended, what was begun is told, nothing is left behind.
+"""SIGTERM and SIGINT: what was started is ended, what was begun is reported, nothing is left behind.
 
-A signal ends every child at once. Python code in the main thread is stopped by `Stopped`, unless it is
-within `shield`: what delivers a change, or tidies up, ends by itself, since every wait of it is over
-and nothing new is started (`check`). The state belongs to the process, as signals do.
+Kubernetes sends SIGTERM to a pod that is evicted, and SIGKILL some seconds later; GitHub sends SIGINT to a job that is
+cancelled. A signal ends every child at once. The main thread is stopped by `Stopped`, unless it is within `shield`:
+what delivers a change ends by itself, since every wait of it is over and nothing new is started (`check`).
+
+The state belongs to the process, as signals do.
 """
 
 from __future__ import annotations
 
 import signal
-from _thread import allocate_lock, get_ident
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -19,11 +21,11 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stopped(BaseException):
-    """A signal came; nobody but the command line catches it."""
+    """A signal came. Only the command line catches it."""
 
 
 class StoppedError(UnreachableError):
-    """What was asked for could not be finished: a signal came."""
+    """A signal came before what was asked for could be finished."""
 
 
 class _State:
@@ -32,10 +34,11 @@ class _State:
     def __init__(self) -> None:
         self.number = 0  # the signal that came
         self.shields = 0  # around the main thread's work
-        self.main = get_ident()
         self.ends: set[Callable[[], None]] = set()  # they end what has been started
-        self.first = allocate_lock()  # taken by the first signal; others change nothing
-        self.gate = allocate_lock()  # open once a signal has come
+        # Plain locks: a signal handler may interrupt the main thread anywhere, also within a wait, where
+        # `threading.Event.set` would wait for a lock that the very same thread holds.
+        self.first = threading.Lock()  # taken by the first signal; later ones change nothing
+        self.gate = threading.Lock()  # released once a signal has come
         self.gate.acquire()
 
 
@@ -43,11 +46,10 @@ _STATE = _State()
 
 
 def install() -> None:
-    """Be ready for signals, in the main thread; those that are blocked come with `hear`.
+    """Be ready for signals, in the main thread; signals that are blocked come with `hear`.
 
-    A signal that whoever started this process has switched off stays so.
+    A signal that the parent process has switched off stays so.
     """
-    _STATE.main = get_ident()
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _come)
@@ -60,16 +62,11 @@ def _come(number: int, frame: FrameType | None) -> None:
     _STATE.gate.release()
     for end in tuple(_STATE.ends):
         end()
-    if not _STATE.shields and not _importing(frame):
+    # An import calls back into Python, which prints what such a callback raises and then forgets it: there `check`
+    # stops the program instead, before anything new is started.
+    importing = frame is not None and frame.f_code.co_filename.startswith("<frozen importlib")
+    if not _STATE.shields and not importing:
         raise Stopped
-
-
-def _importing(frame: FrameType | None) -> bool:
-    """Within Python's own import, parts of which are callbacks: Python prints what they raise, and forgets it.
-
-    Nothing is lost: whatever is started next asks `check`.
-    """
-    return frame is not None and frame.f_code.co_filename.startswith("<frozen importlib")
 
 
 def code() -> int:
@@ -78,22 +75,22 @@ def code() -> int:
 
 
 def check() -> None:
-    """Raise `StoppedError` once a signal has come: before anything new is started."""
+    """Raise `StoppedError` once a signal has come. To be called before anything new is started."""
     if _STATE.number:
         name = signal.Signals(_STATE.number).name
         raise StoppedError(f"stopped by {name}", hint="run it again: what has landed will be found")
 
 
 def sleep(seconds: float) -> None:
-    """Sleep; a signal ends it early."""
+    """Sleep. A signal ends it early."""
     if _STATE.gate.acquire(timeout=max(seconds, 0)):
         _STATE.gate.release()
 
 
 @contextmanager
 def shield() -> Iterator[None]:
-    """No exception comes out of nowhere in here. Threads other than the main one are always so."""
-    ours = get_ident() == _STATE.main
+    """No `Stopped` is raised in here. Threads other than the main one never see it."""
+    ours = threading.current_thread() is threading.main_thread()
     _STATE.shields += ours
     try:
         yield
@@ -103,9 +100,9 @@ def shield() -> Iterator[None]:
 
 @contextmanager
 def unheard() -> Iterator[None]:
-    """Threads started in here leave signals to the main thread, which would otherwise not be woken by them.
+    """Threads started in here leave signals to the main thread, which otherwise would not be woken by them.
 
-    Processes started in here have to call `hear`.
+    Processes started in here inherit that, and have to call `hear`.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
@@ -115,10 +112,7 @@ def unheard() -> Iterator[None]:
 
 
 def hear() -> None:
-    """Take signals from now on, and those that came meanwhile.
-
-    Also for a new process: it keeps what the thread that started it has switched off.
-    """
+    """Take signals from now on, and those that came meanwhile. Also for a new process, which starts as `unheard`."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
