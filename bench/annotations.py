@@ -19,7 +19,7 @@ from task.output.log import Log
 from task.pipeline.run import run
 from task.policy.tag_filter import allowed
 from task.settings import settings_of
-from task.wiring import edges_of
+from task.wiring import world_of
 
 APPLICATIONS, IMAGES = 10_000, 5
 EVENT = "ghcr.io/acme/shop/part-3:2.0.0"  # the constraints refuse it: everything is decided, and Git is not asked
@@ -63,7 +63,7 @@ def _pattern() -> Figure:
 
 def _decide(source: Path) -> None:
     settings = settings_of(Call("run", {"image": (EVENT,), "applications": (str(source),)}))
-    report = run(order_of(settings, event_images((EVENT,)), {}), edges_of(settings, {}, Log()))
+    report = run(order_of(settings, event_images((EVENT,)), {}), world_of(settings, {}, Log()))
     rules = [decision.verdict.rule for decision in report.decisions]
     assert rules == ["constraint"] * APPLICATIONS, f"{len(rules)} decisions: {set(rules)}"
 

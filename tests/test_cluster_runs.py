@@ -30,7 +30,7 @@ from task.output.log import Log
 from task.secret import Secret
 from task.settings import settings_of
 from task.wiring.argo import sources
-from task.wiring.git import Doors
+from task.wiring.git import GitClients
 
 HTTPS = "https://git.example.com/"
 PASSWORD = "pa55-of-the-cluster"
@@ -411,14 +411,14 @@ def test_a_forge_takes_the_clusters_login_where_there_is_one_for_it() -> None:
     one = subscription_of(url)
     plans = {user: plan_of(RepoCredentials(user, user, Secret("t")), url) for user in ("one", "two")}
     with ExitStack() as opened:
-        doors = Doors(settings_of(Call("run", {})), {}, Log(), opened)
-        assert doors.logins(url) == ()
-        doors.door(url, one, lambda _sub, _url: ("one", plans["one"]))
-        doors.door(url, one, lambda _sub, _url: ("one", plans["one"]))
-        assert [login.user for login in doors.logins(url)] == ["one"]
-        assert doors.logins(f"{HTTPS}acme/y") == ()
-        doors.door(url, one, lambda _sub, _url: ("two", plans["two"]))
-        assert doors.logins(url) == ()  # nobody speaks as somebody else
+        clients = GitClients(settings_of(Call("run", {})), {}, Log(), opened)
+        assert clients.logins(url) == ()
+        clients.client(url, one, lambda _sub, _url: ("one", plans["one"]))
+        clients.client(url, one, lambda _sub, _url: ("one", plans["one"]))
+        assert [login.user for login in clients.logins(url)] == ["one"]
+        assert clients.logins(f"{HTTPS}acme/y") == ()
+        clients.client(url, one, lambda _sub, _url: ("two", plans["two"]))
+        assert clients.logins(url) == ()  # nobody speaks as somebody else
 
 
 def subscription_of(url: str) -> Subscription:

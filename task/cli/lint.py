@@ -20,7 +20,7 @@ from task.pipeline.discover import find
 from task.pipeline.overlooked import nobody_called
 from task.settings import Settings
 from task.text import exact_json, printable, without_logins
-from task.wiring import edges_of
+from task.wiring import world_of
 
 SCHEMA = "image-update/lint/v1"
 NO_FILES = ("stdin", "cluster", "argocd")  # lines of stdin are good for people, but no file has them
@@ -44,16 +44,16 @@ Placed = tuple[Finding, str, int]  # a finding, its file ("" when not from one) 
 
 def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> list[Placed]:
     scope = scope_of(settings)
-    edges = edges_of(settings, environ, log, scope)
+    world = world_of(settings, environ, log, scope)
     try:
-        found = find(edges.applications(), scope, edges.locate)
+        found = find(world.applications(), scope, world.locate)
         apps = [*found.applications, *(one.application for one in found.releases)]
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        on_hold = list(held(apps, settings, edges, now))
+        on_hold = list(held(apps, settings, world, now))
     finally:
-        edges.close()
+        world.close()
     placed: list[Placed] = [(_of_problem(one), *_file(one.message.partition(": ")[0])) for one in found.problems]
-    unknown = nobody_called(scope.narrow.names, apps, (*found.outside, *edges.passed_over()))
+    unknown = nobody_called(scope.narrow.names, apps, (*found.outside, *world.passed_over()))
     placed += [(Finding("", "", "", one.severity, one.message, one.hint, ""), "", 0) for one in unknown]
     for app in found.applications:
         placed += [(one, *_place(one, settings.annotation_prefix)) for one in findings(app, scope.defaults)]

@@ -24,7 +24,7 @@ from task.output.outcome import first_of
 from task.pipeline.run import run as pipeline
 from task.settings import Settings
 from task.urls import without_login
-from task.wiring import SECRETS, edges_of
+from task.wiring import SECRETS, world_of
 
 
 def run(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
@@ -82,7 +82,7 @@ def carry_out(settings: Settings, environ: Mapping[str, str], log: Log) -> Repor
     of_event = settings.command not in (*BY_HAND, "scan")
     images = _images(settings) if of_event else ()
     job = order_of(settings, images, environ)
-    world = edges_of(settings, environ, log, job.scope, images)
+    world = world_of(settings, environ, log, job.scope, images)
     try:
         return pipeline(job, world)
     finally:

@@ -17,7 +17,7 @@ from task.pipeline.move import change_of
 from task.settings import Settings
 from task.urls import normal_url, without_login
 from task.wiring.argo import Argo
-from task.wiring.forges import Requests
+from task.wiring.forges import ForgeClients
 from task.wiring.merging import Merges
 from task.wiring.waiting import Descends, all_of, holding, judge_of, rollout_error, watch
 
@@ -27,7 +27,7 @@ Severity = Literal["error", "warning"]
 class Follow:
     """What Argo CD is told and asked once everything has landed."""
 
-    def __init__(self, settings: Settings, argo: Argo, requests: Requests, descends: Descends) -> None:
+    def __init__(self, settings: Settings, argo: Argo, requests: ForgeClients, descends: Descends) -> None:
         self._settings, self._argo, self._requests, self._descends = settings, argo, requests, descends
         self._given = settings.argo
         self._problems: list[Problem] = []

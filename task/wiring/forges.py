@@ -20,7 +20,7 @@ Logins = Callable[[str], "tuple[Login, ...]"]  # Git's logins for a URL
 TOKENS = ("IMAGE_UPDATE_FORGE_TOKEN", "SYSTEM_ACCESSTOKEN")
 
 
-class Requests:
+class ForgeClients:
     """Pull requests of one run."""
 
     def __init__(

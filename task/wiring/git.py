@@ -1,8 +1,8 @@
-"""Git: the one door to it, who signs, and a client for each repository."""
+"""Git: who signs, and a client for each repository."""
 
 from __future__ import annotations
 
-from _thread import allocate_lock
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -33,7 +33,7 @@ Gits = Callable[[], "Git"]
 FromCluster = Callable[[Subscription, str], "tuple[str, Plan] | None"]
 
 
-class Doors:
+class GitClients:
     """How each repository is reached: with what was given, else with what the cluster's secrets hold for it."""
 
     def __init__(self, settings: Settings, environ: Mapping[str, str], log: Log, opened: ExitStack) -> None:
@@ -42,12 +42,12 @@ class Doors:
         self.git: Gits = once(lambda: self._open(self.access))
         # By the repository and the cluster's secret for it.
         self._private: dict[tuple[str, str], tuple[Git, Access]] = {}
-        self._lock = allocate_lock()
+        self._lock = threading.Lock()
 
     def _open(self, access: Access | None) -> Git:
         given, verify = self._settings.git, self._settings.verify
         named = self._settings.registry.env  # by pull-secret: these hold registries' logins
-        door = Git(
+        client = Git(
             {name: value for name, value in self._environ.items() if name not in named},
             protocols=given.protocols,
             rewrites=given.rewrites,
@@ -58,8 +58,8 @@ class Doors:
             bounds=Bounds(seconds=given.deadline + (verify.timeout if verify.wanted else 0) + SPARE),
             log=lambda sentence: _of_git(sentence, self._log),
         )
-        self._opened.callback(door.close)
-        return door
+        self._opened.callback(client.close)
+        return client
 
     def repository(
         self, signer: Callable[[], Signer | None], from_cluster: FromCluster | None
@@ -67,12 +67,12 @@ class Doors:
         """How a URL becomes a repository."""
 
         def repository(repo: str, sub: Subscription | None = None) -> Repository:
-            git = self.door(repo, sub, from_cluster)
+            git = self.client(repo, sub, from_cluster)
             return BareStore(git, repo, signer(), self._settings.git.cache_dir)
 
         return repository
 
-    def door(self, repo: str, sub: Subscription | None, from_cluster: FromCluster | None) -> Git:
+    def client(self, repo: str, sub: Subscription | None, from_cluster: FromCluster | None) -> Git:
         """Git, with what was given for this repository, else with what the cluster's secrets hold for it."""
         if from_cluster is None or sub is None or self.given_for(repo):
             return self.git()

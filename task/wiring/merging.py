@@ -12,7 +12,7 @@ from task.model import Proposed
 from task.output.log import Log
 from task.pipeline.job import Landed
 from task.pipeline.ports import Forge
-from task.wiring.forges import Requests
+from task.wiring.forges import ForgeClients
 
 FIRST_PAUSE, MERGE_PAUSE = 0.5, 10.0  # seconds between two looks at a request
 
@@ -20,7 +20,7 @@ FIRST_PAUSE, MERGE_PAUSE = 0.5, 10.0  # seconds between two looks at a request
 class Merges:
     """The requests of one run, each looked at until it is merged, closed, or the time is over."""
 
-    def __init__(self, requests: Requests, end: float, log: Log) -> None:
+    def __init__(self, requests: ForgeClients, end: float, log: Log) -> None:
         self._requests, self._end, self._log = requests, end, log
 
     def __call__(self, landed: Sequence[Landed]) -> tuple[list[Landed], list[TaskError]]:

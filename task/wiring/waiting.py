@@ -19,7 +19,7 @@ from task.output.log import Log
 from task.output.progress import Row, summary
 from task.settings import Settings
 from task.urls import normal_url
-from task.wiring.git import Doors
+from task.wiring.git import GitClients
 
 _FULL = 40  # letters of a commit id
 _AGAIN = 15.0  # seconds until it is asked again what could not be told
@@ -71,9 +71,9 @@ def repositories(item: Mapping[str, Any]) -> list[str]:
 
 def descends_of(settings: Settings, environ: Mapping[str, str], log: Log, opened: ExitStack) -> Descends:
     """How a revision stands to a commit, asked of Git with the credentials that options give."""
-    doors = once(lambda: Doors(settings, environ, log, opened))
+    clients = once(lambda: GitClients(settings, environ, log, opened))
     return lambda sub, repo, revision, commit: descent(
-        lambda: doors().door(repo, sub, None), repo, (revision, commit), log
+        lambda: clients().client(repo, sub, None), repo, (revision, commit), log
     )
 
 
