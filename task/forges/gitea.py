@@ -6,10 +6,10 @@ import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from task import shutdown
 from task.errors import TaskError
 from task.forges import AlreadyThere, Client, ForgeToken, Reach, settle
 from task.forges.content import dig, fitted, ours_to_delete, same
@@ -17,6 +17,7 @@ from task.forges.notes import Notes, check, missing, rows, tried
 from task.forges.proposal import LONGEST, described
 from task.http import Response
 from task.model import Proposal, Proposed
+from task.retry import until
 from task.urls import path_part
 
 NEEDS = "give a token with write:repository and write:issue, of a user who may write to the repository"
@@ -216,13 +217,8 @@ class Gitea:
     def _asked_to_merge(self, path: str, body: Mapping[str, Any]) -> Response:
         """Asked again while Gitea still looks for conflicts."""
         what, fine = "switch on auto-merge", (403, 404, 405, 409, 422)
-        answer = self._client.ask("POST", path, what, json=body, fine=fine)
-        for pause in _PAUSES:
-            if b"try again later" not in answer.body.lower() or shutdown.code():
-                break
-            shutdown.sleep(pause)
-            answer = self._client.ask("POST", path, what, json=body, fine=fine)
-        return answer
+        ask = partial(self._client.ask, "POST", path, what, json=body, fine=fine)
+        return until(lambda answer: b"try again later" not in answer.body.lower(), ask(), ask, _PAUSES)
 
 
 def login(token: ForgeToken) -> Mapping[str, str]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from task import shutdown
 from task.forges import AlreadyThere, Client, Reach, settle
 from task.forges.content import dig, fitted, ours_to_delete, same
 from task.forges.notes import Notes, check, missing, rows, tried
 from task.forges.proposal import LONGEST, described
 from task.http import Response
 from task.model import Proposal, Proposed
+from task.retry import until
 from task.urls import path_part
 
 NEEDS = (
@@ -162,22 +163,17 @@ class GitLab:
     def _asked_to_merge(self, path: str, body: Mapping[str, Any]) -> Response:
         """Asked again while GitLab may not have looked at the new commit yet."""
         what, fine = "switch on auto-merge", (401, 403, 405, 406, 409, 422)
-        answer = self._client.ask("PUT", path, what, json=body, fine=fine)
-        for pause in _PAUSES:
-            if answer.status not in {405, 409, 422} or shutdown.code():
-                break
-            shutdown.sleep(pause)
-            answer = self._client.ask("PUT", path, what, json=body, fine=fine)
-        return answer
+        ask = partial(self._client.ask, "PUT", path, what, json=body, fine=fine)
+        return until(lambda answer: answer.status not in {405, 409, 422}, ask(), ask, _PAUSES)
 
     def _settled(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """As GitLab sees it once it has looked, if that does not take long."""
-        for pause in _PAUSES[:-1]:
-            if request.get("detailed_merge_status", "unknown") not in _UNREADY or shutdown.code():
-                break
-            shutdown.sleep(pause)
-            request = self._read(str(request["iid"]))
-        return request
+        return until(
+            lambda one: one.get("detailed_merge_status", "unknown") not in _UNREADY,
+            request,
+            lambda: self._read(str(request["iid"])),
+            _PAUSES[:-1],
+        )
 
     def _why_not(self, number: str, said: str) -> str:
         status = str(self._read(number).get("detailed_merge_status") or "").replace("_", " ")

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import jwt
 from requests.utils import should_bypass_proxies
 
-from task import shutdown
 from task.errors import CredentialsError, TaskError, UnreachableError, UsageError
 from task.http import Http, Limits, NoAnswerError, Response
+from task.retry import again
 from task.secret import Secret
 
 LIMITS = Limits(connect=10.0, silence=30.0, total=60.0, size=1024 * 1024, values=100_000, tries=1)
-_PAUSES = (0.5, 2.0, 0.0)  # seconds before the next try; after the last there is none
+_PAUSES = (0.5, 2.0)  # seconds before the next try
 _SKEW, _LIFE = 60, 540  # seconds; GitHub takes ten minutes at most, and its clock may be behind
 _HINT = "check --github-app-id, --github-app-installation-id and the key; the App must be installed there"
 
@@ -42,14 +42,7 @@ class Way:
 def token(app: App, way: Way) -> Secret:
     """A token for everything the installation may do. Raises `CredentialsError`, `UnreachableError`, `UsageError`."""
     proof = signed(app, int(time.time()))
-    for pause in _PAUSES:
-        try:
-            return _ask(app, proof, way)
-        except UnreachableError:
-            if not pause:
-                raise
-        shutdown.sleep(pause)
-    raise AssertionError  # pragma: no cover - the last pause is 0
+    return again(lambda: _ask(app, proof, way), _PAUSES, UnreachableError)
 
 
 def signed(app: App, now: int) -> Secret:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
+from itertools import chain, repeat
 from threading import Lock
 from typing import Any, Protocol
 
@@ -14,6 +15,7 @@ from task.model import Question
 from task.registry.client import Registry
 from task.registry.parallel import each
 from task.registry.signature import ARTIFACTS, MOST, Layer, Signed, layers, signature_tag, signed
+from task.retry import until
 
 _AT_ONCE = 8
 _PAUSES = (1.0, 2.0, 3.0, 5.0)  # seconds before a signature is looked for again; the last one holds
@@ -59,17 +61,17 @@ class Signatures:
             return self._known[key]
 
     def _awaited(self, question: Question) -> str | TaskError:
-        end, tries = time.monotonic() + self._timeout, 0
-        while True:
-            answer = self._answer(question)
-            left = end - time.monotonic()
-            if answer == "" or left <= 0 or (isinstance(answer, TaskError) and answer.exit != Exit.TEMPORARY):
-                return answer
-            if not tries:
-                self._log(f"waiting for a signature of {question.image.reference}: {answer}")
+        end = time.monotonic() + self._timeout
+        ask: Callable[[], str | TaskError] = partial(self._answer, question)
+        answer = ask()
+        if _final(answer) or time.monotonic() >= end:
+            return answer
+        self._log(f"waiting for a signature of {question.image.reference}: {answer}")
+        pauses = chain(_PAUSES, repeat(_PAUSES[-1]))
+        answer = until(_final, answer, ask, pauses, end)
+        if not _final(answer):
             shutdown.check()
-            shutdown.sleep(min(_PAUSES[min(tries, len(_PAUSES) - 1)], left))
-            tries += 1
+        return answer
 
     def _answer(self, question: Question) -> str | TaskError:
         try:
@@ -119,3 +121,8 @@ class Signatures:
         if question.image.digest not in found.digests:
             return "a signature is for another image"
         return self._check.objection(found)
+
+
+def _final(answer: str | TaskError) -> bool:
+    """Whether waiting changes nothing: it is signed, or the error is none that passes."""
+    return answer == "" or (isinstance(answer, TaskError) and answer.exit != Exit.TEMPORARY)

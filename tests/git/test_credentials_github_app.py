@@ -102,7 +102,7 @@ def test_a_netrc_does_not_stand_in(key: Path, github: GitHub, home: Path) -> Non
 
 
 def test_what_is_temporary_is_tried_again(key: Path, github: GitHub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(github_app, "_PAUSES", (0.01, 0.0))
+    monkeypatch.setattr(github_app, "_PAUSES", (0.01,))
     github.answers = [(502, {}), (201, {"token": "x"})]
     assert token(app(github, key), Way()).reveal() == "x"
     assert len(github.asked) == 2
@@ -122,7 +122,7 @@ def test_refusals(
     key: Path, github: GitHub, monkeypatch: pytest.MonkeyPatch,
     status: int, body: object, error: type[TaskError], told: str,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(github_app, "_PAUSES", (0.0,))
+    monkeypatch.setattr(github_app, "_PAUSES", ())
     github.answers = [(status, body)]
     with pytest.raises(error) as caught:
         token(app(github, key), Way())

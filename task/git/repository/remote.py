@@ -8,7 +8,6 @@ from collections.abc import Callable
 from functools import partial
 from io import BytesIO
 
-from task import shutdown
 from task.errors import Outpaced, SourceError, TaskError
 from task.git import errors as git_errors
 from task.git.command import Git, Ran
@@ -17,6 +16,7 @@ from task.git.repository.bare_folder import REMOTE, BareFolder
 from task.git.repository.cache import Cache
 from task.git.repository.objects import Objects
 from task.process_bounds import Clock
+from task.retry import again
 from task.urls import without_login
 
 # How little of a tip is asked for, and what is tried where a server refuses that (GitHub limits the depth of tree
@@ -212,21 +212,26 @@ class Remote:
 
     def _ask(self, *argv: str, stdin: str = "", meanwhile: Callable[[], object] | None = None) -> Ran:
         """What changes nothing there: asked for again, a few times, when the server cannot be reached or breaks off."""
-        end = time.monotonic() + self._git.patience
-        ask = partial(self._git.ran, *argv, git_dir=self._folder.path, env=self._env, stdin=stdin, clock=self.clock)
-        for pause in _PAUSES:
-            folder = self._folder.path
-            try:
-                return ask(meanwhile=meanwhile)
-            except GitFailed as error:
-                if self._git.redirected(self._url, error, REMOTE, folder, self.clock):
+        folder = self._folder.path
+        run = partial(self._git.ran, *argv, git_dir=folder, stdin=stdin, clock=self.clock, meanwhile=meanwhile)
+
+        def ask() -> Ran:
+            while True:
+                try:
+                    return run(env=self._env)
+                except GitFailed as error:
+                    if not self._git.redirected(self._url, error, REMOTE, folder, self.clock):
+                        raise
                     self._log_in()
-                    return self._ask(*argv, stdin=stdin, meanwhile=meanwhile)
-                if time.monotonic() + pause > end or not _may_pass(error):
-                    raise
+
+        def may_pass(error: GitFailed) -> bool:
+            # A server that stalled has been waited for already; one that sent too much will send it again.
+            passes = not isinstance(error, GitEnded) and git_errors.broke_off(error.err)
+            if passes:
                 self._git.log(f"warning: {self.repo} cannot be reached, or broke off; asking again")
-            shutdown.sleep(pause)
-        return ask()
+            return passes
+
+        return again(ask, _PAUSES, GitFailed, may_pass, time.monotonic() + self._git.patience)
 
     def _fetch(
         self, *what: str, filtered: str = "", stdin: str = "", meanwhile: Callable[[], object] | None = None
@@ -291,8 +296,3 @@ def _lacks_objects(said: str) -> bool:
     """Whether our git could not make the pack: it wanted to send objects that were never fetched."""
     ours = [line for line in said.splitlines() if not line.startswith("remote:")]
     return any(words in line for line in ours for words in _NEVER_FETCHED)
-
-
-def _may_pass(error: GitFailed) -> bool:
-    """A server that stalled has been waited for already; one that sent too much will send it again."""
-    return not isinstance(error, GitEnded) and git_errors.broke_off(error.err)

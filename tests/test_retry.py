@@ -1,0 +1,73 @@
+"""What is tried again, and when that ends."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from task.retry import again, until
+
+
+@pytest.fixture(autouse=True)
+def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    slept: list[float] = []
+    monkeypatch.setattr("task.shutdown.sleep", slept.append)
+    return slept
+
+
+def failing(times: int) -> Callable[[], str]:
+    left = [OSError(number) for number in range(times)]
+
+    def ask() -> str:
+        if left:
+            raise left.pop(0)
+        return "answer"
+
+    return ask
+
+
+@pytest.mark.parametrize(("times", "slept"), [(0, []), (1, [0.5]), (2, [0.5, 2.0])])
+def test_an_error_may_pass(times: int, slept: list[float], naps: list[float]) -> None:
+    assert again(failing(times), (0.5, 2.0), OSError) == "answer"
+    assert naps == slept
+
+
+def test_the_last_error_is_raised() -> None:
+    with pytest.raises(OSError, match="2"):
+        again(failing(3), (0.5, 2.0), OSError)
+
+
+@pytest.mark.parametrize("deadline", [0.0, 1.0])
+def test_no_pause_ends_after_the_deadline(deadline: float, naps: list[float]) -> None:
+    with pytest.raises(OSError, match="0" if deadline < 0.5 else "1"):
+        again(failing(9), (0.5, 2.0), OSError, deadline=time.monotonic() + deadline)
+    assert naps == [0.5][: deadline >= 0.5]
+
+
+def test_an_error_that_does_not_pass_is_raised_at_once(naps: list[float]) -> None:
+    with pytest.raises(OSError, match="0"):
+        again(failing(1), (0.5,), OSError, lambda error: error.args != (0,))
+    with pytest.raises(ZeroDivisionError):
+        again(lambda: str(1 // 0), (0.5,), OSError)
+    assert naps == []
+
+
+@pytest.mark.parametrize(
+    ("pauses", "answer", "slept"),
+    [((), 1, []), ((0.5,), 2, [0.5]), ((0.5, 0.5, 0.5), 3, [0.5, 0.5])],
+)
+def test_until_an_answer_is_good(pauses: tuple[float, ...], answer: int, slept: list[float], naps: list[float]) -> None:
+    answers = iter([1, 2, 3, 4])
+    assert until(lambda one: one == 3, next(answers), lambda: next(answers), pauses) == answer
+    assert naps == slept
+
+
+def test_the_last_pause_ends_at_the_deadline(naps: list[float]) -> None:
+    assert until(lambda _: False, 1, lambda: 1, (30.0,), time.monotonic() + 5) == 1
+    assert naps == [pytest.approx(5, abs=1)]
+
+
+def test_a_signal_ends_it(monkeypatch: pytest.MonkeyPatch, naps: list[float]) -> None:
+    monkeypatch.setattr("task.shutdown.code", lambda: 143)
+    assert until(lambda _: False, 1, lambda: 2, (30.0,)) == 1
+    assert naps == []
