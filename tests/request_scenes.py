@@ -30,7 +30,8 @@ import sys
 from task.cli.app import main
 from task.forges import address
 def there(remote, root):
-    return address.ForgeAddress("bitbucket", "bitbucket.org", root + "/2.0", remote.parts, root + "/" + "/".join(remote.parts))
+    page = "/".join((root, *remote.parts))
+    return address.ForgeAddress("bitbucket", "bitbucket.org", root + "/2.0", remote.parts, page)
 address.BUILDERS["bitbucket"] = there
 sys.exit(main(sys.argv[1:]))
 """
