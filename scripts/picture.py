@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from task.output.columns import columns
+from rich.cells import cell_len
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "demo.svg"
@@ -78,9 +78,9 @@ def _spans(line: str) -> str:
             continue
         names = " ".join(STYLES[code] for code in codes.split(";") if code in STYLES)
         kind = f' class="{names}"' if names else ""
-        size = f' textLength="{columns(text) * CELL:g}"' if text.strip() else ""
+        size = f' textLength="{cell_len(text) * CELL:g}"' if text.strip() else ""
         pieces.append(f'<tspan x="{MARGIN + at * CELL:g}"{size}{kind}>{_escaped(text)}</tspan>')
-        at += columns(text)
+        at += cell_len(text)
     return "".join(pieces)
 
 

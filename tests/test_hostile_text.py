@@ -2,36 +2,40 @@
 
 import io
 import json
+import re
+import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from reports import commit, decision, report
+from rich.console import Console
 from runner_rules import ATTACKS, dangers
 
 from task.annotations.lint import Finding
+from task.argocd import rollout_display
+from task.argocd.rollouts import Row
 from task.ci.results import github_summary, repositories
 from task.cli import lint
-from task.model import Problem, Report, VerdictName
-from task.output import progress
-from task.output.colour import Look
+from task.model import Problem, Report, Verdict, VerdictName
+from task.output.console import console_of
 from task.output.log import LEVELS, Log
 from task.output.metrics import metrics
 from task.output.outcome import as_json, json_text
 from task.output.report_page import page
-from task.output.screen import screen
+from task.output.report_text import diff_text, plain, table
 from task.output.stdout import write_stdout
-from task.output.table import table
+from task.wiring import progress
 
 # What is one of a few words of ours, and decides how the others are shown.
 OURS = {"verdict", "severity", "status", "schema", "kind", "state", "strategy", "method"}
 DIFF = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n {0}\n-{0}\n+{0}\n{0}\n"
 VERDICTS: tuple[VerdictName, ...] = ("update", "unchanged", "refuse", "defer", "error")
 WHOLE = report(
-    *(decision(one, "rule", hint="hint") for one in VERDICTS),
+    *(replace(decision(), verdict=Verdict(one, "rule", "so", "hint")) for one in VERDICTS),
     commits=(commit(pull_request="https://x/1", diff="x"), commit(stands=True, pull_request="y"), commit(commit=None)),
     problems=(Problem("argocd/web", "rule", "message", "hint"), Problem("", "rule", "so", "hint", "warning")),
 )
@@ -43,13 +47,17 @@ def poisoned(value: Any, text: str, name: str = "") -> Any:
         return DIFF.format(text)
     if isinstance(value, str):
         return value if name in OURS else text
-    if hasattr(value, "_fields"):
-        return replace(value, **{one: poisoned(getattr(value, one), text, one) for one in value._fields})
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{one.name: poisoned(getattr(value, one.name), text, one.name) for one in fields(value)})
     if isinstance(value, tuple | list):
         return type(value)(poisoned(one, text, name) for one in value)
     if isinstance(value, Mapping):
         return {key: poisoned(one, text, str(key)) for key, one in value.items()}
     return value
+
+
+def terminal(width: int = 80) -> Console:
+    return console_of(io.StringIO(), {"NO_COLOR": "1", "COLUMNS": str(width)})
 
 
 @pytest.fixture(params=ATTACKS)
@@ -60,19 +68,20 @@ def text(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def evil(text: str) -> Report:
     found: Report = poisoned(WHOLE, text)
+    assert found.decisions[0].verdict.because == found.problems[0].hint == text
     return found
 
 
-def test_on_the_screen(evil: Report) -> None:
-    assert dangers(screen(evil)) == []
-    assert dangers(screen(replace(evil, decisions=(), problems=()))) == []
+def test_in_plain_text(evil: Report) -> None:
+    assert dangers(plain(evil)) == []
+    assert dangers(plain(replace(evil, decisions=(), problems=()))) == []
 
 
 @pytest.mark.parametrize("width", [24, 60, 120])
 def test_in_a_table(evil: Report, width: int, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     """As it is printed: a line may begin where a longer one was broken."""
     for one in (evil, replace(evil, decisions=())):
-        assert write_stdout(table(as_json(one), Look(width))) is None
+        assert write_stdout(table(as_json(one), terminal(width))) is None
     assert dangers(capsysbinary.readouterr().out.decode()) == []
 
 
@@ -100,10 +109,10 @@ def test_in_json_which_stays_exact(evil: Report) -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "json", "github"])
-@pytest.mark.parametrize("look", [None, Look()])
-def test_in_a_log(text: str, form: str, look: Look | None) -> None:
+@pytest.mark.parametrize("person", [True, False])
+def test_in_a_log(text: str, form: str, person: bool) -> None:
     stream = io.StringIO()
-    log = Log("debug", form, stream, terminal=look)
+    log = Log("debug", form, stream, console=console_of(stream, {"NO_COLOR": "1"}) if person else None)
     for level in LEVELS:
         log(level, text)
         log.problem(level, text, text, text)
@@ -138,7 +147,28 @@ def test_in_a_finding(text: str) -> None:
 
 
 def test_in_the_lines_of_a_rollout(text: str) -> None:
-    rows = [progress.Row(text, state, text, text, 1.0) for state in progress.LOOKS]
-    drawn = progress.picture(rows, 1.0, 2.0, size=(80, 24), colour=False)
-    told = [*map(progress.line, rows), *drawn, progress.summary(rows), progress.summary(rows[:1])]
+    rows = [Row(text, state, text, text, 1.0) for state in rollout_display.MARKS]
+    told = [*map(rollout_display.line, rows), rollout_display.summary(rows), rollout_display.summary(rows[:1])]
     assert dangers("\n".join(told)) == []
+    console = terminal()
+    with console.capture() as drawn:
+        console.print(rollout_display.picture(rows, 1.0, 2.0, console.size))
+    assert dangers(drawn.get()) == []
+
+
+def test_in_a_line_of_progress(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    console = console_of(io.StringIO(), {"NO_COLOR": "1"})
+    assert isinstance(console.file, io.StringIO)
+    with progress.Phases(console).phase(f"fetching {text}"):
+        end = time.monotonic() + 10
+        while "fetching" not in console.file.getvalue() and time.monotonic() < end:
+            time.sleep(0.01)
+    shown = re.sub(r"\x1b\[(\?25[lh]|2K|1A)|\r", "\n", console.file.getvalue())  # what rich itself sends
+    assert "fetching" in shown
+    assert dangers(shown) == []
+
+
+def test_in_a_diff(text: str) -> None:
+    for console in (terminal(), None):
+        assert dangers(diff_text(DIFF.format(text), console)) == []

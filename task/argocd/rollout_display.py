@@ -1,45 +1,105 @@
-"""Shows rollouts while they are waited for: a picture on a terminal, one line per change everywhere else."""
+"""Shows rollouts: a table on a terminal while they go on, one line per change in a log, a sentence at the end."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-from typing import TextIO
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
-from task.argocd.rollouts import Sight
+from rich.cells import cell_len
+from rich.console import ConsoleDimensions, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from task import shutdown
+from task.argocd.rollouts import Row, Sight
 from task.output.log import Log
-from task.output.progress import line, picture, redraw
+from task.text import printable
+
+# How each state looks: a mark, and its style.
+MARKS = {
+    "waiting": ("..", ""),
+    "progressing": ("->", "cyan"),
+    "synced-and-healthy": ("ok", "green"),
+    "failed": ("!!", "red"),
+    "needs-sync": ("??", "yellow"),
+    "timed-out": ("!!", "red"),
+}
+LEVELS = {"failed": "error", "timed-out": "error", "needs-sync": "warning"}
+_WEIGHTS = {"failed": 0, "timed-out": 0, "needs-sync": 1, "synced-and-healthy": 3}  # 2: goes on
 
 
-class Display:
-    """Writes to the log's stream. A picture needs a terminal whose cursor moves, and nobody who collects lines."""
+@contextmanager
+def display(log: Log, environ: Mapping[str, str], limit: float) -> Iterator[Callable[[Sight], None]]:
+    """Shows the sights it is given. A CI job's lines are collected: it gets a line for each change."""
 
-    def __init__(self, log: Log, environ: Mapping[str, str], limit: float) -> None:
-        self._log, self._limit = log, limit
-        self._stream: TextIO = log.stream
-        dumb = environ.get("TERM", "") in ("", "dumb") or bool(environ.get("CI"))
-        self._draws = log.form in ("auto", "text") and not dumb and self._stream.isatty()
-        self._colour = not environ.get("NO_COLOR")
-        self._drawn = 0
-
-    def show(self, sight: Sight) -> None:
-        """What is seen now."""
-        if self._draws:
-            self._draw(sight)
-            return
+    def tell(sight: Sight) -> None:
         for row in sight.changed:
-            level = "error" if row.state in ("failed", "timed-out") else "info"
-            self._log("warning" if row.state == "needs-sync" else level, line(row))
+            log(LEVELS.get(row.state, "info"), line(row))
 
-    def _draw(self, sight: Sight) -> None:
-        lines = picture(sight.rows, sight.seconds, self._limit, size=self._size(), colour=self._colour)
-        self._stream.write(redraw(lines, self._drawn))
-        self._stream.flush()
-        self._drawn = len(lines)
+    console = None if environ.get("CI") else log.console
+    if console is None:
+        yield tell
+        return
+    live = Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
+    try:
+        live.start()
+        yield lambda sight: live.update(picture(sight.rows, sight.seconds, limit, console.size), refresh=True)
+    finally:
+        with shutdown.shield():  # the cursor comes back
+            live.stop()
 
-    def _size(self) -> tuple[int, int]:
-        try:
-            columns, lines = os.get_terminal_size(self._stream.fileno())
-        except (OSError, ValueError):
-            return 80, 24
-        return columns, lines
+
+def picture(rows: Sequence[Row], seconds: float, limit: float, size: ConsoleDimensions) -> RenderableType:
+    """All Applications at `seconds` of at most `limit`, each on one line that is cut where the terminal ends.
+
+    Where not all of them fit into the height, those that failed come first, then those that are still open.
+    """
+    most = max(size.height, 4) - 2
+    shown = rows if len(rows) <= most else sorted(rows, key=lambda row: _WEIGHTS.get(row.state, 2))[: most - 1]
+    done = sum(row.state == "synced-and-healthy" for row in rows)
+    bar = Table.grid(padding=(0, 1))
+    bar.add_row(
+        ProgressBar(total=max(len(rows), 1), completed=done if rows else 1, width=20),
+        Text(f"{done} of {len(rows)} rolled out, {_time(seconds)} of {_time(limit)}"),
+    )
+    widest = max((cell_len(printable(row.application)) for row in shown), default=0)
+    table = Table.grid(padding=(0, 1), expand=True)
+    table.add_column(width=2)
+    table.add_column(width=min(widest, size.width // 2), no_wrap=True)
+    table.add_column(ratio=1, no_wrap=True)
+    for row in shown:
+        mark, style = MARKS[row.state]
+        table.add_row(Text(mark, style), Text(printable(row.application)), Text(printable(row.because)))
+    more = [Text(f"   and {len(rows) - len(shown)} more")] if len(shown) < len(rows) else []
+    return Group(bar, table, *more)
+
+
+def line(row: Row) -> str:
+    """One change, for a log."""
+    hint = f"; {printable(row.hint)}" if row.hint and row.ended else ""
+    return f"{printable(row.application)}: {row.state} after {_time(row.seconds)}: {printable(row.because)}{hint}"
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """What became of all, in one sentence."""
+    bad = [row for row in rows if row.state != "synced-and-healthy"]
+    if not bad:
+        names = printable(rows[0].application) if len(rows) == 1 else f"{len(rows)} Applications"
+        return f"{names}: synced and healthy"
+    told = []
+    for row in bad:
+        late = f"not synced and healthy after {_time(row.seconds)}: " if row.state == "timed-out" else ""
+        told.append(f"{printable(row.application)}: {late}{printable(row.because)}")
+    return (
+        told[0] if len(rows) == 1 else f"{len(bad)} of {len(rows)} Applications are not rolled out: {'; '.join(told)}"
+    )
+
+
+def _time(seconds: float) -> str:
+    whole = int(seconds)
+    if whole < 60:  # noqa: PLR2004 - a minute
+        return f"{whole} s"
+    hours, minutes = divmod(whole // 60, 60)
+    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02} min"

@@ -16,7 +16,6 @@ from typing import Any, Protocol, TypeVar
 from task import shutdown
 from task.errors import PRECEDENCE, SourceDownError, SourceError, TaskError
 from task.http import Limits
-from task.output.progress import Row
 
 T = TypeVar("T")
 AT_ONCE = 8  # requests
@@ -101,6 +100,22 @@ class Pace:
     patience: float = 20.0  # that a failure which may pass by itself must last
     refresh: float = 2.0  # before a refresh is asked for again; twice as long each time
     explain: float = 10.0  # between two questions for the details
+
+
+@dataclass(frozen=True)
+class Row:
+    """One Application's rollout at a moment."""
+
+    application: str  # namespace/name
+    state: str  # one of those that `Judged` has, or timed-out
+    because: str
+    hint: str = ""
+    seconds: float = 0.0  # since the wait began
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more is waited for."""
+        return self.state not in ("waiting", "progressing")
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,15 @@
 """Writes a report to wherever the host reads it: stdout, files, result folders, GitHub's command files."""
 
 import os
-import sys
 from collections.abc import Iterator, Mapping
 
 from task.ci.results import dotenv, github_output, github_summary, repositories, results
 from task.errors import UsageError
 from task.model import Report
+from task.output.console import stdout_console
 from task.output.outcome import as_json, json_text
-from task.output.screen import screen
+from task.output.report_text import plain, table
 from task.output.stdout import unwritable, write_stdout
-from task.output.table import table
-from task.output.terminal import look_of
 from task.settings import Output
 
 Write = tuple[str, str, str, str]  # option, path, text, mode
@@ -70,16 +68,10 @@ def _stdout(report: Report, form: str, environ: Mapping[str, str]) -> str:
     return json_text(report) if form == "json" else shown(report, environ)
 
 
-COLOURS = ("FORCE_COLOR", "CLICOLOR_FORCE")
-
-
 def shown(report: Report, environ: Mapping[str, str]) -> str:
     """The report for people: a table with colours on a terminal, plain text for pipes and logs."""
-    if sys.stdout.isatty() or any(environ.get(name) for name in COLOURS):
-        look = look_of(sys.stdout, environ)
-        if look:
-            return table(as_json(report), look)
-    return screen(report)
+    console = stdout_console(environ)
+    return table(as_json(report), console) if console else plain(report)
 
 
 def _writes(report: Report, output: Output, environ: Mapping[str, str]) -> Iterator[Write]:

@@ -7,7 +7,6 @@ loaded for help, completion and mistakes (`task.cli.typer_door`).
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
@@ -24,9 +23,9 @@ from task.errors import Exit, TaskError
 from task.files import exhausted
 from task.model import Problem, Report
 from task.output.colour import Look, width_of
+from task.output.console import stderr_console, stdout_console
 from task.output.log import Log
 from task.output.notify import Told, notify
-from task.output.terminal import is_terminal, look_of
 from task.settings import Output, Settings, settings_of
 
 NAMES = {int(Exit.INTERRUPTED): "interrupted", int(Exit.TERMINATED): "terminated"}
@@ -39,7 +38,7 @@ def main(argv: Sequence[str]) -> int:
         try:
             return enter(argv, execute, _stdout_look())
         except TaskError as error:
-            Log(terminal=_terminal(os.environ)).problem("error", error.subject, error.message, error.hint)
+            Log(console=stderr_console(os.environ)).problem("error", error.subject, error.message, error.hint)
             if argv[:1] and argv[0] in ("run", "plan", "scan"):
                 _tell_hosts(argv)
             return int(error.exit)
@@ -64,9 +63,9 @@ def execute(call: Call) -> int:
         call = with_environment(call, environ)
         settings = settings_of(call)
         form = _log_format(settings.output.log_format, environ)
-        log = Log(settings.output.log_level, form, terminal=_terminal(environ))
+        log = Log(settings.output.log_level, form, console=stderr_console(environ))
     except TaskError as error:
-        log = Log(terminal=_terminal(environ))
+        log = Log(console=stderr_console(environ))
         _tell_strange(environ, log)
         return _end(error, call, environ, log)
     _tell_strange(environ, log)
@@ -96,14 +95,8 @@ def _tell_strange(environ: Mapping[str, str], log: Log) -> None:
 
 
 def _stdout_look() -> Look:
-    return look_of(sys.stdout, os.environ) or Look(width_of(os.environ, 0))
-
-
-def _terminal(environ: Mapping[str, str]) -> Look | None:
-    """How the log looks to a person; None where nobody looks."""
-    if not sys.stderr.isatty():
-        return None
-    return look_of(sys.stderr, environ) if is_terminal(sys.stderr, environ) else None
+    console = stdout_console(os.environ)
+    return Look(console.width, console.color_system is not None) if console else Look(width_of(os.environ, 0))
 
 
 def _log_format(wanted: str, environ: Mapping[str, str]) -> str:

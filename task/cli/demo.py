@@ -12,12 +12,11 @@ from task.cli.door import Call, with_environment
 from task.cli.run import carry_out
 from task.git.command import Git
 from task.model import Report
-from task.output.colour import painted_diff
+from task.output.console import stdout_console
 from task.output.log import Log
+from task.output.report_text import diff_text
 from task.output.stdout import say
-from task.output.terminal import look_of
 from task.settings import Settings, settings_of
-from task.text import printable_lines
 
 TAG = "1.5.0"
 IMAGES = (f"ghcr.io/acme/web:{TAG}", f"localhost:5000/acme/worker:{TAG}")
@@ -79,14 +78,10 @@ def _play(folder: str) -> int:
     report = carry_out(_settings("run", applications), {}, Log("warning"))
     environ = dict(os.environ)
     _say(shown(report, environ))
-    _say("\nThe diff:\n" + "\n".join(_diff(one.diff or "", environ) for one in plan.commits))
+    console = stdout_console(environ)
+    _say("\nThe diff:\n" + "\n".join(diff_text(one.diff or "", console) for one in plan.commits))
     _say("\nThe commit:\n" + _last_commit(git, repo))
     return _verified(report, plan)
-
-
-def _diff(diff: str, environ: dict[str, str]) -> str:
-    look = look_of(sys.stdout, environ)
-    return "\n".join(painted_diff(diff, look)) + "\n" if look else printable_lines(diff)
 
 
 def _say(text: str) -> None:

@@ -9,12 +9,11 @@ from typing import Any
 
 from task.errors import Malformed, UsageError
 from task.files import read_file
-from task.output.colour import Look
+from task.output.console import plain_console, stdout_console
 from task.output.report_page import page
+from task.output.report_text import table
 from task.output.saved_report import LARGEST, report_of
 from task.output.stdout import say
-from task.output.table import table
-from task.output.terminal import look_of
 from task.settings import Settings
 
 
@@ -28,8 +27,7 @@ def report(settings: Settings, environ: Mapping[str, str]) -> int:
     if given.html:
         _write(_page(found), given.html)
     else:
-        look = look_of(sys.stdout, environ) or Look(width=120, symbols=False)
-        _write(table(found, look), "-")
+        _write(table(found, stdout_console(environ) or plain_console()), "-")
     return 0
 
 

@@ -68,7 +68,7 @@ def _check_receiver(url: str, environ: Mapping[str, str]) -> None:
 
 def _on_screen(report: Report, settings: Settings, log: Log) -> set[tuple[str, str]]:
     """The errors that the table of decisions shows; a person who sees both needs them once."""
-    if not (log.terminal and sys.stdout.isatty() and settings.output.format == "text"):
+    if not (log.console and sys.stdout.isatty() and settings.output.format == "text"):
         return set()
     return {
         (one.subscription.application.key, one.verdict.because)

@@ -8,10 +8,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
+from task.argocd.rollout_display import line
 from task.argocd.rollouts import Awaited, Judge, Judged, RolloutApi
 from task.errors import Exit, UsageError
 from task.output.log import Log
-from task.output.progress import line
 from task.output.stdout import say
 from task.settings import Settings
 from task.wiring.argo import Argo

@@ -1,75 +1,113 @@
-"""The log: one line per fact on stderr, in the host's own form."""
+"""The log: one line per fact on stderr, in the form that its reader wants."""
 
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import time
-import traceback
-from collections.abc import Callable
-from typing import TextIO
+from typing import Any, TextIO
 
-from task.output.colour import Look, paint
+from rich.console import Console
+from rich.text import Text
+
 from task.output.stdout import abandon
 from task.text import exact_json, printable, printable_lines, without_logins
 
-LEVELS = ("debug", "info", "warning", "error")
+LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 STYLES = {"error": "bold red", "warning": "bold yellow", "debug": "dim"}
-GITHUB = {"error": "::error::", "warning": "::warning::", "debug": "::debug::", "info": ""}
 
 
 class Log:
     """Callable as `log(level, sentence)`; sentences never hold a secret."""
 
     def __init__(
-        self, level: str = "info", form: str = "text", stream: TextIO | None = None, *, terminal: Look | None = None
+        self, level: str = "info", form: str = "text", stream: TextIO | None = None, *, console: Console | None = None
     ) -> None:
-        self.least = LEVELS.index(level)
         self.form = form
-        self.stream = stream or sys.stderr
-        self.terminal = terminal if form == "text" else None  # how a person sees it; None where nobody looks
-        self.before: Callable[[], None] = lambda: None  # done before a line is written: what moves makes room
+        self.console = console if form == "text" else None  # a person's terminal; None where lines are collected
+        handler = _Terminal(self.console) if self.console else _Stream(stream or sys.stderr)
+        handler.setFormatter(FORMATTERS[form]())
+        self._logger = logging.getLogger("image-update")
+        self._logger.propagate = False
+        self._logger.setLevel(LEVELS[level])
+        self._logger.handlers = [handler]
 
     def __call__(self, level: str, sentence: str) -> None:
         """Write one line, unless the level is below the wanted one."""
-        if LEVELS.index(level) < self.least:
-            return
-        self.before()
-        self._write(self._line(level, sentence))
+        self._logger.log(LEVELS[level], sentence)
 
     def problem(self, level: str, where: str, what: str, hint: str) -> None:
         """A line that says where, what, and what to do; on a terminal the last of these has a line of its own."""
-        what = f"{where}: {what}" if where else what
-        if hint and self.terminal and LEVELS.index(level) >= self.least:
-            self(level, what)
-            self._write(f"  {self._styled('do:', 'bold')} {printable(hint)}")
-            return
-        self(level, f"{what}; {hint}" if hint else what)
+        self._logger.log(LEVELS[level], f"{where}: {what}" if where else what, extra={"hint": hint})
 
     def traceback(self, error: Exception) -> None:
-        """Where a defect of ours came up. Its message may quote others."""
-        self.before()
-        self._write(printable_lines("".join(traceback.format_exception(error)).rstrip("\n")))
+        """Where a defect of ours came up."""
+        self._logger.error("", exc_info=error)
 
-    def _write(self, line: str) -> None:
-        """A log that nobody takes any more stops no run: results and exit code tell what became of it."""
-        try:
-            self.stream.write(line + "\n")
-            self.stream.flush()
-        except OSError:
+
+class TextFormatter(logging.Formatter):
+    """`warning: what happened; what to do`. What only informs has no prefix."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line; a traceback has several, in every form of the log, and may quote others."""
+        if record.exc_info:
+            return printable_lines(self.formatException(record.exc_info))
+        hint = getattr(record, "hint", "")
+        return self.line(record.levelname.lower(), f"{record.getMessage()}; {hint}" if hint else record.getMessage())
+
+    def line(self, level: str, sentence: str) -> str:
+        """The line of a sentence."""
+        return printable(sentence) if level == "info" else f"{level}: {printable(sentence)}"
+
+
+class GitHubFormatter(TextFormatter):
+    """GitHub's runner makes annotations of these lines."""
+
+    def line(self, level: str, sentence: str) -> str:
+        """`::warning::what happened; what to do`."""
+        return printable(sentence) if level == "info" else f"::{level}::{printable(sentence).replace('%', '%25')}"
+
+
+class JsonFormatter(TextFormatter):
+    """An object on each line; its `msg` is exact."""
+
+    def line(self, level: str, sentence: str) -> str:
+        """`{"time": …, "level": "warning", "msg": …}`."""
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        said = {"time": now, "level": level, "msg": without_logins(sentence)}
+        return exact_json(json.dumps(said, ensure_ascii=False))
+
+
+FORMATTERS = {"text": TextFormatter, "json": JsonFormatter, "github": GitHubFormatter}
+
+
+class _Stream(logging.StreamHandler[Any]):
+    """A log that nobody takes any more stops no run: the results and the exit code still say what happened."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        if isinstance(sys.exception(), OSError):
             abandon(self.stream)
+        else:
+            super().handleError(record)
 
-    def _styled(self, text: str, style: str) -> str:
-        if not self.terminal:
-            return text
-        return paint(text, style, self.terminal)
 
-    def _line(self, level: str, sentence: str) -> str:
-        if self.form == "json":
-            now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-            said = {"time": now, "level": level, "msg": without_logins(sentence)}
-            return exact_json(json.dumps(said, ensure_ascii=False))
-        sentence = printable(sentence)
-        if self.form == "github":
-            return GITHUB[level] + (sentence.replace("%", "%25") if GITHUB[level] else sentence)
-        return sentence if level == "info" else f"{self._styled(f'{level}:', STYLES[level])} {sentence}"
+class _Terminal(_Stream):
+    """Writes through rich, which moves a progress line out of the way."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console.file)
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level, line = record.levelname.lower(), Text(printable(record.getMessage()))
+        if record.exc_info:
+            line = Text(self.format(record))
+        elif level != "info":
+            line = Text.assemble((f"{level}:", STYLES[level]), " ", line)
+        if hint := getattr(record, "hint", ""):
+            line.append_text(Text.assemble("\n  ", ("do:", "bold"), f" {printable(hint)}"))
+        try:
+            self._console.print(line, soft_wrap=True)
+        except OSError:
+            self.handleError(record)

@@ -85,9 +85,9 @@ def world_of(
         login=lambda sub: argo.login(sub) if from_cluster and not clients.given_for(sub.repo) else "",
         close=opened.close,
     )
-    if log.terminal is None or environ.get("CI"):
+    if log.console is None or environ.get("CI"):
         return world
-    return told(world, log, waits=settings.argo.wait)
+    return told(world, log.console, waits=settings.argo.wait)
 
 
 def _ancestry(git: Callable[[], Git], log: Log, opened: ExitStack) -> Callable[[str, str, str], str]:

@@ -1,18 +1,24 @@
-"""The same edges, telling a person at a terminal what takes long. Pipelines never load this."""
+"""Shows a person at a terminal what takes long: a line for each, at the foot, gone as soon as it is over."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, cast
 
-from task.output.log import Log
-from task.output.progress_edge import Progress
-from task.output.terminal import columns_of
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+from task import shutdown
 from task.pipeline.ports import Repository, World
+from task.text import printable
 from task.urls import without_login
 
-STORE: Mapping[str, str] = {
+PATIENCE = 1.0  # seconds until something is shown
+OF_REPOSITORIES: Mapping[str, str] = {
     "default_branch": "asking {} for its branch",
     "snapshot": "fetching {}",
     "ahead": "fetching {}",
@@ -20,7 +26,7 @@ STORE: Mapping[str, str] = {
     "land": "pushing to {}",
     "predict": "comparing with {}",
 }
-EDGES: Mapping[str, str] = {
+OF_THE_WORLD: Mapping[str, str] = {
     "registry": "asking the registries",
     "ancestry": "comparing source commits",
     "follow": "telling Argo CD",
@@ -28,43 +34,89 @@ EDGES: Mapping[str, str] = {
 }
 
 
-def told(world: World, log: Log, *, waits: bool) -> World:
-    """A world that shows what is under way; `waits`: what follows a push has a picture of its own."""
-    if log.terminal is None:
-        return world
-    progress = Progress(log.stream, log.terminal, lambda: columns_of(log.stream))
-    log.before = progress.clear
-    open_store = world.repository
+def told(world: World, console: Console, *, waits: bool) -> World:
+    """A world that shows what is under way; `waits`: what follows a push has a display of its own."""
+    phases = Phases(console)
 
     def applications() -> list[Any]:
-        with progress.phase("reading the Applications"):
+        with phases.phase("reading the Applications"):
             return list(world.applications())
 
     def repository(repo: str, subscription: Any) -> Repository:
-        return cast("Repository", _Told(open_store(repo, subscription), without_login(repo), progress))
+        return cast("Repository", _Told(world.repository(repo, subscription), without_login(repo), phases))
 
     changed = {
-        name: _telling(getattr(world, name), words, progress)
-        for name, words in EDGES.items()
+        name: phases.telling(getattr(world, name), words)
+        for name, words in OF_THE_WORLD.items()
         if not (waits and name == "follow")
     }
     return replace(world, applications=applications, repository=repository, **changed)
 
 
-def _telling(work: Callable[..., Any], words: str, progress: Progress) -> Callable[..., Any]:
-    def telling(*args: Any) -> Any:
-        with progress.phase(words):
-            return work(*args)
+class Phases:
+    """What is under way; several threads may have one each. Only what takes longer than a second is shown."""
 
-    return telling
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._lock = threading.Lock()
+        self._progress: Progress | None = None  # None while nothing is shown
+        self._shown: dict[object, TaskID] = {}
+
+    def telling(self, work: Callable[..., Any], words: str) -> Callable[..., Any]:
+        """The same work, shown in these words."""
+
+        def telling(*args: Any) -> Any:
+            with self.phase(words):
+                return work(*args)
+
+        return telling
+
+    @contextmanager
+    def phase(self, words: str) -> Iterator[None]:
+        """It is under way until the end of the block."""
+        began = time.monotonic()
+        timer = threading.Timer(PATIENCE, lambda: self._show(timer, words, began))
+        timer.daemon = True
+        try:
+            with shutdown.unheard():
+                timer.start()
+            yield
+        finally:
+            timer.cancel()
+            with shutdown.shield(), self._lock:  # the cursor comes back
+                task = self._shown.pop(timer, None)
+                if self._progress and task is not None:
+                    self._progress.remove_task(task)
+                    if not self._shown:
+                        self._progress.stop()
+                        self._progress = None
+
+    def _show(self, timer: threading.Timer, words: str, began: float) -> None:
+        with self._lock:
+            if timer.finished.is_set():  # it ended just now
+                return
+            if self._progress is None:
+                self._progress = Progress(
+                    SpinnerColumn("dots" if self._console.encoding.startswith("utf") else "line"),
+                    TextColumn("{task.description}", markup=False),
+                    TimeElapsedColumn(),
+                    console=self._console,
+                    transient=True,
+                    redirect_stdout=False,
+                    redirect_stderr=False,
+                )
+                self._progress.start()
+            self._shown[timer] = self._progress.add_task(printable(words), total=None)
+            self._progress.tasks[-1].start_time = began
 
 
 class _Told:
     """A repository that says what it does."""
 
-    def __init__(self, repository: Repository, repo: str, progress: Progress) -> None:
-        self._store, self._repo, self._progress = repository, repo, progress
+    def __init__(self, repository: Repository, name: str, phases: Phases) -> None:
+        self._repository, self._name, self._phases = repository, name, phases
 
     def __getattr__(self, name: str) -> Any:
-        work = getattr(self._store, name)
-        return _telling(work, STORE[name].format(self._repo), self._progress) if name in STORE else work
+        work = getattr(self._repository, name)
+        words = OF_REPOSITORIES.get(name, "").format(self._name)
+        return self._phases.telling(work, words) if words else work

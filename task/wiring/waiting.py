@@ -8,15 +8,14 @@ from time import monotonic
 from typing import Any
 
 from task.argocd.rollout import Wanted, judge
-from task.argocd.rollout_display import Display
-from task.argocd.rollouts import Awaited, Judge, Judged, Pace, RolloutApi, Rollouts
+from task.argocd.rollout_display import display, summary
+from task.argocd.rollouts import Awaited, Judge, Judged, Pace, RolloutApi, Rollouts, Row
 from task.errors import RolloutError, TaskError
 from task.git.ancestry import Lineage
 from task.git.command import Git
 from task.model import Subscription
 from task.once import once
 from task.output.log import Log
-from task.output.progress import Row, summary
 from task.settings import Settings
 from task.urls import normal_url
 from task.wiring.git import GitClients
@@ -40,9 +39,9 @@ def watch(  # noqa: PLR0913 - what a wait is made of
 ) -> tuple[tuple[Row, ...], TaskError | None]:
     """Wait for all of them, with the progress shown: how each ended, and why the API could not tell, if so."""
     rollouts = Rollouts(api, awaited, Pace(limit), log=log, refreshes=refresh)
-    display = Display(log, environ, limit)
-    for sight in rollouts.sights():
-        display.show(sight)
+    with display(log, environ, limit) as show:
+        for sight in rollouts.sights():
+            show(sight)
     return rollouts.rows, rollouts.error
 
 

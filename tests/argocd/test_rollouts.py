@@ -1,8 +1,6 @@
 """Whole plays against Argo CD's API: when the wait ends, how, and what is shown meanwhile."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from io import StringIO
 from typing import Any
 
 import pytest
@@ -10,11 +8,9 @@ from fakes.argocd_api import NEW, OLD, ArgoCDServer, Fault, application, applied
 
 from task.argocd.api import ArgoCDApi
 from task.argocd.options import Connection
-from task.argocd.rollout_display import Display
-from task.argocd.rollouts import Awaited, Pace, Rollouts, Sight, refresh
+from task.argocd.rollouts import Awaited, Pace, Rollouts, refresh
 from task.errors import SourceAccessError, SourceDownError
 from task.http import Limits
-from task.output.log import Log
 from task.secret import Secret
 from task.wiring.waiting import judge_of
 
@@ -256,53 +252,3 @@ def test_a_refresh_concerns_exactly_these_applications(server: ArgoCDServer) -> 
     assert asked == ["a", "c", "gone"]
     assert len(told) == 1
     assert "argocd/gone" in told[0][1]
-
-
-class Terminal(StringIO):
-    """A stream that says it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-def sight(server: ArgoCDServer) -> Sight:
-    server.add(OLD_STATE, RUNS)
-    return next(rollouts(server).sights())
-
-
-def test_a_log_gets_one_line_per_change(server: ArgoCDServer) -> None:
-    stream = StringIO()
-    display = Display(Log(stream=stream), {"TERM": "xterm"}, 60)
-    seen = sight(server)
-    display.show(seen)
-    display.show(replace(seen, changed=()))
-    assert stream.getvalue().count("\n") == 1
-    assert stream.getvalue().startswith("argocd/web: progressing after 0 s: the sync is running")
-
-
-def test_a_terminal_gets_a_picture_in_place_of_the_last(server: ArgoCDServer) -> None:
-    stream = Terminal()
-    display = Display(Log(stream=stream), {"TERM": "xterm"}, 60)
-    seen = sight(server)
-    display.show(seen)
-    display.show(seen)
-    assert stream.getvalue().count("0 of 1 rolled out") == 2
-    assert "\x1b[2A\r\x1b[J" in stream.getvalue()
-    assert "\x1b[36m" in stream.getvalue()
-
-
-PLAIN = [{"TERM": "dumb"}, {}, {"TERM": "xterm", "CI": "true"}]
-
-
-@pytest.mark.parametrize("environ", PLAIN)
-def test_where_lines_are_collected_there_is_no_picture(server: ArgoCDServer, environ: dict[str, str]) -> None:
-    stream = Terminal()
-    Display(Log(stream=stream), environ, 60).show(sight(server))
-    assert "\x1b" not in stream.getvalue()
-
-
-def test_no_color_is_respected(server: ArgoCDServer) -> None:
-    stream = Terminal()
-    Display(Log(stream=stream), {"TERM": "xterm", "NO_COLOR": "1"}, 60).show(sight(server))
-    assert "[--------------------]" in stream.getvalue()
-    assert "\x1b[36m" not in stream.getvalue()

@@ -8,11 +8,11 @@ from fakes.argocd_api import NEW, OLD, REPO, ArgoCDServer, Fault, application, a
 
 from task.argocd.api import ArgoCDApi
 from task.argocd.options import Connection
+from task.argocd.rollouts import Row
 from task.cli.wait import WaitSettings, key_of, wait
 from task.errors import Exit, RolloutError, SourceAccessError, SourceDownError, TaskError, UsageError
 from task.http import Limits
 from task.output.log import Log
-from task.output.progress import Row
 from task.secret import Secret
 from task.wiring.waiting import accepts, rollout_error
 

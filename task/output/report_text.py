@@ -1,0 +1,162 @@
+"""A report as a person reads it: one fact a line in pipes and logs, a table on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from typing import Any
+
+from rich.cells import cell_len
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from task.model import Decision, Report
+from task.output.diff import diff_lines
+from task.output.outcome import counts, current, status
+from task.text import printable, printable_lines
+from task.urls import without_login
+
+JSON = Mapping[str, Any]
+MARKS = {"update": "+", "unchanged": "=", "refuse": "-", "defer": "~", "error": "!"}
+SYMBOLS = {**MARKS, "update": "✓", "refuse": "✗", "defer": "◷"}  # beyond ASCII
+STYLES = {
+    "update": "green", "unchanged": "dim", "refuse": "yellow", "defer": "cyan", "error": "bold red",
+    "updated": "bold green", "refused": "bold yellow", "failed": "bold red",
+}  # fmt: skip
+DIFF_STYLES = {"file": "bold", "hunk": "cyan", "add": "green", "del": "red"}
+MOST_FILES = 5
+_NOTHING = Text("")
+_VERDICT, _REASON = 11, 44  # columns: of a mark with the longest verdict; that a reason needs beside the others
+
+
+def plain(report: Report) -> str:
+    """The whole report, each line telling one thing."""
+    lines: list[str] = []
+    app = ""
+    for one in report.decisions:
+        if one.subscription.application.key != app:
+            app = one.subscription.application.key
+            lines.append(app)
+        lines += _plain_decision(one)
+    for commit in report.commits:
+        if not commit.stands:
+            name = f"commit {commit.commit[:12]}" if commit.commit else "would commit"
+            more = len(commit.files) - MOST_FILES
+            files = ", ".join(commit.files[:MOST_FILES]) + (f" and {more} more" if more > 0 else "")
+            lines.append(f"{name} on {commit.head} of {without_login(commit.repo)}: {files}")
+        if commit.pull_request:
+            lines.append(f"pull request {commit.pull_request}")
+        if commit.diff:
+            lines += commit.diff.rstrip("\n").split("\n")
+    failed = any(problem.severity == "error" for problem in report.problems)
+    if not report.decisions and not failed and report.images:
+        names = ", ".join(image.reference for image in report.images)
+        lines.append(f"no Application takes {names} ({report.considered} looked at)")
+    lines.append(_summary(status(report), counts(report)))
+    return "\n".join(map(printable, lines)) + "\n"  # nearly all of it was named by others
+
+
+def _plain_decision(one: Decision) -> Iterator[str]:
+    alias = f"{one.subscription.entry.alias}=" if one.subscription.entry.alias else ""
+    was, now = current(one) or "(none)", one.candidate.version
+    arrow = f"{was} -> {now}" if one.verdict.verdict == "update" else f"{was}, offered {now}" if now else was
+    mark = MARKS[one.verdict.verdict]
+    yield f"  {mark} {one.verdict.verdict:9} {alias}{one.subscription.entry.image.name}  {arrow}"
+    yield f"      {one.verdict.rule}: {one.verdict.because}"
+    if one.verdict.hint and one.verdict.verdict == "error":
+        yield f"      do: {one.verdict.hint}"
+    if one.current.file and one.verdict.verdict in ("update", "unchanged"):
+        yield f"      file: {one.current.file}"
+
+
+def _summary(end: str, numbers: Mapping[str, int]) -> str:
+    parts = [f"{number} {name}" for name, number in numbers.items() if number]
+    told = ", ".join(part for part in parts if not part.endswith((" applications", " matched")))
+    return f"{end}: {told or ('nothing was done' if end == 'failed' else 'nothing to do')}"
+
+
+def table(report: JSON, console: Console) -> str:
+    """The JSON report for a console: decisions by Application, then the commits. Only diffs are wider than it."""
+    end = Text(_summary(report["status"], report["counts"]), STYLES.get(report["status"], "bold"))
+    if not (report["images"] or report["decisions"] or report["commits"]):
+        return _rendered(console, end)
+    images = ", ".join(one["reference"] for one in report["images"])
+    text = _rendered(console, Text(printable(f"{report['command']} {images}"), "bold"), *_decisions(report, console))
+    for commit in report["commits"]:
+        text += _rendered(console, _NOTHING, *_commit(commit))
+        if commit.get("diff"):
+            text += diff_text(commit["diff"], console)
+    return text + _rendered(console, _NOTHING, end)
+
+
+def diff_text(diff: str, console: Console | None) -> str:
+    """A unified diff, for the console if there is one."""
+    if console is None:
+        return printable_lines(diff)
+    with console.capture() as shown:
+        for kind, line in diff_lines(diff):
+            console.print(Text(printable(line), DIFF_STYLES.get(kind, "")), soft_wrap=True)
+    return shown.get()
+
+
+def _rendered(console: Console, *parts: RenderableType) -> str:
+    with console.capture() as shown:
+        console.print(Group(*parts))
+    return "".join(f"{line.rstrip(' ')}\n" for line in shown.get().splitlines())  # rich fills cells with blanks
+
+
+def _decisions(report: JSON, console: Console) -> Iterator[RenderableType]:
+    decisions = report["decisions"]
+    if not decisions and report["status"] != "failed":
+        yield _NOTHING
+        yield Text(f"no Application takes it ({report['counts']['applications']} looked at)")
+    symbols = SYMBOLS if console.is_terminal and console.encoding.startswith("utf") else MARKS
+    arrow = "→" if symbols is SYMBOLS else "->"
+    hints = {(one["application"], one["message"]): one["hint"] for one in report["errors"]}
+    rows: list[tuple[str, list[Text]]] = []  # (Application, verdict, image, change, reason and what follows it)
+    for one in decisions:
+        verdict, style = one["verdict"], STYLES.get(one["verdict"], "")
+        was, now = printable(one["current"] or "(none)"), printable(one["candidate"] or "(none)")
+        change = {"update": f"{was} {arrow} {now}", "unchanged": was}.get(verdict, f"{was}, not {now}")
+        reason = Text.assemble((printable(one["rule"]), style), f": {printable(one['because'])}")
+        hint = hints.get((one["application"], one["because"]))
+        if verdict == "error" and hint:
+            reason.append(f"\ndo: {printable(hint)}", "bold")
+        if verdict in ("update", "unchanged") and one["file"]:
+            reason.append(f"\n{printable(one['file'])}", "dim")
+        image = printable(f"{one['alias']}={one['image']}" if one["alias"] else one["image"])
+        change_style = "bold" if verdict == "update" else ""
+        mark = Text.assemble((f"{symbols.get(verdict, '?')} {verdict}", style))
+        cells = [mark, Text(image), Text.assemble((change, change_style)), reason]
+        rows.append((printable(one["application"]), cells))
+    # What stands beside each other: all of it, all but the reason, or on narrow terminals nothing.
+    image_width, change_width = (max((cell_len(cells[at].plain) for _, cells in rows), default=0) for at in (1, 2))
+    left = console.width - 8 - _VERDICT - image_width - change_width  # 8: the indent, and two blanks between columns
+    widths = [_VERDICT, image_width, change_width][: 3 if left >= 0 else 1]
+    widths += [left] if left >= _REASON else []
+    for app, members in groupby(rows, lambda row: row[0]):
+        yield _NOTHING
+        yield Text(app, "bold blue")
+        for _, cells in members:
+            grid = Table.grid(padding=(0, 2))
+            for width in widths:
+                grid.add_column(width=width, overflow="fold")
+            grid.add_row(*cells[: len(widths)])
+            yield Padding(grid, (0, 0, 0, 2))
+            yield from (Padding(cell, (0, 0, 0, 6)) for cell in cells[len(widths) :])
+
+
+def _commit(one: JSON) -> Iterator[RenderableType]:
+    name = f"commit {printable(one['commit'][:12])}" if one["commit"] else "would commit"
+    place = f" on {printable(one['head'])} of {printable(one['repository'])}"
+    yield Text.assemble((name, "bold magenta"), place)
+    below = []
+    if one["attempts"] > 1:
+        below.append(Text(f"others were faster {one['attempts'] - 1} times", "dim"))
+    if one["pull_request"]:
+        below.append(Text(printable(one["pull_request"]), "cyan"))
+    if not one.get("diff"):
+        below += [Text(printable(file)) for file in one["files"]]
+    yield from (Padding(line, (0, 0, 0, 4)) for line in below)
