@@ -32,7 +32,9 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
     """Read, decide, edit and push, until everything has landed or the deadline is over."""
     done = Outcome()
     contention = Contention(f"moving {batch.base}", job.deadline, world)
-    request = _request_head(batch)  # the same in every attempt, whichever asks are left
+    # The branch of the pull request: the same in every attempt, whichever asks are left.
+    subs = [ask.subscription for ask in batch.asks if ask.subscription.pull_request and not ask.subscription.head]
+    request = head_of_requests(subs[0].repo, batch.base, subs) if subs else ""
 
     @cache
     def exists(question: Question) -> Answer | None:
@@ -77,12 +79,6 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
             except ContendedError as error:
                 return done.plus(failures(batch.asks, error, job.terms))
     return done
-
-
-def _request_head(batch: Batch) -> str:
-    """The branch of the pull request, for Applications that name none."""
-    subs = [ask.subscription for ask in batch.asks if ask.subscription.pull_request and not ask.subscription.head]
-    return head_of_requests(subs[0].repo, batch.base, subs) if subs else ""
 
 
 def _facts(batch: Batch, snapshot: Snapshot, asks: Sequence[Ask], job: Job, world: World) -> Facts:

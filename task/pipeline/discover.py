@@ -85,12 +85,16 @@ def find(manifests: Iterable[FoundManifest], scope: Scope, locate: Locate) -> Di
         elif kind == "HelmRelease" and (release := _release(manifest, locate)):
             releases.setdefault(release.application.key, release)
         sets += kind == "ApplicationSet"
-    apps, more = _configured(tuple(applications.values()), updaters, scope)
+    apps = tuple(applications.values())
+    if updaters:
+        ours = [item for item in updaters if is_image_updater(item)]
+        apps, more = configure(apps, ours, scope.defaults.argocd_namespace)
+        problems += more
     annotated = [(app, considered(app, scope.narrow)) for app in apps if app.annotations]
     return Discovered(
         tuple(app for app, within in annotated if within),
         tuple(one for one in releases.values() if considered(one.application, scope.narrow)),
-        (*problems, *more),
+        tuple(problems),
         sets,
         tuple(app for app, within in annotated if not within),
     )
@@ -99,15 +103,15 @@ def find(manifests: Iterable[FoundManifest], scope: Scope, locate: Locate) -> Di
 def subscribed(found: Discovered, scope: Scope, images: Collection[Image]) -> tuple[Subscribed, ...]:
     """Who asks for these images, with every flaw of everybody's annotations."""
     wanted = {image.identity for image in images} if images else None
-    listed = (app for app in found.applications if app.annotations.get("image-list"))
-    return (*(_subscribe(app, scope.defaults, wanted) for app in listed), *found.releases)
-
-
-def _subscribe(app: Application, defaults: Defaults, wanted: Collection[str] | None) -> Subscribed:
-    """For the wanted images; with a head branch for all, as others' updates may wait there."""
-    one = subscribe(app, defaults, wanted)
-    waits = wanted is not None and any(sub.head or sub.pull_request for sub in one.subscriptions)
-    return subscribe(app, defaults) if waits else one
+    asking = []
+    for app in found.applications:
+        if not app.annotations.get("image-list"):
+            continue
+        one = subscribe(app, scope.defaults, wanted)
+        if wanted is not None and any(sub.head or sub.pull_request for sub in one.subscriptions):
+            one = subscribe(app, scope.defaults)  # updates of its other images may wait on the head branch
+        asking.append(one)
+    return (*asking, *found.releases)
 
 
 def _application(manifest: FoundManifest, scope: Scope, problems: list[Problem]) -> Application | None:
@@ -154,15 +158,6 @@ def within_narrowing(narrow: Narrow) -> Callable[[Mapping[str, Any]], bool]:
         return considered(Application(namespace, name, {}, (), labels=labels), known)
 
     return within
-
-
-def _configured(
-    apps: tuple[Application, ...], updaters: list[Mapping[str, Any]], scope: Scope
-) -> tuple[tuple[Application, ...], tuple[Problem, ...]]:
-    if not updaters:
-        return apps, ()
-    ours = [item for item in updaters if is_image_updater(item)]
-    return configure(apps, ours, scope.defaults.argocd_namespace)
 
 
 def _release(manifest: FoundManifest, locate: Locate) -> Subscribed | None:

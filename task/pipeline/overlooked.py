@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from task.annotations.known_keys import Doubt, differ, doubts
+from task.annotations.known_keys import differ, doubts
 from task.annotations.narrow import Narrow, considered, is_glob
 from task.image import parse_image_list
 from task.model import Application, Entry, Image, Problem, Subscribed
@@ -66,24 +66,20 @@ def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
     for app in (*seen.found, *seen.passed):
         unread = [(key, why) for key, why in doubts(app.annotations) if (app.key, key) not in told]
         if app.key in takes or not app.annotations.get("image-list"):
-            singly += [_unread(app, key, why) for key, why in unread]
+            singly += [
+                Problem(app.key, "annotation", why.message, why.hint, "warning", key, app.annotations[key])
+                for key, why in unread
+            ]
         elif unread:
             others.append((app.key, unread[0][0]))
-    return (*singly, *_together(others))
-
-
-def _unread(app: Application, key: str, why: Doubt) -> Problem:
-    return Problem(app.key, "annotation", why.message, why.hint, "warning", key, app.annotations[key])
-
-
-def _together(others: list[tuple[str, str]]) -> list[Problem]:
     if not others:
-        return []
+        return tuple(singly)
     named = ", ".join(f"{app} ({key})" for app, key in sorted(others)[:FEW])
     more = f" and {len(others) - FEW} more" if len(others) > FEW else ""
     many = f"{len(others)} other Applications have" if len(others) > 1 else "one other Application has"
     hint = "image-update lint shows each of them, and what to write"
-    return [Problem("", "annotation", f"{many} annotations that are not read: {named}{more}", hint, "warning")]
+    rest = Problem("", "annotation", f"{many} annotations that are not read: {named}{more}", hint, "warning")
+    return (*singly, rest)
 
 
 def untracked(seen: Seen, images: Sequence[Image]) -> tuple[Image, ...]:

@@ -55,7 +55,7 @@ def scanned(matched: Matched, terms: Terms, registry: Registry) -> Matched:
         if tag and not error:
             ready |= {id(ask): _with(ask, tag) for ask in choice.asks}
         else:
-            decisions += _failed(choice, error) if error else _refused(choice)
+            decisions += _without_a_tag(choice, error)
     asks = tuple(ready[id(ask)] for ask in matched.asks if id(ask) in ready)
     return replace(matched, asks=asks, decisions=(*matched.decisions, *decisions))
 
@@ -124,7 +124,15 @@ def _fitting(choices: Sequence[Choice], registry: Registry) -> dict[int, tuple[s
         answers = registry(tuple(dict.fromkeys(about.values())))
         for one in left:
             looked_at = [(tag, answers[about[id(one), tag]]) for tag in parts[id(one)]]
-            first = next((pair for pair in looked_at if pair[1].error or _suits(one, pair[1])), None)
+            wanted = one.policy.platforms
+            first = next(
+                (
+                    (tag, answer)
+                    for tag, answer in looked_at
+                    if answer.error or (answer.exists and suits(wanted, answer.platforms))
+                ),
+                None,
+            )
             if first:
                 settled[id(one)] = (first[0], first[1].error)
                 orders[id(one)] = ()
@@ -133,17 +141,15 @@ def _fitting(choices: Sequence[Choice], registry: Registry) -> dict[int, tuple[s
     return settled
 
 
-def _suits(choice: Choice, answer: Answer) -> bool:
-    return answer.exists and suits(choice.policy.platforms, answer.platforms)
-
-
-def _failed(choice: Choice, error: TaskError) -> list[Decision]:
-    return [wrong(_decision(ask, Verdict("error", "registry", "")), error) for ask in choice.asks]
-
-
-def _refused(choice: Choice) -> list[Decision]:
-    example, no = _none(choice)
-    return [_decision(_with(ask, example), no) for ask in choice.asks]
+def _without_a_tag(choice: Choice, error: TaskError | None) -> list[Decision]:
+    """The refusals or errors of asks that no tag was found for."""
+    example, verdict = ("", Verdict("error", "registry", "")) if error else _none(choice)
+    found = []
+    for ask in choice.asks:
+        offered = ask if error else _with(ask, example)
+        decision = Decision(ask.subscription, offered.offered, verdict, live_reading(ask.subscription))
+        found.append(wrong(decision, error) if error else decision)
+    return found
 
 
 def _none(choice: Choice) -> tuple[str, Verdict]:
@@ -158,7 +164,3 @@ def _none(choice: Choice) -> tuple[str, Verdict]:
     tag, example = max((tag, no.because) for tag, no in refusals if no.rule == rule)
     many = f"none of the {len(choice.tags)} tags in the registry is" if len(choice.tags) > 1 else "the only tag is not"
     return tag, Verdict("refuse", rule, f"{many} admitted: {example}")
-
-
-def _decision(ask: Ask, verdict: Verdict) -> Decision:
-    return Decision(ask.subscription, ask.offered, verdict, live_reading(ask.subscription))

@@ -30,20 +30,17 @@ class Merges:
         for one in landed:
             key = one.repo, one.request
             if key not in ends:
-                ends[key] = self._ended(one)
+                try:
+                    ends[key] = self._merged(self._requests.of(one.repo), one.request)
+                except TaskError as error:
+                    ends[key] = error
             request = ends[key]
             if not isinstance(request, TaskError):
                 found.append(replace(one, commit=request.merge_commit or one.commit, request=""))
         return found, [one for one in ends.values() if isinstance(one, TaskError)]
 
-    def _ended(self, one: Landed) -> Proposed | TaskError:
-        """The merged request, or why there will be none."""
-        try:
-            return self._merged(self._requests.of(one.repo), one.request)
-        except TaskError as error:
-            return error
-
     def _merged(self, forge: Forge, number: str) -> Proposed:
+        """The request, once it is merged. Raises `RolloutError` for one that is closed, or not merged in time."""
         pause, told = FIRST_PAUSE, False
         while True:
             try:
@@ -52,19 +49,19 @@ class Merges:
                 if time.monotonic() >= self._end:
                     raise
             else:
-                if self._is_merged(request):
+                if request.state == "merged":
                     return request
+                if request.state == "closed":
+                    raise RolloutError(
+                        f"{request.url} was closed without being merged", hint="a newer build opens another"
+                    )
+                if time.monotonic() >= self._end:
+                    raise RolloutError(
+                        f"{request.url} is not merged yet", hint="merge it, or give a longer --wait-timeout"
+                    )
                 if not told:
                     self._log("info", f"waiting until {request.url} is merged")
                     told = True
             shutdown.check()
             shutdown.sleep(min(pause, max(self._end - time.monotonic(), 0.1)))
             pause = min(2 * pause, MERGE_PAUSE)
-
-    def _is_merged(self, request: Proposed) -> bool:
-        """Raises `RolloutError` for one that will not be."""
-        if request.state == "closed":
-            raise RolloutError(f"{request.url} was closed without being merged", hint="a newer build opens another")
-        if request.state != "merged" and time.monotonic() >= self._end:
-            raise RolloutError(f"{request.url} is not merged yet", hint="merge it, or give a longer --wait-timeout")
-        return request.state == "merged"
