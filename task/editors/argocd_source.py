@@ -1,18 +1,18 @@
 """The override file `.argocd-source-<app>.yaml`: what its three editors share.
 
-Argo CD (repo-server) reads it as a JSON merge patch over the source: its lists replace those
-of the spec, and an element inherits the fields it lacks from the spec's element at the same
-place. So everything needed must stand in the file, each element complete, each value a string.
+Argo CD (repo-server) reads it as a JSON merge patch over the source. Its lists replace those of the spec
+(argo-cd issue 6665), and an element inherits the fields it lacks from the spec's element at the same place. So the
+file must hold everything that is needed: each element complete, each value a string.
 
-An element that we carried along says in a comment where it is from, and follows that. One without
-the comment is somebody's own, and stays: to overwrite it was our worst surprise.
+An element that was copied from the spec, or from the common file, says so in a comment and follows its origin. One
+without the comment was written by a person, and stays: no surprise was worse than to see it overwritten.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ from task.model import Edit, Files, Place, Target
 
 COMMON = ".argocd-source.yaml"
 FROM_SPEC, FROM_COMMON = "# from the Application", f"# from {COMMON}"
-_MARK = re.compile(r"[ \t]+(# from (?:the Application|\.argocd-source\.yaml))[ \t]*")
+_ORIGIN = re.compile(r"[ \t]+(# from (?:the Application|\.argocd-source\.yaml))[ \t]*")
 
 
 class Section(NamedTuple):
@@ -82,7 +82,9 @@ def elements(document: Document | None, section: Section, path: str) -> tuple[No
             return ()
         if node.kind != "mapping":
             raise _shape(f"{section.name} is no mapping", path)
-        _refuse_other_case(node, key, path)
+        # Argo CD decodes keys in any case, but its merge patch does not: `Helm:` would stand beside the spec's `helm:`.
+        if other := next((n.value for n, _ in pairs(node) if n.value != key and n.value.lower() == key), ""):
+            raise _shape(f"has {other} where Argo CD expects {key}", path)
         found = value(node, key)
         node = resolved(document, found) if found is not None else None
     if node is None or node.null:
@@ -90,13 +92,6 @@ def elements(document: Document | None, section: Section, path: str) -> tuple[No
     if node.kind != "sequence":
         raise _shape(f"{section.name}.{section.list} is no list", path)
     return node.children
-
-
-def _refuse_other_case(mapping: Node, key: str, path: str) -> None:
-    """`Helm:` next to the spec's `helm:` are two keys for the merge patch; the spec's then wins."""
-    for name, _ in pairs(mapping):
-        if name.value != key and name.value.lower() == key:
-            raise _shape(f"has {name.value} where Argo CD expects {key}", path)
 
 
 def _shape(problem: str, path: str) -> TargetError:
@@ -116,10 +111,6 @@ def grow(tree: Tree, section: Section, items: Sequence[Data], path: str) -> Tree
     if inner is None:
         return add_keys(tree, document.root, {section.name: {section.list: list(items)}})
     _refuse_alias(tree, document, inner, path)
-    return _grow_list(tree, document, inner, section, items)
-
-
-def _grow_list(tree: Tree, document: Document, inner: Node, section: Section, items: Sequence[Data]) -> Tree:
     found = value(inner, section.list) if inner.kind == "mapping" else None
     if found is None:
         return add_keys(tree, inner, {section.list: list(items)})
@@ -166,11 +157,14 @@ def unsound_names(document: Document | None, section: Section, path: str) -> set
     """The names whose value some YAML reader takes for something else than a string, or that have several values."""
     if document is None:
         return set()
-    found = [(each, field(document, each, "value")) for each in elements(document, section, path)]
-    unsound = (each for each, node in found if node is not None and not sound(resolved(document, node)))
-    values = {item[:2] for item in items_of(document, section, path)}
-    names = [name for name, _ in values]
-    return {text_field(document, each, "name") for each in unsound} | {name for name in names if names.count(name) > 1}
+    unsound, values = set(), dict[str, str]()
+    for element in elements(document, section, path):
+        name, node = text_field(document, element, "name"), field(document, element, "value")
+        text = resolved(document, node).value if node is not None else ""
+        unquoted = node is not None and not sound(resolved(document, node))
+        if unquoted or (name and values.setdefault(name, text) != text):
+            unsound.add(name)
+    return unsound
 
 
 def common_document(files: Files, target: Target) -> tuple[str, Document | None]:
@@ -183,7 +177,7 @@ def common_document(files: Files, target: Target) -> tuple[str, Document | None]
 
 @dataclass(frozen=True)
 class OriginComment:
-    """The comment that says where an element is from, with the blanks before it: `text[start:end]`."""
+    """The comment that says where an element was copied from, with the blanks before it: `text[start:end]`."""
 
     text: str
     start: int
@@ -191,10 +185,10 @@ class OriginComment:
 
 
 def origin_comment(tree: Tree, element: Node) -> OriginComment | None:
-    """The element's mark, on any of its lines; None for an element without one, and in flow style."""
+    """The element's comment, on any of its lines; None for an element without one, and in flow style."""
     for end in _line_ends(tree, element):
         tail = line_end(tree.text, end)
-        if found := _MARK.fullmatch(tree.text, end, tail):
+        if found := _ORIGIN.fullmatch(tree.text, end, tail):
             return OriginComment(found[1], end, tail)
     return None
 
@@ -210,7 +204,7 @@ def _line_ends(tree: Tree, element: Node) -> Iterator[int]:
 
 
 def set_origin_comments(tree: Tree, section: Section, path: str, wanted: Callable[[Tree, Node], str | None]) -> Tree:
-    """The file with other marks: `wanted` tells an element's; "" is none, None is as it is."""
+    """The file with the origin comment that `wanted` answers for each element: "" for no comment, None: as it is."""
     document, splices = single(tree, path), []
     for element in elements(document, section, path) if document else ():
         want, now = wanted(tree, element), origin_comment(tree, element)
@@ -233,51 +227,47 @@ def without(tree: Tree, section: Section, path: str, gone: Callable[[Tree, Node]
     return drop_items(tree, alone(tree, tree.documents[0], parent), numbers) if parent else tree
 
 
-@dataclass(frozen=True)
-class _Merge:
-    """What the list of an override file is to say: the image's own elements, and what is carried along."""
-
-    own: Mapping[str, Item]
-    carried: Mapping[str, tuple[Item, str]]  # with the mark of where it is from
-
-    def item(self, tree: Tree, element: Node) -> Item | None:
-        """What an element is to say; None where it stays as it is."""
-        name = text_field(tree.documents[0], element, "name")
-        if name in self.own:
-            return self.own[name]
-        return self.carried[name][0] if name in self.carried and origin_comment(tree, element) else None
-
-    def mark(self, tree: Tree, element: Node, before: Collection[str]) -> str | None:
-        """Which mark an element is to have; None where it stays as it is."""
-        name = text_field(tree.documents[0], element, "name")
-        if name in self.own:
-            return ""
-        follows = name in self.carried and (name not in before or origin_comment(tree, element))
-        return self.carried[name][1] if follows else None
-
-    def gone(self, tree: Tree, element: Node) -> bool:
-        """Whether an element followed what is not there any more."""
-        name = text_field(tree.documents[0], element, "name")
-        return name not in self.own and name not in self.carried and origin_comment(tree, element) is not None
-
-
 def merge_items(
     files: Files, target: Target, section: Section, own: Sequence[Item], spec: Sequence[Item]
 ) -> tuple[Files, tuple[Edit, ...]]:
     """The file with `own` set, and with all that the spec and the common file hold; what `write` answers.
 
-    Elements are found by name, all of one name together. What is marked follows where it is from, and goes when it
-    is gone there; everything else stays as somebody wrote it.
+    Elements are found by name, all of one name together. One with an origin comment follows its origin, and goes when
+    that is gone; everything else stays as a person wrote it.
     """
     path, tree, document = load(files, target)
     before = {item.name: item.value for item in items_of(document, section, path)}
-    merge = _Merge({item.name: item for item in own}, _carried(files, target, section, spec))
-    tree = _complete(_set_values(tree, section, merge, path), section, merge, path)
-    wanted = {**{name: item for name, (item, _) in merge.carried.items()}, **merge.own}
-    tree = grow(tree, section, [item.data() for name, item in wanted.items() if name not in before], path)
+    mine = {item.name: item for item in own}
+    carried = _carried(files, target, section, spec)
+
+    def wanted(tree: Tree, element: Node) -> Item | None:
+        """What an element is to say; None where it stays as it is."""
+        name = text_field(tree.documents[0], element, "name")
+        if name in mine:
+            return mine[name]
+        return carried[name][0] if name in carried and origin_comment(tree, element) else None
+
+    def origin(tree: Tree, element: Node) -> str | None:
+        name = text_field(tree.documents[0], element, "name")
+        if name in mine:
+            return ""
+        follows = name in carried and (name not in before or origin_comment(tree, element))
+        return carried[name][1] if follows else None
+
+    def gone(tree: Tree, element: Node) -> bool:
+        name = text_field(tree.documents[0], element, "name")
+        return name not in mine and name not in carried and origin_comment(tree, element) is not None
+
+    tree = _with_values(tree, section, path, wanted)
+    # Argo CD takes a field that an element lacks from whatever element of the spec stands at the same place.
+    while gap := _gap(tree, section, path, wanted):
+        element, name, data = gap
+        tree = add_keys(tree, alone(tree, tree.documents[0], element), {name: data})
+    whole = {**{name: item for name, (item, _) in carried.items()}, **mine}
+    tree = grow(tree, section, [item.data() for name, item in whole.items() if name not in before], path)
     if target.carry:
-        tree = without(tree, section, path, merge.gone)
-    tree = set_origin_comments(tree, section, path, lambda now, each: merge.mark(now, each, before))
+        tree = without(tree, section, path, gone)
+    tree = set_origin_comments(tree, section, path, origin)
     after = {item.name: item.value for item in items_of(single(tree, path), section, path)}
     edits = [Edit(path, name, before.get(name, ""), after.get(name, "")) for name in {**after, **before}]
     different = tuple(edit for edit in edits if edit.old != edit.new)
@@ -287,21 +277,23 @@ def merge_items(
 def stray_items(
     files: Files, target: Target, section: Section, own: Collection[str], spec: Sequence[Item]
 ) -> tuple[tuple[str, str], ...]:
-    """(name, mark) of what somebody wrote in the file and the spec, or the common file, says otherwise."""
+    """(name, origin) of each element that a person wrote in the file, and that says otherwise in its origin."""
     path, tree, document = load(files, target)
     carried = _carried(files, target, section, spec)
     found: dict[str, str] = {}
     for element in elements(document, section, path) if document else ():
         item = _item(document, element) if document else None
-        theirs, mark = carried.get(item.name, (item, "")) if item else (None, "")
-        if item and theirs and mark and item.name not in {*own, *target.managed} and not origin_comment(tree, element):
-            same = (item.value, item.force if theirs.force is not None else None) == (theirs.value, theirs.force)
-            found |= {} if same else {item.name: mark}
+        if item is None or item.name not in carried or item.name in {*own, *target.managed}:
+            continue
+        theirs, origin = carried[item.name]
+        same = item.value == theirs.value and theirs.force in (None, item.force)
+        if not same and not origin_comment(tree, element):
+            found[item.name] = origin
     return tuple(found.items())
 
 
 def _carried(files: Files, target: Target, section: Section, spec: Sequence[Item]) -> dict[str, tuple[Item, str]]:
-    """What must stand in the file because its list replaces the others; the common file beats the spec."""
+    """What the file must hold because its list replaces the others, with its origin; the common file beats the spec."""
     if not target.carry:
         return {}
     path, common = common_document(files, target)
@@ -311,50 +303,38 @@ def _carried(files: Files, target: Target, section: Section, spec: Sequence[Item
     return {**{item.name: (item, FROM_SPEC) for item in spec}, **{item.name: (item, FROM_COMMON) for item in shared}}
 
 
-def _set_values(tree: Tree, section: Section, merge: _Merge, path: str) -> Tree:
-    """The fields that are there already, with their wanted content."""
+def _with_values(tree: Tree, section: Section, path: str, wanted: Callable[[Tree, Node], Item | None]) -> Tree:
+    """The file with the wanted content of the fields that are there already."""
     document = single(tree, path)
     if document is None:
         return tree
     changes: list[tuple[Node, Word]] = []
     for element in elements(document, section, path):
-        for node, data in _changes(document, element, merge.item(tree, element)):
-            changes.append((alone(tree, document, node), data))
+        item = wanted(tree, element)
+        if (node := field(document, element, "value")) is not None:
+            now = resolved(document, node)
+            text = item.value if item else now.value
+            # A value that is not a string fails the whole Application, no matter who wrote it.
+            if now.kind == "scalar" and (text != now.value or not (sound(now) or (now.null and item is None))):
+                changes.append((alone(tree, document, node), text))
+        if (flag := field(document, element, "forcestring")) is not None and item and item.force is not None:
+            now = resolved(document, flag)
+            plain = now.kind == "scalar" and not now.style
+            if (now.value if plain else "") != ("true" if item.force else "false"):  # Argo CD reads plain booleans only
+                changes.append((alone(tree, document, flag), item.force))
     return splice(tree, changes) if changes else tree
 
 
-def _changes(document: Document, element: Node, item: Item | None) -> Iterator[tuple[Node, Word]]:
-    node = field(document, element, "value")
-    if node is not None:
-        now = resolved(document, node)
-        text = item.value if item else now.value
-        # A value that is no string fails the whole Application, whoever wrote it.
-        if now.kind == "scalar" and (text != now.value or not (sound(now) or (now.null and item is None))):
-            yield node, text
-    flag = field(document, element, "forcestring")
-    if flag is not None and item and item.force is not None and _flag(resolved(document, flag)) is not item.force:
-        yield flag, item.force
-
-
-def _complete(tree: Tree, section: Section, merge: _Merge, path: str) -> Tree:
-    """Elements with the fields that they lacked, which Argo CD would take from another element of the spec."""
-    while gap := _gap(tree, section, merge, path):
-        element, name, data = gap
-        tree = add_keys(tree, alone(tree, tree.documents[0], element), {name: data})
-    return tree
-
-
-def _gap(tree: Tree, section: Section, merge: _Merge, path: str) -> tuple[Node, str, Data] | None:
+def _gap(
+    tree: Tree, section: Section, path: str, wanted: Callable[[Tree, Node], Item | None]
+) -> tuple[Node, str, Data] | None:
+    """The first field that an element lacks, and its content."""
     document = single(tree, path)
-    for element in elements(document, section, path) if document else ():
-        item = merge.item(tree, element)
-        for name, data in item.data().items() if document and item else ():
-            if document and field(document, element, name) is None:
+    if document is None:
+        return None
+    for element in elements(document, section, path):
+        item = wanted(tree, element)
+        for name, data in item.data().items() if item else ():
+            if field(document, element, name) is None:
                 return resolved(document, element), name, data
     return None
-
-
-def _flag(node: Node) -> bool | None:
-    """What Argo CD reads as `forcestring`; None where it would fail."""
-    plain = node.kind == "scalar" and not node.style
-    return {"true": True, "false": False}.get(node.value) if plain else None

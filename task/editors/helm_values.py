@@ -35,9 +35,9 @@ def read(files: Files, target: Target) -> Reading:
         document = rooted(tree.documents[0], path) if tree.documents else None
         nodes = {key: _look(tree, document, key) for key in (keys.name, keys.tag, keys.spec) if key}
         good = all(node is None or (sound(node) and node.value == node.value.strip()) for node in nodes.values())
-        for key in nodes if document else ():  # a key that stands several times must say the same each time
-            found = find(document, parse_path(key), merges=True) if document else ()
-            good = good and len({resolved(document, node).value for node in found if document}) <= 1
+        if document:  # a key that stands several times must say the same each time
+            found = (find(document, parse_path(key), merges=True) for key in nodes)
+            good = good and all(len({resolved(document, node).value for node in one}) <= 1 for one in found)
     texts = {key: node.value if node else "" for key, node in nodes.items()}
     if keys.spec:
         image = live_image(texts[keys.spec])

@@ -1,8 +1,8 @@
 """`write-back-method: argocd`: the live Application's own source, by JSON patch.
 
-The source is read and edited as the override file that would say the same, so what the editors of override files know
-holds here: identities rather than texts up to a colon (Argo CD Image Updater issue 516), spelling, `forceString`.
-Of the answer only the elements that changed become operations, each behind a `test` of what stood there.
+The source is edited as the override file that would say the same. So the rules of the override editors hold here too:
+images are compared by identity, not by the text up to a colon (Argo CD Image Updater issue 516). Only elements that
+changed become operations of the patch, each behind a `test` of the old value.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ def write(
     if not changed:
         return (), ()
     path = f"{_path(manifest, index)}/{there.section.name}"
-    operations = _operations(source, there, path, _elements(changed, there), places)
+    document = single(tree_of(changed, _FILE), _FILE)
+    wanted = [_element(document, node, there) for node in elements(document, there.section, _FILE) if document]
+    operations = _operations(source, there, path, wanted, places)
     where = f"{path}/{there.section.list}".strip("/").replace("/", ".")
     return operations, tuple(replace(edit, path=where) for edit in edits)
 
@@ -77,7 +79,7 @@ def _list_of(source: Source) -> _List:
 
 
 def _plain(target: Target) -> Target:
-    """The target without what concerns Git: nothing is carried along, for nothing is lost."""
+    """The target without what concerns Git. Nothing is carried along: a patch loses nothing."""
     source = replace(target.source, parameters=(), images=(), env=())
     return replace(target, path=_FILE, fallbacks=(), carry=False, source=source)
 
@@ -123,7 +125,7 @@ def _as_file(raw: Sequence[Any], there: _List) -> tuple[Files, tuple[int, ...]]:
 
 
 def _as_yaml(one: Any, there: _List) -> str:
-    """An element; "" for what is none."""
+    """An element of the list as YAML; "" for one of a wrong shape."""
     if there.editor == "kustomize-override":
         return double_quoted(one) if isinstance(one, str) else ""
     known = _mapping(one)
@@ -137,14 +139,8 @@ def _as_yaml(one: Any, there: _List) -> str:
     return "\n    ".join(fields)
 
 
-def _elements(files: Files, there: _List) -> list[Any]:
-    """The elements of an override file, as the Application has them."""
-    document = single(tree_of(files, _FILE), _FILE)
-    found = elements(document, there.section, _FILE) if document else ()
-    return [_element(document, node, there) for node in found if document]
-
-
 def _element(document: Document, node: Node, there: _List) -> Any:
+    """An element of the override file, as the Application has it."""
     if there.editor == "kustomize-override":
         return resolved(document, node).value
     texts = {name: found for name in ("name", "value", "forcestring") if (found := field(document, node, name))}
@@ -165,21 +161,14 @@ def _operations(
     path, raw = f"{path}/{there.section.list}", section.get(there.section.list)
     if not isinstance(raw, list):
         return ({"op": "add", "path": path, "value": added},)
-    changes: list[Operation] = []
-    for place, element in zip(places, wanted, strict=False):
-        changes += _changed(f"{path}/{place}", raw[place], element)
-    return (*changes, *({"op": "add", "path": f"{path}/-", "value": element} for element in added))
-
-
-def _changed(path: str, old: Any, new: Any) -> list[Operation]:
-    """What makes the one of the other; fields that are unknown here stay."""
-    if isinstance(new, str):
-        return [] if new == old else [_test(path, old), {"op": "replace", "path": path, "value": new}]
-    fields = {name: value for name, value in new.items() if (old.get(name) or False) != (value or False)}
-    if not fields:
-        return []
-    return [_test(path, old), *({"op": "add", "path": f"{path}/{name}", "value": one} for name, one in fields.items())]
-
-
-def _test(path: str, old: Any) -> Operation:
-    return {"op": "test", "path": path, "value": old}
+    operations: list[Operation] = []
+    for place, new in zip(places, wanted, strict=False):
+        at, old = f"{path}/{place}", raw[place]
+        if isinstance(new, str):
+            changes: list[Operation] = [{"op": "replace", "path": at, "value": new}] if new != old else []
+        else:  # field by field, so that fields that are unknown here stay
+            fields = {name: one for name, one in new.items() if (old.get(name) or False) != (one or False)}
+            changes = [{"op": "add", "path": f"{at}/{name}", "value": one} for name, one in fields.items()]
+        if changes:
+            operations += [{"op": "test", "path": at, "value": old}, *changes]
+    return (*operations, *({"op": "add", "path": f"{path}/-", "value": element} for element in added))

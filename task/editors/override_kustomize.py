@@ -95,13 +95,24 @@ def _mine(each: KustomizeImage, target: Target) -> bool:
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
     """The file with all entries of the image at its version, and with the spec's others carried along.
 
-    An entry that is marked follows where it is from, and goes when it is gone there; every other one stays.
+    An entry with an origin comment follows its origin, and goes when that is gone; every other one stays.
     """
     refuse_taken(target)
     path, tree, document = load(files, target)
     now, spec = _entries(document, path), _spec(files, target)
-    marked = [origin_comment(tree, node) is not None and target.carry for node, _ in now]
-    renewed = _renewed([each for _, each in now], marked, spec, target, image)
+    renewed: list[KustomizeImage] = []
+    for node, each in now:
+        if _mine(each, target):
+            renewed.append(_at(each, spec, target, image))
+        elif target.carry and each.key in spec and origin_comment(tree, node) is not None:
+            theirs, _ = spec[each.key]
+            renewed.append(each if _says(theirs) == _says(each) else theirs)
+        else:
+            renewed.append(each)
+    name = target.keys.kustomize_name
+    first = next((place for place, (_, each) in enumerate(now) if _mine(each, target)), None)
+    if name and first is not None and identity_of(name) not in {each.key for each in renewed}:
+        renewed[first] = KustomizeImage(name, renewed[first].right)  # another name led to the image: ours replaces it
     changes = [(node, each, fresh) for (node, each), fresh in zip(now, renewed, strict=True) if fresh != each]
     if changes and document:
         tree = splice(tree, [(alone(tree, document, node), fresh.text) for node, _, fresh in changes])
@@ -112,14 +123,16 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         each = entry(resolved(tree.documents[0], node).value)
         return not _mine(each, target) and each.key not in spec and origin_comment(tree, node) is not None
 
-    def wanted(tree: Tree, node: Node) -> str | None:
+    def origin(tree: Tree, node: Node) -> str | None:
         each = entry(resolved(tree.documents[0], node).value)
         if _mine(each, target):
             return ""
         follows = each in missing or (origin_comment(tree, node) and target.carry)
         return spec[each.key][1] if follows and each.key in spec else None
 
-    tree = set_origin_comments(without(tree, SECTION, path, gone) if target.carry else tree, SECTION, path, wanted)
+    if target.carry:
+        tree = without(tree, SECTION, path, gone)
+    tree = set_origin_comments(tree, SECTION, path, origin)
     edits = [Edit(path, _key(fresh), each.text, fresh.text) for _, each, fresh in changes]
     edits += [Edit(path, _key(each), "", each.text) for each in missing]
     left = [each for _, each in _entries(single(tree, path), path)]
@@ -129,16 +142,16 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
 
 
 def strays(files: Files, target: Target) -> tuple[tuple[str, str], ...]:
-    """(name, mark) of the entries that somebody wrote, and that the spec, or the common file, says otherwise."""
+    """(name, origin) of each entry that a person wrote, and that says otherwise in its origin."""
     if not target.carry:
         return ()
     path, tree, document = load(files, target)
     spec, found = _spec(files, target), dict[str, str]()
     for node, each in _entries(document, path):
-        theirs, mark = spec.get(each.key, (each, ""))
+        theirs, origin = spec.get(each.key, (each, ""))
         managed = {each.key, each.identity, each.left, each.right} & set(target.managed)
         if not managed and not _mine(each, target) and _says(theirs) != _says(each) and not origin_comment(tree, node):
-            found[_key(each)] = mark
+            found[_key(each)] = origin
     return tuple(found.items())
 
 
@@ -147,7 +160,7 @@ def _key(each: KustomizeImage) -> str:
     return f"kustomize.images[{each.left or (image.name if image else each.right)}]"
 
 
-Carried = Mapping[str, tuple[KustomizeImage, str]]  # by key; with the mark that says where it is from
+Carried = Mapping[str, tuple[KustomizeImage, str]]  # by key; with the comment that says where it is from
 
 
 def _spec(files: Files, target: Target) -> Carried:
@@ -155,23 +168,7 @@ def _spec(files: Files, target: Target) -> Carried:
     path, common = common_document(files, target) if target.carry else ("", None)
     entries = [(entry(text), FROM_SPEC) for text in target.source.images]
     entries += [(each, FROM_COMMON) for _, each in _entries(common, path)]
-    return {each.key: (each, mark) for each, mark in entries}
-
-
-def _renewed(
-    now: list[KustomizeImage], marked: list[bool], spec: Carried, target: Target, image: Image
-) -> list[KustomizeImage]:
-    """The entries of the file, each as it is to be."""
-    name = target.keys.kustomize_name
-    mine = [_mine(each, target) for each in now]
-    fresh = [
-        _at(each, spec, target, image) if ours else _refreshed(each, spec) if follows else each
-        for each, ours, follows in zip(now, mine, marked, strict=True)
-    ]
-    keys = [each.key for each in fresh]
-    if name and identity_of(name) not in keys and True in mine:  # another name led to the image: ours takes its place
-        fresh[mine.index(True)] = KustomizeImage(name, fresh[mine.index(True)].right)
-    return fresh
+    return {each.key: (each, origin) for each, origin in entries}
 
 
 def _at(each: KustomizeImage, spec: Carried, target: Target, image: Image) -> KustomizeImage:
@@ -180,12 +177,6 @@ def _at(each: KustomizeImage, spec: Carried, target: Target, image: Image) -> Ku
     name = target.keys.kustomize_name
     left = each.left or (name if name and each.identity != image.identity else "")
     return KustomizeImage(left, replace(image, name=full).reference)
-
-
-def _refreshed(each: KustomizeImage, spec: Carried) -> KustomizeImage:
-    """An entry of another image, as it is where it is from."""
-    there, _ = spec.get(each.key, (each, ""))
-    return each if _says(there) == _says(each) else there
 
 
 def _says(each: KustomizeImage) -> tuple[str, ...]:
@@ -199,8 +190,7 @@ def _missing(now: list[KustomizeImage], spec: Carried, target: Target, image: Im
     lacking = [each for each, _ in spec.values() if each.key not in keys and (target.carry or _mine(each, target))]
     carried = [_at(each, spec, target, image) if _mine(each, target) else each for each in lacking]
     name = target.keys.kustomize_name
-    there = [*now, *carried]
-    if any(each.key == identity_of(name) if name else _mine(each, target) for each in there):
+    if any(each.key == identity_of(name) if name else _mine(each, target) for each in (*now, *carried)):
         return carried
     full = spelled(image, target, *(other.right for other, _ in spec.values()))
     return [*carried, KustomizeImage(name, replace(image, name=full).reference)]
