@@ -6,16 +6,14 @@ A key that is not known here belongs to a newer version: it is ignored, and stay
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
-from typing import TypeVar
+from collections.abc import Mapping
+from dataclasses import asdict, astuple
 
 from task.editors.yaml.tree import Node, Tree, pairs, walk
 from task.errors import Malformed, TargetError
 from task.model import Build, Hold, Meant, Memory, State, Written
 from task.timestamps import utc
 
-T = TypeVar("T")
 _Shape = Mapping[str, "_Shape | None"]
 ANY = ""  # in a shape: the keys are names
 FILE = ("files",)
@@ -35,12 +33,12 @@ _MISPLACED = "known there are {}; memory stands below files: <file>: images: <al
 _TIMES = ("at", "until", "created")
 _SEQUENCE = re.compile(r"[0-9]{1,20}")
 _TAGS = ("", "!", "tag:yaml.org,2002:str")
-_SURROGATES = re.compile("[\ud800-\udfff]")  # bytes of an argument that were no text
+_SURROGATES = re.compile("[\ud800-\udfff]")
 Data = Mapping[str, object]
 
 
 def states_of(tree: Tree) -> dict[str, State]:
-    """What a state file says, by write-back file. TargetError: line, what is wrong, how to mend it."""
+    """What a state file says, by write-back file. TargetError: the line, what is wrong in it, how to correct it."""
     if len(tree.documents) > 1:
         node = tree.documents[1].root
         raise _wrong(
@@ -48,34 +46,42 @@ def states_of(tree: Tree) -> dict[str, State]:
         )
     if not tree.documents or tree.documents[0].root.null:
         return {}
-    _refuse_references(tree)
+    for node in walk(tree.documents[0].root):
+        if node.kind == "alias" or node.anchor:  # anchors would tie lines together that change apart
+            name = f"the alias *{node.value}" if node.kind == "alias" else f"the anchor &{node.anchor}"
+            raise _wrong(tree, node, f"{name[:50]} is not for a state file", "write the value itself out")
     fields = _fields(tree, tree.documents[0].root, "the file", FILE)
     files = _children(tree, fields["files"], "files") if "files" in fields else {}
-    return {path: state for path, node in files.items() if (state := _state(tree, node, path)) != State()}
-
-
-def _state(tree: Tree, node: Node, path: str) -> State:
-    fields = _fields(tree, node, path, STATE)
-    images = _children(tree, fields["images"], "images") if "images" in fields else {}
-    return State(
-        _hold(tree, fields["hold"]) if "hold" in fields else None,
-        {alias: memory for alias, one in images.items() if (memory := _memory(tree, one, alias)) != Memory()},
-    )
+    states = {}
+    for path, node in files.items():
+        fields = _fields(tree, node, path, STATE)
+        images = _children(tree, fields["images"], "images") if "images" in fields else {}
+        state = State(
+            _hold(tree, fields["hold"]) if "hold" in fields else None,
+            {alias: memory for alias, one in images.items() if (memory := _memory(tree, one, alias)) != Memory()},
+        )
+        if state != State():
+            states[path] = state
+    return states
 
 
 def _memory(tree: Tree, node: Node, alias: str) -> Memory:
     fields = _fields(tree, node, alias, MEMORY)
+    rollback = None
+    if "rollback" in fields:
+        said = _words(tree, _fields(tree, fields["rollback"], "rollback", MEANT))
+        rollback = Meant(said["to"], said.get("tag", ""), said.get("digest", "")) if said.get("to") else None
     return Memory(
         written=_written(tree, fields["written"], "written") if "written" in fields else None,
         replaced=_list(tree, fields["replaced"], "replaced") if "replaced" in fields else (),
         hold=_hold(tree, fields["hold"]) if "hold" in fields else None,
         deferred=_written(tree, fields["deferred"], "deferred") if "deferred" in fields else None,
-        rollback=_meant(tree, fields["rollback"]) if "rollback" in fields else None,
+        rollback=rollback,
     )
 
 
 def _hold(tree: Tree, node: Node) -> Hold:
-    """A hold that cannot be read is an error, never none: what it covers must not move."""
+    """A hold that cannot be read is an error, not "no hold": what it covers must not move."""
     mend = "write `reason: …` on a line of its own below it, or remove the hold"
     if node.null or (node.kind == "mapping" and not node.children):
         raise _wrong(tree, node, "hold says nothing", mend)
@@ -97,24 +103,16 @@ def _written(tree: Tree, node: Node, what: str) -> Written | None:
     return found if found != Written() else None
 
 
-def _meant(tree: Tree, node: Node) -> Meant | None:
-    said = _words(tree, _fields(tree, node, "rollback", MEANT))
-    return Meant(said["to"], said.get("tag", ""), said.get("digest", "")) if said.get("to") else None
-
-
 def _words(tree: Tree, fields: Mapping[str, Node]) -> dict[str, str]:
     """The texts of some keys, times in normal form."""
-    return {
-        name: _time(tree, node, name) if name in _TIMES else _word(tree, node, name) for name, node in fields.items()
-    }
-
-
-def _time(tree: Tree, node: Node, name: str) -> str:
-    text = _word(tree, node, name)
-    try:
-        return utc(text) if text else ""
-    except Malformed as error:
-        raise _wrong(tree, node, f"{name}: {error.message}", error.hint) from error
+    words = {name: _word(tree, node, name) for name, node in fields.items()}
+    for name in _TIMES:
+        if text := words.get(name):
+            try:
+                words[name] = utc(text)
+            except Malformed as error:
+                raise _wrong(tree, fields[name], f"{name}: {error.message}", error.hint) from error
+    return words
 
 
 def _word(tree: Tree, node: Node, name: str) -> str:
@@ -137,7 +135,7 @@ def _list(tree: Tree, node: Node, name: str) -> tuple[str, ...]:
 def _fields(tree: Tree, node: Node, what: str, known: tuple[str, ...]) -> dict[str, Node]:
     """The values of a mapping by the keys that are known.
 
-    One that is nearly known, or known elsewhere, is a slip of the pen: a misspelt hold would hold nothing.
+    A key that is nearly known, or known at another place, is an error: a misspelt hold would hold nothing.
     """
     found = _children(tree, node, what)
     for key, _ in pairs(node) if found else ():
@@ -162,14 +160,6 @@ def _children(tree: Tree, node: Node, what: str) -> dict[str, Node]:
     return found
 
 
-def _refuse_references(tree: Tree) -> None:
-    """Anchors would tie lines together that change apart."""
-    for node in walk(tree.documents[0].root):
-        if node.kind == "alias" or node.anchor:
-            name = f"the alias *{node.value}" if node.kind == "alias" else f"the anchor &{node.anchor}"
-            raise _wrong(tree, node, f"{name[:50]} is not for a state file", "write the value itself out")
-
-
 def _kind(node: Node) -> str:
     if node.tag and node.kind == "scalar":
         return f"tagged {node.tag}"
@@ -183,7 +173,7 @@ def _wrong(tree: Tree, node: Node, what: str, mend: str) -> TargetError:
 def with_unknown(tree: Tree, data: Data) -> Data:
     """The data, with the keys of newer versions as the file has them.
 
-    A hold or a build that is removed takes the unknown keys in it along.
+    The unknown keys in a hold, or in a build, go when it is removed.
     """
     return _kept(tree.documents[0].root, data, _SHAPE) if tree.documents else data
 
@@ -204,24 +194,28 @@ def _kept(node: Node, data: Data, shape: _Shape) -> Data:
 
 
 def remembered(states: Mapping[str, State]) -> dict[str, State]:
-    """The states as a file gives them back: times in normal form, without what nothing is known of.
+    """The states as a file gives them back: times in normal form, without images and files that remember nothing.
 
-    TargetError for what is no time, or no sequence that a file may hold.
+    TargetError for a text that is not a time, and for a sequence that a file cannot hold.
     """
-    found = {stripped(path): _whole(state) for path, state in states.items()}
-    return {path: state for path, state in sorted(found.items()) if state != State()}
-
-
-def _whole(state: State) -> State:
-    images = {stripped(alias): _full(memory) for alias, memory in state.images.items()}
-    return State(_plain_hold(state.hold), {alias: one for alias, one in sorted(images.items()) if one != Memory()})
-
-
-def _full(memory: Memory) -> Memory:
-    replaced = tuple(map(stripped, memory.replaced))
-    asked = memory.rollback
-    meant = Meant(stripped(asked.to), stripped(asked.tag), stripped(asked.digest)) if asked and asked.to else None
-    return Memory(_plain(memory.written), replaced, _plain_hold(memory.hold), _plain(memory.deferred), meant)
+    found = {}
+    for path, state in sorted(states.items()):
+        images = {}
+        for alias, memory in sorted(state.images.items()):
+            asked = memory.rollback
+            kept = Memory(
+                written=_plain(memory.written),
+                replaced=tuple(map(stripped, memory.replaced)),
+                hold=_plain_hold(memory.hold),
+                deferred=_plain(memory.deferred),
+                rollback=Meant(*map(stripped, astuple(asked))) if asked and asked.to else None,
+            )
+            if kept != Memory():
+                images[stripped(alias)] = kept
+        whole = State(_plain_hold(state.hold), dict(sorted(images.items())))
+        if whole != State():
+            found[stripped(path)] = whole
+    return dict(sorted(found.items()))
 
 
 def _plain_hold(hold: Hold | None) -> Hold | None:
@@ -254,44 +248,40 @@ def _instant(name: str, text: str) -> str:
 
 
 def stripped(text: str) -> str:
-    """The text without what is no character and could be in no file."""
+    """The text with U+FFFD for each surrogate: bytes of an argument that were not text, and no file can hold."""
     return _SURROGATES.sub("\ufffd", text)
 
 
 def data_of(states: Mapping[str, State]) -> dict[str, object]:
     """The states as nested mappings, lists and texts, in the order of the file; what is not known is left out."""
-    return _known({"files": {path: _state_data(state) for path, state in sorted(states.items())}})
+    files = {}
+    for path, state in sorted(states.items()):
+        images = {
+            alias: _known(
+                {
+                    "written": _written_data(memory.written),
+                    "replaced": list(memory.replaced),
+                    "hold": _hold_data(memory.hold),
+                    "deferred": _written_data(memory.deferred),
+                    "rollback": _known(asdict(memory.rollback)) if memory.rollback else {},
+                }
+            )
+            for alias, memory in sorted(state.images.items())
+        }
+        files[path] = _known({"hold": _hold_data(state.hold), "images": images})
+    return _known({"files": files})
 
 
-def _state_data(state: State) -> Data:
-    images = {alias: _memory_data(memory) for alias, memory in sorted(state.images.items())}
-    return _known({"hold": _optional(state.hold, _hold_data), "images": images})
+def _hold_data(hold: Hold | None) -> Data:
+    return {"reason": hold.reason, **_known({"by": hold.by, "at": hold.at, "until": hold.until})} if hold else {}
 
 
-def _memory_data(memory: Memory) -> Data:
-    parts = (
-        _optional(memory.written, _written_data),
-        list(memory.replaced),
-        _optional(memory.hold, _hold_data),
-        _optional(memory.deferred, _written_data),
-        _optional(memory.rollback, lambda meant: _known(asdict(meant))),
-    )
-    return _known(dict(zip(MEMORY, parts, strict=True)))
-
-
-def _hold_data(hold: Hold) -> Data:
-    return {"reason": hold.reason, **_known(dict(zip(HOLD[1:], (hold.by, hold.at, hold.until), strict=True)))}
-
-
-def _written_data(written: Written) -> Data:
-    build = written.build
-    number = "" if build.sequence is None else str(build.sequence)
-    values = (written.tag, written.digest, number, build.counter, build.commit, build.repository, build.created)
-    return _known(dict(zip(WRITTEN, values, strict=True)))
-
-
-def _optional(value: T | None, data: Callable[[T], Data]) -> Data:
-    return {} if value is None else data(value)
+def _written_data(written: Written | None) -> Data:
+    if written is None:
+        return {}
+    number = "" if written.build.sequence is None else str(written.build.sequence)
+    build = {**asdict(written.build), "sequence": number}
+    return _known({"tag": written.tag, "digest": written.digest, **build})
 
 
 def _known(data: Data) -> dict[str, object]:

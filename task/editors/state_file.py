@@ -2,13 +2,13 @@
 
 `.image-update/<path>/<namespace>_<application>.state`, with the folder of the first write-back file as path.
 
-YAML that people may read, edit and revert. What is read counts by its letters: a plain `1.10` is that tag, no
-number. What is written changes the lines meant only; comments, quotes and order of the others stay.
+YAML that people may read, edit and revert. Values are read as texts: a plain `1.10` is that tag, not a number. Writing
+changes only the lines that are meant; comments, quotes and order of the others stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from task.editors.state_data import data_of, remembered, states_of, with_unknown
 from task.editors.state_lines import edited, fresh, in_flow
@@ -31,7 +31,7 @@ def read_state(text: str) -> dict[str, State]:
 
 
 def write_state(text: str, states: Mapping[str, State]) -> str:
-    """The text that says `states`; "" where nothing is to be remembered: then the file goes.
+    """The text that says `states`; "" where there is nothing to remember: then the file is removed.
 
     As little of `text` as possible changes, nothing where it says so already; what a newer version wrote stays.
     TargetError: `text` is no state file, or the states hold what is no time.
@@ -42,26 +42,23 @@ def write_state(text: str, states: Mapping[str, State]) -> str:
     data = with_unknown(tree, data_of(states))
     if not data:
         return ""
-    return text if known == states else _shortest(tree, data, states)
-
-
-def _shortest(tree: Tree, data: Mapping[str, object], states: Mapping[str, State]) -> str:
-    """The result of the first way to write that says what was meant: line by line, else anew below its comments."""
-    ways: tuple[Callable[[Tree, Mapping[str, object]], str], ...] = (edited, fresh)
+    if known == states:
+        return text
+    # Line by line; if the result does not say what was meant, all lines anew below the file's comments.
     head, wanted = "" if tree.text else _HEAD, in_flow(_sorted(data))
-    for way in ways:
+    for way in (edited, fresh):
         try:
-            text = head + way(tree, data)
-            new = _parsed(text)
+            result = head + way(tree, data)
+            new = _parsed(result)
             if states_of(new) == states and in_flow(_sorted(with_unknown(new, data_of(states)))) == wanted:
-                return text
+                return result
         except TargetError:
             continue
     raise TargetError("what is to be remembered is too much for one file", hint="shorten the reason of the hold")
 
 
 def _sorted(data: object) -> object:
-    """The same with its keys in order, which makes no difference."""
+    """The same data with its keys in order, so that order makes no difference."""
     return {key: _sorted(value) for key, value in sorted(data.items())} if isinstance(data, Mapping) else data
 
 
@@ -71,15 +68,9 @@ def _parsed(text: str) -> Tree:
     try:
         return parse(text)
     except TargetError as error:
-        raise _conflict(text) or TargetError(error.message, hint=_MEND) from error
-
-
-def _conflict(text: str) -> TargetError | None:
-    """What a merge that nobody resolved leaves behind."""
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.startswith(_CONFLICT[0]):
-            hint = (
-                f"keep one side, and remove the lines that begin with {', '.join(mark.strip() for mark in _CONFLICT)}"
-            )
-            return TargetError(f"line {number}: a merge conflict was committed", hint=hint)
-    return None
+        for number, line in enumerate(text.splitlines(), 1):
+            if line.startswith(_CONFLICT[0]):
+                signs = ", ".join(sign.strip() for sign in _CONFLICT)
+                hint = f"keep one side, and remove the lines that begin with {signs}"
+                raise TargetError(f"line {number}: a merge conflict was committed", hint=hint) from error
+        raise TargetError(error.message, hint=_MEND) from error
