@@ -2,13 +2,13 @@
 
 import json
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
+from fork_server import Running
 from real_servers import PASSWORD, USER, Nginx
 from runs import KUSTOMIZATION, application, arguments, manifest, repository, start, target
-from support import Result, commit, git, show
+from support import Result, commit, git, image_update, show
 
 # So long that it does not come in one piece: comments that cannot be packed.
 LONG = "".join(f"# {os.urandom(48).hex()}\n" for _ in range(3000)) + KUSTOMIZATION
@@ -22,6 +22,7 @@ class Ground:
         self.temporary.mkdir()
         self.repo = repository(repos, "web", name=f"{os.urandom(4).hex()}.git")
         (self.folder / "password").write_text(PASSWORD)
+        self._environment = {"TMPDIR": str(self.temporary), "HOME": str(folder)}
 
     def url(self, port: int, scheme: str = "http") -> str:
         """The repository, on whatever listens at that port."""
@@ -33,17 +34,17 @@ class Ground:
         file = self.folder / "password"
         return ["--git-username", USER, "--git-password-file", file, "--git-credentials-url", prefix]
 
-    def start(self, url: str, *more: str | Path, env: dict[str, str] | None = None) -> "subprocess.Popen[bytes]":
+    def start(self, url: str, *more: str | Path, env: dict[str, str] | None = None) -> Running:
         """A run on its way."""
-        args = arguments(manifest(self.folder, application("web", url)), *more)
-        return start(args, env={"TMPDIR": str(self.temporary), "HOME": str(self.folder), **(env or {})})
+        return start(self._arguments(url, *more), env={**self._environment, **(env or {})})
+
+    def _arguments(self, url: str, *more: str | Path) -> list[str]:
+        return arguments(manifest(self.folder, application("web", url)), *more)
 
     def run(self, url: str, *more: str | Path, env: dict[str, str] | None = None) -> Result:
         """A run, after which nothing is left behind and no secret was said."""
-        running = self.start(url, *more, env=env)
-        out, err = running.communicate(timeout=60)
+        result = image_update(*self._arguments(url, *more), env={**self._environment, **(env or {})})
         assert list(self.temporary.iterdir()) == []
-        result = Result(running.returncode, out.decode(), err.decode())
         assert PASSWORD not in result.stdout + result.stderr
         assert "Traceback" not in result.stderr
         return result

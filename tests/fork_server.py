@@ -1,8 +1,8 @@
 """Runs the command in a fork of a process that has imported it: a Python that starts anew needs half a second for that.
 
-`run` takes what `subprocess.run` takes and gives the same. The server is this file as a program, started by the first
-call and ended with the tests. It imports and forks, nothing else: each fork becomes the process that was asked for,
-runs the command as the console script does, and ends as Python ends.
+The server is this file as a program, started by the first call and ended with the tests. It imports and forks, nothing
+else: each fork becomes the process that was asked for, runs the command as the console script does, and ends as Python
+ends.
 """
 
 import atexit
@@ -20,130 +20,149 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
 from struct import Struct
-from threading import Lock
+from subprocess import PIPE
+from threading import Thread
 
 # What Python and its libraries read when they start: each set of values has a server of its own.
 AT_START = ("LANG", "LC_", "PYTHON", "TYPER_")
 # What works on a new process only: measuring its coverage, and other libraries for the linker.
 NO_FORK = ("COVERAGE_", "LD_")
 NUMBER = Struct("i")
-Done = subprocess.CompletedProcess[bytes]
 
 
-def run(argv: Sequence[str], *, env: Mapping[str, str], cwd: Path | None, stdin: bytes, timeout: float) -> Done:
-    """As `subprocess.run`, which does it where no fork will do, or while the server has another one."""
-    server = None if any(name.startswith(NO_FORK) for name in env) else server_for(settings(env))
-    if not server or not server.free.acquire(blocking=False):
-        return subprocess.run(argv, env=env, cwd=cwd, input=stdin, timeout=timeout, capture_output=True, check=False)
-    try:
-        return server.run(argv, env, cwd, stdin, timeout)
-    finally:
-        server.free.release()
-
-
-def settings(env: Mapping[str, str]) -> frozenset[tuple[str, str]]:
-    """The variables for which a Python has to be started."""
-    return frozenset((name, value) for name, value in env.items() if name.startswith(AT_START))
+def start(argv: Sequence[str], *, env: Mapping[str, str], cwd: Path | None = None) -> "Running":
+    """Start the console script `argv[0]`, with pipes as its input and outputs."""
+    if any(name.startswith(NO_FORK) for name in env) or not hasattr(os, "pidfd_open"):
+        return subprocess.Popen(argv, env=env, cwd=cwd, stdin=PIPE, stdout=PIPE, stderr=PIPE)
+    return Forked(argv, env, cwd)
 
 
 @cache
-def server_for(settings: frozenset[tuple[str, str]]) -> "Server":
-    """The server whose Python has been started with these."""
-    return Server(dict(settings))
+def _server(settings: frozenset[tuple[str, str]]) -> "tuple[socket.socket, subprocess.Popen[bytes]]":
+    """The server whose Python has been started with these variables, and where it is asked."""
+    door, theirs = socket.socketpair()
+    with theirs:
+        argv = [sys.executable, "-P", __file__, str(theirs.fileno())]
+        # Pipes are what sys.stdin and the others find when they are made, and find again in each fork.
+        server = subprocess.Popen(
+            argv, env=dict(settings), pass_fds=[theirs.fileno()], stdin=PIPE, stdout=PIPE, stderr=PIPE
+        )
+    atexit.register(server.communicate)
+    atexit.register(door.close)  # called first; then the server ends
+    return door, server
 
 
-class Server:
-    """One process that forks; it takes one call after another."""
+class Forked:
+    """A run on its way, with what tests use of `subprocess.Popen`."""
 
-    def __init__(self, env: Mapping[str, str]) -> None:
-        self.free = Lock()
-        self._door, theirs = socket.socketpair()
-        pipe = subprocess.PIPE  # what sys.stdin and the others find when they are made, and find again in each fork
-        with theirs:
-            fd = theirs.fileno()
-            argv = [sys.executable, "-P", __file__, str(fd)]
-            self._process = subprocess.Popen(argv, env=env, pass_fds=[fd], stdin=pipe, stdout=pipe, stderr=pipe)
-        atexit.register(self._process.communicate)
-        atexit.register(self._door.close)  # called first; then the server ends
-
-    def start(
-        self, argv: Sequence[str], env: Mapping[str, str], cwd: Path | None, stdio: Sequence[int]
-    ) -> tuple[int, socket.socket]:
-        """Start the command: its process id, and a socket that gives its exit code once it has ended."""
-        said, theirs = socket.socketpair()
-        with theirs:
-            folder = os.open(cwd or ".", os.O_RDONLY | os.O_DIRECTORY)
-            socket.send_fds(self._door, [b"."], [theirs.fileno(), folder, *stdio])
-            os.close(folder)
-        said.sendall(json.dumps([list(argv), dict(env)]).encode())
-        said.shutdown(socket.SHUT_WR)
-        number = said.recv(NUMBER.size)
-        assert number, self._process.communicate()[1].decode()
-        return NUMBER.unpack(number)[0], said
-
-    def run(self, argv: Sequence[str], env: Mapping[str, str], cwd: Path | None, stdin: bytes, timeout: float) -> Done:
-        """Run the command, and write and read until nobody holds the other ends, as `Popen.communicate` does."""
-        (their_in, to), (out, their_out), (err, their_err) = os.pipe(), os.pipe(), os.pipe()
-        pid, said = self.start(argv, env, cwd, (their_in, their_out, their_err))
-        for fd in (their_in, their_out, their_err):
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], cwd: Path | None) -> None:
+        door, server = _server(frozenset((name, value) for name, value in env.items() if name.startswith(AT_START)))
+        (stdin, self._stdin), (out, stdout), (err, stderr) = os.pipe(), os.pipe(), os.pipe()
+        folder = os.open(cwd or ".", os.O_RDONLY | os.O_DIRECTORY)
+        self._end, theirs = socket.socketpair()
+        socket.send_fds(door, [b"."], [theirs.fileno(), folder, stdin, stdout, stderr])
+        for fd in (theirs.detach(), folder, stdin, stdout, stderr):
             os.close(fd)
-        end = time.monotonic() + timeout
-        heard = {said.fileno(): b"", out: b"", err: b""}
-        with said, open(to, "wb", 0) as feed, open(out, "rb", 0), open(err, "rb", 0), DefaultSelector() as waiting:
-            waiting.register(to, EVENT_WRITE)
-            for fd in heard:
-                waiting.register(fd, EVENT_READ)
-            while waiting.get_map():
-                ready = waiting.select(max(0, end - time.monotonic()))
-                if not ready:
-                    if not heard[said.fileno()]:
-                        os.kill(pid, signal.SIGKILL)
-                    raise subprocess.TimeoutExpired(argv, timeout, heard[out], heard[err])
-                for key, _ in ready:
-                    if key.fd == to:
-                        try:
-                            stdin = more = stdin[os.write(to, stdin[: select.PIPE_BUF]) :]
-                        except BrokenPipeError:
-                            more = b""
-                    else:
-                        more = os.read(key.fd, 1 << 16)
-                        heard[key.fd] += more
-                    if not more:
-                        waiting.unregister(key.fd)
-                        if key.fd == to:
-                            feed.close()
-            code = NUMBER.unpack(heard[said.fileno()])[0]
-        return Done(argv, code, heard[out], heard[err])
+        self._end.sendall(json.dumps([list(argv), dict(env)]).encode())
+        self._end.shutdown(socket.SHUT_WR)
+        pid = self._end.recv(NUMBER.size)
+        assert pid, server.communicate()[1].decode()
+        self.pid = NUMBER.unpack(pid)[0]
+        self.args = argv
+        self.returncode: int | None = None
+        self._heard = _Reader(out), _Reader(err)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code, once it has ended."""
+        if self.returncode is None:
+            if not select.select([self._end], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(self.args, timeout or 0)
+            with self._end:
+                self.returncode = int(NUMBER.unpack(self._end.recv(NUMBER.size))[0])
+        return self.returncode
+
+    def poll(self) -> int | None:
+        """The exit code, None while it runs."""
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.send_signal(signal.SIGKILL)
+
+    def communicate(self, stdin: bytes = b"", timeout: float | None = None) -> tuple[bytes, bytes]:
+        """What it writes until it has ended and nobody else may write; what takes longer is killed."""
+        with suppress(BrokenPipeError), open(self._stdin, "wb", 0) as feed:
+            feed.write(stdin)
+        try:
+            self.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            self.wait(timeout)
+            raise
+        for one in self._heard:
+            one.join(timeout)
+        return self._heard[0].text, self._heard[1].text
+
+
+class _Reader(Thread):
+    """Reads a pipe to its end."""
+
+    def __init__(self, fd: int) -> None:
+        super().__init__(daemon=True)
+        self._fd, self.text = fd, b""
+        self.start()
+
+    def run(self) -> None:
+        """As the thread."""
+        with open(self._fd, "rb") as pipe:
+            self.text = pipe.read()
+
+
+Running = Forked | subprocess.Popen[bytes]
 
 
 def become_the_next(door: socket.socket) -> None:
     """Fork for each call. Returns in the forks only, each of which is the process that was asked for."""
+    running: dict[int, tuple[int, socket.socket]] = {}  # by the file that is readable once it has ended
     while True:
+        (ready, *_), _, _ = select.select([door.fileno(), *running], [], [])
+        if ready in running:
+            pid, end = running.pop(ready)
+            os.close(ready)
+            with end, suppress(BrokenPipeError):  # somebody whose time was over
+                end.sendall(NUMBER.pack(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])))
+            continue
         _, fds, _, _ = socket.recv_fds(door, 1, 5)
         if not fds:
             sys.exit()
-        said = socket.socket(fileno=fds[0])
+        end = socket.socket(fileno=fds[0])
         pid = os.fork()
         if not pid:
             break
         for fd in fds[1:]:
             os.close(fd)
-        with said, suppress(BrokenPipeError):  # of somebody whose time is over
-            said.sendall(NUMBER.pack(pid))
-            _, status = os.waitpid(pid, 0)
-            said.sendall(NUMBER.pack(os.waitstatus_to_exitcode(status)))
-    with said, said.makefile("rb") as asked:
+        running[os.pidfd_open(pid)] = pid, end
+        with suppress(BrokenPipeError):
+            end.sendall(NUMBER.pack(pid))
+    with end, end.makefile("rb") as asked:
         sys.argv, environment = json.load(asked)
     os.environ.clear()
     os.environ.update(environment)
     os.fchdir(fds[1])
     for number, fd in enumerate(fds[2:]):
         os.dup2(fd, number)
-    for fd in fds[1:]:
+    for fd in (*fds[1:], *running):
         os.close(fd)
-    door.close()
+    for one in (door, *(end for _, end in running.values())):
+        one.close()
     tempfile.tempdir = None
     time.tzset()
 

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import fork_server
+from fork_server import Running
 from support import bare_repo, command
 
 WEB = "ghcr.io/acme/web"
@@ -54,10 +56,12 @@ def arguments(apps: Path | str, *more: str | Path, image: str = f"{WEB}:1.1.0") 
     return [str(one) for one in given]
 
 
-def start(args: list[str], *before: str, env: Mapping[str, str] | None = None) -> "subprocess.Popen[bytes]":
+def start(args: list[str], *before: str, env: Mapping[str, str] | None = None) -> Running:
     """The command, running; `before` is the program that starts it."""
     # Without coverage: it takes locks and runs code at the end, in processes that fork from threads and are killed.
     environ = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")} | dict(env or {})
+    if not before:
+        return fork_server.start([command(), *args], env=environ)
     pipe = subprocess.PIPE
     return subprocess.Popen(
         [*before, command(), *args], env=environ, stdout=pipe, stderr=pipe, stdin=subprocess.DEVNULL

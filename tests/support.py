@@ -114,14 +114,9 @@ def image_update(
     timeout: float = 60,
 ) -> Result:
     """Run the installed command in a process of its own; `env` comes on top of the tests' environment."""
-    done = fork_server.run(
-        [command(), *map(str, args)],
-        env={**os.environ, **(env or {})},
-        cwd=cwd,
-        stdin=stdin.encode() if isinstance(stdin, str) else stdin,
-        timeout=timeout,
-    )
-    return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+    running = fork_server.start([command(), *map(str, args)], env={**os.environ, **(env or {})}, cwd=cwd)
+    out, err = running.communicate(stdin.encode() if isinstance(stdin, str) else stdin, timeout=timeout)
+    return Result(running.wait(), out.decode(), err.decode())
 
 
 def command() -> str:

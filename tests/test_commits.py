@@ -115,7 +115,7 @@ class Heads:
     def run(self, tag: str, *more: str) -> tuple[int, str]:
         running = start(arguments(self.apps, *more, image=f"ghcr.io/acme/web:{tag}"))
         out, err = running.communicate()
-        return running.returncode, (out + err).decode()
+        return running.wait(), (out + err).decode()
 
     def tip(self, branch: str = "bot") -> str:
         return git(self.repo, "rev-parse", branch)

@@ -5,7 +5,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import time
 from collections import Counter
 from contextlib import suppress
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fork_server import Running
 from runs import KUSTOMIZATION, WEB, application, arguments, hook, manifest, repository, start, target, wait_until
 from support import commit, git, show
 
@@ -20,7 +20,7 @@ CROWD = int(os.environ.get("CROWD") or 50)
 ROUNDS = int(os.environ.get("KILL_ROUNDS") or 20)
 
 
-def ends(running: "list[subprocess.Popen[bytes]]") -> list[Any]:
+def ends(running: list[Running]) -> list[Any]:
     """The reports of runs that all ended well."""
     outs = [one.communicate(timeout=300) for one in running]
     assert [one.returncode for one in running] == [0] * len(running), [err for _, err in outs if err][:3]
@@ -151,7 +151,7 @@ def test_runs_that_are_killed_at_random_moments(tmp_path: Path) -> None:
         time.sleep(random.uniform(0.0, 0.5))  # noqa: S311
         running.send_signal(signal.SIGKILL if hard else signal.SIGTERM)
         _, err = running.communicate(timeout=30)
-        codes[running.returncode] += 1
+        codes[running.wait()] += 1
         assert running.returncode in {0, 143, -signal.SIGTERM, -signal.SIGKILL}, err
         assert b"Traceback" not in err
         if hard:

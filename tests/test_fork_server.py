@@ -1,14 +1,15 @@
 """A fork of the server is the process that it stands in for, as far as anybody can see."""
 
 import os
+import signal
 import subprocess
 import time
-from contextlib import nullcontext
 from pathlib import Path
 
 import fork_server
 import pytest
-from runs import application, manifest, repository
+from fork_server import Forked
+from runs import application, manifest, repository, wait_until
 from support import Result, command, git, image_update
 
 APPS = ["--applications", "applications.json", "--allow-protocol", "file"]
@@ -20,10 +21,10 @@ ls -l /proc/$PPID/fd | awk '{print $9, substr($11, 1, 5)}'; cut -d')' -f2 /proc/
 
 
 def fork(args: list[str], env: dict[str, str], cwd: Path, stdin: bytes) -> Result:
-    environ = {**os.environ, **env}
-    server = fork_server.server_for(fork_server.settings(environ))
-    done = server.run([command(), *args], environ, cwd, stdin, 60)
-    return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+    running = fork_server.start([command(), *args], env={**os.environ, **env}, cwd=cwd)
+    assert isinstance(running, Forked)
+    out, err = running.communicate(stdin, timeout=60)
+    return Result(running.wait(), out.decode(), err.decode())
 
 
 def process(args: list[str], env: dict[str, str], cwd: Path, stdin: bytes) -> Result:
@@ -98,11 +99,20 @@ def test_nobody_waits_longer_than_agreed(folder: Path) -> None:
     assert image_update(*PLAN, cwd=folder).code == 0  # the server takes the next call
 
 
-@pytest.mark.parametrize("env", [{"COVERAGE_PROCESS_START": "x"}, {"LD_LIBRARY_PATH": "x"}, {}])
-def test_where_no_fork_will_do_it_is_a_process(tmp_path: Path, env: dict[str, str]) -> None:
-    """One that starts otherwise, or while the server is busy."""
-    environ = {**os.environ, **env}
-    server = fork_server.server_for(fork_server.settings(environ))
-    with nullcontext() if env else server.free:
-        done = fork_server.run(["sh", "-c", "cat"], env=environ, cwd=tmp_path, stdin=b"a process", timeout=60)
-    assert done.stdout == b"a process"
+def test_several_run_at_once_and_take_signals(folder: Path) -> None:
+    environ = {**os.environ, **program(folder, f"echo >>{folder}/started; exec sleep 30")}
+    several = [fork_server.start([command(), *PLAN], env=environ, cwd=folder) for _ in range(3)]
+    wait_until(lambda: (folder / "started").exists() and (folder / "started").read_text() == "\n" * 3)
+    assert [one.poll() for one in several] == [None] * 3
+    several[0].send_signal(signal.SIGTERM)
+    several[1].send_signal(signal.SIGINT)
+    several[2].kill()
+    for one in several:
+        one.communicate(timeout=30)
+    assert [one.poll() for one in several] == [143, 130, -9]
+
+
+@pytest.mark.parametrize("env", [{"COVERAGE_PROCESS_START": "x"}, {"LD_LIBRARY_PATH": "x"}])
+def test_one_that_starts_otherwise_is_a_process(tmp_path: Path, env: dict[str, str]) -> None:
+    running = fork_server.start(["sh", "-c", "cat"], env={**os.environ, **env}, cwd=tmp_path)
+    assert running.communicate(b"a process", timeout=60)[0] == b"a process"

@@ -11,12 +11,14 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from fork_server import Running
 from runs import WEB, application, arguments, hook, manifest, repository, start, target, wait_until
 from support import command, git, show
 
 MOMENTS = {signal.SIGTERM: 143, signal.SIGINT: 130}
 MANY = int(os.environ.get("KILL_ROUNDS") or 12)
 HANGS = "echo $$ > {marker}; exec sleep 300"
+OWN = ["env"]  # starts a Python of its own: from the first moment on, signals find what users have
 
 
 def alive(pid: int) -> bool:
@@ -40,14 +42,14 @@ class Scene:
         self.apps = manifest(folder, application("a", self.repo))
         self.before = before
 
-    def start(self) -> "subprocess.Popen[bytes]":
+    def start(self) -> Running:
         args = arguments(self.apps, "--results-dir", self.folder / "results", "--report", self.folder / "report.json")
-        running = start(args, *self.before, env={"TMPDIR": str(self.scratch)})
+        running = start(args, *(self.before or OWN), env={"TMPDIR": str(self.scratch)})
         wait_until(self.marker.exists)
         wait_until(self.marker.read_text)
         return running
 
-    def check(self, running: "subprocess.Popen[bytes]", code: int) -> None:
+    def check(self, running: Running, code: int) -> None:
         began = time.monotonic()
         out, err = running.communicate(timeout=30)
         assert time.monotonic() - began < 2.5, err
@@ -130,7 +132,7 @@ def test_what_landed_in_other_repositories_is_told(tmp_path: Path) -> None:
         hook(repo, "pre-receive", HANGS.format(marker=f"{marker}.{repo.name}"))
     apps = manifest(tmp_path, *(application(repo.stem, repo) for repo in repos))
     args = arguments(apps, "--results-dir", tmp_path / "results")
-    running = start(args, env={"TMPDIR": str(scratch)})
+    running = start(args, *OWN, env={"TMPDIR": str(scratch)})
     wait_until(lambda: len(list(tmp_path.glob("hanging.*"))) == 2)
     wait_until(lambda: len(list(scratch.iterdir())) == 2)  # the others are done, and have tidied up
     running.send_signal(signal.SIGTERM)
@@ -151,7 +153,7 @@ def test_while_waiting_for_a_contended_branch(tmp_path: Path) -> None:
         tmp_path / "m"
     )
     hook(repo, "update", f"{moves}; env -u GIT_QUARANTINE_PATH git update-ref refs/heads/main $n")
-    running = start(arguments(manifest(tmp_path, application("a", repo))))
+    running = start(arguments(manifest(tmp_path, application("a", repo))), *OWN)
     wait_until((tmp_path / "m").exists)
     time.sleep(1.5)
     running.send_signal(signal.SIGTERM)

@@ -446,31 +446,6 @@ def test_a_tag_stays_a_string(tmp_path: Path, tag: str) -> None:
     assert {"name": "image.tag", "value": tag, "forcestring": True} in parameters
 
 
-@pytest.mark.slow
-def test_twenty_runs_at_once_all_land(tmp_path: Path) -> None:
-    names = [f"app{number}" for number in range(20)]
-    repo = bare_repo(tmp_path, files(*names))
-    running = []
-    for name in names:
-        manifest = tmp_path / f"{name}.yaml"
-        manifest.write_text(yaml.safe_dump(application(name, repo)))
-        args = [
-            command(),
-            "run",
-            "--image",
-            f"{WEB}:1.1.0",
-            "--applications",
-            str(manifest),
-            "--allow-protocol",
-            "file",
-        ]
-        running.append(subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
-    ends = [process.communicate() for process in running]
-    assert [process.returncode for process in running] == [0] * 20, ends
-    assert git(repo, "rev-list", "--count", "main") == "21"
-    assert git(repo, "rev-list", "--min-parents=2", "main") == ""
-
-
 @pytest.mark.measured
 @pytest.mark.slow
 def test_termination_leaves_nothing_behind(tmp_path: Path) -> None:

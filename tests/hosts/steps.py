@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import fork_server
 from support import command
 
 from scripts import containers
@@ -60,7 +61,12 @@ def as_process(step: Step, root: Path) -> Ran:
     env = {**os.environ, "PATH": path, **{name: _below(root, step, value) for name, value in step.env.items()}}
     folder = f"{root}{step.folder}" if step.folder else root
     argv = [argv[0], *(_below(root, step, word) for word in argv[1:])]
-    done = subprocess.run(argv, cwd=folder, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    if argv[0] == command():
+        running = fork_server.start(argv, env=env, cwd=Path(folder))
+        out, err = running.communicate(timeout=100)
+        done = subprocess.CompletedProcess(argv, running.wait(), out, err)
+    else:
+        done = subprocess.run(argv, cwd=folder, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     return _ran(step, root, done)
 
 
