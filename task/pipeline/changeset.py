@@ -174,10 +174,10 @@ def _state(state: State, sub: Subscription, new: Remember) -> State:
 def _draft(
     snapshot: Snapshot, head: tuple[str, str | None], files: Files, done: Sequence[Move], wording: Wording
 ) -> Draft:
-    """`head` is the branch to write and the commit that it is at.
+    """The changeset of one head branch; `head` is its name and the commit that it is at.
 
-    A person's word that waits on the head branch already is told again: whoever writes the commit now, it is what
-    a reader has to know of it first.
+    The commit replaces the one that is on the head branch. If a rollback or a hold waits there, the new message says
+    so again, first of all: it is what a reviewer has to know.
     """
     named, back = _named_apps(done), _named_apps([one for one in done if one.rolled_back])
     reasons = _new_holds(snapshot.files, files, done)
@@ -228,7 +228,7 @@ def _new_holds(before: Files, after: Files, done: Sequence[Move]) -> list[tuple[
 
 
 def _held(before: Files, after: Files) -> Iterator[str]:
-    """What state files say differently of holds and deferred events; which builds were written is no such thing."""
+    """What changes in state files about holds and deferred events. Which builds were written does not matter here."""
     for path in sorted(after):
         if path.startswith(".image-update/"):
             told = _lasting(after[path].text)

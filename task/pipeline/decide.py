@@ -1,6 +1,6 @@
 """Pure: (snapshot, asks) → one move each: what the rules say, on what Git says now and what is remembered.
 
-A lost push race is answered by deciding again on the new tip, so nothing here may remember, log, or look at the world.
+A lost push race is answered by deciding again on the new tip, so nothing here remembers, logs, or asks the world.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def state_of(snapshot: Snapshot, sub: Subscription) -> State:
 
 
 def file_of(snapshot: Snapshot, sub: Subscription, states: Mapping[str, State]) -> str:
-    """Under which path a state file tells of the subscription's target: as it stands there, else as the file is called.
+    """The path under which a state file remembers the subscription's target: as it stands there, else the file's own.
 
     A kustomization is named by its file (its folder is understood, too), a folder of manifests by the folder.
     """
@@ -121,7 +121,7 @@ def file_of(snapshot: Snapshot, sub: Subscription, states: Mapping[str, State]) 
 
 
 def questions(snapshot: Snapshot, asks: Iterable[Ask], terms: Terms) -> Asked:
-    """What has to be known of the builds: of source commits their ancestry, of images what a rule needs."""
+    """What has to be asked before deciding: how source commits descend, and what the rules need to know of images."""
     ancestry: dict[tuple[str, str, str], None] = {}
     needed: list[tuple[Question, Fact]] = []
     for ask in asks:

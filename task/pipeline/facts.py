@@ -82,7 +82,7 @@ def _counts(image: Image, current: Reading, policy: Policy) -> bool:
 
 
 def _told_apart(new: Build, old: Build) -> bool:
-    """Whether something else than the date tells them apart, or may: ancestry is asked first."""
+    """Whether anything but the date tells them apart, or may: Git's history is asked before the registry."""
     no_dates = (replace(new, created=""), replace(old, created=""))
     return bool(compare(*no_dates, {}).relation) or commits(*no_dates) is not None
 
@@ -137,13 +137,13 @@ def wrong(decision: Decision, error: TaskError) -> Decision:
 
 
 def dated(image: Image, build: Build, answer: Answer | None) -> Written:
-    """The build that is on offer, with the date that the registry tells."""
+    """The build that is on offer, with the creation date that the registry has for it."""
     created = build.created or (answer.created if answer else "")
     return Written(image.tag, image.digest, replace(build, created=created))
 
 
 def remembered(memory: Memory, current: Reading, answer: Answer | None) -> Memory:
-    """What is remembered, with the date that the registry tells of what Git says now."""
+    """What is remembered, with the creation date that the registry has for what Git says now."""
     if answer is None or not answer.created:
         return memory
     known = memory.written

@@ -120,7 +120,7 @@ def _steps(to: str) -> int:
 
 
 def _destination(intent: Intent, situation: Situation, snapshot: Snapshot) -> tuple[Reading, tuple[str, ...], str]:
-    """What to go back to, the versions that are passed over, and what could not be found out about it.
+    """What to go back to, the versions in between, and what could not be found out about it.
 
     Raises `TargetError` where Git's history does not go back so far, `UsageError` for a tag that nobody knows.
     """
@@ -176,7 +176,7 @@ def _values(situation: Situation, snapshot: Snapshot, most: int) -> Iterator[Rea
         try:
             found = EDITORS[situation.kind].read(files, target_of(sub, situation.kind, carry=situation.terms.carry))
         except TaskError:
-            continue  # it was broken then, and has been mended
+            continue  # the file was broken in that commit
         if version_of(found) and version_of(found) != last:
             last = version_of(found)
             yield found

@@ -48,7 +48,7 @@ class Job:
     require_update: bool = False
     require_match: bool = False  # exit 5 where an image is tracked by nobody
     only: tuple[str, ...] = ()
-    dry: bool = False  # predict in place of pushing
+    dry: bool = False  # predict instead of pushing
     intent: Intent | None = None  # of `hold`, `release` and `rollback`
     meant: tuple[str, ...] = ()  # their images: aliases or names; () is all
     requests: PullRequestOptions = PullRequestOptions()

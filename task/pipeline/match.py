@@ -1,4 +1,4 @@
-"""Pure: what the Applications ask for, and the event → what has to be asked, and what is settled already.
+"""Pure: what the Applications ask for and what was built → what Git has to be asked, and what is settled already.
 
 Whose error counts (contract, section 12): an annotation problem is an error of this run
 only where the entry names, or may name, the event's image; anything else is a warning.
@@ -111,7 +111,7 @@ def _judge_flaw(app: Application, flaw: Flaw, built: dict[str, list[Image]]) -> 
     if flaw.severity == "warning":
         return None, problem
     if flaw.misspelt and flaw.entry and flaw.entry.image.identity not in built:
-        return None, None  # `overlooked` tells of it, of many Applications in one line
+        return None, None  # `overlooked` warns about it, with one line for many Applications
     if flaw.entry is None:
         names = (image.repository.rpartition("/")[2] for images in built.values() for image in images)
         return None, replace(problem, severity="error") if any(name in flaw.text for name in names) else problem

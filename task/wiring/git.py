@@ -146,7 +146,7 @@ def access_given(given: AccessSettings, environ: Mapping[str, str]) -> Access | 
 
 
 def signers(given: GitSettings, git: Callable[[], Git], opened: ExitStack) -> Callable[[], Signer | None]:
-    """Who signs the commits; nobody without a key. Raises `UsageError` for a key that is none."""
+    """Who signs the commits; nobody without a key. Raises `UsageError` for text that is not a key."""
     if not given.signing_key:
         return lambda: None
     key = key_of(given.signing_key, given.signing_format)

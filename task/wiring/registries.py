@@ -45,7 +45,7 @@ def registry_of(settings: Settings, opened: ExitStack, argo: Argo) -> Registry:
 
 
 def signatures_of(settings: Settings, registry: Registry, argo: Argo) -> Signatures:
-    """Whether images are signed as the settings want. Raises `UsageError` for a key that is none."""
+    """Whether images are signed as the settings want. Raises `UsageError` for text that is not a key."""
     given, log = settings.verify, argo.log
     check: Check = (
         PublicKeys(given.keys) if given.keys else Keyless(given.identity, given.issuer, lambda line: log("debug", line))

@@ -1,4 +1,4 @@
-"""Waiting for Argo CD: the loop of `edges.rollouts`, the rule of `rules.rollout`, and the progress on screen."""
+"""Waiting for Argo CD: the loop of `argocd.rollouts`, the rule of `argocd.rollout`, and the progress on screen."""
 
 from __future__ import annotations
 
