@@ -73,9 +73,9 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
 
         batch = replace(batch, asks=tuple(ask for ask in batch.asks if id(ask.subscription) in outpaced))
         if batch.asks:
-            again = f"deciding again on its new tip (attempt {contention.attempts + 1})"
+            number = contention.attempts + 1
             try:
-                contention.pause(f"{batch.base} moved meanwhile; {again}")
+                contention.pause(f"{batch.base} moved meanwhile; deciding again on its new tip (attempt {number})")
             except ContendedError as error:
                 return done.plus(failures(batch.asks, error, job.terms))
     return done
