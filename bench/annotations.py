@@ -13,12 +13,11 @@ import yaml
 from bench.figure import Figure, Side, alternate
 from bench.material import PREFIX
 from task.ci.event import event_images
-from task.cli.door import Call
-from task.cli.orders import order_of
+from task.cli.update import job_of
 from task.output.log import Log
 from task.pipeline.run import run
 from task.policy.tag_filter import allowed
-from task.settings import settings_of
+from task.settings import Settings
 from task.wiring import world_of
 
 APPLICATIONS, IMAGES = 10_000, 5
@@ -62,8 +61,8 @@ def _pattern() -> Figure:
 
 
 def _decide(source: Path) -> None:
-    settings = settings_of(Call("run", {"image": (EVENT,), "applications": (str(source),)}))
-    report = run(order_of(settings, event_images((EVENT,)), {}), world_of(settings, {}, Log()))
+    settings = Settings("run", (EVENT,), applications=(str(source),))
+    report = run(job_of(settings, event_images((EVENT,)), {}), world_of(settings, {}, Log()))
     rules = [decision.verdict.rule for decision in report.decisions]
     assert rules == ["constraint"] * APPLICATIONS, f"{len(rules)} decisions: {set(rules)}"
 

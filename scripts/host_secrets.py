@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from task.cli.options import OPTIONS
+from scripts.typer_options import all_options, name_of
 from task.wiring import SECRETS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,7 +35,9 @@ def _help(key: str) -> str:
     """What the option that takes it as a file says, or the one that it goes with."""
     words = key.split("-")
     names = (f"{key}-file", f"{key.rpartition('-')[0]}-url")
-    found = next((one.help for name in names for one in OPTIONS if one.name == name), " ".join(words).capitalize())
+    found = next(
+        (str(one.help) for name in names for one in all_options() if name_of(one) == name), " ".join(words).capitalize()
+    )
     return f"Secret: {found.partition('; or ')[0].rstrip('.')}."
 
 

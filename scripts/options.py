@@ -1,10 +1,10 @@
-"""Writes the table of options of docs/reference.md; adds new ones of `task/cli/options.py` to the hosts' manifests.
+"""Writes the table of options of docs/reference.md; adds new options to the hosts' manifests.
 
     python -m scripts.options
 
-The reference is made anew. In manifests and their READMEs, whose words may be better than the help of an option, only
-missing rows are added, each behind the option that stands before it in the table. Then the manifests that are made
-from others are made again.
+Options are read from the Typer app. The reference is made anew. In manifests and their READMEs, whose words may be
+better than the help of an option, only missing rows are added, each behind the option that stands before it in the
+table. Then the manifests that are made from others are made again.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+from typer.core import TyperArgument
+
 from scripts import cluster_template, host_secrets, stepaction
-from task.cli.options import OPTIONS, Option, options_of
+from scripts.typer_options import TyperParam, all_options, choices_of, default_of, name_of, options_of, takes_many
 
 ROOT = Path(__file__).resolve().parent.parent
 TASK, TEMPLATE, ACTION, COMPONENT = (
@@ -65,29 +67,30 @@ def reference(path: Path) -> None:
 def table() -> str:
     """Every option with its variable, help and default, in groups."""
     rows, panel = ["| option | variable | what it does | default |", "|---|---|---|---|"], ""
-    for one in OPTIONS:
-        if one.panel != panel:
-            panel = one.panel
+    for one in all_options():
+        if one.rich_help_panel != panel:
+            panel = str(one.rich_help_panel)
             rows.append(f"| **{panel}** | | | |")
         rows.append(_row(one))
     return "\n".join(rows)
 
 
-def _row(one: Option) -> str:
-    choices = "\\|".join(one.choices)
-    takes = "" if one.takes == "flag" else f" `{choices or one.metavar}`"
-    many = " (repeatable)" if one.takes in ("words", "lines") else ""
-    default = {"true": "on", "": "off"}.get(one.default, one.default) if one.takes == "flag" else one.default
-    name = f"{one.metavar}{'...' if one.takes == 'words' else ''}" if one.positional else f"--{one.name}"
-    shown = f"`{name}`" if one.positional else f"`{name}`{takes}{many}"
-    return f"| {shown} | `{one.variable}` | {one.help} | {default or '–'} |"
+def _row(one: TyperParam) -> str:
+    default, metavar = default_of(one), str(one.metavar).replace("|", "\\|")
+    if isinstance(one, TyperArgument):
+        shown = f"`{one.metavar}`"
+    elif one.is_flag:
+        shown, default = f"`{one.opts[0]}/{one.secondary_opts[0]}`", "on" if one.default else "off"
+    else:
+        shown = f"`{one.opts[0]}` `{metavar}`{' (repeatable)' if one.multiple else ''}"
+    return f"| {shown} | `{one.envvar}` | {one.help} | {default or '–'} |"
 
 
 def lines(
     path: Path,
-    options: Sequence[Option],
+    options: Sequence[TyperParam],
     mark: str,
-    new: str | Callable[[Option], str],
+    new: str | Callable[[TyperParam], str],
     section: tuple[str, str] = ("", ""),
 ) -> None:
     """Add a piece of text for every option whose mark is not there, behind the piece of the option before it.
@@ -98,7 +101,7 @@ def lines(
     begin = whole.index(section[0])
     finish = whole.index(section[1], begin) if section[1] else len(whole)
     text = whole[begin:finish] + "\n"
-    known = [one for one in options if one.name not in SETTLED]
+    known = [one for one in options if name_of(one) not in SETTLED]
     for before, one in pairwise(known):
         wanted = _filled(mark, one)
         if f"\n{wanted}" in text:
@@ -118,54 +121,49 @@ def _end(text: str, at: int, indent: int) -> int:
     return end
 
 
-def _filled(template: str, one: Option) -> str:
+def _filled(template: str, one: TyperParam) -> str:
     return template.format(
-        name=one.name,
-        variable=one.variable,
+        name=name_of(one),
+        variable=one.envvar,
         help=help_of(one),
         default=default_of(one),
         shown=f"`{default_of(one)}`" if default_of(one) else "",
     )
 
 
-def help_of(one: Option) -> str:
+def help_of(one: TyperParam) -> str:
     """Its help, with what it takes."""
-    text = one.help.replace('"', "'")
-    if one.takes == "flag":
+    text = str(one.help).replace('"', "'")
+    if isinstance(one.default, bool):
         return f"{text.rstrip('.')}: true or false."
-    if one.choices:
-        return f"{text.rstrip('.')}: {', '.join(one.choices)}."
-    return f"{text} Several on lines." if one.takes in ("words", "lines") else text
+    if choices := choices_of(one):
+        return f"{text.rstrip('.')}: {', '.join(choices)}."
+    return f"{text} Several on lines." if takes_many(one) else text
 
 
-def default_of(one: Option) -> str:
-    """Its default as a text; a switch is true or false."""
-    return one.default or ("false" if one.takes == "flag" else "")
-
-
-def _tekton(one: Option) -> str:
+def _tekton(one: TyperParam) -> str:
     return _filled(
         '    - name: {name}\n      type: string\n      default: "{default}"\n      description: "{help}"\n', one
     )
 
 
-def _argo(one: Option) -> str:
+def _argo(one: TyperParam) -> str:
     return _filled('          - name: {name}\n            value: "{default}"\n            description: "{help}"\n', one)
 
 
-def _tekton_variable(one: Option) -> str:
-    return f"        - {{name: {one.variable}, value: $(params.{one.name})}}\n"
+def _tekton_variable(one: TyperParam) -> str:
+    return f"        - {{name: {one.envvar}, value: $(params.{name_of(one)})}}\n"
 
 
-def _argo_variable(one: Option) -> str:
-    return f'          - {{name: {one.variable}, value: "{{{{inputs.parameters.{one.name}}}}}"}}\n'
+def _argo_variable(one: TyperParam) -> str:
+    return f'          - {{name: {one.envvar}, value: "{{{{inputs.parameters.{name_of(one)}}}}}"}}\n'
 
 
-def _component(one: Option) -> str:
+def _component(one: TyperParam) -> str:
     return _filled('    {name}:\n      default: "{default}"\n      description: "{help}"\n', one)
 
 
-def _action(one: Option) -> str:
+def _action(one: TyperParam) -> str:
     return _filled('  {name}:\n    description: "{help}"\n    default: "{default}"\n', one)
 
 

@@ -38,7 +38,6 @@ SLOW = {
     "test_contention.py",
     "test_contract_issues.py",
     "test_credentials_ssh.py",
-    "test_door.py",
     "test_examples.py",
     "test_forge_azure.py",
     "test_forge_bitbucket_cloud.py",

@@ -23,12 +23,11 @@ from task.annotations.application import parse_application
 from task.annotations.subscription import subscribe
 from task.argocd.repo_access import plan_of
 from task.argocd.repo_secrets import RepoCredentials
-from task.cli.door import Call
 from task.kubernetes import access as cluster_access
 from task.model import Subscription
 from task.output.log import Log
 from task.secret import Secret
-from task.settings import settings_of
+from task.settings import Settings
 from task.wiring.argo import sources
 from task.wiring.git import GitClients
 
@@ -411,7 +410,7 @@ def test_a_forge_takes_the_clusters_login_where_there_is_one_for_it() -> None:
     one = subscription_of(url)
     plans = {user: plan_of(RepoCredentials(user, user, Secret("t")), url) for user in ("one", "two")}
     with ExitStack() as opened:
-        clients = GitClients(settings_of(Call("run", {})), {}, Log(), opened)
+        clients = GitClients(Settings("run"), {}, Log(), opened)
         assert clients.logins(url) == ()
         clients.client(url, one, lambda _sub, _url: ("one", plans["one"]))
         clients.client(url, one, lambda _sub, _url: ("one", plans["one"]))
@@ -700,7 +699,7 @@ def test_the_source_where_none_is_given(
     monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], account: bool, found: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(cluster_access, "in_cluster", lambda _environ: account)
-    settings = settings_of(Call("run", {}))
+    settings = Settings("run")
     assert sources(settings, environ) == found
     assert sources(replace(settings, applications=("x.yaml",)), environ) == ("x.yaml",)
 

@@ -10,9 +10,9 @@ from host_schemas import fields
 from support import ROOT
 
 from scripts.options import table
+from scripts.typer_options import all_options, commands, name_of
 from task.annotations.keys import APPLICATION_KEYS, DEPRECATED, IMAGE_KEYS, STRATEGIES
 from task.ci.results import NAMES
-from task.cli.options import COMMANDS, OPTIONS
 from task.errors import Exit
 from task.git.errors import FAILURES, Meaning
 from task.schemas import load
@@ -28,7 +28,7 @@ def test_the_table_of_options_is_that_of_the_code() -> None:
 
 def test_every_option_that_is_documented_exists() -> None:
     named = set(re.findall(r"`--(?:no-)?([a-z-]+)", REFERENCE + ANNOTATIONS)) - {"version", "keep", "wait"}
-    assert named <= {option.name for option in OPTIONS}
+    assert named <= set(map(name_of, all_options()))
 
 
 @pytest.mark.parametrize("key", [*APPLICATION_KEYS, *IMAGE_KEYS])
@@ -51,7 +51,7 @@ def test_every_exit_code_is_documented(code: Exit) -> None:
     assert re.search(rf"^\|[^|]*\b{int(code)}\b[^|]*\|", REFERENCE, re.MULTILINE)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", commands())
 def test_every_command_is_documented(command: str) -> None:
     assert f"`image-update {command}" in REFERENCE
 

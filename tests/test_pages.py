@@ -12,8 +12,8 @@ from host_schemas import problems, schema_of
 from support import ROOT, image_update, needs
 
 from scripts.transcripts import blocks
+from scripts.typer_options import all_options, commands, options_of
 from task.ci.results import NAMES, dotenv
-from task.cli.options import COMMANDS, OPTIONS, options_of
 
 PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in sorted((ROOT / "docs").rglob("*.md"))}
 EVERYWHERE = {"README.md": (ROOT / "README.md").read_text(), **PAGES}
@@ -67,9 +67,9 @@ def test_a_command_that_is_shown_exists(page: str, line: str) -> None:
     command, *words = shlex.split(line)[1:]
     if command == "--version":
         return
-    assert command in COMMANDS, page
-    known = {f"--{option.name}" for option in options_of(command)}
-    known |= {one.replace("--", "--no-", 1) for one in known} | {"--keep", "--help"}
+    assert command in commands(), page
+    known = {flag for option in options_of(command) for flag in (*option.opts, *option.secondary_opts)}
+    known |= {"--keep", "--help"}
     given = {word.partition("=")[0] for word in words if word.startswith("--")}
     assert given - known == set(), page
 
@@ -79,7 +79,11 @@ def test_a_variable_that_is_shown_is_read(page: str) -> None:
     """Of an option, of a secret that has no option, or of what `--dotenv` writes."""
     source = "\n".join(path.read_text() for path in (ROOT / "task").rglob("*.py"))
     results = {line.partition("=")[0] for line in dotenv(dict.fromkeys(NAMES, "")).splitlines()}
-    known = {option.variable for option in OPTIONS} | results | set(re.findall(r"IMAGE_UPDATE_[A-Z_]*[A-Z]", source))
+    known = (
+        {str(option.envvar) for option in all_options()}
+        | results
+        | set(re.findall(r"IMAGE_UPDATE_[A-Z_]*[A-Z]", source))
+    )
     assert set(re.findall(r"IMAGE_UPDATE_[A-Z_]*[A-Z]", EVERYWHERE[page])) <= known
 
 

@@ -11,7 +11,7 @@ import pytest
 from runs import WEB, application, manifest
 from support import ROOT, image_update
 
-from task.cli.options import OPTIONS
+from scripts.typer_options import all_options, name_of
 from task.secret import Secret
 
 PAGE = (ROOT / "docs" / "security.md").read_text()
@@ -68,7 +68,7 @@ OPEN = {"signing-key", "ssh-host-key", "git-credentials-url", "registry-credenti
 def test_no_option_takes_a_secret() -> None:
     """An argument is in the list of processes, and in the log of whatever started the step."""
     words = ("password", "token", "secret", "key", "credential")
-    about = {one.name for one in OPTIONS if any(word in one.name for word in words)}
+    about = {name for name in map(name_of, all_options()) if any(word in name for word in words)}
     assert {name for name in about if not name.endswith(("-file", "-directory"))} <= OPEN
     assert about > OPEN
 

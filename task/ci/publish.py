@@ -10,12 +10,12 @@ from task.output.console import stdout_console
 from task.output.outcome import as_json, json_text
 from task.output.report_text import plain, table
 from task.output.stdout import unwritable, write_stdout
-from task.settings import Output
+from task.settings import OutputSettings
 
 Write = tuple[str, str, str, str]  # option, path, text, mode
 
 
-def check_places(output: Output, environ: Mapping[str, str]) -> None:
+def check_places(output: OutputSettings, environ: Mapping[str, str]) -> None:
     """Before anything is done: a place that cannot be written is a `UsageError` that names it."""
     folder = ((_folder(output), "--results-dir"),) if output.results_dir else ()
     files = ((_report(output), "--report"), (output.dotenv, "--dotenv"))
@@ -27,12 +27,12 @@ def check_places(output: Output, environ: Mapping[str, str]) -> None:
 GITHUB = ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")
 
 
-def _folder(output: Output) -> str:
+def _folder(output: OutputSettings) -> str:
     """Without `FILE/..`: a Tekton StepAction knows the path of each result, and none of their folder."""
     return os.path.normpath(output.results_dir)
 
 
-def _report(output: Output) -> str:
+def _report(output: OutputSettings) -> str:
     """In a folder (Tekton's workspace `report`) the report is called report.json."""
     return os.path.join(output.report, "report.json") if os.path.isdir(output.report) else output.report
 
@@ -53,7 +53,7 @@ def _unwritable(option: str, path: str, why: str | None) -> UsageError:
     return UsageError(f"{option}: cannot write {path!r}: {why}", hint="name a place that this user may write")
 
 
-def publish(report: Report, output: Output, environ: Mapping[str, str]) -> list[UsageError]:
+def publish(report: Report, output: OutputSettings, environ: Mapping[str, str]) -> list[UsageError]:
     """Write everything that can be written; an error for each place that could not be."""
     failed = [error for write in _writes(report, output, environ) if (error := _write(write))]
     refused = write_stdout(_stdout(report, output.format, environ))
@@ -74,14 +74,14 @@ def shown(report: Report, environ: Mapping[str, str]) -> str:
     return table(as_json(report), console) if console else plain(report)
 
 
-def _writes(report: Report, output: Output, environ: Mapping[str, str]) -> Iterator[Write]:
+def _writes(report: Report, output: OutputSettings, environ: Mapping[str, str]) -> Iterator[Write]:
     if output.report:
         yield "--report", _report(output), json_text(report), "w"
     if output.results_dir or output.dotenv or any(environ.get(name) for name in GITHUB):
         yield from _for_hosts(report, output, environ)
 
 
-def _for_hosts(report: Report, output: Output, environ: Mapping[str, str]) -> Iterator[Write]:
+def _for_hosts(report: Report, output: OutputSettings, environ: Mapping[str, str]) -> Iterator[Write]:
     found = results(report)
     if output.results_dir:
         for name, value in found.items():

@@ -1,22 +1,22 @@
 """`demo`: the main job on a throw-away repository, with nothing but Python and git."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys
 import tempfile
+from typing import Annotated
+
+import typer
 
 from task.ci.publish import shown
-from task.cli.door import Call, with_environment
-from task.cli.run import carry_out
+from task.cli.update import carry_out
 from task.git.command import Git
 from task.model import Report
 from task.output.console import stdout_console
 from task.output.log import Log
 from task.output.report_text import diff_text
 from task.output.stdout import say
-from task.settings import Settings, settings_of
+from task.settings import GitSettings, Settings
 
 TAG = "1.5.0"
 IMAGES = (f"ghcr.io/acme/web:{TAG}", f"localhost:5000/acme/worker:{TAG}")
@@ -54,8 +54,11 @@ FILES = {
 }
 
 
-def demo(*, keep: bool) -> int:
-    """Make the repository, send one event, show what happens; the exit code."""
+def demo(
+    *,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the repository, to play with.")] = False,
+) -> int:
+    """See it happen: a throw-away repository, one event, decisions, diff and commit."""
     folder = tempfile.mkdtemp(prefix="image-update-demo-")
     try:
         return _play(folder)
@@ -100,8 +103,13 @@ def _verified(report: Report, plan: Report) -> int:
 
 
 def _settings(command: str, applications: str) -> Settings:
-    values = {"image": IMAGES, "applications": (applications,), "allow-protocol": ("file",)}
-    return settings_of(with_environment(Call(command, values), {}))
+    return Settings(
+        command,
+        IMAGES,
+        applications=(applications,),
+        git=GitSettings(protocols=frozenset({"file"})),
+        dry=command == "plan",
+    )
 
 
 def _applications(repo: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from task.annotations.lint import Finding
 from task.annotations.subscription import subscribe
-from task.cli.orders import scope_of
+from task.cli.update import scope_of
 from task.errors import TaskError
 from task.model import Application, Place, Subscription
 from task.pipeline.decide import NOTHING, file_of, state_path, states_of

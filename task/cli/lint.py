@@ -1,17 +1,19 @@
 """`lint`: the annotations of all Applications, every problem at once."""
 
-from __future__ import annotations
-
 import json
 import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import typer
+
 from task.annotations.lint import Finding, findings, of_flaw
+from task.cli import options
 from task.cli.annotation_lines import line_of
 from task.cli.holds import held
-from task.cli.orders import scope_of
+from task.cli.records import settings_of
+from task.cli.update import scope_of
 from task.errors import Exit
 from task.model import Application, Flaw, Problem
 from task.output.log import Log
@@ -26,8 +28,49 @@ SCHEMA = "image-update/lint/v1"
 NO_FILES = ("stdin", "cluster", "argocd")  # lines of stdin are good for people, but no file has them
 
 
-def lint(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
-    """Print all findings; 3 when one of them is an error."""
+def lint(
+    context: typer.Context,
+    *,
+    holds: options.Holds = False,
+    applications: options.Applications = None,
+    application: options.Application = None,
+    selector: options.Selector = "",
+    project: options.Project = None,
+    namespace: options.Namespace = None,
+    argocd_namespace: options.ArgocdNamespace = "argocd",
+    annotation_prefix: options.AnnotationPrefix = "argocd-image-updater.argoproj.io/",
+    strategy: options.Strategy = "semver",
+    pin_digest: options.PinDigest = False,
+    output: options.Output = "text",
+    log_level: options.LogLevel = "info",
+    log_format: options.LogFormat = "auto",
+    allow_protocol: options.AllowProtocol = None,
+    rewrite_url: options.RewriteUrl = None,
+    git_username: options.GitUsername = "",
+    git_password_file: options.GitPasswordFile = "",
+    git_credentials_url: options.GitCredentialsUrl = None,
+    basic_auth_directory: options.BasicAuthDirectory = "",
+    github_app_id: options.GithubAppId = "",
+    github_app_installation_id: options.GithubAppInstallationId = "",
+    github_app_key_file: options.GithubAppKeyFile = "",
+    ssh_key_file: options.SshKeyFile = "",
+    ssh_directory: options.SshDirectory = "",
+    ssh_known_hosts_file: options.SshKnownHostsFile = "",
+    ssh_host_key: options.SshHostKey = None,
+    ca_file: options.CaFile = "",
+    git_config: options.GitConfig = True,
+    kubeconfig: options.Kubeconfig = "",
+    kube_context: options.KubeContext = "",
+    argocd_server: options.ArgocdServer = "",
+    argocd_auth_token_file: options.ArgocdAuthTokenFile = "",
+    argocd_plaintext: options.ArgocdPlaintext = False,
+    argocd_insecure: options.ArgocdInsecure = False,
+    argocd_ca_file: options.ArgocdCaFile = "",
+    argocd_root_path: options.ArgocdRootPath = "",
+    argocd_header: options.ArgocdHeader = None,
+) -> int:
+    """Check the annotations of all Applications, every problem at once."""
+    settings, environ, log = settings_of("lint", context.params), context.obj.environ, context.obj.log
     found = _collect(settings, environ, log)
     if settings.output.format == "json":
         listed = {"schema": SCHEMA, "findings": [_as_json(*one) for one in found]}

@@ -1,38 +1,52 @@
 """`report`: the report of a run, shown again or made into one page that people attach to a pipeline."""
 
-from __future__ import annotations
-
 import os
 import sys
-from collections.abc import Mapping
 from typing import Any
 
-from task.errors import Malformed, UsageError
+import typer
+
+from task.cli import options
+from task.cli.grouped_help import GroupedHelp
+from task.errors import Exit, Malformed, UsageError
 from task.files import read_file
 from task.output.console import plain_console, stdout_console
 from task.output.report_page import page
 from task.output.report_text import table
 from task.output.saved_report import LARGEST, report_of
 from task.output.stdout import say
-from task.settings import Settings
 
 
-def report(settings: Settings, environ: Mapping[str, str]) -> int:
-    """Read the report, write what is asked for; 0. Raises `UsageError` for what is no report."""
-    given = settings.shown
+class ReportCommand(GroupedHelp):
+    """`report FILE --html` without a file to write means stdout; Typer knows no value that may be left out."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Give `--html` its value where it has none."""
+        if "--html" in args:
+            at = args.index("--html")
+            following = args[at + 1] if at + 1 < len(args) else "--"
+            plain = [word for word in args if not word.startswith("-") or word == "-"]
+            if (following.startswith("-") and following != "-") or len(plain) == 1:
+                args = [*args[:at], "--html=-", *args[at + 1 :]]
+        return super().parse_args(ctx, args)
+
+
+def report(
+    context: typer.Context,
+    report_file: options.ReportFile,
+    *,
+    html: options.Html = "",
+) -> int:
+    """Show the report of a run again, or make a page of it."""
     try:
-        found = report_of(_read(given.file))
+        found = report_of(_read(report_file))
     except Malformed as error:
-        raise UsageError(f"{given.file}: {error.message}", hint=error.hint) from None
-    if given.html:
-        _write(_page(found), given.html)
+        raise UsageError(f"{report_file}: {error.message}", hint=error.hint) from None
+    if html:
+        _write(page(found), html)
     else:
-        _write(table(found, stdout_console(environ) or plain_console()), "-")
-    return 0
-
-
-def _page(found: Mapping[str, Any]) -> str:
-    return page(found)
+        _write(table(found, stdout_console(context.obj.environ) or plain_console()), "-")
+    return int(Exit.OK)
 
 
 def _read(path: str) -> str:

@@ -1,98 +1,108 @@
-"""`run` and `plan`: an event in, commits (or their prediction) out; `scan`; `hold`, `release`, `rollback`."""
+"""`image-update run`."""
 
-from __future__ import annotations
+import typer
 
-import sys
-import time
-from collections.abc import Mapping
-from dataclasses import replace
-
-from task import shutdown
-from task.ci.builder_files import read_built
-from task.ci.builders import with_built
-from task.ci.event import event_images
-from task.ci.masking import mask
-from task.ci.publish import check_places, publish
-from task.ci.variables import origin_of
-from task.cli.options import BY_HAND
-from task.cli.orders import order_of
-from task.cli.strange_variables import strange_variables
-from task.model import Image, Report
-from task.output.log import Log
-from task.output.notify import Told, check_url, notify
-from task.output.outcome import first_of
-from task.pipeline.run import run as pipeline
-from task.settings import Settings
-from task.urls import without_login
-from task.wiring import SECRETS, world_of
+from task.cli import options
+from task.cli.records import settings_of
+from task.cli.update import update
 
 
-def run(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
-    """Carry it out, publish the report; the exit code."""
-    if environ.get("GITHUB_ACTIONS") == "true":
-        mask(SECRETS, environ)
-    check_places(settings.output, environ)
-    _check_receiver(settings.output.cloudevent_url, environ)
-    began = time.monotonic()
-    report = carry_out(settings, environ, log)
-    with shutdown.shield():
-        on_screen = _on_screen(report, settings, log)
-        for problem in report.problems:
-            if (problem.application, problem.message) not in on_screen:
-                log.problem(problem.severity, problem.application, problem.message, problem.hint)
-        report = replace(report, problems=(*report.problems, *strange_variables(environ)))  # the log has them already
-        failed = publish(report, settings.output, environ)
-        for error in failed:
-            log.problem("error", "", error.message, error.hint)
-        # The results tell what landed, and stay; that something could not be written is told by the exit code.
-        code = shutdown.code() or int(first_of((report.exit, *(error.exit for error in failed))))
-        _tell(replace(report, exit=code), settings, time.monotonic() - began, environ, log)
-    return code
-
-
-def _tell(report: Report, settings: Settings, seconds: float, environ: Mapping[str, str], log: Log) -> None:
-    """Metrics and events, where they are wanted; nothing of it makes the run fail."""
-    output = settings.output
-    if not (output.metrics_file or output.cloudevent_url):
-        return
-    source = without_login(settings.git.pipeline_run or origin_of(environ).run)
-    told = Told(output.metrics_file, output.cloudevent_url, source, settings.git.access.ca_file)
-    notify(report, told, seconds, environ, log)
-
-
-def _check_receiver(url: str, environ: Mapping[str, str]) -> None:
-    """Raises `UsageError` for a receiver of events that nothing can be sent to."""
-    if url:
-        check_url(url, environ)
-
-
-def _on_screen(report: Report, settings: Settings, log: Log) -> set[tuple[str, str]]:
-    """The errors that the table of decisions shows; a person who sees both needs them once."""
-    if not (log.console and sys.stdout.isatty() and settings.output.format == "text"):
-        return set()
-    return {
-        (one.subscription.application.key, one.verdict.because)
-        for one in report.decisions
-        if one.verdict.verdict == "error"
-    }
-
-
-def carry_out(settings: Settings, environ: Mapping[str, str], log: Log) -> Report:
-    """The pipeline, with the world that these settings want."""
-    of_event = settings.command not in (*BY_HAND, "scan")
-    images = _images(settings) if of_event else ()
-    job = order_of(settings, images, environ)
-    world = world_of(settings, environ, log, job.scope, images)
-    try:
-        return pipeline(job, world)
-    finally:
-        with shutdown.shield():
-            world.close()
-
-
-def _images(settings: Settings) -> tuple[Image, ...]:
-    """The images of the event, by name or by what their builder wrote."""
-    references, digest = settings.images, settings.image_digest
-    if settings.images_from:
-        references, digest = with_built(references, digest, read_built(settings.images_from))
-    return event_images(references, digest, settings.tag)
+def run(
+    context: typer.Context,
+    *,
+    image: options.Image = None,
+    image_digest: options.ImageDigest = "",
+    tag: options.Tag = "",
+    images_from: options.ImagesFrom = None,
+    sequence: options.Sequence = "",
+    created: options.Created = "",
+    applications: options.Applications = None,
+    application: options.Application = None,
+    selector: options.Selector = "",
+    project: options.Project = None,
+    namespace: options.Namespace = None,
+    argocd_namespace: options.ArgocdNamespace = "argocd",
+    annotation_prefix: options.AnnotationPrefix = "argocd-image-updater.argoproj.io/",
+    strategy: options.Strategy = "semver",
+    allow_downgrade: options.AllowDowngrade = False,
+    require_live: options.RequireLive = False,
+    require_update: options.RequireUpdate = False,
+    require_match: options.RequireMatch = False,
+    pin_digest: options.PinDigest = False,
+    carry_parameters: options.CarryParameters = True,
+    atomic: options.Atomic = False,
+    git_author_name: options.GitAuthorName = "image-update",
+    git_author_email: options.GitAuthorEmail = "image-update@noreply.invalid",
+    commit_message_template: options.CommitMessageTemplate = "",
+    trailer: options.Trailer = None,
+    sign_off: options.SignOff = False,
+    signing_key: options.SigningKey = "",
+    signing_format: options.SigningFormat = "openpgp",
+    source_commit: options.SourceCommit = "",
+    source_repository: options.SourceRepository = "",
+    pipeline_run: options.PipelineRun = "",
+    pull_request: options.PullRequest = False,
+    pull_request_label: options.PullRequestLabel = None,
+    pull_request_reviewer: options.PullRequestReviewer = None,
+    pull_request_assignee: options.PullRequestAssignee = None,
+    pull_request_draft: options.PullRequestDraft = False,
+    auto_merge: options.AutoMerge = False,
+    forge: options.Forge = "",
+    forge_token_file: options.ForgeTokenFile = "",
+    forge_username: options.ForgeUsername = "",
+    output: options.Output = "text",
+    report: options.Report = "",
+    results_dir: options.ResultsDir = "",
+    dotenv: options.Dotenv = "",
+    metrics_file: options.MetricsFile = "",
+    cloudevent_url: options.CloudeventUrl = "",
+    log_level: options.LogLevel = "info",
+    log_format: options.LogFormat = "auto",
+    deadline: options.Deadline = 120,
+    stall_timeout: options.StallTimeout = 60,
+    git_cache_dir: options.GitCacheDir = "",
+    allow_protocol: options.AllowProtocol = None,
+    rewrite_url: options.RewriteUrl = None,
+    git_username: options.GitUsername = "",
+    git_password_file: options.GitPasswordFile = "",
+    git_credentials_url: options.GitCredentialsUrl = None,
+    basic_auth_directory: options.BasicAuthDirectory = "",
+    github_app_id: options.GithubAppId = "",
+    github_app_installation_id: options.GithubAppInstallationId = "",
+    github_app_key_file: options.GithubAppKeyFile = "",
+    ssh_key_file: options.SshKeyFile = "",
+    ssh_directory: options.SshDirectory = "",
+    ssh_known_hosts_file: options.SshKnownHostsFile = "",
+    ssh_host_key: options.SshHostKey = None,
+    ca_file: options.CaFile = "",
+    git_config: options.GitConfig = True,
+    only_repository: options.OnlyRepository = None,
+    kubeconfig: options.Kubeconfig = "",
+    kube_context: options.KubeContext = "",
+    argocd_server: options.ArgocdServer = "",
+    argocd_auth_token_file: options.ArgocdAuthTokenFile = "",
+    argocd_plaintext: options.ArgocdPlaintext = False,
+    argocd_insecure: options.ArgocdInsecure = False,
+    argocd_ca_file: options.ArgocdCaFile = "",
+    argocd_root_path: options.ArgocdRootPath = "",
+    argocd_header: options.ArgocdHeader = None,
+    refresh: options.Refresh = True,
+    refresh_parents: options.RefreshParents = False,
+    wait: options.Wait = False,
+    wait_timeout: options.WaitTimeout = 600,
+    kubernetes_events: options.KubernetesEvents = False,
+    registry_check: options.RegistryCheck = "auto",
+    registries_conf: options.RegistriesConf = "",
+    registry_username: options.RegistryUsername = "",
+    registry_password_file: options.RegistryPasswordFile = "",
+    registry_credentials_for: options.RegistryCredentialsFor = None,
+    registry_cache_dir: options.RegistryCacheDir = "",
+    allow_env: options.AllowEnv = None,
+    allow_exec: options.AllowExec = False,
+    verify: options.Verify = "",
+    verify_identity: options.VerifyIdentity = "",
+    verify_issuer: options.VerifyIssuer = "",
+    verify_timeout: options.VerifyTimeout = 0,
+) -> int:
+    """Commit a built image to every Application that asks for it."""
+    return update(settings_of("run", context.params), context.obj.environ, context.obj.log)

@@ -6,19 +6,18 @@ import re
 from collections.abc import Mapping
 
 from task.annotations.known_keys import nearest
-from task.cli.options import ENV_PREFIX, OPTIONS, RESULTS_PREFIX, SECRETS
+from task.cli.options import ENV_PREFIX, RESULTS_PREFIX, SECRETS, variables
 from task.model import Problem
 
-# What Kubernetes gives every container for each Service of its namespace, one that is called image-update-… too.
+# Kubernetes gives every container these for each Service of its namespace, also for one that is called image-update-….
 OF_A_SERVICE = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_.*)?)?)")
 
 
 def strange_variables(environ: Mapping[str, str]) -> tuple[Problem, ...]:
     """A warning for each variable that looks like one of ours and that nobody reads. Never its value."""
-    given = [name for name, value in environ.items() if name.startswith(ENV_PREFIX) and value.strip()]
-    known = {*(option.variable for option in OPTIONS), *SECRETS}
+    known = {*variables(), *SECRETS}
     found = []
-    for name in sorted(given):
+    for name in sorted(name for name, value in environ.items() if name.startswith(ENV_PREFIX) and value.strip()):
         if name in known or name.startswith(RESULTS_PREFIX) or OF_A_SERVICE.fullmatch(name):
             continue
         near = nearest(name, sorted(known))

@@ -1,19 +1,20 @@
 """`wait`: until Argo CD reports a revision of the named Applications synced and healthy."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
+import typer
+
 from task.argocd.rollout_display import line
 from task.argocd.rollouts import Awaited, Judge, Judged, RolloutApi
+from task.cli import options
+from task.cli.records import settings_of
 from task.errors import Exit, UsageError
 from task.output.log import Log
 from task.output.stdout import say
-from task.settings import Settings
 from task.wiring.argo import Argo
 from task.wiring.waiting import (
     Descends,
@@ -43,6 +44,55 @@ class WaitSettings:
 
 
 def wait(
+    context: typer.Context,
+    *,
+    app: options.App,
+    applications: options.Applications = None,
+    argocd_namespace: options.ArgocdNamespace = "argocd",
+    log_level: options.LogLevel = "info",
+    log_format: options.LogFormat = "auto",
+    allow_protocol: options.AllowProtocol = None,
+    rewrite_url: options.RewriteUrl = None,
+    git_username: options.GitUsername = "",
+    git_password_file: options.GitPasswordFile = "",
+    git_credentials_url: options.GitCredentialsUrl = None,
+    basic_auth_directory: options.BasicAuthDirectory = "",
+    github_app_id: options.GithubAppId = "",
+    github_app_installation_id: options.GithubAppInstallationId = "",
+    github_app_key_file: options.GithubAppKeyFile = "",
+    ssh_key_file: options.SshKeyFile = "",
+    ssh_directory: options.SshDirectory = "",
+    ssh_known_hosts_file: options.SshKnownHostsFile = "",
+    ssh_host_key: options.SshHostKey = None,
+    ca_file: options.CaFile = "",
+    git_config: options.GitConfig = True,
+    kubeconfig: options.Kubeconfig = "",
+    kube_context: options.KubeContext = "",
+    argocd_server: options.ArgocdServer = "",
+    argocd_auth_token_file: options.ArgocdAuthTokenFile = "",
+    argocd_plaintext: options.ArgocdPlaintext = False,
+    argocd_insecure: options.ArgocdInsecure = False,
+    argocd_ca_file: options.ArgocdCaFile = "",
+    argocd_root_path: options.ArgocdRootPath = "",
+    argocd_header: options.ArgocdHeader = None,
+    wait_timeout: options.WaitTimeout = 600,
+    revision: options.Revision,
+    repository: options.Repository = "",
+) -> int:
+    """Wait until Argo CD has synced a revision and its Applications are healthy."""
+    settings, environ, log = settings_of("wait", context.params), context.obj.environ, context.obj.log
+    with ExitStack() as opened:
+        argo = Argo(settings, environ, log, opened)
+        if not argo.where:
+            raise UsageError("nothing says which Argo CD to ask", hint="give --applications cluster or argocd")
+        given = settings.argo
+        asked = WaitSettings(
+            settings.held.apps, given.revision, given.repository, given.limit, settings.argocd_namespace
+        )
+        return wait_for(asked, argo.patient, environ, log, descends_of(settings, environ, log, opened))
+
+
+def wait_for(
     settings: WaitSettings,
     api: Callable[[], RolloutApi],
     environ: Mapping[str, str],
@@ -89,19 +139,6 @@ def _judge(revision: str, repository: str, descends: Descends) -> Judge:
         return next((one for one in others if one.state != "waiting"), found)
 
     return judge
-
-
-def wait_for(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
-    """`wait`, with the cluster or Argo CD that the settings name."""
-    with ExitStack() as opened:
-        argo = Argo(settings, environ, log, opened)
-        if not argo.where:
-            raise UsageError("nothing says which Argo CD to ask", hint="give --applications cluster or argocd")
-        given = settings.argo
-        asked = WaitSettings(
-            settings.held.apps, given.revision, given.repository, given.limit, settings.argocd_namespace
-        )
-        return wait(asked, argo.patient, environ, log, descends_of(settings, environ, log, opened))
 
 
 def key_of(text: str, namespace: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from fakes.argocd_api import NEW, OLD, REPO, ArgoCDServer, Fault, application, a
 from task.argocd.api import ArgoCDApi
 from task.argocd.options import Connection
 from task.argocd.rollouts import Row
-from task.cli.wait import WaitSettings, key_of, wait
+from task.cli.wait import WaitSettings, key_of, wait_for
 from task.errors import Exit, RolloutError, SourceAccessError, SourceDownError, TaskError, UsageError
 from task.http import Limits
 from task.output.log import Log
@@ -31,7 +31,7 @@ def server() -> Iterator[ArgoCDServer]:
 def waited(server: ArgoCDServer, *names: str, revision: str = NEW, repository: str = "", limit: float = 5) -> int:
     connection = Connection(server.address, Secret("good-token"), plaintext=True)
     settings = WaitSettings(names or ("web",), revision, repository, limit)
-    return wait(settings, lambda: ArgoCDApi(connection, {}, limits=Limits(tries=1)), {}, Log(stream=StringIO()))
+    return wait_for(settings, lambda: ArgoCDApi(connection, {}, limits=Limits(tries=1)), {}, Log(stream=StringIO()))
 
 
 def test_success_is_0_and_a_line(server: ArgoCDServer, capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,7 +110,7 @@ def test_usage(names: tuple[str, ...], revision: str, message: str) -> None:
         raise TaskError("nothing is asked")
 
     with pytest.raises(UsageError, match=message):
-        wait(WaitSettings(names, revision), api, {}, Log(stream=StringIO()))
+        wait_for(WaitSettings(names, revision), api, {}, Log(stream=StringIO()))
 
 
 NAMES = [("web", ("argocd", "web")), ("team/web", ("team", "web")), (" web ", ("argocd", "web"))]

@@ -11,9 +11,9 @@ from host_schemas import problems
 from hosts.checks import texts
 from support import ROOT
 
+from scripts.typer_options import all_options, default_of, name_of, options_of
 from task import __version__
 from task.ci.results import NAMES as RESULTS
-from task.cli.options import OPTIONS, Option, options_of
 from task.wiring import SECRETS
 
 TASK = ROOT / "tekton" / "task" / "image-update" / "image-update.yaml"
@@ -92,10 +92,6 @@ def used(host: str) -> set[str]:
     return {name for text in texts(load(MANIFESTS[host])) for name in REFERENCE[host].findall(text)}
 
 
-def default_of(option: Option) -> str:
-    return option.default or ("false" if option.takes == "flag" else "")
-
-
 @pytest.mark.parametrize(
     ("path", "schema"),
     [
@@ -116,7 +112,7 @@ def test_every_parameter_is_declared_and_used(host: str) -> None:
 
 @pytest.mark.parametrize("host", MANIFESTS)
 def test_every_option_is_a_parameter_with_its_default(host: str) -> None:
-    expected = {one.name: default_of(one) for one in options_of("run") if one.name not in SETTLED[host]}
+    expected = {name_of(one): default_of(one) for one in options_of("run") if name_of(one) not in SETTLED[host]}
     declared = {name: value for name, value in parameters(host).items() if name not in OWN[host]}
     assert declared == expected
 
@@ -125,7 +121,7 @@ def test_every_option_is_a_parameter_with_its_default(host: str) -> None:
 def test_every_variable_belongs_to_an_option(host: str) -> None:
     given = {name: value for name, value in environment(host).items() if name.startswith("IMAGE_UPDATE_")}
     given = {name: value for name, value in given.items() if name not in SECRETS}
-    known = {one.variable: one.name for one in OPTIONS}
+    known = {str(one.envvar): name_of(one) for one in all_options()}
     assert set(given) <= set(known)
     for variable, value in given.items():
         names = REFERENCE[host].findall(value)

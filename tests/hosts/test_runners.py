@@ -16,8 +16,8 @@ from hosts.steps import Ran, Step, Volume, as_process
 from runs import WEB, application, repository, target
 from support import git, show
 
+from scripts.typer_options import all_options, name_of
 from task.ci.results import NAMES
-from task.cli.options import OPTIONS
 
 APPLICATIONS = "applications.json"
 Start = Callable[[Mapping[str, str], str], Step]  # (parameters, the Applications) → the step
@@ -203,7 +203,7 @@ def nothing(_root: Path) -> Mapping[str, str]:
 @ALL
 def test_a_parameter_that_is_empty_counts_as_not_given(scene: Scene) -> None:
     needed = {"image", "applications", "allow-protocol"}
-    options = {one.name for one in OPTIONS} & set(declared(scene.host)) - needed
+    options = {name_of(one) for one in all_options()} & set(declared(scene.host)) - needed
     empty = {name.replace("-", "_"): "" for name in options}
     ran = scene.run(image=f"{WEB}:1.1.0", **empty)
     assert (ran.code, complete(scene, ran)["status"]) == (0, "updated"), ran.stderr
@@ -262,7 +262,7 @@ def test_gitlabs_component_may_be_used_twice_in_one_pipeline(tmp_path: Path) -> 
     third = {**given, "image": f"{WEB}:1.2.0", "pull-request": "true"}
     refused = as_process(gitlab_job(third, project, variables), tmp_path / "third")
     assert (refused.code, git(web, "rev-list", "--count", "main")) == (3, "2"), refused.stderr
-    assert not variables.keys() & {one.variable for one in OPTIONS}
+    assert not variables.keys() & {one.envvar for one in all_options()}
 
 
 def test_argo_takes_a_missing_result_for_its_default() -> None:

@@ -11,7 +11,7 @@ from host_schemas import problems, schema_of
 from hosts.checks import documents, maps, texts
 from support import ROOT
 
-from task.cli.options import COMMANDS
+from scripts.typer_options import commands
 
 (TASK,) = documents(ROOT / "tekton/task/image-update/image-update.yaml")
 (STEP_ACTION,) = documents(ROOT / "tekton/stepaction/image-update/image-update.yaml")
@@ -98,7 +98,7 @@ def test_argo_samples_use_what_is_declared(path: Path) -> None:
         leaf = LEAVES[one["templateRef"]["template"]]
         values = {parameter["name"]: parameter["value"] for parameter in one["arguments"]["parameters"]}
         assert set(values) <= names(leaf["inputs"]["parameters"])
-        assert values.get("command", "run") in {*COMMANDS, "scan"}
+        assert values.get("command", "run") in commands()
     for one in uses(path, "workflowTemplateRef"):
         found.append(one)
         given = names(one["arguments"]["parameters"])

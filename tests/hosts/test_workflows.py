@@ -12,8 +12,8 @@ from host_schemas import problems
 from hosts.checks import documents, maps, texts
 from support import ROOT, missing, needs
 
+from scripts.typer_options import all_options, default_of, name_of, options_of
 from task.ci.results import NAMES as RESULTS
-from task.cli.options import OPTIONS, options_of
 
 ACTION = ROOT / "action.yml"
 COMPONENT = ROOT / "templates" / "image-update.yml"
@@ -72,7 +72,7 @@ def test_samples_use_what_the_action_declares(path: Path) -> None:
     assert used
     for step in used:
         if step["uses"].startswith("docker://"):
-            known = {one.variable for one in OPTIONS} | {"GITHUB_TOKEN"}
+            known = {one.envvar for one in all_options()} | {"GITHUB_TOKEN"}
             assert set(step["env"]) <= known
         else:
             assert set(step["with"]) <= set(action["inputs"])
@@ -147,11 +147,7 @@ def component() -> tuple[Any, Any]:
 
 def test_every_option_is_an_input_with_its_default() -> None:
     inputs, _ = component()
-    expected = {
-        one.name: one.default or ("false" if one.takes == "flag" else "")
-        for one in options_of("run")
-        if one.name not in SETTLED
-    }
+    expected = {name_of(one): default_of(one) for one in options_of("run") if name_of(one) not in SETTLED}
     assert {name: one["default"] for name, one in inputs.items() if name not in OWN} == expected
     assert all(one["description"] for one in inputs.values())
 
@@ -160,7 +156,7 @@ def test_every_input_is_used_and_every_variable_belongs_to_an_option() -> None:
     inputs, job = component()
     used = set(re.findall(r"\$\[\[ inputs\.([\w-]+) \]\]", COMPONENT.read_text(encoding="utf-8")))
     assert used == set(inputs)
-    known = {one.variable: one.name for one in OPTIONS}
+    known = {one.envvar: name_of(one) for one in all_options()}
     for variable, value in job["variables"].items():
         assert value == f"$[[ inputs.{known[variable]} ]]" or known[variable] in SETTLED
 

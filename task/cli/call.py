@@ -1,0 +1,48 @@
+"""One call of the command: what is known of it before its options are read, and when they cannot be read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from typer.core import TyperGroup
+
+from task.cli.strange_variables import strange_variables
+from task.output.console import stderr_console
+from task.output.log import Log
+
+
+class Call:
+    """Commands find it in `context.obj`."""
+
+    def __init__(self, group: TyperGroup, argv: Sequence[str]) -> None:
+        self.environ: Mapping[str, str] = dict(os.environ)
+        self._group = group
+        self._words = list(argv[1:])
+        self.command = argv[0] if argv and argv[0] in group.commands else ""
+
+    @cached_property
+    def given(self) -> Mapping[str, Any]:
+        """The options by name, of a command line with a mistake as many as can be read.
+
+        It still says where the results go and how the log is written.
+        """
+        if not self.command:
+            return {}
+        read = self._group.commands[self.command].make_context(
+            self.command, list(self._words), resilient_parsing=True, ignore_unknown_options=True, allow_extra_args=True
+        )
+        return {name: value for name, value in read.params.items() if value is not None}
+
+    @cached_property
+    def log(self) -> Log:
+        """The log. It begins with the variables that nobody reads: they may be why the rest goes wrong."""
+        form = self.given.get("log_format", "auto")
+        if form == "auto":
+            form = "github" if self.environ.get("GITHUB_ACTIONS") == "true" else "text"
+        log = Log(self.given.get("log_level", "info"), form, console=stderr_console(self.environ))
+        for one in strange_variables(self.environ):
+            log.problem(one.severity, "", one.message, one.hint)
+        return log

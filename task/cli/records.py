@@ -1,0 +1,184 @@
+"""The options of one call, as Typer read them → `Settings`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from task.errors import UsageError
+from task.model import Person
+from task.secret import Secret
+from task.settings import (
+    AccessSettings,
+    ArgoSettings,
+    BuildSettings,
+    GitSettings,
+    HoldSettings,
+    OutputSettings,
+    RegistrySettings,
+    RequestSettings,
+    Settings,
+    ShownSettings,
+    VerifySettings,
+)
+
+
+def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
+    """The frozen record of one call. Raises `UsageError` for options that do not go together."""
+
+    def taken(**options: str) -> dict[str, Any]:
+        """Each field of a record with the value of its option; what the command has no option for keeps its default."""
+        return {field: given[option] for field, option in options.items() if option in given}
+
+    verify = VerifySettings(
+        **taken(keys="verify", identity="verify_identity", issuer="verify_issuer", timeout="verify_timeout")
+    )
+    if bool(verify.identity) != bool(verify.issuer):
+        raise UsageError(
+            "--verify-identity and --verify-issuer go together",
+            hint="name both: an identity means nothing without who vouches for it",
+        )
+    if verify.keys and verify.identity:
+        raise UsageError("--verify and --verify-identity exclude each other", hint="give the key, or the identity")
+
+    git = taken(
+        deadline="deadline",
+        rewrites="rewrite_url",
+        only="only_repository",
+        template_file="commit_message_template",
+        trailers="trailer",
+        sign_off="sign_off",
+        signing_format="signing_format",
+        pipeline_run="pipeline_run",
+        stall="stall_timeout",
+        cache_dir="git_cache_dir",
+    )
+    if "git_author_name" in given:
+        git["author"] = Person(given["git_author_name"], given["git_author_email"])
+    if given.get("signing_key"):
+        git["signing_key"] = Secret(given["signing_key"])
+    held = taken(
+        apps="app",
+        reason="reason",
+        until="until",
+        by="by",
+        to="to",
+        unknown="unknown_tag",
+        hold="hold",
+        discard="discard",
+    )
+    if "app" in given:
+        aliases = given.get("image", ())
+        held["images"] = tuple(word for text in aliases for word in text.replace(",", " ").split())
+    others = taken(
+        images="image",
+        image_digest="image_digest",
+        tag="tag",
+        images_from="images_from",
+        applications="applications",
+        application="application",
+        namespace="namespace",
+        project="project",
+        selector="selector",
+        argocd_namespace="argocd_namespace",
+        strategy="strategy",
+        allow_downgrade="allow_downgrade",
+        require_live="require_live",
+        require_update="require_update",
+        require_match="require_match",
+        carry="carry_parameters",
+        atomic="atomic",
+        holds="holds",
+        check="registry_check",
+    )
+    if "annotation_prefix" in given:
+        others["annotation_prefix"] = given["annotation_prefix"].rstrip("/") + "/"
+    return Settings(
+        command=command,
+        **others,
+        output=OutputSettings(
+            **taken(
+                format="output",
+                report="report",
+                results_dir="results_dir",
+                dotenv="dotenv",
+                log_level="log_level",
+                log_format="log_format",
+                metrics_file="metrics_file",
+                cloudevent_url="cloudevent_url",
+            )
+        ),
+        git=GitSettings(
+            **git,
+            protocols=frozenset(given.get("allow_protocol", ())),
+            access=AccessSettings(
+                **taken(
+                    username="git_username",
+                    password_file="git_password_file",
+                    credentials_urls="git_credentials_url",
+                    ssh_key_file="ssh_key_file",
+                    ssh_known_hosts_file="ssh_known_hosts_file",
+                    ssh_host_keys="ssh_host_key",
+                    ssh_directory="ssh_directory",
+                    basic_auth_directory="basic_auth_directory",
+                    ca_file="ca_file",
+                    app_id="github_app_id",
+                    app_installation="github_app_installation_id",
+                    app_key_file="github_app_key_file",
+                    configured="git_config",
+                )
+            ),
+        ),
+        pin_digest=given.get("pin_digest", False) or verify.wanted,
+        build=BuildSettings(
+            **taken(sequence="sequence", commit="source_commit", repository="source_repository", created="created")
+        ),
+        held=HoldSettings(**held),
+        dry=command == "plan" or given.get("dry_run", False),
+        argo=ArgoSettings(
+            **taken(
+                kubeconfig="kubeconfig",
+                context="kube_context",
+                server="argocd_server",
+                token_file="argocd_auth_token_file",
+                plaintext="argocd_plaintext",
+                insecure="argocd_insecure",
+                ca_file="argocd_ca_file",
+                root_path="argocd_root_path",
+                headers="argocd_header",
+                refresh="refresh",
+                parents="refresh_parents",
+                wait="wait",
+                limit="wait_timeout",
+                revision="revision",
+                repository="repository",
+                events="kubernetes_events",
+            )
+        ),
+        registry=RegistrySettings(
+            **taken(
+                conf="registries_conf",
+                username="registry_username",
+                password_file="registry_password_file",
+                scopes="registry_credentials_for",
+                cache_dir="registry_cache_dir",
+                env="allow_env",
+                execute="allow_exec",
+            )
+        ),
+        request=RequestSettings(
+            **taken(
+                wanted="pull_request",
+                labels="pull_request_label",
+                reviewers="pull_request_reviewer",
+                assignees="pull_request_assignee",
+                draft="pull_request_draft",
+                auto_merge="auto_merge",
+                forge="forge",
+                token_file="forge_token_file",
+                username="forge_username",
+            )
+        ),
+        verify=verify,
+        shown=ShownSettings(**taken(file="report_file", html="html")),
+    )

@@ -1,0 +1,195 @@
+"""What `run`, `plan`, `scan`, `hold`, `release` and `rollback` do: settings → the pipeline → report and exit code."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+from task import shutdown
+from task.annotations.narrow import Narrow
+from task.annotations.subscription import Defaults
+from task.ci.build import build_of
+from task.ci.builder_files import read_built
+from task.ci.builders import with_built
+from task.ci.event import event_images
+from task.ci.masking import mask
+from task.ci.publish import check_places, publish
+from task.ci.variables import Origin, origin_of
+from task.cli.hold_words import actor_of, destination_of, until_of, words_of
+from task.cli.strange_variables import strange_variables
+from task.errors import Malformed, UsageError
+from task.files import read_text
+from task.model import Hold, Image, Report
+from task.output.log import Log
+from task.output.notify import Told, check_url, notify
+from task.output.outcome import first_of
+from task.pipeline.changeset import Wording
+from task.pipeline.discover import Scope
+from task.pipeline.job import Job, PullRequestOptions
+from task.pipeline.run import run as pipeline
+from task.pipeline.weigh import Intent, Terms
+from task.policy.judge import Leave
+from task.settings import Settings
+from task.templates.commit_message import check_template
+from task.templates.trailers import KEY as TRAILER_KEY
+from task.templates.trailers import Trailer, build_trailers, commit_references
+from task.urls import without_login
+from task.wiring import SECRETS, world_of
+
+BY_HAND = ("hold", "release", "rollback")
+
+
+def update(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
+    """Carry it out and publish the report; the exit code."""
+    if environ.get("GITHUB_ACTIONS") == "true":
+        mask(SECRETS, environ)
+    if settings.command == "scan" and settings.require_match:
+        raise UsageError("--require-match: scan is given no image", hint="leave it out; run and plan take it")
+    if settings.command == "scan" and settings.check == "never":
+        raise UsageError(
+            "--registry-check: 'never' is not what it takes",
+            hint="scan asks the registries: write auto or always (or set IMAGE_UPDATE_REGISTRY_CHECK)",
+        )
+    output = settings.output
+    check_places(output, environ)
+    if output.cloudevent_url:
+        check_url(output.cloudevent_url, environ)
+    began = time.monotonic()
+    report = carry_out(settings, environ, log)
+    with shutdown.shield():
+        # A person who sees the table of decisions has read these errors there.
+        on_screen = {
+            (one.subscription.application.key, one.verdict.because)
+            for one in report.decisions
+            if one.verdict.verdict == "error" and log.console and sys.stdout.isatty() and output.format == "text"
+        }
+        for problem in report.problems:
+            if (problem.application, problem.message) not in on_screen:
+                log.problem(problem.severity, problem.application, problem.message, problem.hint)
+        report = replace(report, problems=(*report.problems, *strange_variables(environ)))  # the log has them already
+        failed = publish(report, output, environ)
+        for error in failed:
+            log.problem("error", "", error.message, error.hint)
+        # The results say what landed, and stay. The exit code says that something could not be written.
+        code = shutdown.code() or int(first_of((report.exit, *(error.exit for error in failed))))
+        if output.metrics_file or output.cloudevent_url:
+            source = without_login(settings.git.pipeline_run or origin_of(environ).run)
+            told = Told(output.metrics_file, output.cloudevent_url, source, settings.git.access.ca_file)
+            notify(replace(report, exit=code), told, time.monotonic() - began, environ, log)
+    return code
+
+
+def carry_out(settings: Settings, environ: Mapping[str, str], log: Log) -> Report:
+    """The pipeline, with the clients that these settings ask for."""
+    images: tuple[Image, ...] = ()
+    if settings.command not in (*BY_HAND, "scan"):
+        references, digest = settings.images, settings.image_digest
+        if settings.images_from:
+            references, digest = with_built(references, digest, read_built(settings.images_from))
+        images = event_images(references, digest, settings.tag)
+    job = job_of(settings, images, environ)
+    world = world_of(settings, environ, log, job.scope, images)
+    try:
+        return pipeline(job, world)
+    finally:
+        with shutdown.shield():
+            world.close()
+
+
+def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, str]) -> Job:
+    """What the pipeline is asked to do. Raises `UsageError` for a value that makes no sense."""
+    origin, now = origin_of(environ), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    if settings.command == "scan":  # the CI job that scans has built nothing
+        origin, environ = Origin(run=origin.run), {}
+    given, git = settings.build, settings.git
+    build = build_of(
+        environ,
+        sequence=given.sequence,
+        source_commit=given.commit,
+        source_repository=given.repository,
+        created=given.created,
+    )
+    repository = without_login(given.repository or origin.repository).removesuffix(".git")
+    commit, run = given.commit or origin.commit, git.pipeline_run or without_login(origin.run)
+    page = f"{repository}/commit/{commit}" if repository.startswith(("https://", "http://")) and commit else commit
+    asked = settings.request
+    return Job(
+        command=settings.command,
+        images=images,
+        scope=scope_of(settings),
+        terms=Terms(Leave(settings.allow_downgrade), settings.carry, settings.require_live, build, settings.check, now),
+        wording=Wording(git.author, _template(git.template_file), _trailers(settings, origin), settings.command),
+        deadline=git.deadline,
+        atomic=settings.atomic,
+        require_update=settings.require_update,
+        require_match=settings.require_match,
+        only=git.only,
+        dry=settings.dry,
+        intent=_intent(settings, now, environ),
+        meant=settings.held.images,
+        requests=PullRequestOptions(
+            asked.labels, asked.reviewers, asked.assignees, asked.draft, asked.auto_merge, source=page, run=run
+        ),
+    )
+
+
+def scope_of(settings: Settings) -> Scope:
+    """Which Applications are considered, and what holds where no annotation says otherwise."""
+    return Scope(
+        settings.annotation_prefix,
+        Narrow((*settings.application, *settings.held.apps), settings.namespace, settings.project, settings.selector),
+        Defaults(settings.argocd_namespace, settings.strategy, settings.pin_digest, settings.request.wanted),
+    )
+
+
+def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent | None:
+    """What a person wants held, released or rolled back; None for an event."""
+    given, hold, to = settings.held, None, ""
+    if not given.apps:
+        return None
+    if settings.command != "release" and given.hold:
+        try:
+            until = until_of(given.until, now)
+        except Malformed as error:
+            raise UsageError(f"--until: {error.message}", hint=error.hint) from None
+        hold = Hold(words_of(given.reason), words_of(given.by or actor_of(environ)), now, until)
+    if settings.command == "rollback":
+        try:
+            to = destination_of(given.to)
+        except Malformed as error:
+            raise UsageError(f"--to: {error.message}", hint=error.hint) from None
+    return Intent(settings.command, hold, not given.images, to, given.discard, given.unknown)
+
+
+def _trailers(settings: Settings, origin: Origin) -> tuple[Trailer, ...]:
+    """What is known of the build; what the CI system says of its own commit is not said of another one."""
+    git, build = settings.git, settings.build
+    for key, _ in git.trailers:
+        if not TRAILER_KEY.fullmatch(key):
+            raise UsageError(f"--trailer: {key!r} is no key", hint="letters, digits and dashes only: Ticket=ABC-1")
+    if build.commit and build.commit != origin.commit.lower():
+        origin = Origin(run=origin.run)
+    commit, repository = build.commit or origin.commit, build.repository or without_login(origin.repository)
+    references = commit_references(commit, repository, origin.author, origin.date, origin.message)
+    run = git.pipeline_run or without_login(origin.run)
+    signed = (("Signed-off-by", f"{git.author.name} <{git.author.email}>"),) if git.sign_off else ()
+    return (*build_trailers(commit, run, git.trailers, references), *signed)
+
+
+def _template(path: str) -> str | None:
+    if not path:
+        return None
+    try:
+        text = read_text(path)
+        check_template(text)
+    except OSError as error:
+        raise UsageError(
+            f"--commit-message-template: cannot read {path!r}: {error.strerror}", hint="name a readable file"
+        ) from None
+    except (Malformed, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"--commit-message-template: {error}", hint="write a Go text/template, as Image Updater takes it"
+        ) from None
+    return text

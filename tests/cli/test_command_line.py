@@ -1,0 +1,188 @@
+"""The command line as a whole: help, mistakes, and what hosts get when nothing could begin."""
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from support import command as program
+from support import image_update
+
+from scripts.typer_options import all_options, commands, options_of
+from task import __version__
+from task.cli.app import main
+
+RUN_HELP = "image-update run --help shows what there is"
+
+
+@pytest.mark.parametrize("columns", ["40", "80", "200"])
+@pytest.mark.parametrize("command", commands())
+def test_help_names_every_option_with_its_variable(
+    command: str, columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert main([command, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"Usage: image-update {command} ")
+    whole = re.sub(r"\s", "", shown) if columns == "40" else shown  # there our longest names have two lines
+    for option in options_of(command):
+        flag = option.opts[0] if option.opts[0].startswith("--") else option.metavar
+        assert re.search(rf"^  {re.escape(str(flag))}(\s|$)", shown, re.MULTILINE)
+        assert f"{option.envvar}" in whole
+        assert f"\n{option.rich_help_panel}:\n" in shown
+
+
+def test_help_shows_groups_defaults_and_the_opposite_of_a_switch(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "-h"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    groups = ["The image:", "Applications:", "Rules:", "The commit:", "Pull requests:", "Results and log:", "Git:"]
+    places = [shown.index(one) for one in groups]
+    assert places == sorted(places)
+    assert "--atomic / --no-atomic" in shown
+    assert "[env var: IMAGE_UPDATE_DEADLINE; default: 120]" in shown
+
+
+def test_no_value_of_a_variable_is_in_the_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for option in all_options():
+        monkeypatch.setenv(str(option.envvar), "s3cret")
+    for command in commands():
+        assert main([command, "--help"]) == 0
+    shown = capsys.readouterr()
+    assert "s3cret" not in shown.out + shown.err
+
+
+def test_no_mistake_shows_a_secret(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("SIGNING_KEY", "ARGOCD_HEADER", "GIT_TOKEN", "GIT_TOKENN"):
+        monkeypatch.setenv(f"IMAGE_UPDATE_{name}", "s3cret")
+    assert main(["run", "--image", "a:1", "--deadline", "x"]) == 2
+    shown = capsys.readouterr()
+    assert "s3cret" not in shown.out + shown.err
+
+
+def test_help_of_the_whole_names_every_command_with_all_its_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert all(f" {command} {text}" in shown for command, text in commands().items())
+    assert "IMAGE_UPDATE_GIT_AUTHOR_NAME" in shown
+
+
+def test_without_a_command_there_is_help_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("Usage: image-update ")
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"image-update {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["nonsense"], "No such command 'nonsense'; image-update --help shows what there is"),
+        (["--nonsense"], "No such option: --nonsense; image-update --help shows what there is"),
+        (["run", "--imag", "x"], "No such option: --imag (Possible options: --image, --images-from, --tag)"),
+        (["run", "--image"], f"Option '--image' requires an argument; {RUN_HELP}"),
+        (["run", "--no-image", "x"], "No such option: --no-image"),
+        (["run", "x"], f"Got unexpected extra argument(s) (x); {RUN_HELP}"),
+        (["run", "--atomic=true"], f"Option '--atomic' does not take a value; {RUN_HELP}"),
+        (["hold", "--reason", "x"], "Missing argument 'APP...'; image-update hold --help shows what there is"),
+        (["hold", "web"], "Missing option '--reason' (env var: 'IMAGE_UPDATE_REASON'); image-update hold --help"),
+        (["hold", "web", "--reason", " "], "'--reason' (env var: 'IMAGE_UPDATE_REASON'): it is blank"),
+        (["rollback", "web"], "Missing option '--to' (env var: 'IMAGE_UPDATE_TO')"),
+        (["wait", "web"], "Missing option '--revision' (env var: 'IMAGE_UPDATE_REVISION')"),
+        (["scan", "--require-match"], "--require-match: scan is given no image; leave it out; run and plan take it"),
+        (["scan", "--registry-check", "never"], "--registry-check: 'never' is not what it takes"),
+        (["run", "--deadline", "x"], "--deadline: 'x' is not what it takes; write a number of seconds"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_2_and_one_line(argv: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(argv) == 2
+    shown = capsys.readouterr()
+    assert message in shown.err
+    assert shown.err.startswith("error: ")
+    assert shown.err.count("\n") == 1
+
+
+def test_a_switch_that_is_neither_on_nor_off(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("IMAGE_UPDATE_ATOMIC", "maybe")
+    assert main(["run"]) == 2
+    assert "(env var: 'IMAGE_UPDATE_ATOMIC'): 'maybe' is not a valid boolean" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["run", "plan", "scan", "hold", "release", "rollback"])
+@pytest.mark.parametrize("mistake", [["--nonsense"], ["--deadline", "x"], ["--source"]])
+def test_a_host_gets_its_results_whatever_is_wrong(
+    command: str, mistake: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = ["--results-dir", f"{tmp_path}/results", f"--report={tmp_path}/report.json", "--dotenv", f"{tmp_path}/env"]
+    for argv in ([command, *places, *mistake], [command, *mistake[:1], *mistake[1:], *places]):
+        if mistake != ["--source"] or argv[-1] == "--source":
+            assert main(argv) == 2
+    assert (tmp_path / "results" / "status").read_text() == "failed"
+    assert "IMAGE_UPDATE_RESULT_STATUS" in (tmp_path / "env").read_text()
+    (error,) = json.loads((tmp_path / "report.json").read_text())["errors"]
+    assert (error["rule"], error["severity"]) == ("usage", "error")
+    assert error["message"] in capsys.readouterr().err
+
+
+def test_a_mistake_is_logged_in_the_form_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--nonsense", "--log-format", "json", "--output=json"]) == 2
+    shown = capsys.readouterr()
+    assert json.loads(shown.err)["level"] == "error"
+    assert json.loads(shown.out)["status"] == "failed"
+
+
+def test_a_misspelt_variable_is_said_before_the_mistake(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("IMAGE_UPDATE_REASN", "x")
+    assert main(["hold", "web"]) == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "warning: the variable IMAGE_UPDATE_REASN is not read; did you mean IMAGE_UPDATE_REASON?"
+    assert second.startswith("error: Missing option")
+
+
+def test_nothing_of_one_call_is_left_for_the_next(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("IMAGE_UPDATE_DEADLINE", "x")
+    assert main(["run"]) == 2
+    assert "--deadline" in capsys.readouterr().err
+    monkeypatch.setenv("IMAGE_UPDATE_DEADLINE", "1")
+    assert main(["run"]) == 2
+    assert "--deadline" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["--version"], ["--show-completion", "bash"]])
+def test_a_full_disk_is_an_error_without_a_traceback(words: list[str]) -> None:
+    environ = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([program(), *words], stdout=full, stderr=subprocess.PIPE, env=environ, check=False)
+    assert (done.returncode, b"Traceback" in done.stderr) == (2, False)
+    assert done.stderr.startswith(b"error: cannot write to stdout: No space left on device")
+
+
+@pytest.mark.parametrize(
+    "environ", [{"TERM": "dumb"}, {"COLUMNS": "1"}, {"COLUMNS": "x"}, {"PYTHONIOENCODING": "ascii"}]
+)
+def test_help_works_everywhere(environ: dict[str, str]) -> None:
+    done = image_update("run", "--help", env=environ)
+    assert (done.code, done.stderr) == (0, "")
+    assert "\x1b" not in done.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(shell: str) -> None:
+    words = {"COMP_WORDS": "image-update run --strategy new", "COMP_CWORD": "3"}
+    words |= {"_TYPER_COMPLETE_ARGS": "image-update run --strategy new", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    done = image_update(env={"_IMAGE_UPDATE_COMPLETE": f"complete_{shell}", **words})
+    assert "newest-build" in done.stdout
