@@ -1,18 +1,19 @@
-"""A state file's text made to say other data: line by line in what is there, or all lines anew.
+"""Writes other data into a state file's text: line by line, or all lines anew.
 
-What comes out is not trusted: `state_file` reads it again.
+The result is not trusted: `state_file` reads it again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import cast
 
 from task.editors.state_data import HOLD, MEMORY, WRITTEN
 from task.editors.yaml.check import Splice, apply
-from task.editors.yaml.grow import add_items, add_keys
+from task.editors.yaml.grow import add_items, add_keys, without_lines
 from task.editors.yaml.layout import (
     Data,
     column,
@@ -52,7 +53,9 @@ class _Plan:
 
 def edited(tree: Tree, data: Wanted) -> str:
     """The text with the fewest lines changed. TargetError where the text is not in block style."""
-    _refuse_flow(tree)
+    root = tree.documents[0].root if tree.documents else None
+    if root is None or root.kind != "mapping" or root.style == "{":
+        raise TargetError("the state file is not in block style", hint="write one key in each line")
     if words := _plan(tree, data).words:
         tree = splice(tree, words)
     while nothings := _plan(tree, data).nothings:
@@ -78,12 +81,6 @@ def fresh(tree: Tree, data: Wanted) -> str:
     return "".join(line + end for line in (*head, *_lines(data, 2, 0)))
 
 
-def _refuse_flow(tree: Tree) -> None:
-    root = tree.documents[0].root if tree.documents else None
-    if root is None or root.kind != "mapping" or root.style == "{":
-        raise TargetError("the state file is not in block style", hint="write one key in each line")
-
-
 def _plan(tree: Tree, data: Wanted) -> _Plan:
     plan = _Plan([], [], [], [])
     _compare(tree, tree.documents[0].root, data, plan)
@@ -91,30 +88,31 @@ def _plan(tree: Tree, data: Wanted) -> _Plan:
 
 
 def _compare(tree: Tree, mapping: Node, data: Wanted, plan: _Plan) -> None:
-    there = {key.value for key, _ in pairs(mapping)}
+    text = tree.text
     for key, node in pairs(mapping):
         if key.value not in data:
-            plan.drops.extend([] if _says_nothing(node) else [_line(tree, key, node)])
+            if _says_nothing(node):
+                continue
+            start = key.start - 2 if text[key.start - 2 : key.start] == "? " else key.start
+            if not only_blank(text, line_start(text, start), start):
+                raise TargetError("a key stands behind something else", hint="write it on a line of its own")
+            plan.drops.append(without_lines(text, line_start(text, start), line_end(text, _end(text, key, node))))
+            continue
+        wanted = data[key.value]
+        if _says(key.value, node, wanted):
+            continue
+        if isinstance(wanted, str):
+            plan.words.append((node, wanted))
+        elif node.kind == "scalar":
+            plan.nothings.append((node, wanted))
+        elif node.style == "{":
+            plan.splices.append(Splice(node.start, node.end, in_flow(wanted)))
+        elif isinstance(wanted, Mapping):
+            _compare(tree, node, wanted, plan)
         else:
-            _compare_value(tree, key.value, node, data[key.value], plan)
-    for name, wanted in data.items():
-        if name not in there:
-            plan.splices.append(_new_entry(tree, mapping, name, wanted))
-
-
-def _compare_value(tree: Tree, name: str, node: Node, wanted: object, plan: _Plan) -> None:
-    if _says(name, node, wanted):
-        return
-    if isinstance(wanted, str):
-        plan.words.append((node, wanted))
-    elif node.kind == "scalar":
-        plan.nothings.append((node, wanted))
-    elif node.style == "{":
-        plan.splices.append(Splice(node.start, node.end, in_flow(wanted)))
-    elif isinstance(wanted, Mapping):
-        _compare(tree, node, wanted, plan)
-    else:
-        plan.splices.extend(_items(tree, node, cast("list[str]", wanted)))
+            plan.splices.extend(_items(tree, node, cast("list[str]", wanted)))
+    there = {key.value for key, _ in pairs(mapping)}
+    plan.splices.extend(_new_entry(tree, mapping, name, wanted) for name, wanted in data.items() if name not in there)
 
 
 def _says(name: str, node: Node, wanted: object) -> bool:
@@ -122,28 +120,23 @@ def _says(name: str, node: Node, wanted: object) -> bool:
     if isinstance(wanted, Node):
         return True
     if isinstance(wanted, str):
-        return node.kind == "scalar" and _word(name, "" if node.null else node.value) == wanted
+        there = "" if node.null else node.value
+        if name == "sequence":
+            there = there.lstrip("0") or there[-1:]
+        elif name in {"at", "until", "created"}:
+            with suppress(Malformed):
+                there = utc(there)
+        return node.kind == "scalar" and there == wanted
     if isinstance(wanted, Mapping):
-        there = {key.value: value for key, value in pairs(node)} if node.kind == "mapping" else {}
-        return all(_says_nothing(value) for key, value in there.items() if key not in wanted) and all(
-            key in there and _says(key, there[key], value) for key, value in wanted.items()
+        entries = {key.value: value for key, value in pairs(node)} if node.kind == "mapping" else {}
+        return all(_says_nothing(value) for key, value in entries.items() if key not in wanted) and all(
+            key in entries and _says(key, entries[key], value) for key, value in wanted.items()
         )
     return node.kind == "sequence" and [item.value for item in node.children] == wanted
 
 
-def _word(name: str, text: str) -> str:
-    if name == "sequence":
-        return text.lstrip("0") or text[-1:]
-    if name in {"at", "until", "created"}:
-        try:
-            return utc(text)
-        except Malformed:
-            return text
-    return text
-
-
 def _says_nothing(node: Node) -> bool:
-    """Whether a value that is not wanted may stay: people leave keys without one."""
+    """Whether a value that is not wanted may stay, because it is empty: people leave keys without a value."""
     if node.kind == "mapping":
         return all(key.value != "reason" and _says_nothing(value) for key, value in pairs(node))
     return not node.children if node.kind == "sequence" else node.null or not node.value
@@ -157,10 +150,25 @@ def _new_entry(tree: Tree, mapping: Node, name: str, wanted: object) -> Splice:
     entries = list(pairs(mapping))
     ranks = [_rank(tree, mapping, key.value) for key, _ in entries]
     place = next((at for at, rank in enumerate(ranks) if rank > _rank(tree, mapping, name)), len(ranks))
-    if place or tree.parent(mapping) is not None:
-        at = line_end(text, _end(text, *entries[place - 1])) if place else _behind_parent(tree, mapping)
+    if place:  # behind the entry before it
+        at = line_end(text, _end(text, *entries[place - 1]))
         return Splice(at, at, "".join(end + line for line in lines))
-    at = _above(tree, entries[0][0])
+    if tree.parent(mapping) is not None:
+        # Behind the key that the mapping belongs to: comments below that key belong to its first entry.
+        key = tree.key_of(mapping)
+        slot = value_slot(text, key) if key is not None else None
+        if slot is None:
+            raise TargetError("a key stands on lines of its own", hint="write it as `key:`")
+        at = line_end(text, slot)
+        return Splice(at, at, "".join(end + line for line in lines))
+    # Above the file's first key and the comment that belongs to it, but below the file's head.
+    first = entries[0][0]
+    at = above = line_start(text, first.start)
+    if not only_blank(text, at, first.start):
+        raise TargetError("the first key stands behind something else", hint="write it on a line of its own")
+    while above and text[line_start(text, above - 1) : above].lstrip().startswith("#"):
+        above = line_start(text, above - 1)
+    at = above if text[:above].strip("\ufeff \t\r\n") else at
     return Splice(at, at, "".join(line + end for line in lines))
 
 
@@ -172,48 +180,12 @@ def _rank(tree: Tree, mapping: Node, name: str) -> tuple[int, str]:
     return _ORDER.index(name) if name in _ORDER else len(_ORDER), ""
 
 
-def _behind_parent(tree: Tree, mapping: Node) -> int:
-    """The end of the line of the key that the mapping belongs to; comments below it belong to its first entry."""
-    key = tree.key_of(mapping)
-    slot = value_slot(tree.text, key) if key is not None else None
-    if slot is None:
-        raise TargetError("a key stands on lines of its own", hint="write it as `key:`")
-    return line_end(tree.text, slot)
-
-
-def _above(tree: Tree, key: Node) -> int:
-    """Where the line of the file's first key begins, or the comment that belongs to it; not the file's head."""
-    text, at = tree.text, line_start(tree.text, key.start)
-    if not only_blank(text, at, key.start):
-        raise TargetError("the first key stands behind something else", hint="write it on a line of its own")
-    above = at
-    while above and text[line_start(text, above - 1) : above].lstrip().startswith("#"):
-        above = line_start(text, above - 1)
-    return above if text[:above].strip("\ufeff \t\r\n") else at
-
-
 def _end(text: str, key: Node, node: Node) -> int:
     return max(content_end(text, node), key.end, value_slot(text, key) or 0)
 
 
-def _line(tree: Tree, key: Node, node: Node) -> Splice:
-    """The whole lines of an entry, to be cut."""
-    text = tree.text
-    start = key.start - 2 if text[key.start - 2 : key.start] == "? " else key.start
-    if not only_blank(text, line_start(text, start), start):
-        raise TargetError("a key stands behind something else", hint="write it on a line of its own")
-    return _cut(text, line_start(text, start), line_end(text, _end(text, key, node)))
-
-
-def _cut(text: str, start: int, end: int) -> Splice:
-    """Lines together with one line end."""
-    if end < len(text):
-        return Splice(start, end + (2 if text[end : end + 2] == "\r\n" else 1), "")
-    return Splice(start - (2 if text[start - 2 : start] == "\r\n" else 1), end, "")
-
-
 def _items(tree: Tree, sequence: Node, wanted: Sequence[str]) -> Iterator[Splice]:
-    """A list made to say other items; those that stay keep their lines."""
+    """The edits that give a list other items; those that stay keep their lines."""
     text, end, items = tree.text, eol(tree.text), sequence.children
     margin = " " * column(text, sequence)
     for what, i, j, k, m in SequenceMatcher(None, [i.value for i in items], wanted, autojunk=False).get_opcodes():
@@ -228,7 +200,7 @@ def _items(tree: Tree, sequence: Node, wanted: Sequence[str]) -> Iterator[Splice
             yield Splice(at, at, "".join(line + end for line in lines))
         else:
             start, tail = line_start(text, items[i].start), line_end(text, content_end(text, items[j - 1]))
-            yield Splice(start, tail, end.join(lines)) if lines else _cut(text, start, tail)
+            yield Splice(start, tail, end.join(lines)) if lines else without_lines(text, start, tail)
 
 
 def in_flow(data: object) -> str:

@@ -28,46 +28,32 @@ from task.errors import TargetError
 
 
 def add_keys(tree: Tree, mapping: Node, data: Mapping[str, Data]) -> Tree:
-    """New last keys in a mapping (or in place of a null)."""
+    """New last keys in a mapping, or in place of a null."""
     return _grow(tree, mapping, data)
 
 
 def add_items(tree: Tree, sequence: Node, data: Sequence[Data]) -> Tree:
-    """New last items in a sequence (or in place of a null)."""
+    """New last items in a sequence, or in place of a null."""
     return _grow(tree, sequence, data)
 
 
 def _grow(tree: Tree, node: Node, more: Mapping[str, Data] | Sequence[Data]) -> Tree:
-    check = {id(node): grows(more)}
-    if node.kind == "scalar":
-        return checked(tree, _fill(tree, node, more), check)
-    if node.style == "{" and (node.children or isinstance(more, Mapping) or _in_flow(tree, node)):
+    text, check, parent = tree.text, {id(node): grows(more)}, tree.parent(node)
+    in_flow = parent is None or parent.style == "{"
+    if node.kind != "scalar" and node.style == "{" and (node.children or isinstance(more, Mapping) or in_flow):
         return checked(tree, _grow_flow(tree, node, more), check)
     if not node.children:
         return checked(tree, _fill(tree, node, more), check)
     try:
-        return checked(tree, _grow_block(tree, node, more), check)
+        at = line_end(text, content_end(text, node))
+        width = dash_width(text, node) if node.kind == "sequence" else 2
+        return checked(tree, [Splice(at, at, _lines(tree, more, column(text, node), width))], check)
     except TargetError:
-        # What stands last cannot be followed by a line: a block scalar that ends with the file, for one.
-        return checked(tree, _grow_before(tree, node, more), {id(node): grows(more, last=False)})
-
-
-def _in_flow(tree: Tree, node: Node) -> bool:
-    parent = tree.parent(node)
-    return parent is None or parent.style == "{"
-
-
-def _grow_block(tree: Tree, node: Node, more: Mapping[str, Data] | Sequence[Data]) -> list[Splice]:
-    at = line_end(tree.text, content_end(tree.text, node))
-    width = dash_width(tree.text, node) if node.kind == "sequence" else 2
-    return [Splice(at, at, _lines(tree, more, column(tree.text, node), width))]
-
-
-def _grow_before(tree: Tree, node: Node, more: Mapping[str, Data] | Sequence[Data]) -> list[Splice]:
-    """The same before the last entry."""
-    last = node.children[-2] if node.kind == "mapping" else node.children[-1]
-    at = line_start(tree.text, last.start)
-    return [Splice(at, at, _lines(tree, more, column(tree.text, node))[len(eol(tree.text)) :] + eol(tree.text))]
+        # Some last entries cannot be followed by a line, such as a block scalar that ends with the file: insert before.
+        last = node.children[-2] if node.kind == "mapping" else node.children[-1]
+        at = line_start(text, last.start)
+        lines = _lines(tree, more, column(text, node))[len(eol(text)) :] + eol(text)
+        return checked(tree, [Splice(at, at, lines)], {id(node): grows(more, last=False)})
 
 
 def _lines(tree: Tree, data: Mapping[str, Data] | Sequence[Data], indent: int, width: int = 2) -> str:
@@ -100,46 +86,36 @@ def _fill(tree: Tree, node: Node, more: Mapping[str, Data] | Sequence[Data]) -> 
     """In place of a null or of empty brackets: block lines below the key, or flow inside flow."""
     text, parent = tree.text, tree.parent(node)
     start = body(text, node)
-    if parent is None:
-        return _fill_root(tree, node, more)
     empty = start >= node.end
+    if parent is None:
+        fresh = _lines(tree, more, 0)[len(eol(text)) :]
+        if not empty:  # an explicit null or empty brackets at the root
+            at = line_start(text, start)
+            if only_blank(text, at, start):
+                return [Splice(at, node.end, fresh)]
+            return [Splice(_before_blanks(text, start), node.end, eol(text) + fresh)]
+        if node.anchor:
+            return [Splice(node.end, node.end, eol(text) + fresh)]
+        return [append(text, next(doc.end for doc in tree.documents if doc.root is node), fresh)]
     at = slot(tree, node) if empty and not node.anchor else start
     if parent.style == "{":
         gap = " " if empty else ""
         return [Splice(at, max(at, node.end), gap + flow(more, quote=quoted_keys(tree, parent)))]
-    cut = [] if empty else [_without_blanks(text, Splice(start, node.end, ""))]
     if parent.kind == "sequence":
-        return _fill_item(tree, Splice(at, max(at, node.end), ""), more, column(text, parent))
+        dash = column(text, parent)
+        lines = _lines(tree, more, dash + 2)[len(eol(text)) + dash + 2 :]
+        gap = "" if text[at - 1 : at] == " " else " "
+        return [Splice(at, max(at, node.end), gap + lines)]
+    cut = [] if empty else [Splice(_before_blanks(text, start), node.end, "")]
     indent = column(text, parent) + (indent_step(tree) if isinstance(more, Mapping) else sequence_shift(tree))
     tail = line_end(text, at if empty else node.end)
     return [*cut, Splice(tail, tail, _lines(tree, more, indent))]
 
 
-def _fill_item(tree: Tree, at: Splice, more: Mapping[str, Data] | Sequence[Data], dash: int) -> list[Splice]:
-    lines = _lines(tree, more, dash + 2)[len(eol(tree.text)) + dash + 2 :]
-    gap = "" if tree.text[at.start - 1 : at.start] == " " else " "
-    return [Splice(at.start, at.end, gap + lines)]
-
-
-def _without_blanks(text: str, cut: Splice) -> Splice:
-    start = cut.start
-    while text[start - 1] in " \t":
-        start -= 1
-    return Splice(start, cut.end, "")
-
-
-def _fill_root(tree: Tree, node: Node, more: Mapping[str, Data] | Sequence[Data]) -> list[Splice]:
-    start = body(tree.text, node)
-    fresh = _lines(tree, more, 0)[len(eol(tree.text)) :]
-    if start < node.end:  # an explicit null or empty brackets
-        at = line_start(tree.text, start)
-        if only_blank(tree.text, at, start):
-            return [Splice(at, node.end, fresh)]
-        return [Splice(_without_blanks(tree.text, Splice(start, start, "")).start, node.end, eol(tree.text) + fresh)]
-    if node.anchor:
-        return [Splice(node.end, node.end, eol(tree.text) + fresh)]
-    at = next(doc.end for doc in tree.documents if doc.root is node)
-    return [append(tree.text, at, fresh)]
+def _before_blanks(text: str, at: int) -> int:
+    while text[at - 1] in " \t":
+        at -= 1
+    return at
 
 
 def append(text: str, at: int, lines: str) -> Splice:
@@ -159,8 +135,25 @@ def begin(tree: Tree, data: Mapping[str, Data]) -> Tree:
 
 def drop_key(tree: Tree, mapping: Node, key: Node) -> Tree:
     """The mapping without one of its keys, with its whole line."""
-    index = next(number for number, (name, _) in enumerate(pairs(mapping)) if name is key)
-    return checked(tree, [_cut(tree, mapping, index)], {id(mapping): shrinks(index)})
+    text, entries = tree.text, list(pairs(mapping))
+    index = next(number for number, (name, _) in enumerate(entries) if name is key)
+    following = entries[index + 1][0].start if index + 1 < len(entries) else None
+    end = _entry_end(text, *entries[index])
+    start = line_start(text, key.start)
+    if mapping.style == "{":
+        before = entries[index - 1]
+        cut = Splice(key.start, following, "") if following is not None else Splice(_entry_end(text, *before), end, "")
+    elif only_blank(text, start, key.start):
+        cut = without_lines(text, start, line_end(text, end))
+    elif following is not None:  # behind a dash
+        cut = Splice(key.start, following, "")
+    else:
+        raise TargetError(f"line {tree.line(key)}: {key.value} is all there is", hint="remove that entry by hand")
+    return checked(tree, [cut], {id(mapping): shrinks(index)})
+
+
+def _entry_end(text: str, key: Node, value: Node) -> int:
+    return max(content_end(text, value), key.end, value_slot(text, key) or 0)
 
 
 def drop_items(tree: Tree, sequence: Node, numbers: Sequence[int]) -> Tree:
@@ -174,32 +167,15 @@ def drop_items(tree: Tree, sequence: Node, numbers: Sequence[int]) -> Tree:
             dash -= 1
         start = line_start(text, dash)
         if text[dash] == "-" and only_blank(text, start, dash):
-            cuts[number] = _lines_out(text, start, line_end(text, content_end(text, item)))
+            cuts[number] = without_lines(text, start, line_end(text, content_end(text, item)))
     try:
         return checked(tree, [*cuts.values()], {id(sequence): shrinks(*cuts)})
     except TargetError:
         return tree
 
 
-def _cut(tree: Tree, mapping: Node, index: int) -> Splice:
-    text, entries = tree.text, list(pairs(mapping))
-    key, gone = entries[index]
-    end = max(content_end(text, gone), key.end, value_slot(text, key) or 0)
-    following = entries[index + 1][0].start if index + 1 < len(entries) else None
-    if mapping.style == "{":
-        if following is not None:
-            return Splice(key.start, following, "")
-        before = entries[index - 1]
-        return Splice(max(content_end(text, before[1]), before[0].end, value_slot(text, before[0]) or 0), end, "")
-    if not only_blank(text, line_start(text, key.start), key.start):  # behind a dash
-        if following is None:
-            raise TargetError(f"line {tree.line(key)}: {key.value} is all there is", hint="remove that entry by hand")
-        return Splice(key.start, following, "")
-    return _lines_out(text, line_start(text, key.start), line_end(text, end))
-
-
-def _lines_out(text: str, start: int, tail: int) -> Splice:
-    """Whole lines, with one line end."""
+def without_lines(text: str, start: int, tail: int) -> Splice:
+    """The edit that removes whole lines, with one line end."""
     if tail < len(text):
         return Splice(start, tail + (2 if text[tail : tail + 2] == "\r\n" else 1), "")
     return Splice(start - (2 if text[start - 2 : start] == "\r\n" else 1), tail, "")
