@@ -18,6 +18,7 @@ from task.editors.yaml.layout import (
     Data,
     column,
     content_end,
+    entry_end,
     eol,
     flow,
     indent_step,
@@ -96,7 +97,7 @@ def _compare(tree: Tree, mapping: Node, data: Wanted, plan: _Plan) -> None:
             start = key.start - 2 if text[key.start - 2 : key.start] == "? " else key.start
             if not only_blank(text, line_start(text, start), start):
                 raise TargetError("a key stands behind something else", hint="write it on a line of its own")
-            plan.drops.append(without_lines(text, line_start(text, start), line_end(text, _end(text, key, node))))
+            plan.drops.append(without_lines(text, line_start(text, start), line_end(text, entry_end(text, key, node))))
             continue
         wanted = data[key.value]
         if _says(key.value, node, wanted):
@@ -151,7 +152,7 @@ def _new_entry(tree: Tree, mapping: Node, name: str, wanted: object) -> Splice:
     ranks = [_rank(tree, mapping, key.value) for key, _ in entries]
     place = next((at for at, rank in enumerate(ranks) if rank > _rank(tree, mapping, name)), len(ranks))
     if place:  # behind the entry before it
-        at = line_end(text, _end(text, *entries[place - 1]))
+        at = line_end(text, entry_end(text, *entries[place - 1]))
         return Splice(at, at, "".join(end + line for line in lines))
     if tree.parent(mapping) is not None:
         # Behind the key that the mapping belongs to: comments below that key belong to its first entry.
@@ -178,10 +179,6 @@ def _rank(tree: Tree, mapping: Node, name: str) -> tuple[int, str]:
     if depth in _NAMED and key is not None and key.value in ("files", "images"):
         return 0, name
     return _ORDER.index(name) if name in _ORDER else len(_ORDER), ""
-
-
-def _end(text: str, key: Node, node: Node) -> int:
-    return max(content_end(text, node), key.end, value_slot(text, key) or 0)
 
 
 def _items(tree: Tree, sequence: Node, wanted: Sequence[str]) -> Iterator[Splice]:

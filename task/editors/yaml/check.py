@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from task.editors.yaml.layout import Data, Word
 from task.editors.yaml.scalar import sound
-from task.editors.yaml.tree import Document, Node, Tree, pairs, parse
+from task.editors.yaml.tree import Node, Tree, pairs, parse
 from task.errors import TargetError
 
 
@@ -48,21 +48,16 @@ def checked(tree: Tree, splices: Sequence[Splice], meant: Mapping[int, Same]) ->
         new = parse(apply(tree.text, splices))
     except TargetError as error:
         raise more_than_meant() from error
-    if len(new.documents) != len(tree.documents) or not _same(zip(tree.documents, new.documents, strict=True), meant):
+    if len(new.documents) != len(tree.documents):
         raise more_than_meant()
-    return new
-
-
-def _same(documents: Iterable[tuple[Document, Document]], meant: Mapping[int, Same]) -> bool:
-    """Whether two streams say the same, but for the nodes that were meant to change."""
-    stack = [(old.root, new.root) for old, new in documents]
+    stack = [(old.root, now.root) for old, now in zip(tree.documents, new.documents, strict=True)]
     while stack:
-        old, new = stack.pop()
-        more = meant[id(old)](old, new) if id(old) in meant else _alike(old, new)
+        old, now = stack.pop()
+        more = meant.get(id(old), _alike)(old, now)
         if more is None:
-            return False
+            raise more_than_meant()
         stack.extend(more)
-    return True
+    return new
 
 
 def _alike(old: Node, new: Node) -> Iterable[tuple[Node, Node]] | None:

@@ -12,6 +12,7 @@ from task.editors.yaml.layout import (
     column,
     content_end,
     dash_width,
+    entry_end,
     eol,
     flow,
     indent_step,
@@ -138,11 +139,11 @@ def drop_key(tree: Tree, mapping: Node, key: Node) -> Tree:
     text, entries = tree.text, list(pairs(mapping))
     index = next(number for number, (name, _) in enumerate(entries) if name is key)
     following = entries[index + 1][0].start if index + 1 < len(entries) else None
-    end = _entry_end(text, *entries[index])
+    end = entry_end(text, *entries[index])
     start = line_start(text, key.start)
     if mapping.style == "{":
         before = entries[index - 1]
-        cut = Splice(key.start, following, "") if following is not None else Splice(_entry_end(text, *before), end, "")
+        cut = Splice(key.start, following, "") if following is not None else Splice(entry_end(text, *before), end, "")
     elif only_blank(text, start, key.start):
         cut = without_lines(text, start, line_end(text, end))
     elif following is not None:  # behind a dash
@@ -150,10 +151,6 @@ def drop_key(tree: Tree, mapping: Node, key: Node) -> Tree:
     else:
         raise TargetError(f"line {tree.line(key)}: {key.value} is all there is", hint="remove that entry by hand")
     return checked(tree, [cut], {id(mapping): shrinks(index)})
-
-
-def _entry_end(text: str, key: Node, value: Node) -> int:
-    return max(content_end(text, value), key.end, value_slot(text, key) or 0)
 
 
 def drop_items(tree: Tree, sequence: Node, numbers: Sequence[int]) -> Tree:

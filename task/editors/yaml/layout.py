@@ -1,9 +1,9 @@
-"""Where things stand in YAML text and how new lines of it look: columns, line ends, indentation."""
+"""Columns, line ends and indentation: where things stand in YAML text, and what new lines look like."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -59,18 +59,18 @@ def content_end(text: str, node: Node) -> int:
         node = node.children[-1]
         if key is not None and node.kind == "scalar" and node.start >= node.end:
             return max(key.end, value_slot(text, key) or 0)
-    if node.kind == "scalar" and node.style in {"|", ">"} and not _keeps(text, node):
-        return len(text[: node.end].rstrip())
-    if node.kind == "scalar" and node.style in {"|", ">"}:
-        end = node.end - int(text[: node.end].endswith(tuple(BREAKS)))
-        return end - int(text[:end].endswith("\r") and text[end : end + 1] == "\n")
-    return node.end
-
-
-def _keeps(text: str, node: Node) -> bool:
-    """Whether a block scalar keeps its trailing blank lines: `|+`."""
+    if node.kind != "scalar" or node.style not in {"|", ">"}:
+        return node.end
     start = body(text, node)
-    return "+" in text[start : start + 3].split(" ", maxsplit=1)[0]
+    if "+" not in text[start : start + 3].split(" ", maxsplit=1)[0]:
+        return len(text[: node.end].rstrip())
+    end = node.end - int(text[: node.end].endswith(tuple(BREAKS)))  # `|+` keeps its trailing blank lines
+    return end - int(text[:end].endswith("\r") and text[end : end + 1] == "\n")
+
+
+def entry_end(text: str, key: Node, value: Node) -> int:
+    """Where an entry of a mapping ends: its value, or its `:` where nothing follows."""
+    return max(content_end(text, value), key.end, value_slot(text, key) or 0)
 
 
 def value_slot(text: str, key: Node) -> int | None:
@@ -113,7 +113,15 @@ def column(text: str, node: Node) -> int:
 def _steps(tree: Tree) -> tuple[int, int]:
     """How far nested mappings, and sequences in mappings, are indented in this text."""
     step = shift = -1
-    for parent, child in _nested(tree):
+    blocks = (
+        (node, child)
+        for document in tree.documents
+        for node in walk(document.root)
+        if node.kind == "mapping" and node.style != "{"
+        for _, child in pairs(node)
+        if child.children and child.style != "{"
+    )
+    for parent, child in blocks:
         distance = column(tree.text, child) - column(tree.text, parent)
         if child.kind == "sequence" and shift < 0:
             shift = max(0, distance)
@@ -122,13 +130,6 @@ def _steps(tree: Tree) -> tuple[int, int]:
         if min(step, shift) >= 0:
             break
     return (step if step > 0 else shift if shift > 0 else 2), max(0, shift)
-
-
-def _nested(tree: Tree) -> Iterator[tuple[Node, Node]]:
-    for document in tree.documents:
-        for node in walk(document.root):
-            if node.kind == "mapping" and node.style != "{":
-                yield from ((node, each) for _, each in pairs(node) if each.children and each.style != "{")
 
 
 def indent_step(tree: Tree) -> int:
@@ -151,20 +152,20 @@ def dash_width(text: str, sequence: Node) -> int:
 def block(data: Data, step: int, shift: int, width: int = 2) -> list[str]:
     """The lines of `data` in block style, without line ends; `width` is that of the outermost dashes."""
     if isinstance(data, Mapping):
-        return [line for key, value in data.items() for line in _entry(key, value, step, shift)]
+        lines = []
+        for key, value in data.items():
+            if isinstance(value, str | bool):
+                lines.append(f"{spell(key)}: {_word(value)}")
+            else:
+                margin = " " * (step if isinstance(value, Mapping) else shift)
+                lines += [f"{spell(key)}:", *(margin + line for line in block(value, step, shift))]
+        return lines
     if isinstance(data, str | bool):
         return [_word(data)]
     dash, margin = "-".ljust(width), " " * width
     return [
         (margin if number else dash) + line for item in data for number, line in enumerate(block(item, step, shift))
     ]
-
-
-def _entry(key: str, value: Data, step: int, shift: int) -> list[str]:
-    if isinstance(value, str | bool):
-        return [f"{spell(key)}: {_word(value)}"]
-    margin = " " * (step if isinstance(value, Mapping) else shift)
-    return [f"{spell(key)}:", *(margin + line for line in block(value, step, shift))]
 
 
 def flow(data: Data, *, quote: bool = False) -> str:

@@ -1,7 +1,6 @@
 r"""Key paths into a values file: `a.b.c`, `list[0][1].tag`, `labels.app\.kubernetes\.io/name`.
 
-The nested path comes first, then keys that hold a dot themselves (annotations, section k, and
-contract, section 12).
+The nested path comes first, as AIU reads; then keys that hold a dot themselves.
 """
 
 from __future__ import annotations
@@ -37,20 +36,20 @@ class Lookup:
 
 def parse_path(text: str) -> tuple[Segment, ...]:
     """The steps of a path. TargetError: more steps than any file has levels."""
-    steps = [_segment(step.replace("\\.", ".")) for step in re.split(r"(?<!\\)\.", text)]
+    steps = []
+    for step in re.split(r"(?<!\\)\.", text):
+        plain = step.replace("\\.", ".")
+        match = _INDICES.fullmatch(plain)
+        indices = match[2][1:-1].split("][") if match else []
+        if match is None:
+            steps.append(Segment(plain, (), plain))
+        elif all(re.fullmatch(r"[0-9]{1,9}", index) for index in indices):
+            steps.append(Segment(match[1], tuple(map(int, indices)), plain))
+        else:
+            steps.append(Segment(match[1], (), plain, f"the index in {plain} is no number from 0 on"))
     if len(steps) > DEPTH:
         raise TargetError(f"the key path has more than {DEPTH} steps", hint="name a key that people would write")
     return tuple(steps)
-
-
-def _segment(text: str) -> Segment:
-    match = _INDICES.fullmatch(text)
-    if match is None:
-        return Segment(text, (), text)
-    inner = match[2][1:-1].split("][")
-    if all(re.fullmatch(r"[0-9]{1,9}", part) for part in inner):
-        return Segment(match[1], tuple(map(int, inner)), text)
-    return Segment(match[1], (), text, f"the index in {text} is no number from 0 on")
 
 
 def find(document: Document, path: Sequence[Segment], *, merges: bool) -> tuple[Node, ...]:
@@ -149,10 +148,21 @@ def _step(
     document: Document, tree: Tree, node: Node, rest: tuple[Segment, ...]
 ) -> tuple[Node, tuple[Segment, ...]] | None:
     """One step down, by the plain key or by the only key with dots; None where there is neither."""
-    plain = value(node, rest[0].name)
-    if plain is not None and not rest[0].flaw:
-        _refuse_twice(tree, node, rest[0].name)
-        return _indexed(document, tree, plain, rest[0]), rest[1:]
+    first = rest[0]
+    plain = value(node, first.name)
+    if plain is not None and not first.flaw:
+        if len(found := values(node, first.name)) > 1:
+            lines = " and ".join(str(tree.line(each)) for each in found)
+            raise TargetError(f"the key {first.name} stands in lines {lines}", hint="keep one of them")
+        for index in first.indices:
+            items = resolved(document, plain)
+            if items.kind != "sequence":
+                raise TargetError(f"line {tree.line(plain)}: {first.name} is no list", hint="correct the key path")
+            if index >= len(items.children):
+                message = f"{first.text}: the list has {len(items.children)} items"
+                raise TargetError(message, hint="indices count from 0; none is added")
+            plain = items.children[index]
+        return resolved(document, plain), rest[1:]
     dotted = [
         (child, indices, used)
         for used in range(2, len(rest))
@@ -169,25 +179,6 @@ def _step(
     return None
 
 
-def _refuse_twice(tree: Tree, node: Node, name: str) -> None:
-    found = values(node, name)
-    if len(found) > 1:
-        lines = " and ".join(str(tree.line(each)) for each in found)
-        raise TargetError(f"the key {name} stands in lines {lines}", hint="keep one of them")
-
-
-def _indexed(document: Document, tree: Tree, node: Node, segment: Segment) -> Node:
-    for index in segment.indices:
-        inner = resolved(document, node)
-        if inner.kind != "sequence":
-            raise TargetError(f"line {tree.line(node)}: {segment.name} is no list", hint="correct the key path")
-        if index >= len(inner.children):
-            count = len(inner.children)
-            raise TargetError(f"{segment.text}: the list has {count} items", hint="indices count from 0; none is added")
-        node = inner.children[index]
-    return resolved(document, node)
-
-
 def _to_make(document: Document, node: Node, rest: tuple[Segment, ...]) -> tuple[str, ...]:
     for segment in rest:
         if segment.flaw:
@@ -196,19 +187,14 @@ def _to_make(document: Document, node: Node, rest: tuple[Segment, ...]) -> tuple
             raise TargetError(
                 f"{segment.text}: there is no list {segment.name}", hint="create the list in the file first"
             )
-    hidden = _merged(document, node, rest[0].name) if node.kind == "mapping" else ()
-    if len(rest) > 1 and any(_hides(document, each, rest[1].name) for each in hidden):
-        name = rest[0].name
-        raise TargetError(
-            f"{name} comes from a merge key (<<): a {name} here would hide its other keys", hint="write it out"
-        )
+    name = rest[0].name
+    for each in _merged(document, node, name) if node.kind == "mapping" and len(rest) > 1 else ():
+        inner = resolved(document, each)
+        if inner.kind == "mapping" and any(key.value != rest[1].name for key, _ in pairs(inner)):
+            raise TargetError(
+                f"{name} comes from a merge key (<<): a {name} here would hide its other keys", hint="write it out"
+            )
     return tuple(segment.name for segment in rest)
-
-
-def _hides(document: Document, node: Node, name: str) -> bool:
-    """Whether a mapping says more than one key."""
-    inner = resolved(document, node)
-    return inner.kind == "mapping" and any(key.value != name for key, _ in pairs(inner))
 
 
 def _text(path: Sequence[Segment]) -> str:

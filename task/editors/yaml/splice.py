@@ -20,50 +20,35 @@ def splice(tree: Tree, new: Sequence[tuple[Node, Word]]) -> Tree:
 def _scalar(tree: Tree, node: Node, data: Word) -> Splice:
     if node.tag not in {"", "!"} and not node.tag.startswith("tag:yaml.org,2002:"):
         raise TargetError(f"line {tree.line(node)} has a value tagged {node.tag}", hint="write it as a plain string")
-    start = body(tree.text, node)
-    if isinstance(data, bool) or node.kind not in {"scalar", "alias"}:
-        return _flag(tree, node, start, data)
-    text = data
-    if node.kind == "alias":
-        return Splice(node.start, node.end, spell(text, quote=_quotes(tree, node, text)))
-    if not node.style and start >= node.end:
-        return _into_nothing(tree, node, text)
-    end = content_end(tree.text, node)
-    if node.style in {"|", ">"}:
-        return _into_block(tree, Splice(start, max(end, node.start), text), node)
-    props = _props(tree, node, start)
-    return Splice(node.start, end, props + spell(text, node.style, quote=_quotes(tree, node, text)))
-
-
-def _flag(tree: Tree, node: Node, start: int, data: Word) -> Splice:
-    if node.kind not in {"scalar", "alias"} or start >= node.end or not isinstance(data, bool):
+    text, start = tree.text, body(tree.text, node)
+    nothing = start >= node.end
+    if node.kind not in {"scalar", "alias"} or (isinstance(data, bool) and nothing):
         raise TargetError(f"line {tree.line(node)} holds no single value", hint="write `key: value` there")
-    return Splice(node.start, content_end(tree.text, node), str(data).lower())
-
-
-def _into_block(tree: Tree, at: Splice, node: Node) -> Splice:
-    fresh = reblock(tree.text[at.start : at.end], at.text)
+    if isinstance(data, bool):
+        return Splice(node.start, content_end(text, node), str(data).lower())
+    if node.kind == "alias":
+        return Splice(node.start, node.end, spell(data, quote=_quotes(tree, node, data)))
+    if not node.style and nothing and (node.anchor or node.tag):
+        return Splice(node.start, node.end, f"{_props(tree, node, node.end).rstrip()} {spell(data)}".lstrip())
+    if not node.style and nothing:
+        at = slot(tree, node)  # behind the `:` or the `-`
+        return Splice(at, at, " " + spell(data, quote=_quotes(tree, node, data)))
+    end = content_end(text, node)
+    if node.style not in {"|", ">"}:
+        spelled = spell(data, node.style, quote=_quotes(tree, node, data))
+        return Splice(node.start, end, _props(tree, node, start) + spelled)
+    end = max(end, node.start)
+    fresh = reblock(text[start:end], data)
     if fresh is None:
-        return Splice(node.start, at.end, _props(tree, node, at.start) + spell(at.text, quote=True))
-    return Splice(at.start, at.end, fresh)
+        return Splice(node.start, end, _props(tree, node, start) + spell(data, quote=True))
+    return Splice(start, end, fresh)
 
 
 def _props(tree: Tree, node: Node, start: int) -> str:
-    """The anchor and tag as written; a tag that makes it something else than a string goes."""
+    """The anchor and tag as written, without a tag that makes the value something else than a string."""
     if node.tag in {"", STRING, "!"}:
         return tree.text[node.start : start]
     return f"&{node.anchor} " if node.anchor else ""
-
-
-def _into_nothing(tree: Tree, node: Node, text: str) -> Splice:
-    """A value where nothing stands, behind the `:` or the `-` (or behind the anchor that stands there)."""
-    if node.anchor or node.tag:
-        props = (
-            _props(tree, node, node.end) if node.tag in {"", STRING, "!"} else f"&{node.anchor}" if node.anchor else ""
-        )
-        return Splice(node.start, node.end, f"{props.rstrip()} {spell(text)}".lstrip())
-    at = slot(tree, node)
-    return Splice(at, at, " " + spell(text, quote=_quotes(tree, node, text)))
 
 
 def _quotes(tree: Tree, node: Node, text: str) -> bool:
