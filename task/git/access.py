@@ -47,7 +47,7 @@ class Access:
         self._made: dict[str, object] = {}
 
     def logins(self, url: str = "", *, helped: bool) -> tuple[Login, ...]:
-        """Who may be told which login, for whoever is to reach this URL ("": any).
+        """The logins for this URL ("": for any), each with the server that may get it.
 
         `helped`: the user's git configuration knows logins of its own. Raises what `task.git.github_app` says of a
         GitHub App.
@@ -83,7 +83,10 @@ class Access:
         """(The ssh command, whether it was asked for by options)."""
         with self._lock:
             if "ssh" not in self._made:
-                self._made["ssh"] = self._ssh()
+                home, files = self._environ.get("HOME", ""), self.plan.ssh
+                if files is None and needs_own_files(home):
+                    files = collect(SshGiven(), home)
+                self._made["ssh"] = write(files, self._private()) if files else PLAIN
             return str(self._made["ssh"]), self.plan.ssh is not None
 
     def nameless(self) -> dict[str, str]:
@@ -100,12 +103,6 @@ class Access:
                 remove_folder(self._folder)
             self._folder = ""
             self._made.clear()
-
-    def _ssh(self) -> str:
-        home = self._environ.get("HOME", "")
-        if self.plan.ssh is not None:
-            return write(self.plan.ssh, self._private())
-        return write(collect(SshGiven(), home), self._private()) if needs_own_files(home) else PLAIN
 
     def _bundle(self) -> str:
         """The authorities given, and those of the machine: a run may reach both kinds of servers."""

@@ -28,7 +28,7 @@ from task.git.environment import (
     sends_header,
     transport,
     url_login,
-    without_logins,
+    without_credentials,
     without_web,
 )
 from task.git.failed import GitEnded, GitFailed
@@ -51,7 +51,7 @@ _LOCATION = re.compile(r"(?i)<= Recv header: location: *(\S{1,4096})\s")
 _TRACED = {"GIT_TRACE_CURL": "1", "GIT_TRACE_CURL_NO_DATA": "1", "GIT_TRACE_REDACT": "1"}
 _HOPS = 5  # redirects of one repository
 _TAIL = 64_000  # bytes of stderr that are kept: what went wrong comes last
-_LAST = 3  # lines of it that are told of a command that was ended
+_LAST = 3  # lines of it that the error of an ended command quotes
 logging.getLogger("sh").setLevel(logging.WARNING)  # at INFO it writes every argument
 _WARNINGS, _LONGEST = 100, 1000  # that are logged in a run; letters of one of them
 
@@ -105,7 +105,7 @@ class Git:
         prepare: Callable[[], object] = lambda: None,
     ) -> None:
         self.protocols = PROTOCOLS | protocols
-        self.calls: list[str] = []  # the git commands that were started, for whoever counts them
+        self.calls: list[str] = []  # the git commands that were started
         self.temporary = environ.get("TMPDIR") or "/tmp"  # noqa: S108 - names in it are random, folders private
         self.stall = stall  # seconds without a byte after which a transfer is ended
         self.bounds = bounds  # what a server may cost us
@@ -123,7 +123,6 @@ class Git:
         self._access = access or Access(environ=environ)
         self._config = HostConfig(self.run, environ if configured else {}, self._access.plan.config_file)
         self._nameless = False  # whether ssh was told who we are
-        self._users_ssh = ""
         self._sharing = SshSharing(self.temporary, self._environ)
         self._programs: dict[str, Any] = {}
 
@@ -165,8 +164,8 @@ class Git:
         target = address_of(rewritten(repo, self._rewrites))
         logins, rewrites = [*url_login(target)], self._config.rewrites
         ours, theirs, alone = self._access.pairs(), self._config.pairs, self._access.plan.alone
-        pairs = [*(without_logins(theirs) if alone else theirs), *ours]
-        pairs += without_logins(self._pairs) if alone else self._pairs
+        pairs = [*(without_credentials(theirs) if alone else theirs), *ours]
+        pairs += without_credentials(self._pairs) if alone else self._pairs
         if target.protocol in {"https", "http"} or rewrites:
             logins += self._access.logins("" if rewrites else target.url, helped=self._config.helped)
         else:
@@ -267,7 +266,10 @@ class Git:
         if code:
             shutdown.check()
             raise GitFailed(_head(argv), code, output, words)
-        self._warn(words)
+        for line in words.splitlines():
+            if line.startswith("warning:") and line not in self._warned and len(self._warned) < _WARNINGS:
+                self._warned.add(line)
+                self.log(f"git: {line[:_LONGEST]}")
         return Ran(output, words)
 
     def talk(self, *argv: str, git_dir: str, env: Mapping[str, str] | None = None) -> Talk:
@@ -284,7 +286,9 @@ class Git:
         """What ssh needs so that it never asks: options first, else as the host or the user's configuration say."""
         if address_of(url).protocol != "ssh" and not self._config.rewrites:
             return {}
-        self._name_user()
+        if not self._nameless:  # without a passwd entry ssh refuses to run: it, and what starts it, gets one
+            self._nameless = True
+            self._environ |= self._access.nameless()
         command, asked = self._access.ssh()
         if not asked and {"GIT_SSH_COMMAND", "GIT_SSH"} & self._environ.keys():
             return {}
@@ -293,12 +297,6 @@ class Git:
         there = split(as_ssh_url(url))
         server = f"{there.login}@{there.authority}"
         return {"GIT_SSH_COMMAND": command + self._sharing.options(command, server), "GIT_SSH_VARIANT": "ssh"}
-
-    def _name_user(self) -> None:
-        """Without a passwd entry ssh refuses to run: it, and whoever starts it, is told of one."""
-        if not self._nameless:
-            self._nameless = True
-            self._environ |= self._access.nameless()
 
     def close(self) -> None:
         """End the connections that were shared; remove copies of keys."""
@@ -317,8 +315,8 @@ class Git:
         self.calls.append(_head(argv))
         # Always said: a folder with a broken `.git/config`, or one that somebody planted, is where a step often starts.
         environ = {**self._environ, **(env or {}), "GIT_DIR": git_dir or os.devnull}
-        if sys.version_info >= (3, 12):
-            _allow_fork()
+        if sys.version_info >= (3, 12):  # it warns of any fork beside threads; sh executes another program at once
+            warnings.filterwarnings("ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning)
         into, out, err = files
         with _files_left(), _ONE_AT_A_TIME, shutdown.unheard():
             return self._command(program)(*argv, _env=environ, _in=into, _out=out, _err=err)
@@ -332,10 +330,16 @@ class Git:
             # `_bg` so that a signal finds the process in our hands; the files and the missing `_timeout`
             # so that sh's threads have nothing to do; a session of its own so that nothing can ask on a
             # terminal, and so that all its children end with it.
+
+            def begin() -> None:  # what a new process does before it becomes the program
+                shutdown.hear()
+                if name == "git":
+                    self._limit()
+
             self._programs[name] = program.bake(
                 _bg=True, _bg_exc=False, _return_cmd=True, _tty_out=False, _truncate_exc=False, _close_fds=False,
                 _decode_errors="replace", _encoding="utf-8", _new_session=True,
-                _preexec_fn=self._begin if name == "git" else shutdown.hear,
+                _preexec_fn=begin,
             )  # fmt: skip
         return self._programs[name]
 
@@ -354,11 +358,6 @@ class Git:
             code = _exit_code(running)
         return code
 
-    def _begin(self) -> None:
-        """What a new process of git does before it becomes git."""
-        shutdown.hear()
-        self._limit()
-
     def _get_ready(self) -> None:
         """Do what can be done before it is needed, unless it was."""
         try:
@@ -366,12 +365,6 @@ class Git:
         except IndexError:  # by this or another thread
             return
         work()
-
-    def _warn(self, words: str) -> None:
-        for line in words.splitlines():
-            if line.startswith("warning:") and line not in self._warned and len(self._warned) < _WARNINGS:
-                self._warned.add(line)
-                self.log(f"git: {line[:_LONGEST]}")
 
 
 def _head(argv: Sequence[str]) -> str:
@@ -425,8 +418,3 @@ def _exit_code(running: Any) -> int:
         return int(running.wait().exit_code)
     except sh.ErrorReturnCode as error:
         return int(error.exit_code)
-
-
-def _allow_fork() -> None:
-    """Python 3.12 warns of any fork beside threads. Here sh executes another program at once, which is sound."""
-    warnings.filterwarnings("ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning)

@@ -1,4 +1,4 @@
-"""What Git servers are given to know us by: who may get it is settled before anything is contacted.
+"""The credentials for Git servers. Which server may get them is settled before anything is contacted.
 
 A repository's URL is chosen by the owner of an Application. So a user name, password or token goes only to the URLs
 that the pipeline's author names, or to the CI system's own server; git itself compares (`credential.<url>`), after
@@ -8,14 +8,14 @@ rewriting and after every redirect.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from task.errors import SourceError, UsageError
 from task.files import check_file, read_text
 from task.git.access import Access, Plan
 from task.git.environment import Login
 from task.git.github_app import App, Way, token
-from task.git.names import address_of
+from task.git.names import Address, address_of
 from task.git.ssh import SshGiven, collect
 from task.secret import Secret
 from task.settings import AccessSettings
@@ -31,65 +31,66 @@ _SHOW = "name the server it is for: --git-credentials-url https://git.example.co
 def access_of(given: AccessSettings, environ: Mapping[str, str]) -> Access:
     """Read and check everything that was given; nothing is contacted. Raises `UsageError`."""
     scope = _scope(given, environ)
-    ours = _password(given, environ)
+    user, password = _password(given, environ)
+    if password and not scope:
+        raise UsageError("a password or token is given, but not for which server", hint=_SHOW)
+    logins = [Login(url, user or _token_user(url), password) for url in scope] if password else []
+    github, own = environ.get("GITHUB_SERVER_URL", "").strip().rstrip("/"), _secret(environ, "GITHUB_TOKEN")
+
+    directory = given.ssh_directory
+    if os.path.isdir(directory) and not os.listdir(directory):
+        directory = ""  # Kubernetes mounts an optional secret that does not exist as an empty folder
     ssh = SshGiven(
         given.ssh_key_file, _secret(environ, "IMAGE_UPDATE_SSH_KEY"), given.ssh_known_hosts_file,
-        given.ssh_host_keys, _filled(given.ssh_directory),
+        given.ssh_host_keys, directory,
     )  # fmt: skip
-    files, folder = _listed(given.basic_auth_directory), given.basic_auth_directory
-    if ours and not scope:
-        raise UsageError("a password or token is given, but not for which server", hint=_SHOW)
+
+    folder, config_file = given.basic_auth_directory, ""
+    files = _listed(folder)
+    if ".gitconfig" in files:
+        config_file = os.path.join(folder, ".gitconfig")
+        try:
+            check_file(config_file)  # git is going to read it
+        except OSError as error:
+            raise UsageError(
+                f"--basic-auth-directory: cannot read {config_file!r}: {error.strerror}", hint="make it a readable file"
+            ) from None
     plan = Plan(
-        logins=(*_stored(folder if ".git-credentials" in files else ""), *_for_all(scope, *(ours or ("", Secret(""))))),
-        spare=_spare(environ),
+        logins=(*_stored(os.path.join(folder, ".git-credentials") if ".git-credentials" in files else ""), *logins),
+        spare=(Login(github, _TOKEN_USER, own),) if own and github.startswith("https://") else (),
         app=_app(given, environ),
-        app_server=_app_server(environ),
+        app_server=github or _GITHUB,
         ssh=collect(ssh, environ.get("HOME", "")) if ssh.anything else None,
         certificates=_certificates(given.ca_file),
-        config_file=_file(os.path.join(folder, ".gitconfig")) if ".gitconfig" in files else "",
+        config_file=config_file,
     )
     return Access(plan, environ)
 
 
-def _filled(folder: str) -> str:
-    """A mounted secret that does not exist is an empty folder: as if nothing were given."""
-    return "" if os.path.isdir(folder) and not os.listdir(folder) else folder
-
-
 def _scope(given: AccessSettings, environ: Mapping[str, str]) -> tuple[str, ...]:
     """The URLs that a login may be sent to."""
-    if given.credentials_urls:
-        return tuple(_checked_prefix(url) for url in given.credentials_urls)
-    own = (environ.get(name, "").strip() for name in ("GITHUB_SERVER_URL", "CI_SERVER_URL"))
-    return tuple(url.rstrip("/") for url in own if url.startswith(("https://", "http://")))
+    if not given.credentials_urls:
+        own = (environ.get(name, "").strip() for name in ("GITHUB_SERVER_URL", "CI_SERVER_URL"))
+        return tuple(url.rstrip("/") for url in own if url.startswith(("https://", "http://")))
+    for url in given.credentials_urls:
+        try:
+            address = address_of(url)
+        except SourceError:
+            address = Address("", "")
+        if address.protocol not in {"https", "http"} or address.user or address.password or set(url) & set("?#*@ "):
+            raise UsageError(
+                "--git-credentials-url: not the beginning of an https URL",
+                hint="write https://host/ or https://host/path/, without a login",
+            )
+    return tuple(url.rstrip("/") for url in given.credentials_urls)
 
 
-def _checked_prefix(url: str) -> str:
-    wrong = UsageError(
-        "--git-credentials-url: not the beginning of an https URL",
-        hint="write https://host/ or https://host/path/, without a login",
-    )
-    try:
-        address = address_of(url)
-    except SourceError:
-        raise wrong from None
-    if address.protocol not in {"https", "http"} or address.user or address.password or set(url) & set("?#*@ "):
-        raise wrong
-    return url.rstrip("/")
+def _token_user(url: str) -> str:
+    return next((user for name, user in _TOKEN_USERS if name in split(url).host), _TOKEN_USER)
 
 
-def _for_all(scope: Sequence[str], user: str, password: Secret) -> tuple[Login, ...]:
-    if not password:
-        return ()
-    return tuple(Login(prefix, user or _token_user(prefix), password) for prefix in scope)
-
-
-def _token_user(prefix: str) -> str:
-    return next((user for name, user in _TOKEN_USERS if name in split(prefix).host), _TOKEN_USER)
-
-
-def _password(given: AccessSettings, environ: Mapping[str, str]) -> tuple[str, Secret] | None:
-    """(User, password or token), from the one place where it is given."""
+def _password(given: AccessSettings, environ: Mapping[str, str]) -> tuple[str, Secret]:
+    """(User, password or token), from the one place where it is given; the password is empty if there is none."""
     user, found = given.username, dict[str, Secret]()
     for name in ("IMAGE_UPDATE_GIT_TOKEN", "IMAGE_UPDATE_GIT_PASSWORD"):
         if secret := _secret(environ, name):
@@ -106,20 +107,13 @@ def _password(given: AccessSettings, environ: Mapping[str, str]) -> tuple[str, S
     if user and not found:
         hint = "give --git-password-file, or IMAGE_UPDATE_GIT_TOKEN or IMAGE_UPDATE_GIT_PASSWORD as a variable"
         raise UsageError("a user name for Git is given, but no password or token", hint=hint)
-    return next(((user, secret) for secret in found.values()), None)
+    return user, next(iter(found.values()), Secret(""))
 
 
-def _spare(environ: Mapping[str, str]) -> tuple[Login, ...]:
-    server, secret = environ.get("GITHUB_SERVER_URL", "").strip().rstrip("/"), _secret(environ, "GITHUB_TOKEN")
-    return (Login(server, _TOKEN_USER, secret),) if secret and server.startswith("https://") else ()
-
-
-def _stored(folder: str) -> tuple[Login, ...]:
+def _stored(path: str) -> tuple[Login, ...]:
     """The lines of a `.git-credentials`, each for the URL that it names itself."""
     logins = []
-    for line in (
-        _text(os.path.join(folder, ".git-credentials"), "--basic-auth-directory").splitlines() if folder else ()
-    ):
+    for line in _text(path, "--basic-auth-directory").splitlines() if path else ():
         try:
             address = address_of(line.strip())
         except SourceError:
@@ -141,7 +135,7 @@ def _app(given: AccessSettings, environ: Mapping[str, str]) -> Callable[[str], L
         raise UsageError("a GitHub App needs its id, the installation's id and its key", hint=hint)
     if not given.app_installation.isdigit():
         raise UsageError("--github-app-installation-id: not a number", hint="it ends the URL of the App's installation")
-    server = _app_server(environ)
+    server = environ.get("GITHUB_SERVER_URL", "").strip().rstrip("/") or _GITHUB
     api = environ.get("GITHUB_API_URL", "").strip().rstrip("/")
     api = api or ("https://api.github.com" if server == _GITHUB else f"{server}/api/v3")
 
@@ -153,12 +147,8 @@ def _app(given: AccessSettings, environ: Mapping[str, str]) -> Callable[[str], L
     return login
 
 
-def _app_server(environ: Mapping[str, str]) -> str:
-    return environ.get("GITHUB_SERVER_URL", "").strip().rstrip("/") or _GITHUB
-
-
 def _certificates(path: str) -> str:
-    """All of a file's, or of a folder's files (a mounted ConfigMap); an empty folder is none."""
+    """The certificates of a file, or of all files of a folder (a mounted ConfigMap, which may be empty)."""
     if not path:
         return ""
     files = [path]
@@ -192,17 +182,6 @@ def _line(path: str, option: str) -> Secret:
             f"{option}: {path!r} does not hold one line", hint="write the password or token into it, alone"
         )
     return Secret(text)
-
-
-def _file(path: str) -> str:
-    """The same path: git is going to read it."""
-    try:
-        check_file(path)
-    except OSError as error:
-        raise UsageError(
-            f"--basic-auth-directory: cannot read {path!r}: {error.strerror}", hint="make it a readable file"
-        ) from None
-    return path
 
 
 def _text(path: str, option: str) -> str:

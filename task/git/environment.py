@@ -62,7 +62,10 @@ def clean_environment(environ: Mapping[str, str], protocols: frozenset[str]) -> 
     """
     theirs = child_environment(environ)  # git's children are told a login by other means
     kept = {name: value for name, value in theirs.items() if name in _KEPT or not name.startswith("GIT_")}
-    clean = {name: value for name, value in kept.items() if name not in _DROPPED and not _harmful(name, value)}
+    # An empty variable counts as unset; to git an empty GIT_SSL_CAINFO is an error.
+    clean = {
+        name: value for name, value in kept.items() if name not in _DROPPED and (value.strip() or name not in _KEPT)
+    }
     return {**clean, **_NO_FILES, **_SETTINGS, "GIT_ALLOW_PROTOCOL": ":".join(sorted(protocols))}
 
 
@@ -89,24 +92,11 @@ def transport(pairs: Pairs) -> list[tuple[str, str]]:
     return [(key, value) for key, value in pairs if key.lower().startswith(_CONFIG_KEPT)]
 
 
-def _harmful(name: str, value: str) -> bool:
-    """An empty variable counts as unset; to git an empty GIT_SSL_CAINFO is an error."""
-    return name in _KEPT and not value.strip()
-
-
 def config_pairs(environ: Mapping[str, str]) -> list[tuple[str, str]]:
     """The settings that variables give (`GIT_CONFIG_COUNT`)."""
     count = environ.get("GIT_CONFIG_COUNT", "")
     numbers = range(int(count) if count.isdigit() else 0)
     return [(environ.get(f"GIT_CONFIG_KEY_{n}", ""), environ.get(f"GIT_CONFIG_VALUE_{n}", "")) for n in numbers]
-
-
-def _config_environment(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
-    if not pairs:
-        return {}
-    keys = {f"GIT_CONFIG_KEY_{n}": key for n, (key, _) in enumerate(pairs)}
-    values = {f"GIT_CONFIG_VALUE_{n}": value for n, (_, value) in enumerate(pairs)}
-    return {"GIT_CONFIG_COUNT": str(len(pairs)), **keys, **values}
 
 
 def sends_header(pairs: Pairs, server: str) -> bool:
@@ -120,7 +110,7 @@ def sends_header(pairs: Pairs, server: str) -> bool:
     return False
 
 
-def without_logins(pairs: Pairs) -> list[tuple[str, str]]:
+def without_credentials(pairs: Pairs) -> list[tuple[str, str]]:
     """A configuration without what logs in: credentials, headers and cookies. A client's certificate is no secret."""
     return [
         (key, value)
@@ -149,28 +139,25 @@ def login_environment(
     variables: dict[str, str] = {}
     ours: list[tuple[str, str]] = []
     for number, login in enumerate(logins):
-        variables |= {f"IMAGE_UPDATE_LOGIN_USER_{number}": login.user}
-        variables |= {f"IMAGE_UPDATE_LOGIN_PASSWORD_{number}": login.password.reveal()}
-        for prefix in _spellings(login.prefix):
-            ours += _login_pairs(prefix, login, _LOGIN_HELPER.format(number))
+        variables[f"IMAGE_UPDATE_LOGIN_USER_{number}"] = login.user
+        variables[f"IMAGE_UPDATE_LOGIN_PASSWORD_{number}"] = login.password.reveal()
+        helper = _LOGIN_HELPER.format(number)
+        # Git compares whole parts of a path: a repository's URL is meant with and without `.git`.
+        path = split(login.prefix).path.lstrip("/")
+        also = [f"{login.prefix}.git"] if path and not path.endswith(".git") else []
+        for prefix in (login.prefix, *also):
+            ours.append((f"credential.{prefix}.username", login.user))
+            if login.password:  # the empty helper takes back those of the user's configuration
+                ours += [(f"credential.{prefix}.helper", ""), (f"credential.{prefix}.helper", helper)]
     given = [*pairs, *ours, *((f"url.{new}.insteadOf", old) for old, new in moved)]
     if not follow:
         given = [pair for pair in given if not pair[0].lower().endswith(".followredirects")]
         given.append(("http.followRedirects", "false"))
-    return {**_config_environment(given), **variables}
-
-
-def _login_pairs(prefix: str, login: Login, helper: str) -> Pairs:
-    user = [(f"credential.{prefix}.username", login.user)]
-    return user + (
-        [(f"credential.{prefix}.helper", ""), (f"credential.{prefix}.helper", helper)] if login.password else []
-    )
-
-
-def _spellings(prefix: str) -> tuple[str, ...]:
-    """Git compares whole parts of a path: a repository's URL is meant with and without `.git`."""
-    path = split(prefix).path.lstrip("/")
-    return (prefix, f"{prefix}.git") if path and not path.endswith(".git") else (prefix,)
+    if given:
+        variables["GIT_CONFIG_COUNT"] = str(len(given))
+    for number, (key, value) in enumerate(given):
+        variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return variables
 
 
 def url_login(target: Address) -> tuple[Login, ...]:

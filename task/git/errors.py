@@ -34,12 +34,12 @@ def _any(*words: str) -> str:
 
 
 def _says(text: str, words: str) -> bool:
-    """In linear time, whatever a server says: a line of 60 KB cost Python's own patterns 19 seconds."""
     return _pattern(words).search(text) is not None
 
 
 @cache
 def _pattern(words: str) -> re2._Regexp:
+    """RE2 takes linear time, whatever a server says: a line of 60 KB cost Python's own patterns 19 seconds."""
     options = re2.Options()
     options.case_sensitive = False
     return re2.compile(words, options)
@@ -303,20 +303,6 @@ def refusal(status: str, stderr: str, subject: str, *, forced: bool = False) -> 
         return UnreachableError(f"the Git server is unwell: {reason}; {quoted(stderr)}", hint=_AGAIN, subject=subject)
     if not _says(reason, _RULE) and isinstance(failure(f"{reason}\n{stderr}", subject), UnreachableError):
         return failure(f"{reason}\n{stderr}", subject)
-    return _refused(reason, stderr, subject, forced=forced)
-
-
-def _is_race(reason: str, stderr: str, *, forced: bool) -> bool:
-    said = re.sub(r"'[^']*'", "", reason)  # a branch may be called "policy"
-    if _says(said, _RULE) or _says(f"{reason}\n{stderr}", _FOR_GOOD):
-        return False
-    if forced and reason.startswith("[remote rejected]") and "(non-fast-forward)" in reason:
-        return False
-    # Some servers name only "failure" in the status, and the lock in a `remote:` line.
-    return _says(reason, _RACE) or ("failure" in reason and _says(stderr, _RACE))
-
-
-def _refused(reason: str, stderr: str, subject: str, *, forced: bool) -> RepositoryError:
     hint = "the server's own words say why"
     if _says(f"{reason}\n{stderr}", _PROTECTED):
         hint = (
@@ -331,6 +317,16 @@ def _refused(reason: str, stderr: str, subject: str, *, forced: bool) -> Reposit
     said = quoted(stderr)
     said = f"; {said}" if said else ""
     return RepositoryError(f"the server refused the push: {reason}{said}", hint=hint, subject=subject)
+
+
+def _is_race(reason: str, stderr: str, *, forced: bool) -> bool:
+    said = re.sub(r"'[^']*'", "", reason)  # a branch may be called "policy"
+    if _says(said, _RULE) or _says(f"{reason}\n{stderr}", _FOR_GOOD):
+        return False
+    if forced and reason.startswith("[remote rejected]") and "(non-fast-forward)" in reason:
+        return False
+    # Some servers name only "failure" in the status, and the lock in a `remote:` line.
+    return _says(reason, _RACE) or ("failure" in reason and _says(stderr, _RACE))
 
 
 def quoted(stderr: str) -> str:

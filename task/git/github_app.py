@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import jwt
 from requests.utils import should_bypass_proxies
 
-from task.errors import CredentialsError, TaskError, UnreachableError, UsageError
-from task.http import Http, Limits, NoAnswerError, Response
+from task.errors import CredentialsError, UnreachableError, UsageError
+from task.http import Http, Limits, NoAnswerError
 from task.retry import again
 from task.secret import Secret
 
@@ -57,13 +57,16 @@ def signed(app: App, now: int) -> Secret:
 
 
 def _ask(app: App, proof: Secret, way: Way) -> Secret:
+    proxy = None  # what the environment says
+    if way.proxy:
+        proxy = "" if should_bypass_proxies(app.api, way.no_proxy) else way.proxy.reveal()
     http = Http(
         app.api,
         login=lambda: {"Authorization": f"Bearer {proof.reveal()}"},
         ca_file=way.ca_file,
         verify=way.verify,
         headers={"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"},
-        proxy=_proxy(app.api, way),
+        proxy=proxy,
         limits=LIMITS,
     )
     try:
@@ -81,22 +84,11 @@ def _ask(app: App, proof: Secret, way: Way) -> Secret:
     said = answer.mapping()
     if answer.status == 201 and isinstance(said.get("token"), str):  # noqa: PLR2004 - HTTP
         return Secret(said["token"])
-    raise _refused(app, answer)
-
-
-def _proxy(api: str, way: Way) -> str | None:
-    """None: what the environment says; "" is none."""
-    if not way.proxy:
-        return None
-    return "" if should_bypass_proxies(api, way.no_proxy) else way.proxy.reveal()
-
-
-def _refused(app: App, answer: Response) -> TaskError:
     if answer.status >= 500 or answer.status == 429:  # noqa: PLR2004 - HTTP
-        return UnreachableError(f"{app.api} answered {answer.status}", hint="run it again")
-    message = str(answer.mapping().get("message", ""))[:200]
+        raise UnreachableError(f"{app.api} answered {answer.status}", hint="run it again")
+    message = str(said.get("message", ""))[:200]
     words = f" ({message})" if message and message.isprintable() else ""
-    return CredentialsError(
+    raise CredentialsError(
         f"{app.api} gives no token for installation {app.installation} of App {app.id}: {answer.status}{words}",
         hint=_HINT,
     )

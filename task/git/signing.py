@@ -36,20 +36,16 @@ def key_of(given: Secret, form: str) -> Key:
     if "\n" not in text and not text.startswith("-----BEGIN"):
         if form == "openpgp" and not text.startswith(("/", ".")) and not os.path.exists(text):
             return Key(Secret(""), text, form)
-        text = _read(text)
+        try:
+            text = read_text(text)
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "not text; export the key with --armor"
+            raise UsageError(f"--signing-key: cannot read {text!r}: {why}", hint="name a readable file") from None
     if not any(words in text for words in _FORMATS[form]) or ("PGP" in text) != (form == "openpgp"):
         other = "openpgp" if "PGP PRIVATE" in text else "ssh"
         hint = f"give --signing-format {other}" if other != form and "PRIVATE KEY" in text else _ASIDE
         raise UsageError(f"--signing-key: this is no private key of the format {form}", hint=hint)
     return Key(Secret(text.replace("\r\n", "\n").rstrip("\n") + "\n"), "", form)
-
-
-def _read(path: str) -> str:
-    try:
-        return read_text(path)
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "not text; export the key with --armor"
-        raise UsageError(f"--signing-key: cannot read {path!r}: {why}", hint="name a readable file") from None
 
 
 class Signer:
@@ -87,23 +83,17 @@ class Signer:
         return {"GNUPGHOME": self._folder} if self._key.form == "openpgp" and self._folder else {}
 
     def _prepare(self) -> None:
+        self._name = self._name or self._key.name
         if self._name:
             return
-        if self._key.name:
-            self._name = self._key.name
-            return
         self._folder = temporary_folder(self._git.temporary, sockets=True)
-        if self._key.form == "openpgp":
-            self._name = self._imported()
+        if self._key.form == "ssh":
+            path = f"{self._folder}/key"
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+                file.write(self._key.text.reveal())
+            self._name = path
             return
-        path = f"{self._folder}/key"
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            file.write(self._key.text.reveal())
-        self._name = path
-
-    def _imported(self) -> str:
-        """The fingerprint of the key, which a keyring of its own now holds."""
-        env = self._home()
+        env = self._home()  # a keyring of its own
         try:
             self._git.ran("--batch", "--quiet", "--import", program="gpg", stdin=self._key.text.reveal(), env=env)
             told = self._git.ran("--batch", "--with-colons", "--list-secret-keys", program="gpg", env=env).out.decode()
@@ -112,7 +102,7 @@ class Signer:
         prints = [line.split(":")[9] for line in told.splitlines() if line.startswith("fpr:")]
         if not prints:
             raise CredentialsError("the signing key holds no secret key", hint=_ASIDE)
-        return prints[0]
+        self._name = prints[0]
 
 
 def _unusable(error: GitFailed) -> CredentialsError:

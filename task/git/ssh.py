@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import pwd
 import shlex
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from task.errors import UsageError
@@ -20,6 +19,8 @@ from task.secret import Secret
 OPTIONS = "-o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
 PLAIN = f"ssh {OPTIONS}"
 _LARGEST = 1_000_000  # bytes; keys, known hosts and configuration are a fraction of that
+_HERE = "\x00"  # in a configuration: the private folder, until there is one
+_KEY = "image-update-key"
 _HOMES = ("~/.ssh/", "%d/.ssh/", "${HOME}/.ssh/")
 
 
@@ -52,16 +53,23 @@ class SshFiles:
 def collect(given: SshGiven, home: str) -> SshFiles:
     """Read what was given. Raises `UsageError` for what cannot be read or used."""
     folder = given.directory or (os.path.join(home, ".ssh") if home else "")
-    files = _folder(given.directory) if given.directory else _home(folder)
+    files = {name: _read(os.path.join(folder, name), "--ssh-directory" if given.directory else folder)
+             for name in _names(folder, given)}  # fmt: skip
     keys = [name for name, text in files.items() if is_private_key(text)]
     if given.directory:
         files |= {name: tidy_key(files[name], f"--ssh-directory: {name}") for name in keys}
     else:
         keys = [name for name in keys if not has_passphrase(files[name])]
-    files = {name: _moved(text, folder) if name == "config" else text for name, text in files.items()}
-    if given.key_file or given.key:
-        files["image-update-key"] = _key(given)
-        keys = ["image-update-key"]
+    for prefix in (*_HOMES, f"{folder.rstrip('/')}/") if "config" in files else ():
+        files["config"] = files["config"].replace(prefix, f"{_HERE}/")  # its paths point into the copy
+    if given.key and given.key_file:
+        raise UsageError("--ssh-key-file and IMAGE_UPDATE_SSH_KEY are both given", hint="give one of them")
+    if given.key:
+        files[_KEY] = tidy_key(given.key.reveal(), "IMAGE_UPDATE_SSH_KEY")
+    elif given.key_file:
+        files[_KEY] = tidy_key(_read(given.key_file, "--ssh-key-file"), f"--ssh-key-file: {given.key_file!r}")
+    if given.key or given.key_file:
+        keys = [_KEY]
     if given.known_hosts_file:
         files["known_hosts"] = _read(given.known_hosts_file, "--ssh-known-hosts-file")
     lines = "".join(f"{host_key(line)}\n" for line in given.host_keys)
@@ -71,10 +79,36 @@ def collect(given: SshGiven, home: str) -> SshFiles:
     return SshFiles(files, tuple(keys), bool(given.directory or given.key_file or given.key), bool(known.strip()))
 
 
+def _names(folder: str, given: SshGiven) -> list[str]:
+    """The files of a folder: no links to folders (`..data` of a mounted secret), no sockets.
+
+    Of the user's own folder only what can be read.
+    """
+    try:
+        names = sorted(os.listdir(folder)) if folder else []
+    except OSError as error:
+        if not given.directory:
+            return []
+        raise UsageError(
+            f"--ssh-directory: cannot read {folder!r}: {error.strerror}", hint="name a folder with a private key"
+        ) from None
+    paths = {name: os.path.join(folder, name) for name in names if not name.startswith("..")}
+    return [
+        name
+        for name, path in paths.items()
+        if os.path.isfile(path) and os.path.getsize(path) <= _LARGEST
+        and (given.directory or os.access(path, os.R_OK))
+    ]  # fmt: skip
+
+
 def write(found: SshFiles, folder: str) -> str:
     """Put the files into a private folder; the command that uses them."""
-    files = {**found.files, "config": _config(found, folder).replace(_HERE, folder)}
-    for name, text in files.items():
+    # ssh takes the first value that it finds: what was given, then the configuration found, then our defaults.
+    first = [f'UserKnownHostsFile "{folder}/known_hosts"'] if found.known_hosts else []
+    first += ["IdentitiesOnly yes"] if found.only_keys else []
+    last = ["Host *", "StrictHostKeyChecking yes", *(f'IdentityFile "{folder}/{name}"' for name in found.keys)]
+    config = "\n".join([*first, found.files.get("config", "").replace(_HERE, folder), *last, ""])
+    for name, text in {**found.files, "config": config}.items():
         with open(os.path.join(folder, name), "w", encoding="utf-8", opener=_private) as file:
             file.write(text)
     return f"ssh -F {shlex.quote(f'{folder}/config')} {OPTIONS}"
@@ -83,7 +117,7 @@ def write(found: SshFiles, folder: str) -> str:
 def nameless(folder: str, home: str) -> dict[str, str]:
     """The variables with which ssh runs for a user id that has no passwd entry, as Kubernetes may choose one.
 
-    They make libnss_wrapper answer in place of /etc/passwd, which cannot be written where this runs.
+    They make libnss_wrapper answer instead of /etc/passwd, which cannot be written in a pod.
     """
     entry = f"image-update:x:{os.getuid()}:{os.getgid()}:image-update:{home.replace(':', '') or '/'}:/bin/sh\n"
     for name, text in (("passwd", entry), ("group", f"image-update:x:{os.getgid()}:\n")):
@@ -107,62 +141,6 @@ def passwd_home() -> str | None:
 def needs_own_files(home: str) -> bool:
     """Whether HOME has a `.ssh` that ssh would not look for: it goes by the passwd entry (Tekton's creds-init)."""
     return os.path.isdir(os.path.join(home, ".ssh")) and passwd_home() != home if home else False
-
-
-_HERE = "\x00"  # stands for the folder until there is one
-
-
-def _moved(config: str, folder: str) -> str:
-    """A configuration whose paths point into the copy."""
-    for prefix in (*_HOMES, f"{folder.rstrip('/')}/"):
-        config = config.replace(prefix, f"{_HERE}/")
-    return config
-
-
-def _config(found: SshFiles, folder: str) -> str:
-    """The first value that ssh finds counts: what was given first, then the configuration found, then our defaults."""
-    first = [f'UserKnownHostsFile "{folder}/known_hosts"'] if found.known_hosts else []
-    first += ["IdentitiesOnly yes"] if found.only_keys else []
-    last = ["Host *", "StrictHostKeyChecking yes", *(f'IdentityFile "{folder}/{name}"' for name in found.keys)]
-    return "\n".join([*first, found.files.get("config", ""), *last, ""])
-
-
-def _key(given: SshGiven) -> str:
-    if given.key and given.key_file:
-        raise UsageError("--ssh-key-file and IMAGE_UPDATE_SSH_KEY are both given", hint="give one of them")
-    text = given.key.reveal() or _read(given.key_file, "--ssh-key-file")
-    return tidy_key(text, "IMAGE_UPDATE_SSH_KEY" if given.key else f"--ssh-key-file: {given.key_file!r}")
-
-
-def _folder(path: str) -> dict[str, str]:
-    try:
-        names = os.listdir(path)
-    except OSError as error:
-        raise UsageError(
-            f"--ssh-directory: cannot read {path!r}: {error.strerror}", hint="name a folder with a private key"
-        ) from None
-    return {name: _read(os.path.join(path, name), "--ssh-directory") for name in _plain(path, names)}
-
-
-def _home(path: str) -> dict[str, str]:
-    """What of the user's own folder can be read; the rest is not for us."""
-    found: Mapping[str, str] = {}
-    try:
-        names = list(_plain(path, os.listdir(path))) if path else []
-    except OSError:
-        return dict(found)
-    readable = (name for name in names if os.access(os.path.join(path, name), os.R_OK))
-    return {name: _read(os.path.join(path, name), path) for name in readable}
-
-
-def _plain(folder: str, names: Iterable[str]) -> Iterable[str]:
-    """The files; not the links to folders (`..data`) of a mounted secret, no sockets."""
-    return (
-        name
-        for name in sorted(names)
-        if not name.startswith("..") and os.path.isfile(path := os.path.join(folder, name))
-        and os.path.getsize(path) <= _LARGEST
-    )  # fmt: skip
 
 
 def _read(path: str, option: str) -> str:

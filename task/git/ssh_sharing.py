@@ -27,22 +27,19 @@ class SshSharing:
         self._lock = Lock()
 
     def options(self, command: str, server: str) -> str:
-        """What to add to an ssh command to share the connection with whoever calls the same server the same way."""
+        """What to add to an ssh command, so that all commands that call this server the same way share a connection."""
         with shutdown.shield(), self._lock:
-            if not self._folder and not self._open():
-                return ""
+            if not self._folder:
+                with suppress(UnreachableError):
+                    self._folder = temporary_folder(self._parent, sockets=True)
+                if not _PLAIN.issuperset(self._folder):  # a shell reads the command
+                    self.close()
+                if not self._folder:
+                    return ""
             if (command, server) not in self._known:
                 self._known.append((command, server))
             path = f"{self._folder}/{self._known.index((command, server))}"
         return f" -o ControlMaster=auto -o ControlPersist={_IDLE} -o ControlPath={path}"
-
-    def _open(self) -> bool:
-        """A socket's path must be short, and the command is read by a shell."""
-        with suppress(UnreachableError):
-            self._folder = temporary_folder(self._parent, sockets=True)
-        if not _PLAIN.issuperset(self._folder):
-            self.close()
-        return bool(self._folder)
 
     def end(self) -> None:
         """End the connections: they may be dead. The next command makes new ones."""
