@@ -1,10 +1,11 @@
-"""Which of two source commits comes first: asked of their repository with commits alone, no trees, no files."""
+"""Which of two source commits comes first: their repository is asked for commits alone, no trees, no files."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from io import StringIO
 from threading import Lock
@@ -58,7 +59,7 @@ class Lineage:
     def order(self, repository: str, old: str, new: str) -> Kin:
         """What `new` is to `old` in their repository: "newer" descends from it, "unrelated" is neither way.
 
-        Ids may be short. Never raises for what a server or an id is like: that is "unknown", and why.
+        Ids may be short. A server that does not answer, or an odd id, raises nothing: the answer is "unknown", and why.
         """
         old, new = old.strip().lower(), new.strip().lower()
         question = (repository, old, new)
@@ -134,15 +135,15 @@ class _Source:
         whole = len(old) in _WHOLE_ID and len(new) in _WHOLE_ID
         if not whole or not self._by_id or not self._fetch(depth, old, new):
             self._fetch(depth, *_REFS)
-        starts = [commit for commit in (old, new) if whole and self._is_here(commit)]
-        return _graph_of(self._local("rev-list", "--parents", "--all", *starts), self._ends())
-
-    def _is_here(self, commit: str) -> bool:
-        try:
-            self._local("cat-file", "-e", f"{commit}^{{commit}}")
-        except GitFailed:
-            return False
-        return True
+        starts = []
+        for commit in (old, new) if whole else ():
+            with suppress(GitFailed):  # it is not here
+                self._local("cat-file", "-e", f"{commit}^{{commit}}")
+                starts.append(commit)
+        # One line at a time: a server may have sent a million commits.
+        lines = StringIO(self._local("rev-list", "--parents", "--all", *starts))
+        parents = {commit: tuple(rest) for commit, *rest in map(str.split, lines)}
+        return _Graph(parents, self._ends() & parents.keys())
 
     def _fetch(self, depth: int, *what: str) -> bool:
         """Whether it was sent; false where commits cannot be asked for by id. Raises `GitFailed`."""
@@ -191,12 +192,6 @@ class _Source:
                 return frozenset(file.read().split())
         except FileNotFoundError:
             return frozenset()
-
-
-def _graph_of(listed: str, ends: frozenset[str]) -> _Graph:
-    # One line at a time: a server may have sent a million commits.
-    parents = {commit: tuple(rest) for commit, *rest in (line.split() for line in StringIO(listed))}
-    return _Graph(parents, ends & parents.keys())
 
 
 def _kin(graph: _Graph, old: str, new: str) -> Kin:

@@ -21,7 +21,7 @@ from task.git.repository.history import History
 from task.git.repository.objects import MissingObjectError
 from task.git.repository.remote import Remote, StartAgain
 from task.git.repository.texts import file_of
-from task.git.repository.tree_walk import Tree, TreeEntry, Walked, look, parse_tree
+from task.git.repository.tree_walk import Tree, Walked, look, parse_tree
 from task.git.signing import Signer
 from task.model import Changeset, File, Landing, Place, Snapshot
 from task.text import blanked
@@ -113,7 +113,10 @@ class BareStore:
             raise Outpaced(f"{head} moved meanwhile")
         if held:
             return held
-        commit = self._signed(change, made)
+        commit = made.commit
+        if self._signer is not None:  # the same commit, signed
+            folder, message = self._remote.ready(), fast_import.message(change)
+            commit = self._signer.commit(folder, made.tree, change.tip, message, change.author)
         lease = [] if head == base else [f"--force-with-lease=refs/heads/{head}:{there}"]
         self._push(head, commit, *lease)
         return Landing(commit, made.tree)
@@ -127,30 +130,29 @@ class BareStore:
         if made.tree == self._roots[change.tip]:
             return Landing(change.tip, made.tree, pushed=False), ""
         there = self._remote.commit_of(head) if head != base else ""
-        if there and self._root(there) == made.tree and self._stands_on(there, change.tip):
-            return Landing(there, made.tree, pushed=False), there
+        if there and self._root(there) == made.tree:
+            content = self._remote.objects.read([there])[there].content or b""
+            if f"parent {change.tip}".encode() in content.partition(b"\n\n")[0].split(b"\n"):
+                return Landing(there, made.tree, pushed=False), there
         return None, there
-
-    def _signed(self, change: Changeset, made: fast_import.Made) -> str:
-        """The commit, or the same one signed."""
-        if self._signer is None:
-            return made.commit
-        folder = self._remote.ready()
-        return self._signer.commit(folder, made.tree, change.tip, fast_import.message(change), change.author)
 
     def _read(self, branch: str, places: Callable[[], Collection[Place]]) -> Snapshot:
         tip = self._tip(branch, places)
         seen = self._walk(branch, tip, places())
-        return Snapshot(self._remote.repo, branch, tip, self._files(branch, seen))
+        wanted = sorted({seen.entries[path].oid for path in seen.texts} - self._texts.keys())
+        if wanted:
+            self._remote.fetch_objects(wanted, branch, trees=False)
+            self._texts.update((oid, file_of(found)) for oid, found in self._remote.objects.read(wanted).items())
+        files = {
+            path: replace(self._texts[entry.oid], mode=entry.mode) if path in seen.texts else File("", entry.mode)
+            for path, entry in seen.entries.items()
+        }
+        return Snapshot(self._remote.repo, branch, tip, files)
 
     def _tip(self, branch: str, meanwhile: Callable[[], object] | None = None) -> str:
         tip = self._remote.fetch_tip(branch, meanwhile)
         self._root(tip)
         return tip
-
-    def _stands_on(self, commit: str, parent: str) -> bool:
-        content = self._remote.objects.read([commit])[commit].content or b""
-        return f"parent {parent}".encode() in content.partition(b"\n\n")[0].split(b"\n")
 
     def _root(self, commit: str) -> str:
         if commit not in self._roots:
@@ -167,17 +169,6 @@ class BareStore:
             for oid, found in self._remote.objects.read(missing).items():
                 self._trees[oid] = parse_tree(found.content or b"", len(oid) // 2)
         return seen
-
-    def _files(self, branch: str, seen: Walked) -> dict[str, File]:
-        wanted = {seen.entries[path].oid for path in seen.texts} - self._texts.keys()
-        if wanted:
-            oids = sorted(wanted)
-            self._remote.fetch_objects(oids, branch, trees=False)
-            self._texts.update((oid, file_of(found)) for oid, found in self._remote.objects.read(oids).items())
-        return {path: self._file(entry, wanted=path in seen.texts) for path, entry in seen.entries.items()}
-
-    def _file(self, entry: TreeEntry, *, wanted: bool) -> File:
-        return replace(self._texts[entry.oid], mode=entry.mode) if wanted else File("", entry.mode)
 
     def _twice(self, work: Callable[[], T]) -> T:
         """Again, from an empty repository, where the server gives no single objects, or what was kept is broken."""

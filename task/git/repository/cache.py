@@ -1,13 +1,12 @@
 """What earlier runs fetched from a repository (`--git-cache-dir`): packs, which the repository of a run borrows.
 
 Packs are named by what they hold and appear whole, so any number of runs may read and add at the same time,
-without a lock. Nothing here is needed: whatever cannot be read is fetched again, whatever is broken is removed.
+without a lock. Nothing here is needed: what cannot be read is fetched again, and what is broken is removed.
 """
 
 import hashlib
 import os
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from io import BytesIO
 from typing import IO
@@ -91,7 +90,8 @@ class Cache:
 
     def _tidy(self) -> None:
         """Too many packs are slow: the oldest go. A whole repository needs all of them, and starts again."""
-        packs = sorted(self._packs())
+        indexes = [entry for entry in os.scandir(f"{self.objects}/pack") if entry.name.endswith(".idx")]
+        packs = sorted((entry.stat().st_mtime, entry.path[:-4]) for entry in indexes)
         if len(packs) <= _MOST:
             return
         if self.whole():
@@ -102,8 +102,3 @@ class Cache:
                 for kind in reversed(_KINDS):
                     with suppress(OSError):
                         os.unlink(path + kind)
-
-    def _packs(self) -> Iterator[tuple[float, str]]:
-        for entry in os.scandir(f"{self.objects}/pack"):
-            if entry.name.endswith(".idx"):
-                yield entry.stat().st_mtime, entry.path[:-4]

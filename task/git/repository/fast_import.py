@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from task.model import Changeset, File, Person
+from task.model import Changeset
+from task.text import one_line
 
 REF = "refs/image-update/work"
 COMMAND = ("fast-import", "--quiet", "--force", "--date-format=now", "--done")
@@ -29,18 +30,20 @@ def is_path(path: str) -> bool:
 
 def stream(change: Changeset) -> bytes:
     """The whole input: one commit on `change.tip`, message and texts byte for byte."""
-    who = _person(change.author)
-    head = f"commit {REF}\nmark :1\nauthor {who}\ncommitter {who}\n".encode()
-    files = b"".join(_file(path, file) for path, file in sorted(change.files.items()))
-    start = f"from {change.tip}\n".encode()
-    return head + _data(message(change)) + start + files + b'\nget-mark :1\nls :1 ""\ndone\n'
-
-
-def _file(path: str, file: File) -> bytes:
-    """One file's new text; a file without a mode is deleted."""
-    if not file.mode:
-        return f"D {_path(path)}\n".encode("utf-8", "surrogateescape")
-    return f"M {file.mode} inline {_path(path)}\n".encode("utf-8", "surrogateescape") + _data(file.text)
+    name, email = _plain(change.author.name), _plain(change.author.email)
+    who = f"{name or email} <{email}> now"
+    parts = [
+        f"commit {REF}\nmark :1\nauthor {who}\ncommitter {who}\n".encode(),
+        _data(message(change)),
+        f"from {change.tip}\n".encode(),
+    ]
+    for path, file in sorted(change.files.items()):
+        quoted = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        if not file.mode:  # the file is deleted
+            parts.append(f'D "{quoted}"\n'.encode("utf-8", "surrogateescape"))
+            continue
+        parts += [f'M {file.mode} inline "{quoted}"\n'.encode("utf-8", "surrogateescape"), _data(file.text)]
+    return b"".join(parts) + b'\nget-mark :1\nls :1 ""\ndone\n'
 
 
 def message(change: Changeset) -> str:
@@ -59,16 +62,6 @@ def _data(text: str) -> bytes:
     return b"data %d\n%b\n" % (len(raw), raw)
 
 
-def _person(person: Person) -> str:
-    name, email = _plain(person.name), _plain(person.email)
-    return f"{name or email} <{email}> now"
-
-
 def _plain(text: str) -> str:
-    """Without what git's own format gives a meaning."""
-    return " ".join("".join(" " if char in "<>" or not char.isprintable() else char for char in text).split())
-
-
-def _path(path: str) -> str:
-    escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
+    """A name or an address without the letters that git's own format gives a meaning."""
+    return one_line(text.replace("<", " ").replace(">", " "))
