@@ -23,11 +23,11 @@ from task.annotations.application import parse_application
 from task.annotations.subscription import subscribe
 from task.argocd.repo_access import plan_of
 from task.argocd.repo_secrets import RepoCredentials
-from task.kubernetes import access as cluster_access
 from task.model import Subscription
 from task.output.log import Log
 from task.secret import Secret
 from task.settings import Settings
+from task.wiring import argo
 from task.wiring.argo import sources
 from task.wiring.git import GitClients
 
@@ -698,7 +698,7 @@ SOURCES: list[tuple[dict[str, str], bool, tuple[str, ...]]] = [
 def test_the_source_where_none_is_given(
     monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], account: bool, found: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(cluster_access, "in_cluster", lambda _environ: account)
+    monkeypatch.setattr(argo, "in_cluster", lambda _environ: account)
     settings = Settings("run")
     assert sources(settings, environ) == found
     assert sources(replace(settings, applications=("x.yaml",)), environ) == ("x.yaml",)
