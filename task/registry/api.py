@@ -209,5 +209,5 @@ class RegistryApi:
 
 def _wrong_scheme(answer: Response) -> bool:
     """Whether http was spoken where https is: web servers say 400 then, which no registry does in these words."""
-    registrys = "Docker-Distribution-RegistryApi-Version" in answer.headers or answer.body.lstrip()[:1] == b"{"
+    registrys = "Docker-Distribution-Api-Version" in answer.headers or answer.body.lstrip()[:1] == b"{"
     return answer.status == 400 and not registrys  # noqa: PLR2004 - HTTP
