@@ -1,10 +1,10 @@
-"""`--sequence`, `--source-commit`, `--source-repository`, `--created` → what tells a build from others. Pure.
+"""`--sequence`, `--source-commit`, `--source-repository`, `--created` → what tells one build from another. Pure.
 
-What an option leaves open the variables of the CI system tell, as far as its job is the build itself: where
+What the options leave open comes from the CI system's variables, as long as the job is the build itself. Where
 `--source-commit` or `--source-repository` name something else than the job's own source, the job only deploys, and
-its number says nothing of the build's age. Tekton and Argo Workflows have no variables of their own: their manifests
-hand on `IMAGE_UPDATE_SEQUENCE` and the like. So must CircleCI's configuration (`<< pipeline.number >>`): the number
-that its jobs know (`CIRCLE_BUILD_NUM`) counts jobs, and grows when an old workflow is run again.
+its number says nothing about the build's age. Tekton and Argo Workflows have no variables of their own: their manifests
+pass on `IMAGE_UPDATE_SEQUENCE` and the like. CircleCI's configuration has to do the same (`<< pipeline.number >>`): the
+number that its jobs know (`CIRCLE_BUILD_NUM`) counts jobs, and grows when an old workflow is run again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from task.ci.variables import Origin, origin_of
+from task.ci.variables import Origin, filled, origin_of
 from task.errors import Malformed, UsageError
 from task.model import Build
 from task.timestamps import of_unix, utc
@@ -23,11 +23,11 @@ _NUMBER = re.compile(r"[0-9]{1,20}")
 _SECONDS = re.compile(r"([0-9]{1,5}|[0-9]{9,10})(?:\.([0-9]{1,9}))?")
 _MILLISECONDS = re.compile(r"[0-9]{13}")
 _COMMIT = re.compile(r"[0-9a-fA-F]{7,64}")
-# What reproducible builds write for want of a date: the epoch (also Jib's one second), ZIP's and Go's beginnings.
+# Reproducible builds write these instead of a date: the epoch (Jib one second later), ZIP's and Go's first day.
 _NO_DATES = ("1970-01-01", "1980-01-01", "0001-01-01")
 
-# (the number of the run, who counts; each of these is an alternative, in templates of variables). Numbers of two
-# counters are never compared. The first system whose variables are set counts.
+# (The number of the run, the counters that it may be of), as templates of variables. The first system whose variables
+# are set counts. Numbers of two counters are never compared.
 _COUNTERS = (
     (  # GitHub, Gitea and Forgejo Actions: counted per workflow; running again keeps the number
         "{GITHUB_RUN_NUMBER}",
@@ -52,20 +52,18 @@ def build_of(
 ) -> Build:  # fmt: skip
     """The build's identity: options first, then the CI system's own variables. Raises `UsageError` for an option.
 
-    `repository` is without userinfo, `created` in RFC 3339, UTC; times that only say "no date" are unknown.
+    `repository` is without a login, `created` in RFC 3339, UTC; a time that only says "no date" is unknown.
     """
-    number, time = sequence_of(sequence), created_of(created)
-    origin = origin_of(environ)
+    number, counter, time = sequence_of(sequence), "", created_of(created)
     commit, repository = source_commit.strip().lower(), source_repository.strip()
-    own = _is_the_build(origin, commit, repository)
-    counted, counter = _counted(environ) if own and number is None else (number, "")
-    return Build(
-        sequence=counted,
-        counter=counter,
-        commit=commit or (_commit(origin.commit) if own else ""),
-        repository=without_login(repository or (origin.repository if own else "")),
-        created=time,
-    )
+    job = origin_of(environ)
+    if _is_the_build(job, commit, repository):
+        if number is None:
+            number, counter = _counted(environ)
+        # A variable may hold a branch's name or `HEAD` as well.
+        commit = commit or (job.commit.lower() if _COMMIT.fullmatch(job.commit) else "")
+        repository = repository or job.repository
+    return Build(sequence=number, counter=counter, commit=commit, repository=without_login(repository), created=time)
 
 
 def sequence_of(text: str) -> int | None:
@@ -85,29 +83,25 @@ def created_of(text: str) -> str:
     if not text:
         return ""
     try:
-        time = _moment(text)
+        if _MILLISECONDS.fullmatch(text):
+            time = of_unix(*divmod(int(text), 1000))
+        elif unix := _SECONDS.fullmatch(text):
+            seconds, fraction = unix.groups(default="")
+            time = of_unix(int(seconds), int((fraction + "000")[:3]))
+        else:
+            time = utc(text)
     except Malformed as error:
         hint = f"{error.hint}, or seconds or milliseconds since 1970 (or set IMAGE_UPDATE_CREATED)"
         raise UsageError(f"--created: {error.message}", hint=hint) from error
     return "" if time.startswith(_NO_DATES) else time
 
 
-def _moment(text: str) -> str:
-    if _MILLISECONDS.fullmatch(text):
-        return of_unix(*divmod(int(text), 1000))
-    unix = _SECONDS.fullmatch(text)
-    if unix is None:
-        return utc(text)
-    seconds, fraction = unix.groups(default="")
-    return of_unix(int(seconds), int((fraction + "000")[:3]))
-
-
-def _is_the_build(origin: Origin, commit: str, repository: str) -> bool:
+def _is_the_build(job: Origin, commit: str, repository: str) -> bool:
     """Whether the job's own source is the build's, as far as both are known."""
-    theirs = origin.commit.lower()
-    if commit and theirs and not (commit.startswith(theirs) or theirs.startswith(commit)):
+    own = job.commit.lower()
+    if commit and own and not (commit.startswith(own) or own.startswith(commit)):
         return False
-    return not (repository and origin.repository) or host_and_path(repository) == host_and_path(origin.repository)
+    return not (repository and job.repository) or host_and_path(repository) == host_and_path(job.repository)
 
 
 def _counted(environ: Mapping[str, str]) -> tuple[int | None, str]:
@@ -117,27 +111,11 @@ def _counted(environ: Mapping[str, str]) -> tuple[int | None, str]:
     known |= {"WORKFLOW_FILE": workflow[2]} if len(workflow) > 2 else {}  # noqa: PLR2004 - as above
     for number, counters in _COUNTERS:
         for counter in counters:
-            said, who = _filled(number, known), _filled(counter, known)
-            if said and who and _NUMBER.fullmatch(said):
-                return int(said), _without_scheme(who)
+            said, who = filled(number, known), filled(counter, known)
+            if who and _NUMBER.fullmatch(said):
+                # `gitlab:https://user@host/a/` → `gitlab:host/a`
+                system, _, url = who.partition(":")
+                host, slash, path = (url.partition("://")[2] or url).partition("/")
+                place = f"{host.rpartition('@')[2]}{slash}{path}".replace("//", "/").rstrip("/")
+                return int(said), f"{system}:{place}"
     return None, ""
-
-
-def _filled(template: str, known: Mapping[str, str]) -> str:
-    try:
-        return template.format_map(known)
-    except KeyError:
-        return ""
-
-
-def _without_scheme(counter: str) -> str:
-    """`gitlab:https://user@host/a/` → `gitlab:host/a`."""
-    system, _, rest = counter.partition(":")
-    place = rest.partition("://")[2] or rest
-    host, slash, path = place.partition("/")
-    return f"{system}:{host.rpartition('@')[2]}{slash}{path}".replace("//", "/").rstrip("/")
-
-
-def _commit(text: str) -> str:
-    """A commit's id; what else a variable may hold (a branch's name, `HEAD`) is none."""
-    return text.lower() if text and _COMMIT.fullmatch(text) else ""

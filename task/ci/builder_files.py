@@ -13,27 +13,22 @@ LARGEST = 10_000_000  # bytes; buildx' metadata with full provenance has some hu
 
 def read_built(paths: Sequence[str]) -> tuple[Built, ...]:
     """What builders wrote, in order. Raises `UsageError` that names the file."""
-    return tuple(_built(path) for path in paths)
-
-
-def _built(path: str) -> Built:
-    try:
-        return built(_text(path))
-    except Malformed as problem:
-        raise UsageError(f"--images-from {path}: {problem.message}", hint=problem.hint) from None
-
-
-def _text(path: str) -> str:
-    try:
-        data = read_file(path, LARGEST)
-    except OSError as error:
-        raise UsageError(
-            f"--images-from: cannot read {path!r}: {error.strerror}",
-            hint="name the file that the build wrote; this step must see it (a workspace, an artifact)",
-        ) from None
-    except ValueError:  # a null byte
-        raise UsageError(f"--images-from: {path!r} is no path", hint="name the file that the build wrote") from None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        raise Malformed("it is no text", "name what the builder wrote about the image, not the image") from None
+    found = []
+    for path in paths:
+        try:
+            data = read_file(path, LARGEST)
+        except OSError as error:
+            raise UsageError(
+                f"--images-from: cannot read {path!r}: {error.strerror}",
+                hint="name the file that the build wrote; this step must see it (a workspace, an artifact)",
+            ) from None
+        except ValueError:  # a null byte
+            raise UsageError(f"--images-from: {path!r} is no path", hint="name the file that the build wrote") from None
+        try:
+            found.append(built(data.decode()))
+        except UnicodeDecodeError:
+            hint = "name what the builder wrote about the image, not the image"
+            raise UsageError(f"--images-from {path}: it is no text", hint=hint) from None
+        except Malformed as problem:
+            raise UsageError(f"--images-from {path}: {problem.message}", hint=problem.hint) from None
+    return tuple(found)

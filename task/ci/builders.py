@@ -1,4 +1,4 @@
-"""What builders write about the images they pushed → references. Pure; the format is told by the content alone.
+"""What builders write about the images they pushed → references. Pure; the content alone tells the format.
 
 Known are BuildKit's and buildx' metadata (also of `bake`), kaniko's digest and image-name files, ko's image refs,
 Jib's jib-image.json, Skaffold's build output, goreleaser's artifacts.json, and Tekton's `IMAGES`.
@@ -15,7 +15,6 @@ from typing import Any
 from task.ci.event import without_login
 from task.errors import Malformed, UsageError
 from task.image import parse_image, parse_images
-from task.model import Image
 
 KNOWN = (
     "known are BuildKit and buildx metadata, kaniko's digest and image-name files, ko --image-refs, jib-image.json, "
@@ -23,7 +22,7 @@ KNOWN = (
 )
 MOST = 1000  # images of one file; no build makes more
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
-# What is worth quoting when it is wrong: a text file may be a password's that was named by mistake.
+# Only words like this are quoted in an error: the file may be one of passwords, named by mistake.
 _LIKE_A_REFERENCE = re.compile(r"[\w.-]+(?::\d+)?(?:/[\w.-]+)+(?::[\w.-]+)?(?:@[\w:]+)?")
 _SHOWN = 6
 
@@ -39,12 +38,20 @@ class Built:
 def built(text: str) -> Built:
     """The images that a builder's file names.
 
-    Raises `Malformed`, saying what was seen, for a text that is of no known format, or that may be of two.
+    Raises `Malformed` for a text that has no known format or that may have two; it says what was seen.
     """
     text = text.removeprefix("\ufeff").strip()
     if not text:
         raise Malformed("the file is empty", "check that the build wrote it, and pushed")
-    found = _of_json(_json(text)) if text[0] in "{[" else _of_words(text)
+    if text[0] in "{[":
+        try:
+            document = json.loads(text)
+        except (ValueError, RecursionError) as problem:
+            told = "it is nested too deeply" if isinstance(problem, RecursionError) else str(problem)
+            raise Malformed(f"it begins like JSON and is none: {told}", KNOWN) from None
+        found = _of_list(document) if isinstance(document, list) else _of_object(document)
+    else:
+        found = _of_words(text)
     if not found.references and not found.digest:
         raise Malformed("no image is named in it", "check that the build pushed one")
     if len(found.references) > MOST:
@@ -55,7 +62,7 @@ def built(text: str) -> Built:
 def with_built(given: Sequence[str], digest: str, files: Iterable[Built]) -> tuple[tuple[str, ...], str]:
     """What `event_images` takes: `--image` and `--image-digest`, with what builders wrote.
 
-    A digest that a builder gives for a repository goes to the tags that are named without one: they are one build.
+    A builder's digest of a repository is given to those of its tags that are named without one: they are one build.
     Raises `UsageError` for two digests of one image.
     """
     files = tuple(files)
@@ -63,53 +70,33 @@ def with_built(given: Sequence[str], digest: str, files: Iterable[Built]) -> tup
     if len(digests) > 1:
         shown = ", ".join(f"{text[:19]}…" for text in digests)
         raise UsageError(f"--images-from: two different digests for one image ({shown})", hint="give one of them")
-    return (*given, *_joined(given, [text for one in files for text in one.references])), next(iter(digests), "")
-
-
-def _joined(given: Sequence[str], found: Sequence[str]) -> tuple[str, ...]:
-    images = [parse_image(text) for text in dict.fromkeys(found)]
+    found = tuple(dict.fromkeys(text for one in files for text in one.references))
+    images = [parse_image(text) for text in found]
     try:
         named = [*parse_images(given), *images]
     except Malformed:  # `event_images` says what is wrong with --image
-        return tuple(found)
+        return (*given, *found), next(iter(digests), "")
     bare = {image.identity: image.digest for image in images if not image.tag}
     tagged = [image for image in named if image.tag and not image.digest and image.identity in bare]
     taken = {image.identity for image in tagged}
     whole = [replace(image, digest=bare[image.identity]) for image in tagged]
     rest = [image for image in images if image not in tagged and (image.tag or image.identity not in taken)]
-    return tuple(dict.fromkeys(map(_text, (*rest, *whole))))
+    joined = dict.fromkeys(image.reference for image in (*rest, *whole))
+    return (*given, *joined), next(iter(digests), "")
 
 
-def _text(image: Image) -> str:
-    return image.name + (f":{image.tag}" if image.tag else "") + (f"@{image.digest}" if image.digest else "")
+# JSON
 
 
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as problem:
-        told = "it is nested too deeply" if isinstance(problem, RecursionError) else str(problem)
-        raise Malformed(f"it begins like JSON and is none: {told}", KNOWN) from None
-
-
-def _of_json(document: Any) -> Built:
-    if isinstance(document, list):
-        return _of_list(document)
+def _of_object(document: Mapping[str, Any]) -> Built:
     formats = [name for name, (known, _) in FORMATS.items() if known(document)]
     if len(formats) > 1:
         raise Malformed(
-            f"it may be {' or '.join(formats)}: {_keys(document)}", "give what the builder wrote, unchanged"
+            f"it may be {' or '.join(formats)}: {_seen(document)}", "give what the builder wrote, unchanged"
         )
     if not formats:
-        raise Malformed(f"no known builder writes this: {_keys(document)}", KNOWN)
+        raise Malformed(f"no known builder writes this: {_seen(document)}", KNOWN)
     return FORMATS[formats[0]][1](document)
-
-
-def _keys(document: Mapping[str, Any]) -> str:
-    """What was seen of an object; values stay unsaid, as they may be secrets."""
-    names = [repr(key[:40]) for key in document][:_SHOWN]
-    more = f" and {len(document) - _SHOWN} more" if len(document) > _SHOWN else ""
-    return f"a JSON object with {', '.join(names)}{more}" if names else "an empty JSON object"
 
 
 def _of_list(items: list[Any]) -> Built:
@@ -117,35 +104,28 @@ def _of_list(items: list[Any]) -> Built:
         return Built(tuple(_reference(item.strip()) for item in items if item.strip()))
     if not all(isinstance(item, Mapping) for item in items):
         raise Malformed("no known builder writes this: a JSON list of mixed things", KNOWN)
-    if not all("type" in item and ("name" in item or "path" in item) for item in items):
-        odd = next(item for item in items if "type" not in item or not ("name" in item or "path" in item))
-        raise Malformed(f"no known builder writes this: a JSON list that holds {_keys(odd)}", KNOWN)
+    odd = [item for item in items if "type" not in item or not ("name" in item or "path" in item)]
+    if odd:
+        raise Malformed(f"no known builder writes this: a JSON list that holds {_seen(odd[0])}", KNOWN)
     return _goreleaser(items)
 
 
-# BuildKit, buildx, bake
+def _seen(document: Mapping[str, Any]) -> str:
+    """The keys of an object. Its values may be secrets and are not shown."""
+    names = [repr(key[:40]) for key in document][:_SHOWN]
+    more = f" and {len(document) - _SHOWN} more" if len(document) > _SHOWN else ""
+    return f"a JSON object with {', '.join(names)}{more}" if names else "an empty JSON object"
 
 
 def _has_metadata(document: Any) -> bool:
     return isinstance(document, Mapping) and bool({"containerimage.digest", "image.name"} & set(document))
 
 
-def _is_buildkit(document: Mapping[str, Any]) -> bool:
-    return _has_metadata(document) or set(document) == {"buildx.build.ref"}
-
-
-def _is_bake(document: Mapping[str, Any]) -> bool:
-    return any(_has_metadata(value) for value in document.values())
-
-
 def _buildkit(document: Mapping[str, Any]) -> Built:
     digest = _digest(document.get("containerimage.digest", ""), "containerimage.digest")
-    names = [
-        name for part in _string(document.get("image.name", ""), "image.name").split(",") if (name := part.strip())
-    ]
-    if not names:
-        return Built(digest=digest)
-    return Built(tuple(_with_digest(name, digest) for name in names))
+    names = [part.strip() for part in _string(document.get("image.name", ""), "image.name").split(",")]
+    references = tuple(_with_digest(name, digest) for name in names if name)
+    return Built(references) if references else Built(digest=digest)
 
 
 def _bake(document: Mapping[str, Any]) -> Built:
@@ -153,13 +133,6 @@ def _bake(document: Mapping[str, Any]) -> Built:
     if any(one.digest for one in targets):
         raise Malformed("a target of bake has a digest but no image.name", "give its output a name")
     return Built(tuple(text for one in targets for text in one.references))
-
-
-# Jib, Skaffold, goreleaser
-
-
-def _is_jib(document: Mapping[str, Any]) -> bool:
-    return "image" in document and "imageDigest" in document
 
 
 def _jib(document: Mapping[str, Any]) -> Built:
@@ -174,13 +147,13 @@ def _jib(document: Mapping[str, Any]) -> Built:
     return Built(tuple(_reference(f"{image.name}:{tag}@{digest}") for tag in names) or (f"{image.name}@{digest}",))
 
 
-def _is_skaffold(document: Mapping[str, Any]) -> bool:
-    return isinstance(document.get("builds"), list)
-
-
 def _skaffold(document: Mapping[str, Any]) -> Built:
-    tags = [_member(build, "tag", "builds") for build in document["builds"]]
-    return Built(tuple(_reference(tag) for tag in tags))
+    references = []
+    for build in document["builds"]:
+        if not isinstance(build, Mapping) or not build.get("tag"):
+            raise Malformed("an item of its builds has no tag", KNOWN)
+        references.append(_reference(_string(build["tag"], "tag")))
+    return Built(tuple(references))
 
 
 def _goreleaser(items: Sequence[Mapping[str, Any]]) -> Built:
@@ -189,57 +162,59 @@ def _goreleaser(items: Sequence[Mapping[str, Any]]) -> Built:
     if not of_images:
         kinds = ", ".join(repr(kind[:40]) for kind in sorted({str(item["type"]) for item in items})[:_SHOWN])
         raise Malformed(f"no image is named in it, only artifacts of other types: {kinds or 'none'}", KNOWN)
-    known = [(parse_image(_artifact(item)), "Manifest" in str(item["type"])) for item in of_images]
+    known = []
+    for item in of_images:
+        extra = item.get("extra")
+        digest = _digest(extra.get("Digest", "") if isinstance(extra, Mapping) else "", "Digest")
+        name = _string(item.get("name") or item.get("path"), "name")
+        known.append((parse_image(_with_digest(name, digest)), "Manifest" in str(item["type"])))
     whole = {image.identity for image, manifest in known if manifest}
     kept = [image for image, manifest in known if manifest or image.identity not in whole]
     exact = {(image.identity, image.tag) for image in kept if image.digest}
-    return Built(tuple(_text(one) for one in kept if one.digest or (one.identity, one.tag) not in exact))
+    return Built(tuple(one.reference for one in kept if one.digest or (one.identity, one.tag) not in exact))
 
 
-def _artifact(item: Mapping[str, Any]) -> str:
-    extra = item.get("extra")
-    digest = extra.get("Digest", "") if isinstance(extra, Mapping) else ""
-    return _reference(_with_digest(_string(item.get("name") or item.get("path"), "name"), _digest(digest, "Digest")))
-
-
-FORMATS: Mapping[str, tuple[Callable[[Any], bool], Callable[[Any], Built]]] = {
-    "buildx metadata": (_is_buildkit, _buildkit),
-    "metadata of buildx bake": (_is_bake, _bake),
-    "jib-image.json": (_is_jib, _jib),
-    "Skaffold's build output": (_is_skaffold, _skaffold),
+FORMATS: Mapping[str, tuple[Callable[[Mapping[str, Any]], bool], Callable[[Mapping[str, Any]], Built]]] = {
+    "buildx metadata": (lambda found: _has_metadata(found) or set(found) == {"buildx.build.ref"}, _buildkit),
+    "metadata of buildx bake": (lambda found: any(map(_has_metadata, found.values())), _bake),
+    "jib-image.json": (lambda found: {"image", "imageDigest"} <= set(found), _jib),
+    "Skaffold's build output": (lambda found: isinstance(found.get("builds"), list), _skaffold),
 }
 
 
-# kaniko, ko, Tekton's IMAGES
+# Text: kaniko, ko, Tekton's IMAGES
 
 
 def _of_words(text: str) -> Built:
     words = [(number, word) for number, line in enumerate(text.splitlines(), 1) for word in re.split(r"[\s,]+", line)]
     words = [(number, word) for number, word in words if word]
-    digests = dict.fromkeys(word for _, word in words if _DIGEST.fullmatch(word))
-    if digests and len(digests) == 1 == len({word for _, word in words}):
+    different = {word for _, word in words}
+    digests = {word for word in different if _DIGEST.fullmatch(word)}
+    if digests and len(different) == 1:
         return Built(digest=next(iter(digests)))
     if digests:
-        seen = "digests and references" if len(digests) < len({word for _, word in words}) else "several digests"
+        seen = "digests and references" if len(digests) < len(different) else "several digests"
         raise Malformed(f"{seen} without a sign which belongs to which", "write repository:tag@digest, one on a line")
-    return Built(tuple(dict.fromkeys(_word(word, number) for number, word in words)))
-
-
-def _word(word: str, number: int) -> str:
-    if not _LIKE_A_REFERENCE.fullmatch(word) and "@" not in word:
-        raise Malformed(f"no known builder writes this: a text whose line {number} is no reference of an image", KNOWN)
-    try:
-        return _reference(word)
-    except Malformed as problem:
-        told = problem.message if _LIKE_A_REFERENCE.fullmatch(word) else "it is no reference of an image"
-        raise Malformed(f"line {number}: {told}", problem.hint) from None
+    references = []
+    for number, word in words:
+        quotable = _LIKE_A_REFERENCE.fullmatch(word)
+        if not quotable and "@" not in word:
+            raise Malformed(
+                f"no known builder writes this: a text whose line {number} is no reference of an image", KNOWN
+            )
+        try:
+            references.append(_reference(word))
+        except Malformed as problem:
+            told = problem.message if quotable else "it is no reference of an image"
+            raise Malformed(f"line {number}: {told}", problem.hint) from None
+    return Built(tuple(dict.fromkeys(references)))
 
 
 # Values
 
 
 def _reference(text: str) -> str:
-    """A reference that has a tag or a digest."""
+    """The text, if it is a reference with a tag or a digest."""
     try:
         image = parse_image(text)
     except Malformed as problem:
@@ -262,12 +237,6 @@ def _digest(value: Any, key: str) -> str:
     if text and not _DIGEST.fullmatch(text):
         raise Malformed(f"its {key} is no digest", "a digest is sha256: and 64 digits 0-9a-f")
     return text
-
-
-def _member(item: Any, key: str, of: str) -> str:
-    if not isinstance(item, Mapping) or not item.get(key):
-        raise Malformed(f"an item of its {of} has no {key}", KNOWN)
-    return _string(item[key], key)
 
 
 def _string(value: Any, key: str) -> str:

@@ -11,14 +11,14 @@ from task.image import parse_images
 from task.model import Image
 
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
-LOGIN = re.compile(r"(//|\bwrite )[^/@\s]*@")  # somebody's password is not shown, nor advised
+LOGIN = re.compile(r"(//|\bwrite )[^/@\s]*@")  # a password is neither shown nor advised
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
 def event_images(references: Sequence[str], digest: str = "", tag: str = "") -> tuple[Image, ...]:
     """The images just built, each with a tag or a digest, none with two digests.
 
-    Raises `UsageError` that names the option to mend.
+    Raises `UsageError` that names the option to correct.
     """
     try:
         images = parse_images(references)
@@ -29,58 +29,42 @@ def event_images(references: Sequence[str], digest: str = "", tag: str = "") -> 
             "no image given", hint="name the image just built with --image (IMAGE_UPDATE_IMAGE), or give --images-from"
         )
     if digest:
-        images = _with_digest(images, digest)
+        if not DIGEST.fullmatch(digest):
+            raise UsageError(f"--image-digest: {digest!r} is no digest", hint="write sha256: and 64 hexadecimal digits")
+        if len({image.identity for image in images}) > 1:
+            raise UsageError(
+                "--image-digest goes with a single --image",
+                hint="write the digests into the references: repo:tag@sha256:…",
+            )
+        if other := next((image.digest for image in images if image.digest not in ("", digest)), ""):
+            raise UsageError(
+                f"--image and --image-digest name two different digests ({other[:19]}…, {digest[:19]}…)",
+                hint="give one of them",
+            )
+        images = tuple(replace(image, digest=digest) for image in images)
     if tag:
-        images = _with_tag(images, tag)
-    _refuse_incomplete(images)
-    return _without_contradictions(images)
-
-
-def without_login(sentence: str) -> str:
-    """What is said of a reference, without the user name and password that somebody wrote into it."""
-    return LOGIN.sub(r"\1", sentence)
-
-
-def _with_digest(images: tuple[Image, ...], digest: str) -> tuple[Image, ...]:
-    if not DIGEST.fullmatch(digest):
-        raise UsageError(f"--image-digest: {digest!r} is no digest", hint="write sha256: and 64 hexadecimal digits")
-    if len({image.identity for image in images}) > 1:
-        raise UsageError(
-            "--image-digest goes with a single --image", hint="write the digests into the references: repo:tag@sha256:…"
-        )
-    if other := next((image.digest for image in images if image.digest not in ("", digest)), ""):
-        raise UsageError(
-            f"--image and --image-digest name two different digests ({other[:19]}…, {digest[:19]}…)",
-            hint="give one of them",
-        )
-    return tuple(replace(image, digest=digest) for image in images)
-
-
-def _with_tag(images: tuple[Image, ...], tag: str) -> tuple[Image, ...]:
-    if not TAG.fullmatch(tag):
-        raise UsageError(f"--tag: {tag!r} is no tag", hint="letters, digits, _ . - only, 128 at the most")
-    if other := next((image.tag for image in images if image.tag not in ("", tag)), ""):
-        raise UsageError(f"--image and --tag name two different tags ({other}, {tag})", hint="give one of them")
-    return tuple(replace(image, tag=tag) for image in images)
-
-
-def _refuse_incomplete(images: tuple[Image, ...]) -> None:
+        if not TAG.fullmatch(tag):
+            raise UsageError(f"--tag: {tag!r} is no tag", hint="letters, digits, _ . - only, 128 at the most")
+        if other := next((image.tag for image in images if image.tag not in ("", tag)), ""):
+            raise UsageError(f"--image and --tag name two different tags ({other}, {tag})", hint="give one of them")
+        images = tuple(replace(image, tag=tag) for image in images)
+    # One image for each repository and tag. A digest given once counts for all spellings of the repository.
+    found: dict[tuple[str, str], Image] = {}
     for image in images:
         if not image.tag and not image.digest:
             raise UsageError(
                 f"--image: {image.name!r} has neither tag nor digest",
                 hint=f"write {image.name}:<tag> as the build pushed it",
             )
-
-
-def _without_contradictions(images: tuple[Image, ...]) -> tuple[Image, ...]:
-    """One image per repository and tag; a digest given once counts for all spellings of it."""
-    found: dict[tuple[str, str], Image] = {}
-    for image in images:
-        key = (image.identity, image.tag)
-        before = found.get(key)
-        if before and before.digest and image.digest and before.digest != image.digest:
+        before = found.setdefault((image.identity, image.tag), image)
+        if before.digest and image.digest and before.digest != image.digest:
             name = f"{image.name}:{image.tag}" if image.tag else image.name
             raise UsageError(f"--image: two different digests for {name}", hint="give one of them")
-        found[key] = image if before is None or image.digest else before
+        if image.digest:
+            found[image.identity, image.tag] = image
     return tuple(found.values())
+
+
+def without_login(sentence: str) -> str:
+    """What is said about a reference, without the user name and password that somebody wrote into it."""
+    return LOGIN.sub(r"\1", sentence)

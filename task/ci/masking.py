@@ -1,14 +1,14 @@
 """Tells GitHub's runner what to hide in the log, before anything is written there.
 
-The runner hides what a workflow takes from `secrets`; a token that another step made, or that lies in a variable of a
-self-hosted runner, it does not know. Nothing of ours prints a secret; what git, ssh or a server says might.
+The runner hides what a workflow takes from `secrets`. It does not know a token that another step made, or one in a
+variable of a self-hosted runner. We print no secret; but git, ssh or a server may, in what they say.
 """
 
 from __future__ import annotations
 
 import sys
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TextIO
 from urllib.parse import quote
@@ -19,24 +19,13 @@ _FRAMES = ("-----BEGIN ", "-----END ")
 
 def mask(names: Iterable[str], environ: Mapping[str, str], stream: TextIO | None = None) -> None:
     """Mask the values of these variables, line by line, also as they stand in URLs and headers."""
-    values = dict.fromkeys(form for name in names for line in _lines(environ.get(name, "")) for form in _forms(line))
+    values: dict[str, None] = {}
+    for line in (line for name in names for line in environ.get(name, "").splitlines()):
+        text = line.strip()
+        if len(text) >= SHORTEST and not line.startswith(_FRAMES):
+            encoded = b64encode(text.encode(errors="surrogateescape")).decode()
+            values |= dict.fromkeys((text, quote(text, safe=""), encoded))
     out = stream or sys.stderr
-    with suppress(OSError):  # where no log is taken, nothing needs to be hidden
-        out.write("".join(f"::add-mask::{_escaped(value)}\n" for value in values))
+    with suppress(OSError):  # a log that cannot be written has nothing to hide
+        out.write("".join(f"::add-mask::{value.replace('%', '%25')}\n" for value in values))
         out.flush()
-
-
-def _lines(text: str) -> Iterator[str]:
-    for line in text.splitlines():
-        if len(line.strip()) >= SHORTEST and not line.startswith(_FRAMES):
-            yield line.strip()
-
-
-def _forms(line: str) -> Iterator[str]:
-    yield line
-    yield quote(line, safe="")
-    yield b64encode(line.encode(errors="surrogateescape")).decode()
-
-
-def _escaped(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

@@ -1,14 +1,14 @@
 """Report → the few short results that a host's next step reads (contract, section 10).
 
-All together stay below 2 KiB: Tekton's limit of 4096 bytes is shared with other steps and
-is hit after the push. No name may look to Tekton Chains as if this step had built the image.
+All together stay below 2 KiB: Tekton's limit of 4096 bytes is shared with other steps, and a step that exceeds it fails
+after its push. No name may look to Tekton Chains as if this step had built the image.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from task.model import Report
 from task.output.outcome import current, status
@@ -39,12 +39,12 @@ NAMES = (
 def results(report: Report) -> Mapping[str, str]:
     """Every result, always; "" where there is nothing to say.
 
-    Also where others named something at greater length than anybody honest does: what is cut is the name of something
-    else, and the report has it whole.
+    A name that is longer than an honest one is left out: a cut name would be the name of something else. The report has
+    it whole.
     """
     updates = [one.subscription for one in report.decisions if one.verdict.verdict == "update"]
     written = {(one.repo, one.application.key) for one in updates}
-    # The first that was written, and with an image rather than with a hold's memory alone.
+    # The first commit that was written, and rather one with an image than one with the memory of a hold alone.
     commit = min(
         report.commits,
         key=lambda one: (one.stands, not any((one.repo, app) in written for app in one.applications)),
@@ -52,6 +52,8 @@ def results(report: Report) -> Mapping[str, str]:
     )
     image = report.images[0] if report.images else None
     updated = sorted({one.application.key for one in updates})
+    uri = image.name + (f":{image.tag}" if image.tag else "") if image else ""
+    inputs = {"uri": (uri, 400), "digest": (image.digest if image else "", 135)}
     found = {
         "status": status(report),
         "updated": "true" if updated and not report.dry else "false",  # a hold's memory alone changes no image
@@ -63,38 +65,25 @@ def results(report: Report) -> Mapping[str, str]:
         "digest": _within(135, image.digest) if image else "",
         "applications": "",
         "applications-count": str(len(updated)),
-        "image_ARTIFACT_INPUTS": _inputs(report),
+        # Chains reads it as a material of this run. Tekton wants both members.
+        "image_ARTIFACT_INPUTS": json.dumps(
+            {name: text if len(json.dumps(text)) <= most + 2 else "" for name, (text, most) in inputs.items()}
+        ),
     }
-    room = LIMIT - 1 - sum(len(name) + len(value.encode()) for name, value in found.items())
-    return {**found, "applications": _fitting(updated, room)}
+    room = LIMIT - 1 - sum(len(name) + len(value.encode()) for name, value in found.items()) - len("[]")
+    kept: list[str] = []
+    for name in updated:
+        room -= len(json.dumps(name, ensure_ascii=False).encode()) + len(", ")
+        if room < 0:
+            break
+        kept.append(name)
+    return {**found, "applications": json.dumps(kept, ensure_ascii=False)}
 
 
 def _within(size: int, text: str | None) -> str:
     """The text on one line; "" where it takes more bytes than that."""
     line = " ".join((text or "").encode(errors="replace").decode().splitlines())
     return line if len(line.encode()) <= size else ""
-
-
-def _inputs(report: Report) -> str:
-    """Chains reads it as a material of this run; an image without a digest is none. Tekton wants both members."""
-    image = report.images[0] if report.images else None
-    uri = image.name + (f":{image.tag}" if image.tag else "") if image else ""
-    digest = image.digest if image else ""
-    short = {name: text if len(json.dumps(text)) <= most + 2 else "" for name, text, most in
-             (("uri", uri, 400), ("digest", digest, 135))}  # fmt: skip
-    return json.dumps(short)
-
-
-def _fitting(names: Sequence[str], room: int) -> str:
-    """A JSON list of as many names as fit."""
-    kept: list[str] = []
-    size = 2
-    for name in names:
-        size += len(json.dumps(name, ensure_ascii=False).encode()) + 2
-        if size > room:
-            break
-        kept.append(name)
-    return json.dumps(kept, ensure_ascii=False)
 
 
 def repositories(report: Report) -> str:
@@ -148,28 +137,24 @@ def github_summary(report: Report) -> str:
     ]
     pages = (web_page(one.pull_request) for one in report.commits[:MOST_COMMITS])
     requests = dict.fromkeys(f"\nPull request: <{url}>" for url in pages if url)
-    return "\n".join([f"### Image Update: {status(report)}", "", *rows, *commits, *requests, *_notes(report)]) + "\n"
-
-
-def _notes(report: Report) -> list[str]:
-    """What the table does not show: errors without a decision, and warnings (an image that nobody tracks)."""
+    # What the table does not show: errors without a decision, and warnings (an image that no Application tracks).
     shown = {(one.subscription.application.key, one.verdict.because) for one in report.decisions}
     rest = [one for one in report.problems if (one.application, one.message) not in shown]
-    notes = []
-    for one in rest[:NOTES]:
-        where = f"{one.application}: " if one.application else ""
-        notes.append(
-            f"- {one.severity}: {_cell(f'{where}{one.message}')}" + (f"; {_cell(one.hint)}" if one.hint else "")
-        )
-    more = [f"- and {len(rest) - NOTES} more, in the log"] if len(rest) > NOTES else []
-    return ["", *notes, *more] if notes else []
+    notes = [""] if rest else []
+    for problem in rest[:NOTES]:
+        message = f"{problem.application}: {problem.message}" if problem.application else problem.message
+        hint = f"; {_cell(problem.hint)}" if problem.hint else ""
+        notes.append(f"- {problem.severity}: {_cell(message)}{hint}")
+    if len(rest) > NOTES:
+        notes.append(f"- and {len(rest) - NOTES} more, in the log")
+    return "\n".join([f"### Image Update: {status(report)}", "", *rows, *commits, *requests, *notes]) + "\n"
 
 
 def _cell(text: str) -> str:
-    """Text of others on one line of Markdown or in a cell of a table: as it is, and nothing else than text.
+    """Text of others in Markdown, on one line or in a cell of a table; it stays text.
 
-    Written as character references, which are text wherever they stand; a backslash would not be, in code. Addresses
-    and `www.` would become links by themselves.
+    Markup becomes character references, which are text everywhere; a backslash would be shown in code. Addresses and
+    `www.` would become links by themselves.
     """
     shown = visible(text if len(text) <= LONGEST_CELL else f"{text[:LONGEST_CELL]}…")
     return _MARKDOWN.sub(lambda found: f"{found[1] or ''}&#{ord(found[0][-1])};", shown)

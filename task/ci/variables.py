@@ -1,6 +1,6 @@
 """What CI systems say about a run in their variables: the source commit, its repository, and a link to the run. Pure.
 
-The names are those of the systems' own references; the first system of the table whose commit is set counts.
+The names are those of the systems' own references.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Origin(NamedTuple):
-    """Where an image comes from, and what brings it here. "" is unknown."""
+    """Where an image comes from, and which run deploys it. "" is unknown."""
 
     commit: str = ""
     repository: str = ""
@@ -20,7 +20,6 @@ class Origin(NamedTuple):
     message: str = ""
 
 
-# Each text is a template of variables; it counts when all of them are set.
 SYSTEMS = (
     Origin(  # GitHub, Gitea and Forgejo Actions
         "{GITHUB_SHA}",
@@ -54,13 +53,14 @@ SYSTEMS = (
 
 
 def origin_of(environ: Mapping[str, str]) -> Origin:
-    """What the variables of the CI system tell; all unknown outside of one."""
+    """The system that tells most: with a commit, else a repository, else a run. All unknown outside a CI system."""
     known = {name: text.strip() for name, text in environ.items() if text.strip()}
-    named = [Origin(*(_filled(text, known) for text in system)) for system in SYSTEMS]
+    named = [Origin(*(filled(text, known) for text in system)) for system in SYSTEMS]
     return max(named, key=lambda one: (bool(one.commit), bool(one.repository), bool(one.run)))
 
 
-def _filled(template: str, known: Mapping[str, str]) -> str:
+def filled(template: str, known: Mapping[str, str]) -> str:
+    """The template with its variables; "" unless all of them are known."""
     try:
         return template.format_map(known)
     except KeyError:
