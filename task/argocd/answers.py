@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from task.argocd.options import Connection
+from task.argocd.connection import Connection
 from task.errors import Outpaced, SourceAccessError, SourceDownError, SourceError, TaskError
 from task.http import NoAnswerError, Response
 from task.text import blanked

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from task.argocd.answers import explained, unreachable
-from task.argocd.options import Connection, connection
+from task.argocd.connection import Connection, connection
 from task.errors import Malformed, SourceAccessError, SourceDownError, SourceError, UsageError
 from task.files import check_file, read_text
 from task.http import Http, Limits, NoAnswerError, Response

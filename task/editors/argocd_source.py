@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from task.editors.texts import alone, chosen, result, single, text_of, tree_of
+from task.editors.file_text import alone, chosen, result, single, text_of, tree_of
 from task.editors.yaml.check import Splice, checked
 from task.editors.yaml.grow import add_items, add_keys, begin, drop_items
 from task.editors.yaml.layout import Data, Word, content_end, line_end, only_blank

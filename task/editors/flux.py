@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from task.editors.file_text import about, alone, result, split_tag, tag_value, tree_of, with_texts
 from task.editors.manifests import key_path
 from task.editors.markers import marked_image, marked_text, markers
-from task.editors.texts import about, alone, result, split_tag, tag_value, tree_of, with_texts
 from task.editors.yaml.grow import add_keys
 from task.editors.yaml.path import find, parse_path
 from task.editors.yaml.scalar import sound

@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from task.editors.texts import about, alone, chosen, result, rooted, split_tag, tag_value, text_of, tree_of, with_texts
+from task.editors.file_text import (
+    about,
+    alone,
+    chosen,
+    result,
+    rooted,
+    split_tag,
+    tag_value,
+    text_of,
+    tree_of,
+    with_texts,
+)
 from task.editors.yaml.grow import add_keys, begin
 from task.editors.yaml.layout import Data
 from task.editors.yaml.path import find, locate, parse_path

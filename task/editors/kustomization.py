@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Mapping
 
-from task.editors.texts import (
+from task.editors.file_text import (
     alone,
     belongs,
     identity_of,

@@ -9,8 +9,8 @@ import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from task.editors.file_text import MODES, about, alone, belongs, says, text_of
 from task.editors.markers import SIGN, marked_image, marked_text, markers
-from task.editors.texts import MODES, about, alone, belongs, says, text_of
 from task.editors.yaml.scalar import sound
 from task.editors.yaml.splice import splice
 from task.editors.yaml.tree import Document, Node, Tree, pairs, parse, resolved, users, value, walk

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from task.editors.texts import spelled, tag_value
+from task.editors.file_text import spelled, tag_value
 from task.editors.yaml.layout import line_start
 from task.editors.yaml.tree import Document, Node, Tree, resolved, walk
 from task.errors import TargetError

@@ -22,7 +22,7 @@ from task.editors.argocd_source import (
     set_origin_comments,
     without,
 )
-from task.editors.texts import alone, belongs, identity_of, refuse_taken, result, single, spelled
+from task.editors.file_text import alone, belongs, identity_of, refuse_taken, result, single, spelled
 from task.editors.yaml.splice import splice
 from task.editors.yaml.tree import Document, Node, Tree, resolved
 from task.image import live_image

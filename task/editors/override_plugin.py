@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from task.editors.argocd_source import PLUGIN, Item, items_of, load, merge_items, places, stray_items, unsound_names
-from task.editors.texts import spelled, split_tag, tag_value
+from task.editors.file_text import spelled, split_tag, tag_value
 from task.errors import AnnotationError
 from task.image import live_image
 from task.model import Edit, Files, Image, Keys, Reading, Target

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from task.editors import EDITORS
+from task.editors.file_text import text_of
 from task.editors.state_file import read_state
-from task.editors.texts import text_of
 from task.errors import TargetError, TaskError
 from task.model import (
     Decision,

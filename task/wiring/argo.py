@@ -12,7 +12,7 @@ from task.applications.argocd import ArgoCDManifests
 from task.applications.cluster import ClusterManifests
 from task.argocd.api import ArgoCDApi
 from task.argocd.cluster_secrets import ClusterSecrets
-from task.argocd.options import Connection, parse_headers
+from task.argocd.connection import Connection, parse_headers
 from task.argocd.repo_access import plan_of, settings_of
 from task.argocd.repo_secrets import RepoCredentials
 from task.argocd.rollouts import LIMITS, RolloutApi
@@ -20,8 +20,8 @@ from task.errors import Malformed, TaskError, UsageError
 from task.git.access import Plan
 from task.http import Limits
 from task.kubernetes.access import cluster_access, in_cluster
+from task.kubernetes.application_store import ApplicationStore, ClusterApplications
 from task.kubernetes.client import Kubernetes
-from task.kubernetes.live import ApplicationStore, ClusterApplications
 from task.model import Application, Image, Subscription
 from task.once import once
 from task.output.log import Log

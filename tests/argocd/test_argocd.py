@@ -13,10 +13,10 @@ from support import needs
 
 from task.applications.argocd import ArgoCDManifests
 from task.argocd.api import ArgoCDApi
-from task.argocd.options import Connection
+from task.argocd.connection import Connection
 from task.errors import Outpaced, SourceAccessError, SourceDownError, SourceError, TaskError, UsageError
 from task.http import Limits
-from task.kubernetes.live import ApplicationStore, ClusterApplications
+from task.kubernetes.application_store import ApplicationStore, ClusterApplications
 from task.secret import Secret
 
 TOKEN = "good-token"

@@ -7,7 +7,7 @@ import pytest
 from fakes.argocd_api import NEW, OLD, ArgoCDServer, Fault, application, applied, argocd_server, at, operated, resource
 
 from task.argocd.api import ArgoCDApi
-from task.argocd.options import Connection
+from task.argocd.connection import Connection
 from task.argocd.rollouts import Awaited, Pace, Rollouts, refresh
 from task.errors import SourceAccessError, SourceDownError
 from task.http import Limits

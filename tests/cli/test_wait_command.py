@@ -7,7 +7,7 @@ import pytest
 from fakes.argocd_api import NEW, OLD, REPO, ArgoCDServer, Fault, application, argocd_server, at, operated
 
 from task.argocd.api import ArgoCDApi
-from task.argocd.options import Connection
+from task.argocd.connection import Connection
 from task.argocd.rollouts import Row
 from task.cli.wait import WaitSettings, key_of, wait_for
 from task.errors import Exit, RolloutError, SourceAccessError, SourceDownError, TaskError, UsageError

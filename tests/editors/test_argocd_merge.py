@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import DATA
 
+from task.editors.file_text import identity_of
 from task.editors.override_kustomize import entry
-from task.editors.texts import identity_of
 from task.image import parse_image
 from task.model import File, Keys, Parameter
 

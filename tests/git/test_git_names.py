@@ -7,14 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from task.errors import SourceError
-from task.git.names import (
-    Address,
-    address_of,
-    base_branch_name,
-    branch_name,
-    is_branch_name,
-    rewritten,
-)
+from task.git.names import Address, address_of, base_branch_name, branch_name, is_branch_name, rewritten
 
 ADDRESSES = [
     ("https://github.com/acme/gitops.git", Address("https://github.com/acme/gitops.git", "https")),

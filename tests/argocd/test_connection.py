@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import pytest
 
-from task.argocd.options import Connection, connection, parse_headers, parse_options
+from task.argocd.connection import Connection, connection, parse_headers, parse_options
 from task.errors import Malformed
 from task.secret import Secret
 
