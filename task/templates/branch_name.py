@@ -21,7 +21,7 @@ DELETE = 0x7F
 
 @dataclass(frozen=True)
 class AppFacts:
-    """What a template may say about the Application, besides its images."""
+    """The Application's fields in a template, besides its images."""
 
     name: str
     namespace: str
@@ -31,7 +31,7 @@ class AppFacts:
 
 
 def branch_name(template: str, changes: Sequence[Change], app: AppFacts) -> str:
-    """The branch to write; raises Malformed where the template fails or Git would refuse what it makes."""
+    """The branch to write. Raises Malformed where the template fails, and for a name that Git would refuse."""
     try:
         name = rendered_branch(template, changes, app)
     except Malformed as error:
@@ -44,13 +44,13 @@ def branch_name(template: str, changes: Sequence[Change], app: AppFacts) -> str:
 
 
 def rendered_branch(template: str, changes: Sequence[Change], app: AppFacts) -> str:
-    """What the template makes, cut to 255 bytes as AIU does, though never within a character."""
+    """The template's text, cut to 255 bytes as AIU does, though never within a character."""
     text = parse(template).render(_data(changes, app)) if "{{" in template else template
     return text.encode("utf-8", "replace")[:LONGEST].decode("utf-8", "ignore")
 
 
 def _data(changes: Sequence[Change], app: AppFacts) -> Mapping[str, Any]:
-    """AIU's data; its fields' order shows where a template prints all of them."""
+    """AIU's data, in its order: a template that prints a whole struct shows it."""
     return {
         "Images": [{"Name": one.name, "Alias": one.alias, "OldTag": one.old, "NewTag": one.new} for one in changes],
         "SHA256": changes_digest(changes),
@@ -66,7 +66,7 @@ def changes_digest(changes: Sequence[Change]) -> str:
 
 
 def target_key(app: AppFacts) -> str:
-    """`.TargetKey`: tells write-back targets apart."""
+    """`.TargetKey`: eight digits that are different for each write-back target."""
     return _sha256(f"{app.repo}|{app.branch}|{app.target}")[:8]
 
 
@@ -102,10 +102,6 @@ def objection_to_branch(name: str) -> str:
     for letter in name:
         if letter in FORBIDDEN or letter < " " or ord(letter) == DELETE or "\ud800" <= letter <= "\udfff":
             return f"it contains {letter!r}"
-    return _objection_to_form(name) or next(filter(None, map(_objection_to_part, name.split("/"))), "")
-
-
-def _objection_to_form(name: str) -> str:
     if name == "HEAD":
         return "HEAD means the current commit"
     if name.startswith("-"):
@@ -115,10 +111,9 @@ def _objection_to_form(name: str) -> str:
             return f"it contains {pair!r}"
     if name.startswith("/") or name.endswith(("/", ".")):
         return "it begins or ends with '/', or ends with '.'"
+    for part in name.split("/"):
+        if part.startswith("."):
+            return f"{part!r} begins with '.'"
+        if part.endswith(".lock"):
+            return f"{part!r} ends with '.lock'"
     return ""
-
-
-def _objection_to_part(part: str) -> str:
-    if part.startswith("."):
-        return f"{part!r} begins with '.'"
-    return f"{part!r} ends with '.lock'" if part.endswith(".lock") else ""

@@ -1,10 +1,11 @@
-"""What happened to one image of one Application, as branch names and commit messages tell it."""
+"""What happened to one image of one Application: the data of branch names and commit messages."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from task.image import split_registry
 from task.model import Build, Image
 
 DOCKER_HUB = ("docker.io", "index.docker.io")
@@ -12,7 +13,7 @@ DOCKER_HUB = ("docker.io", "index.docker.io")
 
 @dataclass(frozen=True)
 class Change:
-    """One image from an old to a new version; "" where nothing is known."""
+    """One image from an old to a new version; "" for what is not known."""
 
     image: Image  # the entry's, as the annotation spells it
     alias: str
@@ -20,7 +21,7 @@ class Change:
     new_tag: str
     old_digest: str = ""
     new_digest: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)  # of the new image, where a template tells them
+    labels: Mapping[str, str] = field(default_factory=dict)  # of the new image, if a template prints them
     build: Build = Build()  # of the new image, as far as it is known
 
     @property
@@ -36,7 +37,5 @@ class Change:
     @property
     def name(self) -> str:
         """The repository without registry and tag, as AIU names it: `acme/api`; `nginx` of docker.io/library/nginx."""
-        first, slash, rest = self.image.name.partition("/")
-        if not slash or not ("." in first or ":" in first or first == "localhost"):
-            return self.image.name
-        return rest.removeprefix("library/") if first in DOCKER_HUB else rest
+        registry, rest = split_registry(self.image.name)
+        return rest.removeprefix("library/") if registry in DOCKER_HUB else rest

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from task.model import Image
 from task.templates.change import Change
 from task.templates.go_template import FailedTemplate, GoMap, parse
 from task.templates.trailers import Trailer, one_line, trailer_lines
@@ -20,7 +19,7 @@ LONGEST = 64 * 1024
 EMPTY = "Update parameters"  # as AIU commits
 STEPS = 2_000_000  # the operator's own template, over thousands of changes
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
-# Git ends a message at a patch's divider and at scissors: such a line is moved by one blank.
+# Git ends a message at a patch's divider and at scissors. One blank before such a line prevents that.
 DIVIDER = re.compile(r"^(?=---\s|---$|\S -{8,} >8 -{8,})", re.MULTILINE)
 
 
@@ -42,29 +41,36 @@ class Message:
 
 
 def check_template(text: str) -> None:
-    """Raises Malformed if the template does not parse."""
+    """Raise Malformed if the template does not parse."""
     parse(text)
 
 
 def wants_labels(template: str | None) -> bool:
-    """Whether the template tells labels of images, which only a registry knows."""
+    """Whether the template prints labels of images, which only a registry knows."""
     return template is not None and ".Labels" in template
 
 
 def commit_message(template: str | None, apps: Sequence[AppChanges], trailers: Sequence[Trailer] = ()) -> Message:
     """The whole message: text, then `Image:`, `Application:` and the given trailers.
 
-    A template that fails while running gives way to the default text, with a warning. Raises Malformed
-    where the template does not parse or a trailer's key is none. `Image` among the trailers replaces our own.
+    A template that fails while running is replaced by the default text, with a warning, as in AIU. Raises Malformed
+    for a template that does not parse and for a bad key of a trailer. `Image` among the trailers replaces our own.
     """
     message = message_text(template, apps)
-    lines = trailer_lines((*_own_trailers(apps, trailers), *trailers))
+    images = [
+        replace(change.image, tag=change.new_tag, digest=change.new_digest).reference
+        for app in apps
+        for change in app.changes
+        if not any(key == "Image" for key, _ in trailers)
+    ]
+    names = [f"{app.namespace}/{app.name}" for app in apps]
+    lines = trailer_lines((*_some("Image", images), *_some("Application", names), *trailers))
     text = tidy(message.text) or EMPTY
     return replace(message, text=f"{text}\n\n{lines}" if lines else f"{text}\n")
 
 
 def message_text(template: str | None, apps: Sequence[AppChanges]) -> Message:
-    """What the template makes, else AIU's default text; without trailers."""
+    """The template's text, else AIU's default; without trailers."""
     if template is None:
         return Message(default_text(apps))
     try:
@@ -104,7 +110,7 @@ def _line(change: Change) -> str:
 
 
 def _shared_lines(apps: Sequence[AppChanges]) -> list[str]:
-    """Per change a line, and one with the Applications unless these are all of them and the subject says so."""
+    """A line for each change, and one with its Applications, unless these are all and the subject names them."""
     owners: dict[str, list[str]] = {}
     for app in apps:
         for line in dict.fromkeys(map(_line, app.changes)):
@@ -132,7 +138,7 @@ def _names(apps: Sequence[AppChanges]) -> str:
 
 
 def distinct(apps: Sequence[AppChanges]) -> list[Change]:
-    """All changes without repetition: what a message tells of them is told once."""
+    """All changes, each once: Applications may share one."""
     found: dict[tuple[str, str, str], Change] = {}
     for app in apps:
         for change in app.changes:
@@ -146,43 +152,32 @@ def _words(change: Change) -> tuple[str, str, str]:
 
 def _data(apps: Sequence[AppChanges]) -> Mapping[str, Any]:
     """AIU's data for a template, and `.Applications`, which is ours."""
+
+    def fields(change: Change) -> dict[str, Any]:
+        return {**dict(zip(("Image", "OldTag", "NewTag"), _words(change), strict=True)), "Labels": _labels([change])}
+
     return {
         "AppName": _names(apps),
-        "AppChanges": [_fields(one) for one in distinct(apps)],
+        "AppChanges": [fields(one) for one in distinct(apps)],
         "Labels": _labels(change for app in reversed(apps) for change in reversed(app.changes)),
         "Applications": [
             {
                 "Name": one_line(app.name),
                 "Namespace": one_line(app.namespace),
-                "Changes": [_fields(one) for one in distinct([app])],
+                "Changes": [fields(one) for one in distinct([app])],
             }
             for app in apps
         ],
     }
 
 
-def _fields(change: Change) -> dict[str, Any]:
-    """AIU's fields of a change; `.Labels` are the image's."""
-    return {**dict(zip(("Image", "OldTag", "NewTag"), _words(change), strict=True)), "Labels": _labels([change])}
-
-
 def _labels(changes: Iterable[Change]) -> Mapping[str, str]:
-    """The labels of all images; of two with one name the later one."""
+    """The labels of all images; of two labels with the same name the later one."""
     return GoMap({one_line(key): one_line(text) for change in changes for key, text in change.labels.items()})
 
 
-def _own_trailers(apps: Sequence[AppChanges], given: Sequence[Trailer]) -> list[Trailer]:
-    """The images written and the Applications they are for; of very many the first, and how many there are."""
-    images = [] if any(key == "Image" for key, _ in given) else [_written(one) for app in apps for one in app.changes]
-    names = [f"{app.namespace}/{app.name}" for app in apps]
-    return [*_some("Image", list(dict.fromkeys(images))), *_some("Application", list(dict.fromkeys(names)))]
-
-
-def _written(change: Change) -> str:
-    image: Image = replace(change.image, tag=change.new_tag, digest=change.new_digest)
-    return image.reference
-
-
 def _some(key: str, values: Sequence[str]) -> list[Trailer]:
+    """A trailer for each value, once; of very many the first, and how many there are."""
+    values = list(dict.fromkeys(values))
     shown = [(key, value) for value in values[:MOST_TRAILERS]]
     return shown if len(values) <= MOST_TRAILERS else [*shown, (f"{key}-Count", str(len(values)))]

@@ -24,19 +24,14 @@ def hold_message(
     told: Sequence[str],
     trailers: Sequence[Trailer] = (),
 ) -> Message:
-    """Subject, one line for each image, trailers; a template of the user's own words what changes an image."""
+    """Subject, one line for each image, trailers. If an image changes, the user's own template is used, if any."""
     changing = [one for one in apps if one.changes]
     if template is not None and changing:
         return commit_message(template, changing, trailers)
     body = [one_line(line) for line in told[:MOST_LINES]]
-    of_images = commit_message(None, changing, trailers).text if changing else ""
-    own = _trailers_of(of_images) or trailer_lines(
-        (*(("Application", f"{one.namespace}/{one.name}") for one in apps[:50]), *trailers)
-    )
+    if changing:  # the trailers are the last paragraph of the message that an update would have
+        own = commit_message(None, changing, trailers).text.rstrip("\n").rpartition("\n\n")[2] + "\n"
+    else:
+        own = trailer_lines((*(("Application", f"{one.namespace}/{one.name}") for one in apps[:50]), *trailers))
     text = tidy("\n".join((subject, "", *body))) or EMPTY
     return Message(f"{text}\n\n{own}")
-
-
-def _trailers_of(text: str) -> str:
-    """The last paragraph of a message that was made with trailers."""
-    return text.rstrip("\n").rpartition("\n\n")[2] + "\n" if text else ""

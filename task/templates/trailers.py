@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from json import dumps
 
 from task.errors import Malformed
+from task.text import shortened
 
 KEY = re.compile(r"[A-Za-z0-9-]+")
 # Line ends and other control characters would end the line; the others turn text around on a screen.
@@ -48,14 +49,9 @@ def commit_references(
     body = body.strip()
     found = {"author": author, "date": date, "subject": subject, "sha": sha.lower(), "repourl": repository}
     if body:
-        found["body"] = dumps(_shortened(body))
+        # The body is cut before it becomes a JSON string, with room for its escapes: a cut string could not be read.
+        found["body"] = dumps(shortened(body, LONGEST_VALUE // 6 - 2))
     return [(REFERENCE + name, value) for name, value in found.items() if value.strip()]
-
-
-def _shortened(body: str) -> str:
-    """A cut JSON string would be none: the body is cut before, with room for its escapes."""
-    longest = LONGEST_VALUE // 6 - 2
-    return body if len(body) <= longest else body[: longest - 1] + "…"
 
 
 def build_trailers(

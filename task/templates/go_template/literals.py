@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from math import isinf, isnan
 
 from task.errors import Malformed
 
@@ -78,37 +80,29 @@ def _escaped(match: re.Match[str], literal: str) -> bytes:
 
 
 def number(literal: str) -> int | float:
-    """The value of a number; the way it is written tells an integer from a float. Raises Malformed."""
+    """The value of a number; its spelling decides between an integer and a float. Raises Malformed."""
     if INTEGER.fullmatch(literal):
-        return _integer(literal)
+        if len(literal) > 100:  # noqa: PLR2004 (64 binary digits with underscores are shorter)
+            raise Malformed(f"integer overflow: {literal[:40]}")
+        digits = literal.lstrip("+-").replace("_", "").lower()
+        octal = digits.isdecimal() and digits.startswith("0")
+        integer = int(digits, 8) if octal else int(digits, 0)
+        integer = -integer if literal[0] == "-" else integer
+        if not -LARGEST - 1 <= integer <= LARGEST:
+            raise Malformed(f"{literal} overflows int")
+        return integer
     if literal.endswith("i"):
         raise Malformed(f"complex numbers are not supported: {literal}")
-    value = _float(literal)
+    value = float("nan")
+    with suppress(OverflowError):
+        if HEXADECIMAL.fullmatch(literal):
+            value = float.fromhex(literal.replace("_", ""))
+        elif DECIMAL.fullmatch(literal):
+            value = float(literal.replace("_", ""))
+    if isnan(value):
+        raise Malformed(f"illegal number syntax: {literal[:40]}")
     if not any(letter in ".eEpP" for letter in literal):
         raise Malformed(f"integer overflow: {literal}")
-    if value in {float("inf"), float("-inf")}:
+    if isinf(value):
         raise Malformed(f"illegal number syntax: {literal}")
     return value
-
-
-def _integer(literal: str) -> int:
-    if len(literal) > 100:  # noqa: PLR2004 (more than 64 binary digits with underscores do not take)
-        raise Malformed(f"integer overflow: {literal[:40]}")
-    sign = -1 if literal[0] == "-" else 1
-    digits = literal.lstrip("+-").replace("_", "").lower()
-    octal = digits.isdecimal() and digits.startswith("0")
-    value = sign * (int(digits, 8) if octal else int(digits, 0))
-    if not -LARGEST - 1 <= value <= LARGEST:
-        raise Malformed(f"{literal} overflows int")
-    return value
-
-
-def _float(literal: str) -> float:
-    try:
-        if HEXADECIMAL.fullmatch(literal):
-            return float.fromhex(literal.replace("_", ""))
-        if DECIMAL.fullmatch(literal):
-            return float(literal.replace("_", ""))
-    except OverflowError:
-        pass
-    raise Malformed(f"illegal number syntax: {literal[:40]}")

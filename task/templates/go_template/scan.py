@@ -93,8 +93,10 @@ def _action(text: str, at: int, line: int, tokens: list[Token]) -> int:
             return _after(text, match)
         at = match.end()
         line += token.text.count("\n")
-        if token.kind in {"variable", "field", "dot", "word"} or token.text in KEYWORDS:
-            _check_end_of_name(text, at, line)
+        name = token.kind in {"variable", "field", "dot", "word"} or token.text in KEYWORDS
+        # A name ends at white space, at one of `.,|:()` or with the action.
+        if name and at < len(text) and text[at] not in SPACES + ".,|:()" and not text.startswith("}}", at):
+            raise malformed(line, f"bad character {text[at]!r}")
     raise malformed(line, "unclosed action")
 
 
@@ -110,9 +112,3 @@ def _token(match: re.Match[str], line: int) -> Token:
     if kind == "word" and text in KEYWORDS:
         return Token(text, text, line)
     return Token(kind, text, line)
-
-
-def _check_end_of_name(text: str, at: int, line: int) -> None:
-    """A name ends at white space, at one of `.,|:()` or with the action."""
-    if at < len(text) and text[at] not in SPACES + ".,|:()" and not text.startswith("}}", at):
-        raise malformed(line, f"bad character {text[at]!r}")
