@@ -184,7 +184,7 @@ def test_a_later_version_may_say_more(planned: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        ("", "FILE is missing"),
+        ("", "Missing argument 'FILE'"),
         ("/nonexistent.json", "cannot read"),
         ("FILE --html /nonexistent/x", "cannot write"),
     ],

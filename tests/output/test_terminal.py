@@ -134,7 +134,7 @@ def test_logs_show_nothing_that_moves(scene: tuple[Path, list[str]], env: dict[s
 
 def test_help_is_as_wide_as_the_terminal() -> None:
     _, shown = at_terminal("run", "--help", columns=60)
-    assert "\x1b[36m--image REF\x1b[0m" in shown
+    assert max(map(len, shown.splitlines())) <= 60
     assert "IMAGE_UPDATE_IMAGE" in shown
 
 
