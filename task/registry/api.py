@@ -36,7 +36,7 @@ class RegistryApi:
         self._servers: dict[str, Http] = {}  # of tokens, by origin
         self._challenges: tuple[Challenge, ...] = ()
         self._tokens: dict[tuple[str, RegistryLogin | None], tokens.BearerToken] = {}
-        self._turns: dict[tuple[str, RegistryLogin | None], object] = {}
+        self._turns: dict[tuple[str, RegistryLogin | None], Lock] = {}
         self._next = 0.0  # when the next request may start
         self._down: tuple[TaskError, float] | None = None  # why nobody answers, and until when that is believed
 
@@ -60,7 +60,9 @@ class RegistryApi:
         answer = self._send(method, url, {**headers, **sent})
         if answer.status == 401:  # noqa: PLR2004 - HTTP
             self._challenges = challenges(answer.headers.get("WWW-Authenticate", "")) or self._challenges
-            self._forget(repository, login, sent)
+            known = self._tokens.get((repository, login))
+            if known is not None and sent == tokens.bearer(known.text):  # else another thread has a new one already
+                self._tokens.pop((repository, login), None)
             again = self._authorized(repository, login)
             if again and again != sent:
                 answer = self._send(method, url, {**headers, **again})
@@ -123,7 +125,9 @@ class RegistryApi:
                 if error.kind != "unreachable":
                     raise
                 continue
-            if not _wrong_scheme(answer):
+            # Web servers say 400 to http where https is spoken; a registry's own 400 says so in JSON.
+            registrys = "Docker-Distribution-Api-Version" in answer.headers or answer.body.lstrip()[:1] == b"{"
+            if answer.status != 400 or registrys:  # noqa: PLR2004 - HTTP
                 self._http = http
                 busy = answer.status == 429 or answer.status >= 500  # noqa: PLR2004 - HTTP
                 return http.ask(method, url, headers=headers) if busy else answer
@@ -158,22 +162,20 @@ class RegistryApi:
         key = (repository, login)
         with self._lock:
             turn = self._turns.setdefault(key, Lock())
-        with turn:  # type: ignore[attr-defined] # a lock: whoever comes second finds the token
+        with turn:  # the second thread finds the token of the first
             known = self._tokens.get(key)
-            if known is None or not known.good:
-                known = self._tokens[key] = self._fetched(challenge, repository, login)
+            if known is not None and known.good:
+                return known.text
+            realm = challenge.parameters.get("realm", "")
+            if not self._encrypted_enough(realm) or (login and not self._trusts(challenge)):
+                what = "the login is not sent there" if login else "that is not encrypted"
+                raise RegistryAccessError(
+                    f"registry {self.endpoint.name} sends us to {origin(realm)[:200]!r} for a token: {what}",
+                    hint="a registry's login goes to its own host or domain only, over https",
+                )
+            wanted = {"service": challenge.parameters.get("service", ""), "scope": f"repository:{repository}:pull"}
+            known = self._tokens[key] = tokens.fetch(self._server, realm, wanted, login)
             return known.text
-
-    def _fetched(self, challenge: Challenge, repository: str, login: RegistryLogin | None) -> tokens.BearerToken:
-        realm = challenge.parameters.get("realm", "")
-        if not self._encrypted_enough(realm) or (login and not self._trusts(challenge)):
-            what = "the login is not sent there" if login else "that is not encrypted"
-            raise RegistryAccessError(
-                f"registry {self.endpoint.name} sends us to {origin(realm)[:200]!r} for a token: {what}",
-                hint="a registry's login goes to its own host or domain only, over https",
-            )
-        wanted = {"service": challenge.parameters.get("service", ""), "scope": f"repository:{repository}:pull"}
-        return tokens.fetch(self._server, realm, wanted, login)
 
     def _trusts(self, challenge: Challenge) -> bool:
         """Whether the realm is the registry's own."""
@@ -199,15 +201,3 @@ class RegistryApi:
                 ours = split(where).host == split(self._base).host
                 self._servers[where] = self._client(where, ours=ours)
             return self._servers[where]
-
-    def _forget(self, repository: str, login: RegistryLogin | None, sent: Headers) -> None:
-        """A token that no longer opens anything; unless another thread has a new one already."""
-        known = self._tokens.get((repository, login))
-        if known is not None and sent == tokens.bearer(known.text):
-            self._tokens.pop((repository, login), None)
-
-
-def _wrong_scheme(answer: Response) -> bool:
-    """Whether http was spoken where https is: web servers say 400 then, which no registry does in these words."""
-    registrys = "Docker-Distribution-Api-Version" in answer.headers or answer.body.lstrip()[:1] == b"{"
-    return answer.status == 400 and not registrys  # noqa: PLR2004 - HTTP

@@ -1,4 +1,4 @@
-"""How a registry asks who we are (`WWW-Authenticate`), and whether those whom it sends us to are its own."""
+"""How a registry asks for a login (`WWW-Authenticate`), and whether the server that it names for tokens is its own."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def challenges(header: str) -> tuple[Challenge, ...]:
         if value is None:
             found.append(Challenge(name, {}))
         elif found:
-            found[-1] = Challenge(found[-1].scheme, {name: _unquoted(value), **found[-1].parameters})
+            value = re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') else value
+            found[-1] = Challenge(found[-1].scheme, {name: value, **found[-1].parameters})
     return tuple(found)
 
 
@@ -72,7 +73,3 @@ def _is_domain(name: str) -> bool:
     if len(labels) < 2 or name in _SHARED:  # noqa: PLR2004 - example.com
         return False
     return not (len(labels) == 2 and len(labels[1]) == 2 and labels[0] in _SECOND_LEVEL)  # noqa: PLR2004 - co.uk
-
-
-def _unquoted(value: str) -> str:
-    return re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') else value

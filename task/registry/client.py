@@ -14,7 +14,7 @@ from task.model import Answer, Image, Question
 from task.registry.api import AT_ONCE, LIMITS, RegistryApi
 from task.registry.cache import AnswerCache
 from task.registry.docker_config import RegistryLogin
-from task.registry.endpoint import Endpoint, ImageLocation, place_of
+from task.registry.endpoint import Endpoint, place_of
 from task.registry.facts import find
 from task.registry.logins import Logins
 from task.registry.manifest import Manifest
@@ -141,7 +141,14 @@ class Registry:
     def _at(self, image: Image, secret: str, namespace: str) -> _Known:
         """The image's repository, with the login that is for it."""
         place = place_of(image, self._ways.entries, self._ways.insecure, self._ways.ca)
-        login = self._login(place, secret, namespace)
+        # By the host that is asked: a login for Docker Hub is not for a mirror that stands in for it.
+        host = split(place.endpoint.urls[-1]).authority
+        if secret:
+            login = self._logins.of_annotation(secret, namespace, host, place.repository)
+        elif place.conf and place.conf.credentials:
+            login = self._logins.of_conf(place.conf.credentials, place.conf.credsexpire, host, place.repository)
+        else:
+            login = self._logins.of_host(host, place.repository)
         name = f"{place.endpoint.urls[-1]}/{place.repository}"
         with self._lock:
             api = self._apis.get(place.endpoint)
@@ -152,15 +159,6 @@ class Registry:
                 memory = AnswerCache(self._ways.cache_dir, name)
                 self._known[key] = _Known(ImageRepository(api, place.repository, login, self._ways.lists), memory)
             return self._known[key]
-
-    def _login(self, place: ImageLocation, secret: str, namespace: str) -> RegistryLogin | None:
-        """By the host that is asked: a login for Docker Hub is not for whoever stands in for it."""
-        host = split(place.endpoint.urls[-1]).authority
-        if secret:
-            return self._logins.of_annotation(secret, namespace, host, place.repository)
-        if place.conf and place.conf.credentials:
-            return self._logins.of_conf(place.conf.credentials, place.conf.credsexpire, host, place.repository)
-        return self._logins.of_host(host, place.repository)
 
     def _count(self, line: str) -> None:
         with self._lock:

@@ -23,7 +23,14 @@ def config_files(environ: Mapping[str, str]) -> tuple[DockerConfig, ...]:
         real = os.path.realpath(path)
         # A home that others share may hold a file of theirs; one that was named has to be readable.
         if real not in seen and os.path.isfile(real) and (named or os.access(real, os.R_OK)):
-            seen[real] = _parsed(_text(path), path)
+            try:
+                text = read_text(path, _LARGEST)
+            except (OSError, UnicodeDecodeError) as error:
+                reason = getattr(error, "strerror", None) or "it is not text"
+                raise RegistryAccessError(
+                    f"cannot read Docker's config {path!r}: {reason}", hint="make it readable, or set DOCKER_CONFIG"
+                ) from None
+            seen[real] = _parsed(text, path)
     return (*inline, *seen.values())
 
 
@@ -36,7 +43,16 @@ def password_of(username: str, password_file: str, environ: Mapping[str, str]) -
         )
     password, where = variable, "IMAGE_UPDATE_REGISTRY_PASSWORD"
     if password_file:
-        password, where = _password(password_file), "--registry-password-file"
+        try:
+            password, where = read_text(password_file, _LARGEST).strip(), "--registry-password-file"
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is not text"
+            raise UsageError(
+                f"--registry-password-file: cannot read {password_file!r}: {reason}", hint="name a readable file"
+            ) from None
+        if not password:
+            hint = "put the password or token into it"
+            raise UsageError(f"--registry-password-file: {password_file!r} is empty", hint=hint)
     if bool(username) != bool(password):
         missing = "--registry-password-file (or IMAGE_UPDATE_REGISTRY_PASSWORD)" if username else "--registry-username"
         raise UsageError(f"half of a registry's login is given: {missing} is missing", hint="give both")
@@ -64,26 +80,3 @@ def _parsed(text: str, where: str) -> DockerConfig:
         return parse_docker_config(text, where)
     except Malformed as problem:
         raise RegistryAccessError(f"Docker's config ({where}) {problem.message}", hint=problem.hint) from None
-
-
-def _text(path: str) -> str:
-    try:
-        return read_text(path, _LARGEST)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
-        raise RegistryAccessError(
-            f"cannot read Docker's config {path!r}: {reason}", hint="make it readable, or set DOCKER_CONFIG"
-        ) from None
-
-
-def _password(path: str) -> str:
-    try:
-        password = read_text(path, _LARGEST).strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
-        raise UsageError(
-            f"--registry-password-file: cannot read {path!r}: {reason}", hint="name a readable file"
-        ) from None
-    if not password:
-        raise UsageError(f"--registry-password-file: {path!r} is empty", hint="put the password or token into it")
-    return password

@@ -52,7 +52,9 @@ def parse_docker_config(text: str, origin: str = "") -> DockerConfig:
         raise Malformed("is not JSON", _HINT) from None
     if not isinstance(data, dict):
         raise Malformed("is no JSON object", _HINT)
-    auths = data if _is_old(data) else data.get("auths")
+    # In a `.dockercfg`, the older form, the hosts are the keys.
+    old = "auths" not in data and any(isinstance(entry, dict) and "auth" in entry for entry in data.values())
+    auths = data if old else data.get("auths")
     logins = {normal(key): _login(key, entry, origin) for key, entry in _mapping(auths, "auths").items()}
     helpers = _mapping(data.get("credHelpers"), "credHelpers")
     store = data.get("credsStore") or ""
@@ -98,35 +100,27 @@ def _same_host(pattern: str, host: str) -> bool:
     return len(parts) == len(names) and all(map(fnmatchcase, names, parts))
 
 
-def _is_old(data: Mapping[str, Any]) -> bool:
-    """Whether hosts are the keys, as in `.dockercfg`."""
-    return "auths" not in data and any(isinstance(entry, dict) and "auth" in entry for entry in data.values())
-
-
 def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
-    """One entry of `auths`; None for an empty one, which says that a helper knows the login."""
+    """One entry of `auths`; None for an empty one: a helper knows the login."""
     entry = _mapping(entry, "an entry of auths")
     texts = {name: entry.get(name) or "" for name in ("username", "password", "auth", "identitytoken", "registrytoken")}
     if not all(isinstance(text, str) for text in texts.values()):
         raise Malformed(f"the entry of {normal(key)} holds something else than text")
     user, password = texts["username"], texts["password"]
     if texts["auth"]:
-        user, password = _pair(texts["auth"], key)
+        auth = texts["auth"].strip()
+        try:
+            text = b64decode(auth + "=" * (-len(auth) % 4), validate=True).decode()
+        except ValueError:
+            text = ""
+        user, colon, password = text.partition(":")
+        if not colon:
+            raise Malformed(f"the entry of {normal(key)}: auth is not the base64 form of user:password")
+        password = password.rstrip("\x00")
     identity, token = Secret(texts["identitytoken"]), Secret(texts["registrytoken"])
     if not (password or identity or token):
         return None
     return RegistryLogin(user, Secret(password), identity, token, origin)
-
-
-def _pair(auth: str, key: str) -> tuple[str, str]:
-    try:
-        text = b64decode(auth.strip() + "=" * (-len(auth.strip()) % 4), validate=True).decode()
-    except ValueError:
-        text = ""
-    user, colon, password = text.partition(":")
-    if not colon:
-        raise Malformed(f"the entry of {normal(key)}: auth is not the base64 form of user:password")
-    return user, password.rstrip("\x00")
 
 
 def _mapping(data: Any, what: str) -> Mapping[str, Any]:

@@ -47,9 +47,24 @@ def place_of(image: Image, entries: Sequence[RegistryConf], insecure: Collection
     conf = find_registry(entries, image.registry, image.repository, written=written)
     if conf is None:
         return ImageLocation(_inferred(image.registry, insecure, ca), image.repository, None)
+    texts = [ca, conf.ca_data]
+    if conf.ca_file:
+        try:
+            texts.append(read_text(conf.ca_file))
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is not text"
+            raise UsageError(
+                f"registries.conf, {conf.name}: cannot read ca_file {conf.ca_file!r}: {reason}",
+                hint="name a readable PEM file",
+            ) from None
     name = image.registry if written else conf.prefix or HUB
-    endpoint = Endpoint(name, (conf.api_url,), not conf.insecure, _authorities(conf, ca), conf.limit)
-    return ImageLocation(endpoint, _repository(image, conf), conf)
+    endpoint = Endpoint(name, (conf.api_url,), not conf.insecure, "\n".join(filter(None, texts)), conf.limit)
+
+    repository = image.repository.removeprefix("library/") if image.registry == HUB else image.repository
+    if "/" not in repository:  # the registry's own namespace; Docker Hub's is known
+        hub = split(conf.api_url).host.endswith("docker.io") or conf.prefix in ("", HUB)
+        repository = f"{conf.defaultns}/{repository}" if conf.defaultns else image.repository if hub else repository
+    return ImageLocation(endpoint, repository, conf)
 
 
 def _inferred(registry: str, insecure: Collection[str], ca: str) -> Endpoint:
@@ -63,27 +78,3 @@ def _inferred(registry: str, insecure: Collection[str], ca: str) -> Endpoint:
         has_port = bool(re.search(r":[0-9]+$", registry))
         return Endpoint(registry, (http, https) if has_port else (https, http), verify=False)
     return Endpoint(registry, (https,), ca=ca)
-
-
-def _repository(image: Image, conf: RegistryConf) -> str:
-    """With the registry's own namespace for names of one part; Docker Hub has one without being told."""
-    bare = image.repository.removeprefix("library/") if image.registry == HUB else image.repository
-    if "/" in bare:
-        return bare
-    if conf.defaultns:
-        return f"{conf.defaultns}/{bare}"
-    return image.repository if split(conf.api_url).host.endswith("docker.io") or conf.prefix in ("", HUB) else bare
-
-
-def _authorities(conf: RegistryConf, ca: str) -> str:
-    texts = [ca, conf.ca_data]
-    if conf.ca_file:
-        try:
-            texts.append(read_text(conf.ca_file))
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is not text"
-            raise UsageError(
-                f"registries.conf, {conf.name}: cannot read ca_file {conf.ca_file!r}: {reason}",
-                hint="name a readable PEM file",
-            ) from None
-    return "\n".join(text for text in texts if text)

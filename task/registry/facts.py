@@ -30,7 +30,10 @@ def find(
     digest = _settled(repository, image, memory, sure="exists" in facts)
     if digest is None:
         return Answer(exists=False)
-    wanted = _wanted(repository, digest, facts, platforms, memory)
+    images = _flat(repository, digest, memory)
+    wanted = [one for one in images if not one.platform]  # whose configs have to be known
+    if _IN_CONFIG & set(facts):
+        wanted = [one for one in images if not one.platform or fits(platforms, one.platform)]
     found = [(one, config) for one in wanted if (config := _config(repository, one, memory)) is not None]
     if wanted and not found:
         raise RegistryError(f"{repository.name}: {wanted[0].digest} is missing, which its own index names", hint=_PUSH)
@@ -82,16 +85,6 @@ def _read(repository: ImageRepository, reference: str, memory: AnswerCache, tag:
     memory.consists(manifest.digest, members(manifest))
     memory.saw(tag, manifest.digest)
     return manifest.digest
-
-
-def _wanted(
-    repository: ImageRepository, digest: str, facts: Collection[str], platforms: tuple[str, ...], memory: AnswerCache
-) -> list[Member]:
-    """The members whose configs have to be known."""
-    flat = _flat(repository, digest, memory)
-    if _IN_CONFIG & set(facts):
-        return [one for one in flat if not one.platform or fits(platforms, one.platform)]
-    return [one for one in flat if not one.platform]
 
 
 def _flat(repository: ImageRepository, digest: str, memory: AnswerCache) -> list[Member]:

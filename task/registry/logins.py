@@ -1,7 +1,7 @@
 """Which login a registry gets: what an annotation or registries.conf names, what options give, Docker's config files.
 
-A source that is named and cannot be used is an error; never is another one taken in its place. What an Application's
-owner names is not trusted: secrets of other namespaces, variables that nobody allowed and scripts are refused.
+A source that is named and cannot be used is an error: no other one is tried. What an Application's owner names is not
+trusted: secrets of other namespaces, variables that nobody allowed and scripts are refused.
 """
 
 from __future__ import annotations
@@ -140,16 +140,14 @@ class Logins:
         text = raw.decode("utf-8", "replace")
         if source.kind == "secret":
             return _pair(text, f"{where}, {name}")
-        return self._from_pull_secret(text, f"{where}, {name}", host, repository)
-
-    def _from_pull_secret(self, text: str, where: str, host: str, repository: str) -> RegistryLogin:
         try:
-            config = parse_docker_config(text, where)
+            config = parse_docker_config(text, f"{where}, {name}")
         except Malformed as problem:
-            raise RegistryAccessError(f"{where} {problem.message}", hint=problem.hint) from None
+            raise RegistryAccessError(f"{where}, {name} {problem.message}", hint=problem.hint) from None
         key = best_key(config.logins, host, repository)
         if key is None:
-            raise RegistryAccessError(f"{where} holds no login for {host}", hint="add one, or name another secret")
+            message = f"{where}, {name} holds no login for {host}"
+            raise RegistryAccessError(message, hint="add one, or name another secret")
         return config.logins[key]
 
     def _from_options(self, host: str, repository: str) -> RegistryLogin | None:

@@ -42,7 +42,18 @@ def helper(name: str, server: str, environ: Mapping[str, str], *, needed: bool) 
         if _NO_LOGIN in (out + err).lower():
             return None
         raise RegistryAccessError(f"{program} gives no login for {server} (exit code {code})", hint="try it by hand")
-    return _answer(out, program)
+    try:
+        data = json.loads(out)
+        user, secret = data.get("Username") or "", data.get("Secret") or ""
+    except (ValueError, AttributeError, RecursionError):
+        user, secret = None, None
+    if not isinstance(user, str) or not isinstance(secret, str):
+        raise RegistryAccessError(f"{program} answers with no login", hint="try it by hand")
+    if not secret:
+        return None
+    if user == _TOKEN:
+        return RegistryLogin(identity=Secret(secret), origin=program)
+    return RegistryLogin(user, Secret(secret), origin=program)
 
 
 def script(path: str, environ: Mapping[str, str]) -> str:
@@ -63,7 +74,8 @@ def _run(
     """(exit code, or None where there is no such program, what it printed); no error holds what it printed."""
     shutdown.check()
     try:
-        program = sh.Command(name, None if os.path.isabs(name) else _path(environ))
+        folders = [folder for folder in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)]
+        program = sh.Command(name, None if os.path.isabs(name) else folders)
     except sh.CommandNotFound:
         return None, b"", b""
     if sys.version_info >= (3, 12):
@@ -86,22 +98,3 @@ def _run(
     except (sh.ErrorReturnCode, OSError) as error:  # the text of either may hold what was said
         shutdown.check()
         raise RegistryAccessError(f"{name} failed ({type(error).__name__})", hint="try it by hand") from None
-
-
-def _path(environ: Mapping[str, str]) -> list[str]:
-    return [folder for folder in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)]
-
-
-def _answer(out: bytes, program: str) -> RegistryLogin | None:
-    try:
-        data = json.loads(out)
-        user, secret = data.get("Username") or "", data.get("Secret") or ""
-    except (ValueError, AttributeError, RecursionError):
-        user, secret = None, None
-    if not isinstance(user, str) or not isinstance(secret, str):
-        raise RegistryAccessError(f"{program} answers with no login", hint="try it by hand")
-    if not secret:
-        return None
-    if user == _TOKEN:
-        return RegistryLogin(identity=Secret(secret), origin=program)
-    return RegistryLogin(user, Secret(secret), origin=program)

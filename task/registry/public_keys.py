@@ -32,7 +32,15 @@ class PublicKeys:
             why = error.strerror if isinstance(error, OSError) else "it is not text"
             hint = "name a readable file; of a key elsewhere, give what `cosign public-key --key …` prints"
             raise UsageError(f"--verify: cannot read {path!r}: {why}", hint=hint) from None
-        self._keys = [_loaded(path, text) for text in texts]
+        self._keys: list[PublicKey] = []
+        for text in texts:
+            try:
+                key = load_pem_public_key(text.encode())
+            except (ValueError, UnsupportedAlgorithm):
+                key = None
+            if not isinstance(key, EllipticCurvePublicKey | Ed25519PublicKey | RSAPublicKey):
+                raise UsageError(f"--verify: {path} holds a public key that cannot be read", hint="give cosign.pub")
+            self._keys.append(key)
 
     def objection(self, found: Signed) -> str:
         """Why the signature is not good; "" where it is."""
@@ -40,16 +48,6 @@ class PublicKeys:
             if any(_good(key, found.content, signature) for key in self._keys):
                 return ""
         return "a signature is not by the key that is required"
-
-
-def _loaded(path: str, pem: str) -> PublicKey:
-    try:
-        key = load_pem_public_key(pem.encode())
-    except (ValueError, UnsupportedAlgorithm):
-        key = None
-    if not isinstance(key, EllipticCurvePublicKey | Ed25519PublicKey | RSAPublicKey):
-        raise UsageError(f"--verify: {path} holds a public key that cannot be read", hint="give cosign.pub")
-    return key
 
 
 def _good(key: PublicKey, content: bytes, signature: bytes) -> bool:

@@ -53,7 +53,11 @@ def parse_registries_conf(text: str) -> tuple[RegistryConf, ...]:
     if not isinstance(entries, list):
         raise Malformed("registries is no list")
     found = tuple(_entry(entry, number) for number, entry in enumerate(entries, 1))
-    _refuse_two(found)
+    said = [f"prefix {entry.prefix or 'docker.io'}" for entry in found]
+    said += ["default: true" for entry in found if entry.default]
+    for one in said:
+        if said.count(one) > 1:
+            raise Malformed(f"two registries have {one}", "each may be there once")
     return found
 
 
@@ -92,21 +96,30 @@ def _entry(data: Any, number: int) -> RegistryConf:
     name = data.get("name")
     what = f"registry {name!r}" if isinstance(name, str) and name else f"registry {number}"
     _only(data, (*_READ, "tagsortmode"), what)
-    _refuse_order(data.get("tagsortmode"), what)
-    found = RegistryConf(**{key: _value(key, data[key], what) for key in data if key in _READ})
+    mode = data.get("tagsortmode")
+    mode = (mode or "none") if isinstance(mode, str | None) else "?"
+    if mode.lower() in ("latest-first", "latest-last"):
+        raise Malformed(
+            f"{what}: tagsortmode {mode} is not taken: {_SORTED}",
+            "remove it: newest-build asks for the dates, and semver and alphabetical need none",
+        )
+    if mode.lower() != "none":
+        raise Malformed(f"{what}: tagsortmode {mode[:50]!r} is none that there is", "remove it, or write none")
+    values = {}
+    for key, value in data.items():
+        if key not in _READ:
+            continue
+        if not isinstance(value, str | None):
+            raise Malformed(f"{what}: {key} is no single value")
+        try:
+            values[key] = _READ[key]((value or "").strip() if key != "ca_data" else value or "")
+        except Malformed as problem:
+            raise Malformed(f"{what}: {key}: {problem.message}", problem.hint) from None
+    found = RegistryConf(**values)
     for key in ("name", "api_url"):
         if not getattr(found, key):
             raise Malformed(f"{what}: {key} is missing")
     return found
-
-
-def _value(key: str, value: Any, what: str) -> Any:
-    if not isinstance(value, str | None):
-        raise Malformed(f"{what}: {key} is no single value")
-    try:
-        return _READ[key]((value or "").strip() if key != "ca_data" else value or "")
-    except Malformed as problem:
-        raise Malformed(f"{what}: {key}: {problem.message}", problem.hint) from None
 
 
 def _api_url(text: str) -> str:
@@ -157,25 +170,6 @@ _READ: Mapping[str, Callable[[str], Any]] = {
 }
 
 
-def _refuse_order(mode: Any, what: str) -> None:
-    mode = (mode or "none") if isinstance(mode, str | None) else "?"
-    if mode.lower() in ("latest-first", "latest-last"):
-        raise Malformed(
-            f"{what}: tagsortmode {mode} is not taken: {_SORTED}",
-            "remove it: newest-build asks for the dates, and semver and alphabetical need none",
-        )
-    if mode.lower() != "none":
-        raise Malformed(f"{what}: tagsortmode {mode[:50]!r} is none that there is", "remove it, or write none")
-
-
-def _refuse_two(entries: Sequence[RegistryConf]) -> None:
-    prefixes = [f"prefix {entry.prefix or 'docker.io'}" for entry in entries]
-    said = prefixes + ["default: true" for entry in entries if entry.default]
-    for text in said:
-        if said.count(text) > 1:
-            raise Malformed(f"two registries have {text}", "each may be there once")
-
-
 def _only(data: Mapping[Any, Any], known: Sequence[str], what: str) -> None:
     for key in data:
         if key not in known:
@@ -184,45 +178,37 @@ def _only(data: Mapping[Any, Any], known: Sequence[str], what: str) -> None:
 
 def _plain(events: Any) -> Iterator[Any]:
     """Documents as mappings, lists, texts and None; a key that stands twice is a mistake."""
-    stack: list[tuple[Any, list[Any]]] = []
+    stack: list[tuple[Any, list[Any]]] = []  # containers, each with the key whose value comes next
     anchors: dict[str, Any] = {}
     for event in events:
         kind = type(event).__name__
+        made: Any
         if kind in ("MappingEndEvent", "SequenceEndEvent"):
             stack.pop()
             continue
-        made = _made(kind, event, anchors)
-        if made is _NONE:
+        if kind == "AliasEvent":
+            made = anchors.get(event.anchor)
+        elif kind == "ScalarEvent":
+            empty = not event.style and event.value in ("", "~", "null", "Null", "NULL")
+            made = None if empty else event.value
+        elif kind in ("MappingStartEvent", "SequenceStartEvent"):
+            made = {} if kind == "MappingStartEvent" else []
+        else:
             continue
         if getattr(event, "anchor", None) and kind != "AliasEvent":
             anchors[event.anchor] = made
+        container, pending = stack[-1] if stack else ({}, [])
         if not stack:
             yield made
+        elif isinstance(container, list):
+            container.append(made)
+        elif pending:
+            container[pending.pop()] = made
+        elif not isinstance(made, str) or made in container:
+            raise Malformed(f"key {str(made)[:50]!r} stands twice, or is no text")
         else:
-            _add(*stack[-1], made)
+            pending.append(made)
         if kind in ("MappingStartEvent", "SequenceStartEvent"):
             if len(stack) >= _DEEPEST:
                 raise Malformed(f"nested more than {_DEEPEST} levels deep")
             stack.append((made, []))
-
-
-_NONE = object()
-
-
-def _made(kind: str, event: Any, anchors: Mapping[str, Any]) -> Any:
-    if kind == "AliasEvent":
-        return anchors.get(event.anchor)
-    if kind == "ScalarEvent":
-        return None if not event.style and event.value in ("", "~", "null", "Null", "NULL") else event.value
-    return {"MappingStartEvent": {}, "SequenceStartEvent": []}.get(kind, _NONE)
-
-
-def _add(container: Any, pending: list[Any], value: Any) -> None:
-    if isinstance(container, list):
-        container.append(value)
-    elif pending:
-        container[pending.pop()] = value
-    elif not isinstance(value, str) or value in container:
-        raise Malformed(f"key {str(value)[:50]!r} stands twice, or is no text")
-    else:
-        pending.append(value)

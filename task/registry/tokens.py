@@ -30,6 +30,11 @@ _SHORTEST, _LEEWAY = 60.0, 10.0  # seconds: a token's life where none is told; r
 _CLIENT = "image-update"
 _LONGEST = 64 * 1024
 
+HOW_TO_LOG_IN = (
+    "give a login: in Docker's config file (DOCKER_CONFIG), by --registry-username and --registry-password-file, "
+    "or by the annotation pull-secret"
+)
+
 Lent = Callable[[str], Http]  # a URL → who asks that server
 
 
@@ -54,9 +59,24 @@ def fetch(lent: Lent, realm: str, wanted: Mapping[str, str], login: RegistryLogi
     except NoAnswerError as error:
         kind = RegistryAccessError if error.kind in ("tls", "redirect") else RegistryDownError
         raise kind(f"no token: {error.message}", hint="check the registry's token server") from None
+    if answer.status == 429 or answer.status >= 500:  # noqa: PLR2004 - HTTP
+        raise RegistryDownError(f"{place} gives no token: it answered {answer.status}", hint="run it again")
+    if answer.status >= 400 and login:  # noqa: PLR2004 - HTTP
+        raise RegistryAccessError(
+            f"{place} does not accept the login ({answer.status})",
+            hint=f"renew it: it is from {login.origin}" if login.origin else "check it",
+        )
     if answer.status >= 400:  # noqa: PLR2004 - HTTP
-        raise _refused(answer, place, login)
-    return _read(answer, place)
+        raise RegistryAccessError(f"{place} gives no token without a login ({answer.status})", hint=HOW_TO_LOG_IN)
+    try:
+        data: Any = answer.json()
+        text = data.get("token") or data.get("access_token")
+        life = float(data.get("expires_in") or _SHORTEST)
+    except (ValueError, TypeError, AttributeError, OverflowError):
+        text, life = None, 0.0
+    if not isinstance(text, str) or not text.isascii() or not text.isprintable() or not 0 < len(text) < _LONGEST:
+        raise RegistryError(f"{place} answers with no token", hint="is it the registry's token server?")
+    return BearerToken(Secret(text), time.monotonic() + max(life, _SHORTEST) - _LEEWAY)
 
 
 def basic(login: RegistryLogin) -> dict[str, str]:
@@ -71,7 +91,9 @@ def bearer(token: Secret) -> dict[str, str]:
 
 
 def _ask(http: Http, realm: str, wanted: Mapping[str, str], login: RegistryLogin | None) -> Response:
-    refresh = _refresh_token(login)
+    refresh = login.identity if login else Secret("")
+    if login and not refresh and login.username in _REFRESHED:
+        refresh = login.password
     if not refresh:
         return http.ask("GET", realm, params=wanted, headers=basic(login) if login else {})
     form = {"grant_type": "refresh_token", "client_id": _CLIENT, **wanted, "refresh_token": refresh.reveal()}
@@ -79,38 +101,3 @@ def _ask(http: Http, realm: str, wanted: Mapping[str, str], login: RegistryLogin
     if answer.status in (400, 401, 404, 405) and login and login.password:  # it may want it as a password after all
         return http.ask("GET", realm, params=wanted, headers=basic(login))
     return answer
-
-
-def _refresh_token(login: RegistryLogin | None) -> Secret:
-    if login is None:
-        return Secret("")
-    return login.identity or (login.password if login.username in _REFRESHED else Secret(""))
-
-
-def _read(answer: Response, place: str) -> BearerToken:
-    try:
-        data: Any = answer.json()
-        text = data.get("token") or data.get("access_token")
-        life = float(data.get("expires_in") or _SHORTEST)
-    except (ValueError, TypeError, AttributeError, OverflowError):
-        text, life = None, 0.0
-    if not isinstance(text, str) or not text.isascii() or not text.isprintable() or not 0 < len(text) < _LONGEST:
-        raise RegistryError(f"{place} answers with no token", hint="is it the registry's token server?")
-    return BearerToken(Secret(text), time.monotonic() + max(life, _SHORTEST) - _LEEWAY)
-
-
-def _refused(answer: Response, place: str, login: RegistryLogin | None) -> RegistryError:
-    if answer.status == 429 or answer.status >= 500:  # noqa: PLR2004 - HTTP
-        return RegistryDownError(f"{place} gives no token: it answered {answer.status}", hint="run it again")
-    if login:
-        return RegistryAccessError(
-            f"{place} does not accept the login ({answer.status})",
-            hint=f"renew it: it is from {login.origin}" if login.origin else "check it",
-        )
-    return RegistryAccessError(f"{place} gives no token without a login ({answer.status})", hint=HOW_TO_LOG_IN)
-
-
-HOW_TO_LOG_IN = (
-    "give a login: in Docker's config file (DOCKER_CONFIG), by --registry-username and --registry-password-file, "
-    "or by the annotation pull-secret"
-)
