@@ -1,4 +1,7 @@
-"""A value that is made when it is first asked for, by whichever thread asks first; the others wait for it."""
+"""A value that is made when it is first asked for.
+
+`functools.cache` alone would let two threads make it at the same time: two clients with two logins.
+"""
 
 from collections.abc import Callable
 from functools import cache
@@ -10,7 +13,7 @@ _LOCK = RLock()
 
 
 def once(make: Callable[[], T]) -> Callable[[], T]:
-    """A function that calls `make` the first time and returns the same value ever after."""
+    """A function that calls `make` once, in the first thread that asks, and returns that value to all."""
     made = cache(make)
 
     def value() -> T:

@@ -1,4 +1,4 @@
-"""Points in time as text, in one spelling: RFC 3339, in UTC, to the millisecond. Pure: no clock is read here."""
+"""Points in time as text, in one spelling: RFC 3339, in UTC, to the millisecond."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _HINT = "write it as 2026-11-21T06:00:00Z"
 def utc(text: str) -> str:
     """`YYYY-MM-DDTHH:MM:SS[.fff]Z` for an RFC 3339 time; a date alone is its beginning, no offset is UTC.
 
-    Raises `Malformed` for what is no such time.
+    `datetime.fromisoformat` alone would also take weeks (`2026-W01-1`) and `20261121`, which are typos here, and would
+    refuse a leap second. Raises `Malformed` for a text that is not such a time.
     """
     match = _TIME.fullmatch(text.strip())
     if match is None:

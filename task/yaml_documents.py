@@ -1,9 +1,7 @@
 """Manifest files of any size → plain data, document by document.
 
-Built on libyaml's events (the parser that Kubernetes' own YAML descends from): scalars stay
-the text they are (a tag `1.10` is no number here), aliases are shared and never copied,
-merge keys are not followed, and depth is limited: no bomb goes off, and a broken document
-does not hide its neighbours.
+Built on parse events. Scalars stay texts: a tag `1.10` is not a number. Aliases are shared and never copied, merge
+keys are not followed, and depth is limited, so no alias bomb goes off. A broken document does not hide the others.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from task.errors import Malformed
 from task.yaml_events import NotYaml, parsed
 
 MAX_DEPTH = 200
-# Documents without any of these are no manifests of ours and are not even parsed.
+# Documents without any of these are not parsed: nothing in them concerns us.
 OURS = re.compile(r"argoproj\.io|fluxcd\.io|weave\.works")
 _START = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 _PLAIN = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -93,7 +91,7 @@ class _Builder:
 
     def build(self, events: Any) -> Iterator[Any]:
         for event in events:
-            kind = type(event).__name__
+            kind = type(event).__name__  # PyYAML and ruamel.yaml have classes of their own, with the same names
             if kind == "ScalarEvent":
                 self._put(self._scalar(event), event.anchor)
             elif kind == "MappingStartEvent":

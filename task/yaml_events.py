@@ -1,9 +1,8 @@
 """YAML text → parse events, from the best parser at hand.
 
-libyaml 0.2 (in PyYAML's wheels) is what Go's YAML, and so Helm, Argo CD and kustomize,
-descends from, and ten times faster than the parser in Python (ruamel.yaml's), which has
-the second word where libyaml refuses (`%YAML 1.2`, `[a:1]`) or is missing. ruamel.yaml's
-own C extension is libyaml 0.1, which refuses `{url: https://example.com}`.
+Go's YAML, and so Helm, Argo CD and kustomize, descends from libyaml 0.2, which PyYAML's wheels contain. It is ten
+times faster than the parser in Python (ruamel.yaml's). That one is asked second, where libyaml refuses (`%YAML 1.2`,
+`[a:1]`) or is missing. ruamel.yaml's own C extension is libyaml 0.1, which refuses `{url: https://example.com}`.
 """
 
 from __future__ import annotations
@@ -25,22 +24,27 @@ Build = Callable[[Iterator[Any]], Any]
 def parsed(text: str, build: Build) -> Any:
     """What `build` makes of the events of `text`.
 
-    A leading byte order mark must have been taken off: parsers leave it out when they
-    count. Raises `Malformed`: what is wrong, with the line counted from 1 in `line`.
+    The text must not begin with a byte order mark: parsers do not count it. Raises `NotYaml`.
     """
+    attempts: list[tuple[Callable[[str], Iterator[Any]], tuple[type[Exception], ...]]] = []
+    if yaml.__with_libyaml__:
+        attempts.append((lambda text: yaml.parse(text, Loader=yaml.CSafeLoader), (yaml.YAMLError, ValueError)))
+    if not attempts or len(text) <= _LARGE:
+        pure = YAML(typ="safe", pure=True)
+        attempts.append((pure.parse, (RuamelError, RecursionError, ValueError)))
     problem: Exception | None = None
-    for events in _parsers(len(text)):
+    for parse, errors in attempts:
         try:
-            return build(events(text))
+            return build(parse(text))
         except Malformed:
             raise
-        except _errors(events) as error:
-            problem = problem or error
+        except errors as error:
+            problem = problem or error  # what the first parser says counts
     raise NotYaml(problem)
 
 
 class NotYaml(Malformed):
-    """Text that no parser reads."""
+    """Text that no parser reads; `line` counts from 1, and is 0 where the parser names none."""
 
     def __init__(self, error: Exception | None) -> None:
         mark = getattr(error, "problem_mark", None)
@@ -48,22 +52,3 @@ class NotYaml(Malformed):
         self.line = mark.line + 1 if mark is not None else 0
         self.what = str(what)
         super().__init__(f"not valid YAML: {what}" + (f", line {self.line}" if self.line else ""))
-
-
-def _parsers(size: int) -> tuple[Callable[[str], Iterator[Any]], ...]:
-    if not yaml.__with_libyaml__:
-        return (_python,)
-    return (_libyaml, _python) if size <= _LARGE else (_libyaml,)
-
-
-def _errors(events: Callable[[str], Iterator[Any]]) -> tuple[type[Exception], ...]:
-    """What a parser raises for text that is not YAML."""
-    return (RuamelError, RecursionError, ValueError) if events is _python else (yaml.YAMLError, ValueError)
-
-
-def _libyaml(text: str) -> Iterator[Any]:
-    yield from yaml.parse(text, Loader=yaml.CSafeLoader)
-
-
-def _python(text: str) -> Iterator[Any]:
-    yield from YAML(typ="safe", pure=True).parse(text)
