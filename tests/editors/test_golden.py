@@ -13,7 +13,6 @@ import pytest
 from editors.editing import edit, parameters, read, source, target
 from support import DATA
 
-from task import yaml_events
 from task.editors.yaml import tree as yaml_tree
 from task.errors import TaskError
 from task.model import File, Keys, Target
@@ -68,7 +67,7 @@ def test_folder(folder: Path) -> None:
 @pytest.fixture
 def _parser_in_python(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As where no wheel has libyaml."""
-    monkeypatch.setattr(yaml_events.yaml, "__with_libyaml__", False)
+    monkeypatch.setattr("yaml.__with_libyaml__", False)
     yaml_tree._parse_again.cache_clear()
     yield
     yaml_tree._parse_again.cache_clear()
