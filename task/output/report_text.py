@@ -112,7 +112,7 @@ def _decisions(report: JSON, console: Console) -> Iterator[RenderableType]:
     if not decisions and report["status"] != "failed":
         yield _NOTHING
         yield Text(f"no Application takes it ({report['counts']['applications']} looked at)")
-    symbols = SYMBOLS if console.is_terminal and console.encoding.startswith("utf") else MARKS
+    symbols = SYMBOLS if console.encoding.startswith("utf") else MARKS
     arrow = "→" if symbols is SYMBOLS else "->"
     hints = {(one["application"], one["message"]): one["hint"] for one in report["errors"]}
     rows: list[tuple[str, list[Text]]] = []  # (Application, verdict, image, change, reason and what follows it)
