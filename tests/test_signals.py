@@ -228,12 +228,19 @@ except shutdown.StoppedError as error:
 def test_a_signal_at_any_moment(tmp_path: Path, blocked: bool) -> None:
     """Told with results and nothing left behind; or it came too late; or before there was a program to hear it."""
     codes = Counter[int]()
-    for step in range(MANY):
+    whole = 0.0  # seconds that a run takes which nobody stops: the first one
+    for step in range(MANY + 1):
         folder = tmp_path / str(step)
         (folder / "scratch").mkdir(parents=True)
         repo = repository(folder, "a")
+        began = time.monotonic()
         running = begin(folder, repo, blocked=blocked)
-        time.sleep(0.5 * step / MANY)
+        if not step:
+            running.communicate(timeout=30)
+            assert running.returncode == 0
+            whole = time.monotonic() - began
+            continue
+        time.sleep(whole * (step - 1) / MANY)
         number = (signal.SIGTERM, signal.SIGINT)[step % 2] if blocked else signal.SIGTERM
         running.send_signal(number)
         out, err = running.communicate(timeout=30)
