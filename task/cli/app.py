@@ -31,7 +31,7 @@ from task.cli.wait import wait
 from task.errors import Exit, TaskError, UsageError
 from task.files import exhausted
 from task.model import Problem, Report
-from task.output.notify import Told, notify
+from task.output.notify import Receivers, notify
 from task.output.stdout import abandon, unwritable
 from task.settings import OutputSettings
 
@@ -120,5 +120,5 @@ def _end(error: TaskError, call: Call) -> int:
         with shutdown.shield():
             publish(report_of_it, output, call.environ)  # an error here is not said: the run has failed already
             if path := given.get("metrics_file"):
-                notify(report_of_it, Told(path), 0.0, call.environ, call.log)
+                notify(report_of_it, Receivers(path), 0.0, call.environ, call.log)
     return code

@@ -23,7 +23,7 @@ from task.errors import Malformed, UsageError
 from task.files import read_text
 from task.model import Hold, Image, Report
 from task.output.log import Log
-from task.output.notify import Told, check_url, notify
+from task.output.notify import Receivers, check_url, notify
 from task.output.outcome import first_of
 from task.pipeline.changeset import Wording
 from task.pipeline.discover import Scope
@@ -76,8 +76,8 @@ def update(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
         code = shutdown.code() or int(first_of((report.exit, *(error.exit for error in failed))))
         if output.metrics_file or output.cloudevent_url:
             source = without_login(settings.git.pipeline_run or origin_of(environ).run)
-            told = Told(output.metrics_file, output.cloudevent_url, source, settings.git.access.ca_file)
-            notify(replace(report, exit=code), told, time.monotonic() - began, environ, log)
+            receivers = Receivers(output.metrics_file, output.cloudevent_url, source, settings.git.access.ca_file)
+            notify(replace(report, exit=code), receivers, time.monotonic() - began, environ, log)
     return code
 
 

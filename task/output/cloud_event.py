@@ -1,8 +1,8 @@
 """Report → a CloudEvent 1.0 for each commit, its data a CDEvent (https://cdevents.dev).
 
-The type says what is known to have happened, no more: a commit on the branch that Argo CD follows is a merged change,
-one on another branch (a pull request, `git-branch: base:head`) a change that was proposed. That a service was upgraded
-is for Argo CD to say.
+The type says no more than what is known to have happened. A commit on the branch that Argo CD follows is a merged
+change. One on another branch (a pull request, `git-branch: base:head`) is a proposed change. Argo CD is the one to say
+that a service was upgraded.
 """
 
 from __future__ import annotations
@@ -27,9 +27,17 @@ def cloud_events(report: Report, source: str, now: str) -> tuple[dict[str, Any],
 
 
 def _event(report: Report, commit: Commit, source: str, now: str) -> dict[str, Any]:
-    repo = without_login(commit.repo)
-    kind = MERGED if commit.head == commit.branch else PROPOSED
-    subject, identity = commit.pull_request or str(commit.commit), _identity(commit, repo)
+    repo, subject = without_login(commit.repo), commit.pull_request or str(commit.commit)
+    # The same for the same commit: a consumer that gets an event twice can tell.
+    place = sha256(f"{repo}\0{commit.head}".encode("utf-8", "backslashreplace")).hexdigest()
+    identity = f"{commit.commit}-{place[:12]}"
+    kind = MERGED
+    content: dict[str, Any] = {"repository": {"id": repo, "source": repo}}
+    if commit.head != commit.branch:
+        images = ", ".join(image.reference for image in report.images[:10])
+        description = f"{report.command} of {images} for {len(commit.applications)} Applications"
+        kind, content = PROPOSED, {"description": description, **content}
+    changes = [_change(one) for one in report.decisions if _belongs(one, commit)]
     return {
         "specversion": "1.0",
         "id": identity,
@@ -40,47 +48,23 @@ def _event(report: Report, commit: Commit, source: str, now: str) -> dict[str, A
         "datacontenttype": "application/json",
         "data": {
             "context": {"version": SPEC, "id": identity, "source": source, "type": kind, "timestamp": now},
-            "subject": {
-                "id": subject,
-                "source": repo,
-                "type": "change",
-                "content": {
-                    **({"description": _description(report, commit)} if kind == PROPOSED else {}),
-                    "repository": {"id": repo, "source": repo},
-                },
+            "subject": {"id": subject, "source": repo, "type": "change", "content": content},
+            "customData": {
+                "command": report.command,
+                "images": [image.reference for image in report.images[:_MOST]],
+                "branch": commit.branch,
+                "head": commit.head,
+                "commit": commit.commit,
+                "tree": commit.tree,
+                "pullRequest": commit.pull_request,
+                "attempts": commit.attempts,
+                "applications": list(commit.applications[:_MOST]),
+                "applicationsCount": len(commit.applications),
+                "files": list(commit.files[:_MOST]),
+                "changes": changes[:_MOST],
             },
-            "customData": _custom(report, commit),
             "customDataContentType": "application/json",
         },
-    }
-
-
-def _identity(commit: Commit, repo: str) -> str:
-    """The same for the same commit: a consumer that gets an event twice can tell."""
-    place = sha256(f"{repo}\0{commit.head}".encode("utf-8", "backslashreplace")).hexdigest()
-    return f"{commit.commit}-{place[:12]}"
-
-
-def _description(report: Report, commit: Commit) -> str:
-    images = ", ".join(image.reference for image in report.images[:10])
-    return f"{report.command} of {images} for {len(commit.applications)} Applications"
-
-
-def _custom(report: Report, commit: Commit) -> dict[str, Any]:
-    changes = [_change(one) for one in report.decisions if _belongs(one, commit)]
-    return {
-        "command": report.command,
-        "images": [image.reference for image in report.images[:_MOST]],
-        "branch": commit.branch,
-        "head": commit.head,
-        "commit": commit.commit,
-        "tree": commit.tree,
-        "pullRequest": commit.pull_request,
-        "attempts": commit.attempts,
-        "applications": list(commit.applications[:_MOST]),
-        "applicationsCount": len(commit.applications),
-        "files": list(commit.files[:_MOST]),
-        "changes": changes[:_MOST],
     }
 
 

@@ -1,4 +1,4 @@
-"""Tells of a run where others look: a file of metrics, a receiver of CloudEvents. What fails here is a warning."""
+"""Tells others about a run: a file of metrics, a receiver of CloudEvents. What fails here is a warning."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from task.secret import Secret
 from task.urls import is_loopback, origin, split
 
 TOKEN = "IMAGE_UPDATE_CLOUDEVENT_TOKEN"  # noqa: S105 - the variable's name
-_LARGEST = 1 << 20  # bytes of a file of metrics that is read: what is larger is none of ours
+_LARGEST = 1 << 20  # bytes of a file of metrics that is read; ours have some 3 KB
 
 Log = Callable[[str, str], None]
 
 
 @dataclass(frozen=True)
-class Told:
-    """Where a run is told of, and by whom."""
+class Receivers:
+    """Who gets to know about a run."""
 
     metrics_file: str = ""
     cloudevent_url: str = ""
@@ -38,7 +38,7 @@ class Told:
 
 
 def check_url(url: str, environ: Mapping[str, str]) -> None:
-    """Raises `UsageError` for what is no place to send events to, before anything is done."""
+    """Raises `UsageError` for a URL that no event can be sent to, before anything is done."""
     if not url:
         return
     there = split(url)
@@ -50,18 +50,18 @@ def check_url(url: str, environ: Mapping[str, str]) -> None:
         raise UsageError(f"--cloudevent-url: {TOKEN} would be sent unencrypted", hint="use https, or no token")
 
 
-def notify(report: Report, told: Told, seconds: float, environ: Mapping[str, str], log: Log) -> None:
-    """Write the metrics and send the events, as far as they are wanted and as far as it works."""
-    if told.metrics_file:
+def notify(report: Report, receivers: Receivers, seconds: float, environ: Mapping[str, str], log: Log) -> None:
+    """Write the metrics and send the events, as far as they are wanted."""
+    if receivers.metrics_file:
         try:
-            _write_metrics(report, told.metrics_file, seconds)
+            _write_metrics(report, receivers.metrics_file, seconds)
         except OSError as error:
-            log("warning", f"--metrics-file: cannot write {told.metrics_file!r}: {error.strerror}")
-    if told.cloudevent_url and any(one.commit and not one.stands for one in report.commits):
+            log("warning", f"--metrics-file: cannot write {receivers.metrics_file!r}: {error.strerror}")
+    if receivers.cloudevent_url and any(one.commit and not one.stands for one in report.commits):
         if shutdown.code():
             log("warning", "no CloudEvent was sent: the run was stopped")
         else:
-            _send(report, told, Secret(environ.get(TOKEN, "").strip()), log)
+            _send(report, receivers, Secret(environ.get(TOKEN, "").strip()), log)
 
 
 def _write_metrics(report: Report, path: str, seconds: float) -> None:
@@ -79,8 +79,8 @@ def _write_metrics(report: Report, path: str, seconds: float) -> None:
     write_to_textfile(path, registry)  # replaces the file at once: the node exporter never reads half of it
 
 
-def _send(report: Report, told: Told, token: Secret, log: Log) -> None:
-    scheme, _, rest = told.cloudevent_url.partition("://")
+def _send(report: Report, receivers: Receivers, token: Secret, log: Log) -> None:
+    scheme, _, rest = receivers.cloudevent_url.partition("://")
     url = f"{scheme.lower()}://{rest}"
     where = origin(url)
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -89,18 +89,19 @@ def _send(report: Report, told: Told, token: Secret, log: Log) -> None:
         http = Http(
             url,
             login=(lambda: {"Authorization": f"Bearer {token.reveal()}"}) if token.reveal() else None,
-            more_ca=_authorities(told.ca_file),
+            more_ca=_authorities(receivers.ca_file),
             limits=Limits(connect=5.0, silence=10.0, total=20.0, size=1 << 20, tries=2),
             log=lambda line: log("debug", line),
         )
-        for event in cloud_events(report, told.source, now):
+        for event in cloud_events(report, receivers.source, now):
+            data = json.dumps(event, ensure_ascii=False).encode("utf-8", "backslashreplace")
             # An event has the same id whenever it is sent: it may be sent again.
-            answer = http.ask("POST", url, data=_text(event), headers={"Content-Type": MEDIA_TYPE}, again=True)
+            answer = http.ask("POST", url, data=data, headers={"Content-Type": MEDIA_TYPE}, again=True)
             if answer.status // 100 != 2:  # noqa: PLR2004 - success
                 log("warning", f"--cloudevent-url: {where} answered {answer.status} to the event of {event['subject']}")
     except NoAnswerError as error:
         log("warning", f"--cloudevent-url: {error.message}")
-    except Exception as error:  # noqa: BLE001 - what landed has landed: nothing of this makes a run fail
+    except Exception as error:  # noqa: BLE001 - what landed has landed: no receiver makes a run fail
         log("warning", f"--cloudevent-url: {where}: {type(error).__name__}")
     finally:
         if http:
@@ -114,7 +115,3 @@ def _authorities(path: str) -> str:
     names = sorted(os.path.join(path, name) for name in os.listdir(path)) if os.path.isdir(path) else [path]
     texts = [read_text(name, errors="replace") for name in filter(os.path.isfile, names)]
     return "\n".join(text for text in texts if "BEGIN CERTIFICATE" in text)
-
-
-def _text(event: Mapping[str, object]) -> bytes:
-    return json.dumps(event, ensure_ascii=False).encode("utf-8", "backslashreplace")

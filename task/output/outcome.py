@@ -83,11 +83,6 @@ def json_text(report: Report) -> str:
     return exact_json(json.dumps(as_json(report), indent=2, ensure_ascii=False)) + "\n"
 
 
-def constraint(one: Decision) -> str | None:
-    """The constraints that hold for an entry, as one text."""
-    return " and ".join(one.subscription.policy.constraints) or one.subscription.entry.constraint or None
-
-
 def current(one: Decision) -> str | None:
     """What Git (else the live Application) says now: tag, tag@digest or digest."""
     tag, digest = one.current.tag, one.current.digest
@@ -112,7 +107,7 @@ def _decision(one: Decision) -> dict[str, Any]:
         "alias": sub.entry.alias or None,
         "image": sub.entry.image.name,
         "strategy": sub.flaw.strategy if sub.flaw else sub.policy.strategy,
-        "constraint": constraint(one),
+        "constraint": " and ".join(sub.policy.constraints) or sub.entry.constraint or None,
         "current": current(one),
         "candidate": one.candidate.version or None,
         "verdict": one.verdict.verdict,

@@ -30,7 +30,7 @@ from task.wiring.forges import TOKENS as FORGE_TOKENS
 from task.wiring.forges import ForgeClients
 from task.wiring.git import SECRETS as GIT_SECRETS
 from task.wiring.git import GitClients, signers
-from task.wiring.progress import told
+from task.wiring.progress import with_progress
 from task.wiring.registries import registry_of, signatures_of
 from task.wiring.waiting import descent
 
@@ -87,7 +87,7 @@ def world_of(
     )
     if log.console is None or environ.get("CI"):
         return world
-    return told(world, log.console, waits=settings.argo.wait)
+    return with_progress(world, log.console, waits=settings.argo.wait)
 
 
 def _ancestry(git: Callable[[], Git], log: Log, opened: ExitStack) -> Callable[[str, str, str], str]:

@@ -34,7 +34,7 @@ OF_THE_WORLD: Mapping[str, str] = {
 }
 
 
-def told(world: World, console: Console, *, waits: bool) -> World:
+def with_progress(world: World, console: Console, *, waits: bool) -> World:
     """A world that shows what is under way; `waits`: what follows a push has a display of its own."""
     phases = Phases(console)
 
@@ -43,7 +43,9 @@ def told(world: World, console: Console, *, waits: bool) -> World:
             return list(world.applications())
 
     def repository(repo: str, subscription: Any) -> Repository:
-        return cast("Repository", _Told(world.repository(repo, subscription), without_login(repo), phases))
+        return cast(
+            "Repository", RepositoryWithProgress(world.repository(repo, subscription), without_login(repo), phases)
+        )
 
     changed = {
         name: phases.telling(getattr(world, name), words)
@@ -110,7 +112,7 @@ class Phases:
             self._progress.tasks[-1].start_time = began
 
 
-class _Told:
+class RepositoryWithProgress:
     """A repository that says what it does."""
 
     def __init__(self, repository: Repository, name: str, phases: Phases) -> None:
