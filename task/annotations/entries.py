@@ -1,14 +1,10 @@
-"""The settings of one entry → Policy and Keys, with everything that is wrong with them.
-
-A pure function of texts, and so remembered: thousands of Applications say the same few things.
-"""
+"""The settings of one entry → Policy and Keys, with everything that is wrong with them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TypeVar
 
 from task.annotations import advice
@@ -33,21 +29,18 @@ class EntryReading:
     flaws: tuple[Flaw, ...]
     broken: bool  # whether an error (not only a warning) was found
     managed: tuple[str, ...]  # the names in an override file that belong to this entry
-    strategy: Strategy | None = None  # None: there is none of the name that the annotation says
+    strategy: Strategy | None = None  # None: the annotation names none that exists
 
 
-@lru_cache(maxsize=65536)
-def read_entry(
-    entry: Entry, settings: tuple[tuple[str, Setting], ...], strategy: Strategy, *, pin_digest: bool
-) -> EntryReading:
-    """Read the settings that hold for an entry; `strategy` and `pin_digest` hold where no setting says otherwise."""
-    return _Reader(entry, dict(settings)).read(strategy, pin_digest)
+def read_entry(entry: Entry, settings: Mapping[str, Setting], strategy: Strategy, *, pin_digest: bool) -> EntryReading:
+    """Read the settings of an entry; `strategy` and `pin_digest` are the defaults."""
+    return _Reader(entry, settings).read(strategy, pin_digest)
 
 
 class _Reader:
     """Reads setting after setting, remembering what is wrong with each."""
 
-    def __init__(self, entry: Entry, settings: dict[str, Setting]) -> None:
+    def __init__(self, entry: Entry, settings: Mapping[str, Setting]) -> None:
         self.entry = entry
         self.settings = settings
         self.flaws: list[Flaw] = []

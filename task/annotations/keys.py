@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import cast
 
 from task.errors import Malformed
@@ -74,7 +73,6 @@ class Faulty(Malformed):
 Warn = Callable[[str, str, str, str], None]  # key, value, message, hint
 
 
-@lru_cache(maxsize=65536)
 def prefixes(entry: Entry, taken: frozenset[str] = frozenset()) -> tuple[str, ...]:
     """Under which names the per-image keys of an entry are looked up, the first one found wins.
 
@@ -103,7 +101,6 @@ def index(annotations: Mapping[str, str]) -> Index:
     return found
 
 
-@lru_cache(maxsize=65536)
 def split_key(full: str) -> tuple[str, str]:
     """`web.helm.image-tag` → (`web`, `helm.image-tag`); key "" for what is no per-image key."""
     for key in IMAGE_KEYS:
@@ -114,15 +111,15 @@ def split_key(full: str) -> tuple[str, str]:
     return "", ""
 
 
-def settings(found: Index, names: tuple[str, ...]) -> tuple[tuple[str, Setting], ...]:
-    """What holds for one entry, as (image key, setting): under its own names first, then Application-wide."""
-    held = []
+def settings(found: Index, names: tuple[str, ...]) -> dict[str, Setting]:
+    """The settings of one entry by image key: under its own names first, then Application-wide."""
+    held = {}
     for key, values in found.items():
         for name in (*names, ""):
             if name in values:
-                held.append((key, Setting(f"{name}.{key}" if name else key, values[name])))
+                held[key] = Setting(f"{name}.{key}" if name else key, values[name])
                 break
-    return tuple(held)
+    return held
 
 
 def strategy(setting: Setting, default: str, warn: Warn) -> tuple[Strategy, str]:

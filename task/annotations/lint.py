@@ -185,7 +185,7 @@ def _entries(app: Application, misplaced: Collection[str]) -> Iterator[Finding]:
                 f"the alias {entry.alias!r} has signs that no annotation's name can have: no per-image key is found"
             )
             yield _finding(app, "image-list", "warning", message, "take letters, digits, '-', '_' and '.' only")
-        settings_of = dict(settings(found, prefixes(entry, aliases)))
+        settings_of = settings(found, prefixes(entry, aliases))
         yield from _helm_keys(app, entry, settings_of)
         yield from _kinds(app, entry, settings_of)
         strategy = settings_of.get("update-strategy", Setting())

@@ -9,7 +9,6 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from task.annotations.keys import Faulty, git_branch, write_back_method
 from task.annotations.known_keys import nearest
@@ -124,7 +123,6 @@ def _where(app: Application, text: str, argocd_namespace: str) -> Where:
     return Where(target, path, source, repo, base, "", "git", "", fallbacks)
 
 
-@lru_cache(maxsize=4096)
 def _target(text: str) -> tuple[str, str]:
     """`write-back-target` → (kind, path as written)."""
     word, colon, path = text.partition(":")
@@ -198,7 +196,6 @@ def override_names(app: Application, argocd_namespace: str) -> tuple[str, str]:
     return (plain, prefixed) if app.namespace in ("", argocd_namespace) else (prefixed, plain)
 
 
-@lru_cache(maxsize=4096)
 def inside(folder: str, path: str, what: str = "target") -> str:
     """`path` seen from `folder` (from the root with a leading "/"), cleaned; never outside the repository."""
     error = SourceError if what == "source" else TargetError

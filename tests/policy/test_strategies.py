@@ -60,7 +60,7 @@ def test_picks_as_image_updater_does(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", rows("traits"))
 def test_traits_as_image_updater_states_them(case: dict[str, Any]) -> None:
     name, expected = case["input"]["strategy"], case["expect"]
-    told = tuple((key, Setting(key, value)) for key, value in (("update-strategy", name),))
+    told = {"update-strategy": Setting("update-strategy", name)}
     bare = read_entry(Entry("w", image(""), "", "w=acme/w"), told, "semver", pin_digest=False)
     assert bare.broken is expected["needs_constraint"]
     refusal = objection(image("1.0.1"), Policy(name, ("1.0.0",)))
@@ -150,5 +150,5 @@ def test_an_older_build_replaces_a_tag_that_the_rules_do_not_admit() -> None:
 
 def test_the_setting_of_the_image_comes_before_that_of_the_application() -> None:
     index = {"update-strategy": {"": "latest", "w": "name"}}
-    assert dict(settings(index, ("w",)))["update-strategy"].value == "name"
-    assert dict(settings(index, ("x",)))["update-strategy"].value == "latest"
+    assert settings(index, ("w",))["update-strategy"].value == "name"
+    assert settings(index, ("x",))["update-strategy"].value == "latest"
