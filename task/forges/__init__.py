@@ -74,7 +74,7 @@ class Steps(Protocol):
     """What `settle` needs of a forge."""
 
     def find(self, base: str, head: str) -> Proposed | None:
-        """As `Forge.find`."""
+        """As `ForgeApi.find`."""
 
     def create(self, proposal: Proposal) -> Proposed:
         """Open a request with everything. Raises `AlreadyThere` where the forge says that one is open."""
@@ -232,8 +232,10 @@ def settle(steps: Steps, proposal: Proposal, found: Proposed | None) -> Proposed
     """
     before = found
     for turn in range(_RACES):
-        if found and found.state == "merged" and _since(before, found, proposal):
-            raise Outpaced(f"{found.url} was merged meanwhile")
+        if found and found.state == "merged":  # the one that was to be updated, or one with the commit that is proposed
+            was_open = before is not None and before.state == "open" and before.number == found.number
+            if was_open or described(found.body) == described(proposal.body) != "":
+                raise Outpaced(f"{found.url} was merged meanwhile")
         try:
             if found is not None and found.state == "open":
                 return _brought_up_to_date(steps, found, proposal)
@@ -253,12 +255,6 @@ def settle(steps: Steps, proposal: Proposal, found: Proposed | None) -> Proposed
         f"others keep changing the request for {proposal.head}, or the forge does not show it",
         hint="run it again: the branch stays",
     )
-
-
-def _since(before: Proposed | None, merged: Proposed, proposal: Proposal) -> bool:
-    """Whether a merged request is the one that was to be updated, or holds the very commit that is proposed."""
-    was_open = before is not None and before.state == "open" and before.number == merged.number
-    return was_open or described(merged.body) == described(proposal.body) != ""
 
 
 def _brought_up_to_date(steps: Steps, found: Proposed, proposal: Proposal) -> Proposed:

@@ -97,7 +97,12 @@ def place_of(url: str, known: Sequence[Known] = ()) -> ForgeAddress | None:
     tells of every other host. Raises `Malformed` for a URL that names no repository there.
     """
     remote = remote_of(url)
-    if forge := PUBLIC.get(remote.host) or _azure_or_ghe(remote.host):
+    forge = PUBLIC.get(remote.host)
+    if remote.host.endswith(".visualstudio.com"):  # a host for each customer, on the forge's own domain
+        forge = "azure"
+    elif remote.host.endswith(".ghe.com"):
+        forge = "github"
+    if forge:
         return _built(forge, remote, f"https://{remote.host}")
     for one in sorted(known, key=lambda one: len(one.root), reverse=True):
         if one.root and (inner := _below(remote, one.root)) is not None:
@@ -120,13 +125,6 @@ def _below(remote: RemoteUrl, root: str) -> tuple[str, ...] | None:
     if there.authority != remote.host or remote.parts[: len(folders)] != folders:
         return None
     return remote.parts[len(folders) :]
-
-
-def _azure_or_ghe(host: str) -> ForgeName | None:
-    """Hosts of one customer each, on a forge's own domain."""
-    if host.endswith(".visualstudio.com"):
-        return "azure"
-    return "github" if host.endswith(".ghe.com") else None
 
 
 def _by_shape(remote: RemoteUrl) -> ForgeName | None:

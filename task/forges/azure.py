@@ -43,28 +43,28 @@ class Azure:
     def __init__(self, reach: Reach) -> None:
         """Nothing is asked yet."""
         place = reach.place
-        self._client = _Client(reach)
-        self._people = _Client(replace(reach, place=replace(place, api=identities_api(place.api))))
+        self._client = _AzureClient(reach)
+        self._people = _AzureClient(replace(reach, place=replace(place, api=identities_api(place.api))))
         self._host, self._web = place.host, place.web
         _organization, project, repository = place.project
         self._project = f"/{path_part(project)}/_apis"
         self._base = f"{self._project}/git/repositories/{path_part(repository)}"
 
     def find(self, base: str, head: str) -> Proposed | None:
-        """As `Forge.find`."""
+        """As `ForgeApi.find`."""
         item = self._found(base, head)
         return self._proposed(item) if item else None
 
     def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
-        """As `Forge.propose`."""
+        """As `ForgeApi.propose`."""
         return settle(self, fitted(proposal, LONGEST_BODY["azure"]), found)
 
     def state(self, number: str) -> Proposed:
-        """As `Forge.state`."""
+        """As `ForgeApi.state`."""
         return self._proposed(self._read(number))
 
     def close(self) -> None:
-        """As `Forge.close`."""
+        """As `ForgeApi.close`."""
         self._client.close()
         self._people.close()
 
@@ -209,7 +209,7 @@ class Azure:
         )
 
 
-class _Client(Client):
+class _AzureClient(Client):
     """Names the API's version, and knows a page to sign in from an answer."""
 
     def __init__(self, reach: Reach) -> None:

@@ -36,14 +36,14 @@ class BitbucketCloud:
 
     def __init__(self, reach: Reach) -> None:
         """Nothing is asked yet."""
-        self._client = _Client(reach, lambda: login(reach.token), _NEEDS)
+        self._client = _CloudClient(reach, lambda: login(reach.token), _NEEDS)
         self._host = reach.place.host
         self._workspace, slug = reach.place.project
         self._base = f"/repositories/{path_part(self._workspace)}/{path_part(slug)}"
         self._name = f"{self._workspace}/{slug}".lower()
 
     def find(self, base: str, head: str) -> Proposed | None:
-        """As `Forge.find`."""
+        """As `ForgeApi.find`."""
         terms = (  # without a state, only open ones are shown
             f"source.repository.full_name = {_literal(self._name)}",
             f"source.branch.name = {_literal(head)}",
@@ -58,11 +58,11 @@ class BitbucketCloud:
         return self._proposed(newest) if newest else None
 
     def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
-        """As `Forge.propose`."""
+        """As `ForgeApi.propose`."""
         return settle(self, fitted(proposal, LONGEST_BODY["bitbucket"]), found)
 
     def state(self, number: str) -> Proposed:
-        """As `Forge.state`."""
+        """As `ForgeApi.state`."""
         found = self._proposed(self._read(number))
         if not found.merge_commit:
             return found
@@ -71,7 +71,7 @@ class BitbucketCloud:
         return replace(found, merge_commit=dig(commit, "hash") or found.merge_commit)
 
     def close(self) -> None:
-        """As `Forge.close`."""
+        """As `ForgeApi.close`."""
         self._client.close()
 
     def create(self, proposal: Proposal) -> Proposed:
@@ -89,7 +89,9 @@ class BitbucketCloud:
             "draft": proposal.draft,
         }
         what = f"open a pull request from {proposal.head} into {proposal.base}"
-        made = self._proposed(self._send(_Write("POST", f"{self._base}/pullrequests", body, what), reviewers, notes))
+        made = self._proposed(
+            self._send(_CloudWrite("POST", f"{self._base}/pullrequests", body, what), reviewers, notes)
+        )
         if not same(made, proposal):  # it was open already, and took the title only
             return self.update(made, proposal)
         return replace(made, note=notes.text(made.note))
@@ -110,7 +112,7 @@ class BitbucketCloud:
         body = {"title": proposal.title, "description": proposal.body}
         try:
             path, what = f"{self._base}/pullrequests/{path_part(found.number)}", f"update pull request {found.number}"
-            made = self._send(_Write("PUT", path, body, what), wanted, notes)
+            made = self._send(_CloudWrite("PUT", path, body, what), wanted, notes)
         except ForgeError:
             if self._proposed(self._read(found.number)).state == "open":
                 raise
@@ -136,7 +138,7 @@ class BitbucketCloud:
                 return replace(found, head_commit=tip, note=MOVED)
         return None
 
-    def _send(self, write: _Write, people: list[str], notes: Notes) -> Any:
+    def _send(self, write: _CloudWrite, people: list[str], notes: Notes) -> Any:
         """What became of it; where Bitbucket takes no such reviewers, without them."""
         method, path, body, what = write
         whole = {**body, "reviewers": [{"uuid": one} for one in people]}
@@ -195,7 +197,7 @@ class BitbucketCloud:
         )
 
 
-class _Write(NamedTuple):
+class _CloudWrite(NamedTuple):
     """A request that is opened or changed."""
 
     method: str
@@ -204,7 +206,7 @@ class _Write(NamedTuple):
     what: str
 
 
-class _Client(Client):
+class _CloudClient(Client):
     """It says 401 to a token that stands alone and should not; that is worth a hint."""
 
     def refused(self, answer: Response, what: str) -> TaskError:

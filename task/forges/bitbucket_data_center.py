@@ -34,13 +34,13 @@ class BitbucketDataCenter:
 
     def __init__(self, reach: Reach) -> None:
         """Nothing is asked yet."""
-        self._client = _Client(reach, lambda: login(reach.token), _NEEDS)
+        self._client = _DataCenterClient(reach, lambda: login(reach.token), _NEEDS)
         self._host = reach.place.host
         self._key, self._slug = reach.place.project
         self._base = f"/projects/{path_part(self._key)}/repos/{path_part(self._slug)}"
 
     def find(self, base: str, head: str) -> Proposed | None:
-        """As `Forge.find`."""
+        """As `ForgeApi.find`."""
         query = {"direction": "OUTGOING", "at": f"refs/heads/{head}", "state": "ALL", "order": "NEWEST"}
         newest: Proposed | None = None
         for item in self._pages("/pull-requests", query, f"look for the pull request of {head}"):
@@ -52,15 +52,15 @@ class BitbucketDataCenter:
         return newest
 
     def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
-        """As `Forge.propose`."""
+        """As `ForgeApi.propose`."""
         return settle(self, fitted(proposal, LONGEST_BODY["bitbucket-server"]), found)
 
     def state(self, number: str) -> Proposed:
-        """As `Forge.state`."""
+        """As `ForgeApi.state`."""
         return self._proposed(self._read(number))
 
     def close(self) -> None:
-        """As `Forge.close`."""
+        """As `ForgeApi.close`."""
         self._client.close()
 
     def create(self, proposal: Proposal) -> Proposed:
@@ -75,7 +75,7 @@ class BitbucketDataCenter:
             **({"draft": True} if proposal.draft else {}),
         }
         what = f"open a pull request from {proposal.head} into {proposal.base}"
-        write = _Write("POST", f"{self._base}/pull-requests", body, what)
+        write = _DataCenterWrite("POST", f"{self._base}/pull-requests", body, what)
         answer = self._send(write, list(dict.fromkeys(proposal.reviewers)), notes)
         if _says(answer, "DuplicatePullRequestException"):
             raise AlreadyThere
@@ -102,7 +102,7 @@ class BitbucketDataCenter:
             if same(now, proposal) and wanted == present:
                 return self._merging(item, proposal, notes)
             body = {"version": item.get("version"), "title": proposal.title, "description": proposal.body}
-            answer = self._send(_Write("PUT", path, body, what), wanted, notes)
+            answer = self._send(_DataCenterWrite("PUT", path, body, what), wanted, notes)
             if answer.status != _CONFLICT:
                 return self._merging(self._client.parsed(answer, what), proposal, notes)
             if not _says(answer, "PullRequestOutOfDateException", "IllegalPullRequestStateException"):
@@ -115,7 +115,7 @@ class BitbucketDataCenter:
         answer = self._client.ask("GET", f"{self._base}/commits", what, params=query, fine=(_GONE,))
         return dig(self._client.parsed(answer, what), "values", 0, "id") if answer.status != _GONE else ""
 
-    def _send(self, write: _Write, people: list[str], notes: Notes) -> Response:
+    def _send(self, write: _DataCenterWrite, people: list[str], notes: Notes) -> Response:
         """The answer, 409 included; where Bitbucket does not take some reviewers, without those."""
         method, path, body, what = write
         whole = {**body, "reviewers": [{"user": {"name": name}} for name in people]}
@@ -202,7 +202,7 @@ class BitbucketDataCenter:
         )
 
 
-class _Write(NamedTuple):
+class _DataCenterWrite(NamedTuple):
     """A request that is opened or changed."""
 
     method: str
@@ -211,7 +211,7 @@ class _Write(NamedTuple):
     what: str
 
 
-class _Client(Client):
+class _DataCenterClient(Client):
     """It says 401 also to who is known and may not."""
 
     def refused(self, answer: Response, what: str) -> TaskError:

@@ -15,7 +15,6 @@ from task.forges import AlreadyThere, Client, ForgeToken, Reach, settle
 from task.forges.content import dig, fitted, ours_to_delete, same
 from task.forges.notes import Notes, check, missing, rows, tried
 from task.forges.proposal import LONGEST, described
-from task.http import Response
 from task.model import Proposal, Proposed
 from task.retry import until
 from task.urls import path_part
@@ -41,7 +40,7 @@ class Gitea:
         self._client = Client(reach, lambda: login(reach.token), NEEDS, repository=self._path)
 
     def find(self, base: str, head: str) -> Proposed | None:
-        """As `Forge.find`.
+        """As `ForgeApi.find`.
 
         Gitea can be asked for the request of a base and a head (since 1.22), and gives any of them, mostly the oldest.
         Where none was ever made, or that one is open, this is all there is to know. Else there may be a newer one: the
@@ -64,11 +63,11 @@ class Gitea:
         return known
 
     def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
-        """As `Forge.propose`."""
+        """As `ForgeApi.propose`."""
         return settle(self, fitted(proposal, LONGEST), found)
 
     def state(self, number: str) -> Proposed:
-        """As `Forge.state`."""
+        """As `ForgeApi.state`."""
         pull = self._read(number)
         done = proposed(pull)
         stuck = done.state == "open" and pull.get("mergeable") is False and not _draft_word(pull)
@@ -176,7 +175,7 @@ class Gitea:
         return found
 
     def _ask_reviewers(self, pull: Mapping[str, Any], names: Iterable[str], notes: Notes) -> None:
-        """Whoever has neither been asked nor answered; teams are `organization/team`."""
+        """Ask those who have neither been asked nor answered; teams are `organization/team`."""
         path = f"{self._path}/pulls/{pull['number']}"
         if not (wanted := list(dict.fromkeys(names))):
             return
@@ -207,18 +206,14 @@ class Gitea:
             "head_commit_id": described(proposal.body) or done.head_commit,
             "delete_branch_after_merge": ours_to_delete(proposal.head),
         }
-        path = f"{self._path}/pulls/{done.number}/merge"
-        answer = self._asked_to_merge(path, body)
+        path, what, fine = f"{self._path}/pulls/{done.number}/merge", "switch on auto-merge", (403, 404, 405, 409, 422)
+        ask = partial(self._client.ask, "POST", path, what, json=body, fine=fine)
+        # Gitea says "try again later" while it still looks for conflicts.
+        answer = until(lambda answer: b"try again later" not in answer.body.lower(), ask(), ask, _PAUSES)
         if answer.status < 300 or b"already scheduled" in answer.body:  # noqa: PLR2004 - HTTP
             return proposed(self._read(done.number))
         notes.add(f"{self._client.reach.place.host} cannot merge it by itself: {self._client.words(answer)}")
         return done
-
-    def _asked_to_merge(self, path: str, body: Mapping[str, Any]) -> Response:
-        """Asked again while Gitea still looks for conflicts."""
-        what, fine = "switch on auto-merge", (403, 404, 405, 409, 422)
-        ask = partial(self._client.ask, "POST", path, what, json=body, fine=fine)
-        return until(lambda answer: b"try again later" not in answer.body.lower(), ask(), ask, _PAUSES)
 
 
 def login(token: ForgeToken) -> Mapping[str, str]:

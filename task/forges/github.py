@@ -36,7 +36,7 @@ class GitHub:
         )
 
     def find(self, base: str, head: str) -> Proposed | None:
-        """As `Forge.find`. The owner is part of what is asked for: under another name by now, it is asked again."""
+        """As `ForgeApi.find`. The owner is part of what is asked for: under another name by now, it is asked again."""
         found = self._requests(base, head)
         owner = self._client.moved_to.rpartition("/")[0].rpartition("/")[2]
         if not found and owner and owner.lower() != self._owner.lower():
@@ -47,11 +47,11 @@ class GitHub:
         return proposed(ours[0]) if ours else None
 
     def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
-        """As `Forge.propose`."""
+        """As `ForgeApi.propose`."""
         return settle(self, fitted(proposal, LONGEST_BODY["github"]), found)
 
     def state(self, number: str) -> Proposed:
-        """As `Forge.state`."""
+        """As `ForgeApi.state`."""
         return proposed(self._pull(number))
 
     def close(self) -> None:
@@ -127,7 +127,11 @@ class GitHub:
         people = missing(proposal.assignees, (one["login"] for one in pull["assignees"] or ()))
         if people:
             with tried(notes, "assignees"):
-                self._assign(issue, people, notes)
+                told = {"assignees": people}
+                answer = self._client.json("POST", f"{issue}/assignees", "assign people", json=told, again=True)
+                # GitHub passes over people whom it does not take, without a word.
+                if left := missing(people, (one["login"] for one in answer.get("assignees") or ())):
+                    notes.add(f"not assigned, since they may not push here: {', '.join(left)}")
         with tried(notes, "reviewers"):
             self._ask_reviewers(pull, proposal, notes)
         done = proposed(pull)
@@ -136,16 +140,8 @@ class GitHub:
                 done = AutoMerge(self._client, self._path, pull, notes).switch_on(done)
         return replace(done, note=notes.text(done.note))
 
-    def _assign(self, issue: str, people: list[str], notes: Notes) -> None:
-        """GitHub passes over whom it does not take, without a word."""
-        answer = self._client.json(
-            "POST", f"{issue}/assignees", "assign people", json={"assignees": people}, again=True
-        )
-        if left := missing(people, (one["login"] for one in answer.get("assignees") or ())):
-            notes.add(f"not assigned, since they may not push here: {', '.join(left)}")
-
     def _ask_reviewers(self, pull: Mapping[str, Any], proposal: Proposal, notes: Notes) -> None:
-        """Whoever has neither been asked nor answered. One whom GitHub refuses does not keep out the others."""
+        """Ask those who have neither been asked nor answered. One whom GitHub refuses does not keep out the others."""
         asked = [one["login"] for one in pull["requested_reviewers"] or ()]
         teams = [one["slug"] for one in pull["requested_teams"] or ()]
         wanted = [name for name in proposal.reviewers if "/" not in name]

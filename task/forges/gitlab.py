@@ -11,7 +11,6 @@ from task.forges import AlreadyThere, Client, Reach, settle
 from task.forges.content import dig, fitted, ours_to_delete, same
 from task.forges.notes import Notes, check, missing, rows, tried
 from task.forges.proposal import LONGEST, described
-from task.http import Response
 from task.model import Proposal, Proposed
 from task.retry import until
 from task.urls import path_part
@@ -36,7 +35,7 @@ class GitLab:
         )
 
     def find(self, base: str, head: str) -> Proposed | None:
-        """As `Forge.find`. A fork's branch may bear any name: only the project's own count."""
+        """As `ForgeApi.find`. A fork's branch may bear any name: only the project's own count."""
         params = {
             "source_branch": head, "target_branch": base, "state": "all",
             "order_by": "created_at", "sort": "desc", "per_page": 50,
@@ -53,11 +52,11 @@ class GitLab:
         return proposed(ours[0]) if ours else None
 
     def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
-        """As `Forge.propose`."""
+        """As `ForgeApi.propose`."""
         return settle(self, fitted(proposal, LONGEST), found)
 
     def state(self, number: str) -> Proposed:
-        """As `Forge.state`."""
+        """As `ForgeApi.state`."""
         return proposed(self._read(number))
 
     def close(self) -> None:
@@ -146,38 +145,29 @@ class GitLab:
 
     def _auto_merged(self, request: Mapping[str, Any], commit: str, notes: Notes) -> Proposed:
         """To be merged by GitLab once its pipeline and checks pass; of exactly this commit, so of no other push."""
-        request = self._settled(request)
+        number = str(request["iid"])
+        request = until(  # as GitLab sees it once it has looked, if that does not take long
+            lambda one: one.get("detailed_merge_status", "unknown") not in _UNREADY,
+            request,
+            lambda: self._read(number),
+            _PAUSES[:-1],
+        )
         done = proposed(request)
         if request.get("merge_when_pipeline_succeeds") or request.get("draft"):
             if request.get("draft"):
                 notes.add("GitLab cannot merge a draft by itself")
             return done
         body = {"auto_merge": True, "merge_when_pipeline_succeeds": True, "sha": commit or done.head_commit}
-        path = f"{self._path}/merge_requests/{done.number}/merge"
-        answer = self._asked_to_merge(path, body)
+        path, what = f"{self._path}/merge_requests/{number}/merge", "switch on auto-merge"
+        ask = partial(self._client.ask, "PUT", path, what, json=body, fine=(401, 403, 405, 406, 409, 422))
+        # GitLab may not have looked at the new commit yet.
+        answer = until(lambda answer: answer.status not in {405, 409, 422}, ask(), ask, _PAUSES)
         if answer.status < 300:  # noqa: PLR2004 - HTTP
-            return proposed(self._client.parsed(answer, "switch on auto-merge"))
-        notes.add(f"GitLab cannot merge it by itself: {self._why_not(done.number, self._client.words(answer))}")
-        return done
-
-    def _asked_to_merge(self, path: str, body: Mapping[str, Any]) -> Response:
-        """Asked again while GitLab may not have looked at the new commit yet."""
-        what, fine = "switch on auto-merge", (401, 403, 405, 406, 409, 422)
-        ask = partial(self._client.ask, "PUT", path, what, json=body, fine=fine)
-        return until(lambda answer: answer.status not in {405, 409, 422}, ask(), ask, _PAUSES)
-
-    def _settled(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """As GitLab sees it once it has looked, if that does not take long."""
-        return until(
-            lambda one: one.get("detailed_merge_status", "unknown") not in _UNREADY,
-            request,
-            lambda: self._read(str(request["iid"])),
-            _PAUSES[:-1],
-        )
-
-    def _why_not(self, number: str, said: str) -> str:
+            return proposed(self._client.parsed(answer, what))
         status = str(self._read(number).get("detailed_merge_status") or "").replace("_", " ")
-        return f"{said} ({status})" if status else said
+        why = f"{self._client.words(answer)}{f' ({status})' if status else ''}"
+        notes.add(f"GitLab cannot merge it by itself: {why}")
+        return done
 
 
 def _state(request: Mapping[str, Any]) -> str:

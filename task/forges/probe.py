@@ -18,16 +18,22 @@ def probe(
 ) -> Known:
     """Which forge a repository's host is, and where its web begins (GitLab and others may live below a path).
 
-    Raises `ForgeError` where the host is none that is known here, `UnreachableError` where it does not answer.
+    Raises `ForgeError` for a host of another kind, `UnreachableError` for one that does not answer.
     """
     http = Http(remote.root, ca_file=ca_file, log=log, limits=limits)
     answered = False
+    folders = [""]
+    if not remote.ssh and len(remote.parts) > 2:  # noqa: PLR2004 - there is a folder before owner and repository
+        folders.append(f"/{quote(remote.parts[0])}")
     try:
-        for folder in _folders(remote):
+        for folder in folders:
             for forge, (path, is_it) in QUESTIONS.items():
-                answer = _asked(http, f"{folder}{path}")
-                answered = answered or answer is not None
-                if answer is not None and is_it(answer):
+                try:
+                    answer = http.ask("GET", f"{folder}{path}")
+                except NoAnswerError:
+                    continue
+                answered = True
+                if is_it(answer):
                     return Known(forge, f"{remote.root}{folder}")
     finally:
         http.close()
@@ -36,19 +42,6 @@ def probe(
             f"{remote.host} does not say which forge it is: it does not answer over https", hint=f"{HINT}; or --ca-file"
         )
     raise ForgeError(f"{remote.host} is no forge that is known here, or does not say so", hint=HINT)
-
-
-def _folders(remote: RemoteUrl) -> list[str]:
-    """The host's root, and the first folder where there is room for one before owner and repository."""
-    deep = not remote.ssh and len(remote.parts) > 2  # noqa: PLR2004 - owner and repository
-    return ["", f"/{quote(remote.parts[0])}"] if deep else [""]
-
-
-def _asked(http: Http, path: str) -> Response | None:
-    try:
-        return http.ask("GET", path)
-    except NoAnswerError:
-        return None
 
 
 def _is_gitea(answer: Response) -> bool:

@@ -95,13 +95,10 @@ def _in_short(apps: Sequence[AppChanges]) -> str:
     old = olds.pop() if len(olds) == 1 else ("", "")  # of several, none
     new = _version(changes[0])
     pinned = not new[0] or old[0] == new[0]  # the digest is what changes
-    words = [_short_version(*one, digest_too=pinned or not one[0]) for one in (old, new)]
+    words = [
+        "@".join(filter(None, (tag, digest[:19] if pinned or not tag else ""))) for tag, digest in (old, new)
+    ]  # `1.1.0`, `latest@sha256:0123456789ab`
     return " ".join(filter(None, (f"{who}:", changes[0].image.name, words[0], "→", words[1])))
-
-
-def _short_version(tag: str, digest: str, *, digest_too: bool) -> str:
-    """`1.1.0`, `latest@sha256:0123456789ab`."""
-    return "@".join(filter(None, (tag, digest[:19] if digest_too else "")))
 
 
 def message_parts(message: str) -> tuple[str, str]:
@@ -119,8 +116,20 @@ def body(content: Content, forge: str = "") -> str:
     What is too long is cut, and says so; the marks are always whole, at the end.
     """
     longest = LONGEST_BODY.get(forge, LONGEST)
-    marks = _marks(content, forge)
-    links = _links(content.links)
+    shape = HIDDEN_WITHOUT_HTML if forge in WITHOUT_HTML else HIDDEN
+    named = (
+        (MARK, marker(content.apps, content.held)),
+        (DESCRIBED, content.commit),
+        (BUILDS, packed(builds(content.apps), longest // ROOM[BUILDS])),
+        (DECLINED, packed(content.declined, longest // ROOM[DECLINED])),
+    )
+    marks = "\n".join(shape.format(*one) for one in named if one[1])
+    said = (
+        ("Built from", content.links.source, ""),
+        ("by", content.links.run, ""),
+        ("Changes:", content.links.compare, "compare"),
+    )
+    links = " · ".join(f"{word} {_link(url, name)}" for word, url, name in said if url)
     fixed = len(marks) + len(links) + 4
     table = _table(content.apps, longest - fixed) if any(one.changes for one in content.apps) else ""
     text = _fenced(content.text, longest - fixed - len(table) - 2)
@@ -205,21 +214,15 @@ def _last(text: str, name: str, value: str) -> str:
     return str(found[-1]) if found else ""
 
 
-def _marks(content: Content, forge: str) -> str:
-    shape = HIDDEN_WITHOUT_HTML if forge in WITHOUT_HTML else HIDDEN
-    longest = LONGEST_BODY.get(forge, LONGEST)
-    named = (
-        (MARK, marker(content.apps, content.held)),
-        (DESCRIBED, content.commit),
-        (BUILDS, packed(builds(content.apps), longest // ROOM[BUILDS])),
-        (DECLINED, packed(content.declined, longest // ROOM[DECLINED])),
-    )
-    return "\n".join(shape.format(*one) for one in named if one[1])
-
-
 def _table(apps: Sequence[AppChanges], room: int) -> str:
     """As many rows as there is room for, and how many more there are."""
-    rows = [_row(app, change) for app in apps for change in distinct([app])]
+    rows = []
+    for app in apps:
+        name = f"{app.namespace}/{app.name}" if app.namespace else app.name
+        for change in distinct([app]):
+            old = "@".join(filter(None, (change.old_tag, change.old_digest)))
+            new = "@".join(filter(None, _version(change)))
+            rows.append(f"| {' | '.join(_code(text) for text in (name, change.image.name, old, new))} |")
     lines, left = [], room - len(HEAD) - 40
     for row in rows:
         left -= len(row) + 1
@@ -228,13 +231,6 @@ def _table(apps: Sequence[AppChanges], room: int) -> str:
         lines.append(row)
     more = len(rows) - len(lines)
     return HEAD + "\n".join(lines) + (f"\n\nand {more} more changes" if more else "")
-
-
-def _row(app: AppChanges, change: Change) -> str:
-    name = f"{app.namespace}/{app.name}" if app.namespace else app.name
-    new = "@".join(part for part in _version(change) if part)
-    old = "@".join(part for part in (change.old_tag, change.old_digest) if part)
-    return f"| {' | '.join(_code(text) for text in (name, change.image.name, old, new))} |"
 
 
 def _version(change: Change) -> tuple[str, str]:
@@ -265,26 +261,15 @@ def _calling_nobody(text: str) -> str:
     return MENTION.sub(lambda found: found[0] + BREAK, text)
 
 
-def _links(links: Links) -> str:
-    said = (("Built from", links.source, ""), ("by", links.run, ""), ("Changes:", links.compare, "compare"))
-    return " · ".join(f"{word} {_link(url, name)}" for word, url, name in said if url)
-
-
 def _link(url: str, name: str = "") -> str:
     """A link to an http address; anything else as code, since it may be a program for the reader's browser."""
     if not url.startswith(("https://", "http://")):
         return _code(url)
     address = without_login(url)
-    safe = NOT_IN_A_LINK.sub(_escaped, address)
-    return f"[{_code(name or _short(safe))}]({safe})" if len(safe) <= LONGEST_URL else _code(address)
-
-
-def _escaped(found: re.Match[str]) -> str:
-    return "".join(f"%{one:02X}" for one in found[0].encode("utf-8", "replace"))
-
-
-def _short(url: str) -> str:
-    """The last two parts of a path tell a reader enough: `commit/0123456789ab`, `runs/42`."""
-    parts = url.partition("://")[2].rstrip("/").split("/")
-    shown = [part[:12] if len(part) in (40, 64) else part for part in parts[-2:]]
-    return "/".join(shown)
+    safe = NOT_IN_A_LINK.sub(lambda found: "".join(f"%{one:02X}" for one in found[0].encode(errors="replace")), address)
+    if len(safe) > LONGEST_URL:
+        return _code(address)
+    # The last two parts of a path tell a reader enough: `commit/0123456789ab`, `runs/42`.
+    parts = safe.partition("://")[2].rstrip("/").split("/")[-2:]
+    short = "/".join(part[:12] if len(part) in (40, 64) else part for part in parts)
+    return f"[{_code(name or short)}]({safe})"

@@ -30,9 +30,18 @@ def refused(answer: Response, what: str, *, host: str, needs: str = "", token: S
             f"{host} limits how often it may be asked: could not {what}: {because}",
             hint=f"run it again in {wait:.0f} seconds; {_STAYS}",
         )
-    if answer.status in _NO_ACCESS:
-        return _no_access(
-            answer.status, (host, what, because), needs or "give the token the permission to write pull requests"
+    needs = needs or "give the token the permission to write pull requests"
+    if answer.status == 401:  # noqa: PLR2004 - HTTP
+        return CredentialsError(
+            f"{host} does not accept the API token: could not {what}: {because}",
+            hint=f"give a valid one as IMAGE_UPDATE_FORGE_TOKEN or by --forge-token-file: {needs}; {_STAYS}",
+        )
+    if answer.status == 403:  # noqa: PLR2004 - HTTP
+        return RepositoryError(f"{host} does not let this API token {what}: {because}", hint=f"{needs}; {_STAYS}")
+    if answer.status == 404:  # noqa: PLR2004 - HTTP
+        return RepositoryError(
+            f"could not {what}: {host} says that it does not exist, or this API token may not see it: {because}",
+            hint=f"check the repository's URL and the token: {needs}",
         )
     if answer.status >= 500 or answer.status == 408:  # noqa: PLR2004 - HTTP
         return UnreachableError(f"{host} failed: could not {what}: {because}", hint=f"run it again; {_STAYS}")
@@ -42,24 +51,6 @@ def refused(answer: Response, what: str, *, host: str, needs: str = "", token: S
             hint="the repository may have moved: write its present URL",
         )
     return ForgeError(f"{host} refuses: could not {what}: {because}", hint=f"mend what it says; {_STAYS}")
-
-
-_NO_ACCESS = (401, 403, 404)
-
-
-def _no_access(status: int, said: tuple[str, str, str], needs: str) -> TaskError:
-    host, what, because = said
-    if status == 401:  # noqa: PLR2004 - HTTP
-        return CredentialsError(
-            f"{host} does not accept the API token: could not {what}: {because}",
-            hint=f"give a valid one as IMAGE_UPDATE_FORGE_TOKEN or by --forge-token-file: {needs}; {_STAYS}",
-        )
-    if status == 403:  # noqa: PLR2004 - HTTP
-        return RepositoryError(f"{host} does not let this API token {what}: {because}", hint=f"{needs}; {_STAYS}")
-    return RepositoryError(
-        f"could not {what}: {host} says that it does not exist, or this API token may not see it: {because}",
-        hint=f"check the repository's URL and the token: {needs}",
-    )
 
 
 def unanswered(error: NoAnswerError, what: str) -> TaskError:

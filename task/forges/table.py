@@ -1,4 +1,4 @@
-"""The table of forges, and what stands between them and a run: an answer of another shape stops no other work."""
+"""The table of forges. An answer of another shape than expected becomes a named error, and stops no other work."""
 
 from __future__ import annotations
 
@@ -19,37 +19,13 @@ from task.model import Proposal, Proposed
 Value = TypeVar("Value")
 
 
-def _github(reach: Reach) -> ForgeApi:
-    return GitHub(reach)
-
-
-def _gitlab(reach: Reach) -> ForgeApi:
-    return GitLab(reach)
-
-
-def _gitea(reach: Reach) -> ForgeApi:
-    return Gitea(reach)
-
-
-def _bitbucket(reach: Reach) -> ForgeApi:
-    return BitbucketCloud(reach)
-
-
-def _data_center(reach: Reach) -> ForgeApi:
-    return BitbucketDataCenter(reach)
-
-
-def _azure(reach: Reach) -> ForgeApi:
-    return Azure(reach)
-
-
 FORGES: Mapping[ForgeName, Callable[[Reach], ForgeApi]] = {
-    "github": _github,
-    "gitlab": _gitlab,
-    "gitea": _gitea,
-    "bitbucket": _bitbucket,
-    "bitbucket-server": _data_center,
-    "azure": _azure,
+    "github": GitHub,
+    "gitlab": GitLab,
+    "gitea": Gitea,
+    "bitbucket": BitbucketCloud,
+    "bitbucket-server": BitbucketDataCenter,
+    "azure": Azure,
 }
 
 
@@ -59,21 +35,21 @@ def forge_of(reach: Reach) -> ForgeApi:
 
 
 class Understood:
-    """A forge whose every answer is one that can be read, or a named error."""
+    """A forge whose answers can be read, or are named errors."""
 
     def __init__(self, forge: ForgeApi, host: str) -> None:
         self._forge, self._host = forge, host
 
     def find(self, base: str, head: str) -> Proposed | None:
-        """As `Forge.find`."""
+        """As `ForgeApi.find`."""
         return self._read(lambda: self._forge.find(base, head))
 
     def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
-        """As `Forge.propose`."""
+        """As `ForgeApi.propose`."""
         return self._read(lambda: self._forge.propose(proposal, found))
 
     def state(self, number: str) -> Proposed:
-        """As `Forge.state`."""
+        """As `ForgeApi.state`."""
         return self._read(lambda: self._forge.state(number))
 
     def close(self) -> None:

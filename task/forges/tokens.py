@@ -46,7 +46,11 @@ class Tokens:
     ) -> None:
         """`logins`: Git's logins for a URL, a GitHub App's token among them (`Access.logins`)."""
         self._user, self._logins, self._environ = given.user, logins, environ
-        self._secret, self._source = _chosen(given.file, environ)
+        self._secret, self._source = _sound(environ.get(VARIABLE, ""), VARIABLE), VARIABLE
+        if self._secret and given.file:
+            raise UsageError(f"{VARIABLE} and {OPTION} are both given", hint="give one of them")
+        if given.file:
+            self._secret, self._source = _read(given.file), OPTION
         self._scope = _scope(given, environ)
         if self._secret and not self._scope:
             raise UsageError(f"{self._source}: a token is given, but not for which forge", hint=SHOW)
@@ -62,14 +66,11 @@ class Tokens:
             secret = _sound(self._environ.get(name, ""), name)
             if secret and covers(self._environ.get(server, ""), place.web):
                 return ForgeToken(secret, "", name)
-        raise self._none(place)
-
-    def _none(self, place: ForgeAddress) -> CredentialsError:
         if self._secret:
             message = f"the API token ({self._source}) is not for {place.host}"
-            return CredentialsError(message, hint=f"if it shall be, {SHOW}")
+            raise CredentialsError(message, hint=f"if it shall be, {SHOW}")
         hint = f"give {VARIABLE} or {OPTION}, and {SHOW}"
-        return CredentialsError(f"no API token for {place.host}, which a pull request needs", hint=hint)
+        raise CredentialsError(f"no API token for {place.host}, which a pull request needs", hint=hint)
 
 
 def covers(prefix: str, web: str) -> bool:
@@ -79,17 +80,6 @@ def covers(prefix: str, web: str) -> bool:
         return False
     ours, theirs = split(prefix).path.strip("/"), split(web).path.strip("/")
     return origin(prefix) == origin(web) and (theirs == ours or not ours or theirs.startswith(f"{ours}/"))
-
-
-def _chosen(file: str, environ: Mapping[str, str]) -> tuple[Secret, str]:
-    found = []
-    if secret := _sound(environ.get(VARIABLE, ""), VARIABLE):
-        found.append((secret, VARIABLE))
-    if file:
-        found.append((_read(file), OPTION))
-    if len(found) > 1:
-        raise UsageError(f"{VARIABLE} and {OPTION} are both given", hint="give one of them")
-    return found[0] if found else (Secret(""), "")
 
 
 def _scope(given: ForgeTokenOptions, environ: Mapping[str, str]) -> tuple[str, ...]:

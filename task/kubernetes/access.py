@@ -35,7 +35,7 @@ class ClusterAccess:
         self._lock = Lock()
         self._folder = ""
         self._http: Http | None = None
-        self._plugin = _Asked(config.user.plugin, config.server, environ) if config.user.plugin else None
+        self._plugin = _PluginLogin(config.user.plugin, config.server, environ) if config.user.plugin else None
         self._serial = 0  # of the certificate that the door was opened with
 
     def http(self, limits: Limits = Limits(), log: Callable[[str], None] = lambda _line: None) -> Http:
@@ -139,7 +139,7 @@ class ClusterAccess:
             ) from None
 
 
-class _Asked:
+class _PluginLogin:
     """What an exec plugin said, until that expires."""
 
     def __init__(self, plugin: Plugin, server: Server, environ: Mapping[str, str]) -> None:
