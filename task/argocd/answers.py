@@ -1,4 +1,4 @@
-"""What answers of Argo CD's API, and the lack of one, mean to whoever has to act."""
+"""Which error an answer of Argo CD's API means, or no answer at all."""
 
 from __future__ import annotations
 
@@ -39,25 +39,24 @@ def explained(answer: Response, to: Connection, right: str, subject: str, secret
         )
         return SourceAccessError(f"Argo CD's server redirects to {origin(answer.url)}, where no token goes", hint=hint)
     code, message = _message(answer, secrets)
-    if _conflict(answer.status, message):
+    low = message.lower()
+    signs = ("too many conflicts" in low, "applying patch" in message, "testing value" in low)  # with status 500
+    if answer.status == _CONFLICT or any(signs):  # a patch met another state than it was made for
         return Outpaced(f"{subject}: {message}")
     if code is None and (page := _page(answer, to)):
         return page
-    if answer.status in (401, 403):
-        return _no_access(answer.status, message, right, subject, given=bool(to.token or to.token_file))
+    if answer.status == 401:  # noqa: PLR2004
+        given = to.token or to.token_file
+        what = "Argo CD does not accept the token" if given else "Argo CD wants a token, and none is given"
+        return SourceAccessError(f"{what} ({message or 'unauthenticated'})", hint=_TOKEN)
+    if answer.status == 403:  # noqa: PLR2004
+        hint = f"check the name, or grant it in argocd-rbac-cm: p, <subject>, {right}, allow"
+        return SourceAccessError(f"{subject}: does not exist, or the token may not ({right})", hint=hint)
     said = f"{subject}: Argo CD says: {message or 'nothing'} ({answer.status})"
     if answer.status == 429 or answer.status >= 500:  # noqa: PLR2004
         return SourceDownError(said, hint="run it again")
     hint = "check the name and --argocd-root-path" if answer.status == 404 else "see Argo CD's log for more"  # noqa: PLR2004
     return SourceError(said, hint=hint)
-
-
-def _no_access(status: int, message: str, right: str, subject: str, *, given: bool) -> TaskError:
-    if status == 401:  # noqa: PLR2004
-        what = "Argo CD does not accept the token" if given else "Argo CD wants a token, and none is given"
-        return SourceAccessError(f"{what} ({message or 'unauthenticated'})", hint=_TOKEN)
-    hint = f"check the name, or grant it in argocd-rbac-cm: p, <subject>, {right}, allow"
-    return SourceAccessError(f"{subject}: does not exist, or the token may not ({right})", hint=hint)
 
 
 def _message(answer: Response, secrets: tuple[str, ...]) -> tuple[int | None, str]:
@@ -73,13 +72,6 @@ def _message(answer: Response, secrets: tuple[str, ...]) -> tuple[int | None, st
     for secret in secrets:
         text = text.replace(secret, "***") if len(secret) >= _SHORT else text
     return found["code"], text[:300]
-
-
-def _conflict(status: int, message: str) -> bool:
-    """Whether a patch met another state than it was made for; the API says that by 500."""
-    if status == _CONFLICT or "too many conflicts" in message.lower():
-        return True
-    return "applying patch" in message or "testing value" in message.lower()
 
 
 def _page(answer: Response, to: Connection) -> TaskError | None:

@@ -71,7 +71,7 @@ class ArgoCDApi:
         return headers
 
     def _token(self) -> str:
-        """Read anew each time: whoever writes the file may renew it."""
+        """Read anew each time: the file may be renewed while we run."""
         if not self._to.token_file:
             token = self._to.token.reveal()
         else:
@@ -159,11 +159,9 @@ class ArgoCDApi:
                 found = None
             if isinstance(found, dict):
                 return found
-        raise explained(answer, self._to, right, subject, self._secrets())
-
-    def _secrets(self) -> tuple[str, ...]:
-        """What no message may hold, even if the server says it."""
-        return tuple(one for one in (self._token(), *(value.reveal() for _, value in self._to.headers)) if one)
+        # What no message may hold, even if the server says it.
+        secrets = tuple(one for one in (self._token(), *(value.reveal() for _, value in self._to.headers)) if one)
+        raise explained(answer, self._to, right, subject, secrets)
 
     def _where(self, namespace: str) -> dict[str, str]:
         return {"appNamespace": namespace} if namespace else {}

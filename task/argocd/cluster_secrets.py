@@ -110,24 +110,21 @@ class ClusterSecrets:
         return _bytes(item)
 
     def _listed(self) -> tuple[RepoSecret, ...]:
+        found = []
         try:
-            return tuple(secret for kind in (REPOSITORY, TEMPLATE) for secret in self._of(kind))
+            for kind in (REPOSITORY, TEMPLATE):
+                for item in self._kubernetes.list(SECRETS, self._home, selector=f"{LABEL}={kind}", full=True):
+                    name = f"{self._home}/{item['metadata'].get('name', '')}"
+                    try:
+                        secret = repo_secret(kind, name, _texts(_bytes(item)))
+                    except Malformed as error:  # it does not hide the others
+                        self._log("warning", f"{error.message}: it is passed over; {error.hint}")
+                        continue
+                    found += [secret] if secret else []
         except ForbiddenError as error:
             self._log("info", f"Argo CD's repository secrets are not used: {error.message}; {error.hint}")
             return ()
-
-    def _of(self, kind: str) -> list[RepoSecret]:
-        """One secret that cannot be read does not hide the others."""
-        found = []
-        for item in self._kubernetes.list(SECRETS, self._home, selector=f"{LABEL}={kind}", full=True):
-            name = f"{self._home}/{item['metadata'].get('name', '')}"
-            try:
-                secret = repo_secret(kind, name, _texts(_bytes(item)))
-            except Malformed as error:
-                self._log("warning", f"{error.message}: it is passed over; {error.hint}")
-                continue
-            found += [secret] if secret else []
-        return found
+        return tuple(found)
 
     def _with_server(self, found: RepoCredentials, url: str) -> RepoCredentials:
         """With what Argo CD knows of the server."""

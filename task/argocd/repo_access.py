@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from task.argocd.repo_secrets import AppKey, RepoCredentials
+from task.argocd.repo_secrets import RepoCredentials
 from task.errors import CredentialsError
 from task.git.access import Plan
 from task.git.environment import Login
 from task.git.github_app import App, Way, token
 from task.git.ssh import SshFiles
 from task.git.ssh_keys import has_passphrase, is_private_key
-from task.secret import Secret
 from task.urls import origin, without_login
 
 _KEY = "image-update-key"
@@ -31,15 +30,21 @@ def plan_of(found: RepoCredentials, url: str) -> Plan:
     server, proxied = origin(url), ("no_proxy", "NO_PROXY") if found.proxy else ()
     plan = Plan(
         certificates=found.authorities,
-        variables=tuple((name, found.no_proxy) for name in proxied),  # as Argo CD has it, in place of the pod's own
+        variables=tuple((name, found.no_proxy) for name in proxied),  # as in Argo CD, instead of the pod's own
         only=without_login(url).rstrip("/").removesuffix(".git"),
-        # Who names the proxy and has nothing checked, reads along: their own login may go there, the platform's not.
+        # An owner who names a proxy and has nothing checked can read along: only their own login goes there.
         alone=found.owners and found.insecure,
     )
     if found.app is None:
         login = Login(server, found.username or _TOKEN_USER, found.password)
         return replace(plan, logins=(login,)) if found.password else plan
-    return replace(plan, app=lambda ca_file: Login(server, _TOKEN_USER, _app_token(found, ca_file)), app_server=server)
+    app = App(found.app.id, found.app.installation, found.app.key, found.app.api)
+
+    def of_app(ca_file: str) -> Login:
+        way = Way(ca_file, verify=not found.insecure, proxy=found.proxy, no_proxy=found.no_proxy)
+        return Login(server, _TOKEN_USER, token(app, way))
+
+    return replace(plan, app=of_app, app_server=server)
 
 
 def settings_of(found: RepoCredentials, url: str, folder: str) -> list[tuple[str, str]]:
@@ -78,12 +83,6 @@ def _ssh(found: RepoCredentials) -> SshFiles:
     known = found.known_hosts.strip()
     files |= {"known_hosts": f"{known}\n"} if known else {}
     return SshFiles(files, (_KEY,) if key else (), only_keys=bool(key), known_hosts=bool(known))
-
-
-def _app_token(found: RepoCredentials, ca_file: str) -> Secret:
-    app = found.app or AppKey("", "", Secret(""), "")
-    way = Way(ca_file, verify=not found.insecure, proxy=found.proxy, no_proxy=found.no_proxy)
-    return token(App(app.id, app.installation, app.key, app.api), way)
 
 
 def _write(folder: str, name: str, text: str) -> str:

@@ -23,6 +23,7 @@ _UNLABELLED = ("argocd-secret", "argocd-notifications-secret", "argocd-initial-a
 _NOTHING = Secret("")
 _TRUE, _FALSE = ("1", "t", "true"), ("", "0", "f", "false")  # as Go's ParseBool takes them, whatever the case
 _SCP = re.compile(r"(?:ssh://)?[^/:]*?@[^@]+")
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _GITHUB_API = "https://api.github.com"
 _NAME_ANOTHER = (
     "name a secret of the Application's own namespace, or write git alone: Argo CD's secret for the repository is used"
@@ -114,7 +115,9 @@ def may_log_in(secret: str, kind: str, data: Mapping[str, str], url: str, projec
         raise Malformed(f"secret {secret} belongs to Argo CD itself and is no login for Git", _NAME_ANOTHER)
     wanted, ours = _normal(url), _normal(data.get("url", ""))
     fits = wanted == ours if kind == REPOSITORY else wanted.startswith(f"{ours.rstrip('/')}/")
-    if not fits or not _host(ours) or _climbs(url):  # a template of `https://` alone would be for every server
+    # curl asks for /evil/x where a URL says /acme/../evil/x.
+    climbs = any(part.lower().replace("%2e", ".") in (".", "..") for part in re.split(r"[/\\:]", url))
+    if not fits or not _host(ours) or climbs:  # a template of `https://` alone would be for every server
         raise Malformed(f"secret {secret} is Argo CD's login for another repository", _NAME_ANOTHER)
     if data.get("project", "") not in ("", project):
         raise Malformed(f"secret {secret} is for another project than {project or 'none'!r}", _NAME_ANOTHER)
@@ -144,13 +147,9 @@ def secret_place(text: str, namespace: str) -> tuple[str, str]:
     _, _, place = text.partition(":")
     first, slash, second = place.partition("/")
     found = (first, second) if slash else (namespace, first)
-    if not all(found) or "/" in second or not all(_is_name(part) for part in found):
+    if not all(found) or "/" in second or not all(_NAME.fullmatch(part) for part in found):
         raise Malformed(f"{text[:200]!r} names no secret", "write git:secret:<namespace>/<name>")
     return found
-
-
-def _is_name(text: str) -> bool:
-    return re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", text) is not None
 
 
 def _own(secrets: Sequence[RepoSecret], url: str, project: str) -> RepoCredentials | None:
@@ -178,11 +177,6 @@ def _begins(url: str, prefix: str) -> bool:
         return False
     host = _host(prefix)
     return not host or host == _host(url)
-
-
-def _climbs(url: str) -> bool:
-    """Whether a path leads out of where it begins: curl asks for /evil/x where a URL says /acme/../evil/x."""
-    return any(part.lower().replace("%2e", ".") in (".", "..") for part in re.split(r"[/\\:]", url))
 
 
 def _host(url: str) -> str:

@@ -69,7 +69,15 @@ def judge(
     if isinstance(dry, Rollout):
         return dry
     view = view_of(item, dry, tree)
-    answer = _refused(view) or _running(view) or _broken(view) or _elsewhere(view, dry) or _at_revision(view, windows)
+    answer = _refused(view) or _running(view) or _broken(view) or _elsewhere(view, dry)
+    if answer is None:  # compared with the wanted revision, and no operation runs or failed
+        status = text(view.sync, "status")
+        if status == "Synced":
+            answer = _synced(view)
+        elif status == "OutOfSync":
+            answer = _out_of_sync(view, windows)
+        else:
+            answer = Rollout("progressing", "its sync status is not known yet", stale=True)
     return replace(answer, compared=view.compared, revision=", ".join(revisions_of(view.sync)))
 
 
@@ -97,20 +105,15 @@ def _refused(view: View) -> Rollout | None:
         hint = "correct the Application's spec or its AppProject"
         return Rollout("failed", f"the Application's spec is refused: {listed(problems)}", hint)
     problems = conditions(view.status, "ComparisonError", "UnknownError")
-    return _not_compared(view, problems) if problems else None
-
-
-def _not_compared(view: View, problems: tuple[str, ...]) -> Rollout:
+    if not problems:
+        return None
     if not view.fresh:
         return Rollout("waiting", "Argo CD has not compared again yet", stale=True)
-    if not conditions(view.status, "ComparisonError") or all(_passing(one) for one in problems):
+    passing = all(any(sign in one for sign in _PASSING) for one in problems)
+    if passing or not conditions(view.status, "ComparisonError"):
         return Rollout("progressing", f"Argo CD cannot compare just now: {listed(problems)}", stale=True)
     hint = "the manifests of this revision cannot be made: correct them in Git"
     return Rollout("failed", f"Argo CD cannot compare: {listed(problems)}", hint, sure=False)
-
-
-def _passing(message: str) -> bool:
-    return any(sign in message for sign in _PASSING)
 
 
 def _running(view: View) -> Rollout | None:
@@ -162,15 +165,6 @@ def _looking(view: View) -> bool:
     return REFRESH in mapping(mapping(view.item, "metadata"), "annotations")
 
 
-def _at_revision(view: View, windows: Mapping[str, Any]) -> Rollout:
-    """Compared with the wanted revision, and no operation runs or failed."""
-    if text(view.sync, "status") == "Synced":
-        return _synced(view)
-    if text(view.sync, "status") == "OutOfSync":
-        return _out_of_sync(view, windows)
-    return Rollout("progressing", "its sync status is not known yet", stale=True)
-
-
 def _synced(view: View) -> Rollout:
     ended = text(view.operation, "finishedAt")
     if not later(view.compared, ended):  # the health may still be that of before, whatever was synced
@@ -206,8 +200,13 @@ def _out_of_sync(view: View, windows: Mapping[str, Any]) -> Rollout:
     if resources and not automated.get("prune") and all(one.get("requiresPruning") is True for one in resources):
         because = f"only what is to be pruned is left, and auto-prune is off: {names}"
         return Rollout("needs-sync", because, "someone must sync it with pruning: argocd app sync --prune", sure=False)
-    if view.applied and view.current:
-        return _out_of_sync_again(view, names, heals=automated.get("selfHeal") is True)
+    if view.applied and view.current:  # the sync succeeded, and yet something differs
+        if not later(view.compared, text(view.operation, "finishedAt")):
+            return Rollout("progressing", "synced; Argo CD has not compared since then", stale=True)
+        because = f"out of sync again after the sync{f': {names}' if names else ''}"
+        if automated.get("selfHeal") is True:
+            return Rollout("progressing", because, stale=True)
+        return Rollout("needs-sync", because, "something else changes these: see the diff in Argo CD", sure=False)
     revisions = revisions_of(view.sync)
     if refused := [one for one in conditions(view.status, "SyncError") if any(each in one for each in revisions)]:
         return Rollout("failed", f"Argo CD does not sync: {listed(refused)}", "someone must sync it")
@@ -215,17 +214,6 @@ def _out_of_sync(view: View, windows: Mapping[str, Any]) -> Rollout:
         return _blocked()
     unless = "" if windows else ", unless a sync window keeps it from that"  # which the Kubernetes API does not tell
     return Rollout("progressing", f"out of sync, auto-sync is about to begin{unless}", wants="windows")
-
-
-def _out_of_sync_again(view: View, names: str, *, heals: bool) -> Rollout:
-    """The sync succeeded, and yet something differs."""
-    if not later(view.compared, text(view.operation, "finishedAt")):
-        return Rollout("progressing", "synced; Argo CD has not compared since then", stale=True)
-    detail = f": {names}" if names else ""
-    because = f"out of sync again after the sync{detail}"
-    if heals:
-        return Rollout("progressing", because, stale=True)
-    return Rollout("needs-sync", because, "something else changes these: see the diff in Argo CD", sure=False)
 
 
 def blocks(windows: Mapping[str, Any]) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from task.errors import AnnotationError, Outpaced, SourceDownError, SourceError, TaskError
+from task.errors import AnnotationError, Outpaced, SourceDownError, SourceError
 from task.http import Http, Limits, NoAnswerError, Response
 from task.kubernetes.access import ClusterAccess
 from task.kubernetes.errors import Act, foreign, no_answer, problem, status_of
@@ -88,7 +88,12 @@ class Kubernetes:
         params = {"labelSelector": selector} if selector else {}
         seen: set[tuple[str, str]] = set()
         for item in self._items(act, resource.path(namespace), params, wanted, page):
-            if isinstance(item, dict) and (key := _key(item)) not in seen:
+            if not isinstance(item, dict):
+                continue
+            metadata = item.get("metadata")
+            known = metadata if isinstance(metadata, dict) else {}
+            key = (str(known.get("namespace", "")), str(known.get("name", "")))
+            if key not in seen:
                 seen.add(key)
                 yield item
 
@@ -284,12 +289,6 @@ def secret_data(item: Mapping[str, Any]) -> dict[str, Secret]:
     return found
 
 
-def _key(item: Mapping[str, Any]) -> tuple[str, str]:
-    metadata = item.get("metadata")
-    known = metadata if isinstance(metadata, dict) else {}
-    return str(known.get("namespace", "")), str(known.get("name", ""))
-
-
 def _token(body: Mapping[str, Any]) -> str:
     metadata = body.get("metadata")
     token = metadata.get("continue") if isinstance(metadata, dict) else ""
@@ -309,9 +308,5 @@ def _test_failed(answer: Response) -> bool:
 def _segment(text: str) -> str:
     """One segment of a path. Names come from annotations as well: none leads elsewhere."""
     if text in (".", ".."):
-        raise _bad_name(text)
+        raise AnnotationError(f"{text!r} is no name of a Kubernetes object", hint="write the name that kubectl shows")
     return path_part(text)
-
-
-def _bad_name(text: str) -> TaskError:
-    return AnnotationError(f"{text!r} is no name of a Kubernetes object", hint="write the name that kubectl shows")

@@ -57,7 +57,12 @@ def problem(answer: Response, act: Act, who: str) -> TaskError:
     if status == 429 or status >= 500:  # noqa: PLR2004 - HTTP
         return SourceDownError(f"the Kubernetes API cannot {act} now ({status}){words}", hint=_AGAIN)
     if status == 404:  # noqa: PLR2004 - HTTP
-        return _absent(act, origin(answer.url))
+        if act.group != "argoproj.io" or act.name:
+            return AbsentError(f"there is nothing to {act}", hint="it may have been deleted meanwhile")
+        return SourceAccessError(
+            f"Argo CD is not installed here: {origin(answer.url)} knows no {act.resource}.{act.group}",
+            hint="check which cluster the kubeconfig names: kubectl config current-context",
+        )
     if status == 400 and act.verb == "list":  # noqa: PLR2004 - HTTP
         return UsageError(f"the Kubernetes API cannot {act} like this{words}", hint="check --selector and --namespace")
     return SourceError(f"the Kubernetes API does not {act} ({status}){words}", hint="see what it says")
@@ -97,12 +102,3 @@ def status_of(answer: Response) -> dict[str, object]:
     except (ValueError, RecursionError):
         return {}
     return body if isinstance(body, dict) and body.get("kind") == "Status" else {}
-
-
-def _absent(act: Act, where: str) -> TaskError:
-    if act.group == "argoproj.io" and not act.name:
-        return SourceAccessError(
-            f"Argo CD is not installed here: {where} knows no {act.resource}.{act.group}",
-            hint="check which cluster the kubeconfig names: kubectl config current-context",
-        )
-    return AbsentError(f"there is nothing to {act}", hint="it may have been deleted meanwhile")

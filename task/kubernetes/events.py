@@ -18,19 +18,29 @@ _LONGEST_MESSAGE = 1024  # bytes; the API server refuses more
 def updated_event(metadata: Mapping[str, Any], changes: Sequence[Change], now: float) -> dict[str, Any]:
     """The Event that says which images of an Application changed; `now` is in seconds since 1970.
 
-    As AIU's: reason, type and annotations, the images counted from 0. The namespace is the Application's, where its
-    owner looks and which alone Kubernetes takes.
+    As AIU's: reason, type and annotations, the images counted from 0. The namespace is the Application's: its owner
+    looks there, and Kubernetes takes no other.
     """
     name, namespace = str(metadata.get("name", "")), str(metadata.get("namespace", ""))
-    time = _rfc3339(now)
+    time = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")  # whole seconds, as `metav1.Time`
+    tail = f".{round(now * 1e9):x}"  # unique by time, as Kubernetes' own components name theirs
+    annotations: dict[str, str] = {}
+    for number, change in enumerate(changes):
+        said = {
+            "full-image-name": change.image.name,
+            "image-name": change.name,
+            "old-tag": change.old,
+            "new-tag": change.new,
+        }
+        annotations |= {f"{_PREFIX}{number}/{key}": value for key, value in said.items()}
     involved = {key: metadata[key] for key in ("resourceVersion", "uid") if metadata.get(key)}
     return {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {
-            "name": _name(name, now),
+            "name": name[: _LONGEST_NAME - len(tail)].rstrip("-.") + tail,
             "namespace": namespace,
-            "annotations": _annotations(changes),
+            "annotations": annotations,
         },
         "involvedObject": {
             "apiVersion": "argoproj.io/v1alpha1",
@@ -49,27 +59,3 @@ def updated_event(metadata: Mapping[str, Any], changes: Sequence[Change], now: f
         "lastTimestamp": time,
         "count": 1,
     }
-
-
-def _name(application: str, now: float) -> str:
-    """Unique by time, as Kubernetes' own components name theirs."""
-    tail = f".{round(now * 1e9):x}"
-    return application[: _LONGEST_NAME - len(tail)].rstrip("-.") + tail
-
-
-def _annotations(changes: Sequence[Change]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for number, change in enumerate(changes):
-        said = {
-            "full-image-name": change.image.name,
-            "image-name": change.name,
-            "old-tag": change.old,
-            "new-tag": change.new,
-        }
-        found |= {f"{_PREFIX}{number}/{key}": value for key, value in said.items()}
-    return found
-
-
-def _rfc3339(now: float) -> str:
-    """UTC, in whole seconds, as `metav1.Time` is written."""
-    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

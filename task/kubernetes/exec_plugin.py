@@ -12,6 +12,7 @@ import sys
 import warnings
 from base64 import b64encode
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -51,7 +52,8 @@ def ask(plugin: Plugin, server: Server, environ: Mapping[str, str]) -> Credentia
         status = said["status"]
         version, token = said.get("apiVersion"), status.get("token") or ""
         certificate, key = status.get("clientCertificateData") or "", status.get("clientKeyData") or ""
-        expires = _seconds(status.get("expirationTimestamp") or "")
+        until = status.get("expirationTimestamp")
+        expires = datetime.fromisoformat(until).timestamp() if until else 0.0
     except (ValueError, KeyError, TypeError, AttributeError):
         raise _useless(plugin, "does not answer with an ExecCredential that has a status") from None
     if version != plugin.version:
@@ -65,25 +67,20 @@ def _info(plugin: Plugin, server: Server) -> str:
     """The question, as the plugin finds it in its environment."""
     spec: dict[str, Any] = {"interactive": False}
     if plugin.tell_cluster:
+        authorities = server.ca_base64
+        if server.ca_file and not authorities:
+            with suppress(OSError):  # the connection will say so
+                authorities = b64encode(read_file(server.ca_file)).decode()
         cluster = {
             "server": server.url,
             "tls-server-name": server.name,
             "insecure-skip-tls-verify": not server.verify,
-            "certificate-authority-data": server.ca_base64 or _base64(server.ca_file),
+            "certificate-authority-data": authorities,
             "proxy-url": server.proxy,
             "config": server.extension,
         }
         spec["cluster"] = {key: value for key, value in cluster.items() if value}
     return json.dumps({"apiVersion": plugin.version, "kind": "ExecCredential", "spec": spec})
-
-
-def _base64(path: str) -> str:
-    if not path:
-        return ""
-    try:
-        return b64encode(read_file(path)).decode()
-    except OSError:
-        return ""  # the connection will say so
 
 
 def _run(plugin: Plugin, environ: dict[str, str]) -> bytes:
@@ -126,10 +123,3 @@ def _useless(plugin: Plugin, what: str) -> SourceAccessError:
     return SourceAccessError(
         f"the kubeconfig's exec plugin {plugin.command!r} {what}", hint="run it by hand: kubectl auth whoami"
     )
-
-
-def _seconds(text: str) -> float:
-    """RFC 3339 → seconds since 1970; 0 for nothing."""
-    if not text:
-        return 0.0
-    return datetime.fromisoformat(text).timestamp()

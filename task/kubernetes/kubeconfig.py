@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from base64 import b64decode
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from task.yaml_documents import plain
 _EXTENSION = "client.authentication.k8s.io/exec"  # what a cluster tells exec plugins
 _FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 _PROXIES = ("http://", "https://")
+_IMPERSONATED = (("Impersonate-User", "as"), ("Impersonate-Uid", "as-uid"))
 _LONGEST = 10_000_000  # bytes of a file
 
 
@@ -81,7 +82,12 @@ def kubeconfig(environ: Mapping[str, str], path: str = "", context: str = "") ->
 
     `path` counts before KUBECONFIG and ~/.kube/config, and must exist. Raises `UsageError`, which holds no secret.
     """
-    merged = _merged([_read(one) for one in _paths(environ, path)])
+    merged: dict[str, Any] = {"clusters": {}, "users": {}, "contexts": {}, "current-context": ""}
+    for data in map(_read, _paths(environ, path)):  # as kubectl merges them: what comes first counts
+        merged["current-context"] = merged["current-context"] or _text(data, "current-context")
+        for kind in ("clusters", "users", "contexts"):
+            for one in _list(data, kind):
+                merged[kind].setdefault(_text(one, "name"), _map(one, kind[:-1]))
     name = context or merged["current-context"]
     if not name and not merged["contexts"]:
         return None
@@ -129,28 +135,12 @@ def _read(path: str) -> dict[str, Any]:
         raise UsageError(f"the kubeconfig {path!r} is no mapping", hint="see kubectl config view")
     folder = os.path.dirname(os.path.abspath(path))
     for kind, inner in (("clusters", "cluster"), ("users", "user")):
-        for one in _list(data, kind):
-            _place(_map(one, inner), folder)
+        for one in (_map(entry, inner) for entry in _list(data, kind)):
+            one |= {key: os.path.join(folder, _text(one, key)) for key in _FILES if _text(one, key)}
+            plugin = _map(one, "exec")
+            if "/" in _text(plugin, "command"):
+                plugin["command"] = os.path.join(folder, plugin["command"])
     return data
-
-
-def _place(one: dict[str, Any], folder: str) -> None:
-    for key in _FILES:
-        if _text(one, key):
-            one[key] = os.path.join(folder, _text(one, key))
-    plugin = _map(one, "exec")
-    if "/" in _text(plugin, "command"):
-        plugin["command"] = os.path.join(folder, plugin["command"])
-
-
-def _merged(files: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    merged: dict[str, Any] = {"clusters": {}, "users": {}, "contexts": {}, "current-context": ""}
-    for data in files:
-        merged["current-context"] = merged["current-context"] or _text(data, "current-context")
-        for kind in ("clusters", "users", "contexts"):
-            for one in _list(data, kind):
-                merged[kind].setdefault(_text(one, "name"), _map(one, kind[:-1]))
-    return merged
 
 
 def _server(raw: dict[str, Any], name: str) -> Server:
@@ -184,6 +174,8 @@ def _user(raw: dict[str, Any], name: str) -> User:
             f"the kubeconfig's {where} logs in with an auth-provider, which Kubernetes no longer has",
             hint="make a new kubeconfig: today's tools use exec",
         )
+    if raw.get("as-groups") or raw.get("as-user-extra"):  # they would need a header several times
+        raise UsageError("the kubeconfig impersonates groups, which is not supported", hint="use a user of its own")
     return User(
         token=Secret(_text(raw, "token")),
         token_file=_text(raw, "tokenFile"),
@@ -194,7 +186,7 @@ def _user(raw: dict[str, Any], name: str) -> User:
         name=_text(raw, "username"),
         password=Secret(_text(raw, "password")),
         plugin=_plugin(_map(raw, "exec"), where),
-        headers=tuple(_impersonation(raw)),
+        headers=tuple((header, _text(raw, key)) for header, key in _IMPERSONATED if raw.get(key)),
     )
 
 
@@ -220,14 +212,6 @@ def _plugin(raw: dict[str, Any], where: str) -> Plugin | None:
         mode,
         _text(raw, "installHint"),
     )
-
-
-def _impersonation(raw: dict[str, Any]) -> list[tuple[str, str]]:
-    """`as` and `as-uid`; groups would need a header several times, which few kubeconfigs have."""
-    if raw.get("as-groups") or raw.get("as-user-extra"):
-        raise UsageError("the kubeconfig impersonates groups, which is not supported", hint="use a user of its own")
-    headers = (("Impersonate-User", "as"), ("Impersonate-Uid", "as-uid"))
-    return [(header, _text(raw, key)) for header, key in headers if raw.get(key)]
 
 
 def _decoded(raw: dict[str, Any], key: str, where: str) -> str:
