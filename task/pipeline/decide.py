@@ -67,7 +67,7 @@ def hopeless(ask: Ask, terms: Terms) -> Decision | None:
         return Decision(sub, first, Verdict("refuse", "not-live", because))
     if sub.held:
         return Decision(sub, first, Verdict("defer", "held", sub.held))
-    refusals = [objection(image, sub.policy) for image in ask.candidates]
+    refusals = [objection(image.tag, sub.policy) for image in ask.candidates]
     if refusals[0] is None or None in refusals:
         return None
     return Decision(sub, first, refusals[0], live_reading(sub))
@@ -146,7 +146,7 @@ def facts_needed(ask: Ask, current: Reading, memory: Memory, terms: Terms) -> li
     sub = ask.subscription
     offered = [Candidate(image, terms.build) for image in ask.candidates]
     offered += [deferred(sub, memory.deferred)] if memory.deferred else []
-    admitted = [one for one in offered if objection(one.image, sub.policy) is None]
+    admitted = [one for one in offered if objection(one.image.tag, sub.policy) is None]
     return [fact for one in admitted for fact in facts_of(sub, one.image, one.build, current, memory, terms.check)]
 
 

@@ -78,7 +78,7 @@ def _counts(image: Image, current: Reading, policy: Policy) -> bool:
     """Whether what Git says now may be the newer one: a tag that the rules no longer admit never is."""
     if not version_of(current) or (image.tag == current.tag and image.digest in ("", current.digest)):
         return False
-    return not current.tag or refusal(replace(image, tag=current.tag), policy) is None
+    return not current.tag or refusal(current.tag, policy) is None
 
 
 def _told_apart(new: Build, old: Build) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from task.errors import TaskError
-from task.model import Answer, Decision, Fact, Image, Policy, Question, Verdict
+from task.model import Answer, Decision, Fact, Policy, Question, Verdict
 from task.pipeline.decide import Ask
 from task.pipeline.facts import subject, suits, wrong
 from task.pipeline.match import Matched
@@ -157,7 +157,7 @@ def _none(choice: Choice) -> tuple[str, Verdict]:
     sub = choice.asks[0].subscription
     if not choice.tags:
         return "", Verdict("refuse", "not-in-registry", f"the registry has no tag of {sub.entry.image.name}")
-    refusals = [(tag, no) for tag in choice.tags if (no := objection(Image("", "", "", tag), choice.policy))]
+    refusals = [(tag, no) for tag in choice.tags if (no := objection(tag, choice.policy))]
     if not refusals:
         return "", Verdict("refuse", "not-in-registry", "the registry's tags are all those of signatures")
     rule = Counter(no.rule for _, no in refusals).most_common(1)[0][0]

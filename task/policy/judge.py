@@ -7,7 +7,6 @@ asking again on the new tip.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 from task.image import live_image
 from task.model import Image, Policy, Reading, Verdict
@@ -23,13 +22,8 @@ class Leave:
     downgrade: bool = False
 
 
-def objection(image: Image, policy: Policy) -> Verdict | None:
-    """Why the tag is not admitted whatever Git says; None when it is admitted."""
-    return _objection(image.tag, policy)
-
-
-@lru_cache(maxsize=4096)
-def _objection(tag: str, policy: Policy) -> Verdict | None:
+def objection(tag: str, policy: Policy) -> Verdict | None:
+    """Why a tag is not admitted, whatever Git says; None when it is admitted."""
     if policy.ignore and (glob := tag_filter.ignored(policy.ignore, tag)):
         return Verdict("refuse", "ignore-tags", f"ignore-tags {glob!r} matches {tag}")
     if policy.allow is not None and not tag_filter.allowed(policy.allow, tag):
@@ -42,15 +36,14 @@ def _objection(tag: str, policy: Policy) -> Verdict | None:
 
 def judge(image: Image, policy: Policy, current: Reading, leave: Leave = Leave()) -> Verdict:
     """What the rules say about writing `image` (tag and digest as they would be written) over `current`."""
-    refusal = objection(image, policy)
-    if refusal:
+    if refusal := objection(image.tag, policy):
         return refusal
     if policy.strategy == "digest" and not image.digest:
         return Verdict("error", "registry", "the digest strategy needs the digest and the event has none")
     if same(image, current):
         return Verdict("unchanged", "same", f"Git already says {version_of(current)}")
     # Only a tag that the same rules admit can be newer: `latest`, or a version out of the range, is always replaced.
-    comparable = current.tag and current.tag != image.tag and _objection(current.tag, policy) is None
+    comparable = current.tag and current.tag != image.tag and objection(current.tag, policy) is None
     if comparable and not leave.downgrade and (why := STRATEGIES[policy.strategy].older(image.tag, current.tag)):
         return Verdict("refuse", "not-newer", why)
     if policy.pin_digest and not image.digest:

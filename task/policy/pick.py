@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
-from task.model import Image, Policy
+from task.model import Policy
 from task.policy.judge import objection
 from task.policy.strategies import STRATEGIES
 
 # What stands for an image's signatures and attestations where a registry has no better place for them.
 _NO_VERSION = re.compile(r"sha256-[0-9a-f]{64}(?:\..+)?")
-_NOWHERE = Image("", "", "")
 
 
 def admitted(tags: Iterable[str], policy: Policy) -> tuple[str, ...]:
     """The tags that the rules let in, each once, in their order."""
     found = dict.fromkeys(tag for tag in tags if not _NO_VERSION.fullmatch(tag))
-    return tuple(tag for tag in found if objection(replace(_NOWHERE, tag=tag), policy) is None)
+    return tuple(tag for tag in found if objection(tag, policy) is None)
 
 
 def dates_needed(tags: Iterable[str], policy: Policy, known: Mapping[str, str] | None = None) -> tuple[str, ...]:

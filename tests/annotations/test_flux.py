@@ -321,7 +321,7 @@ def test_the_example() -> None:
     (sub,) = subscribe_helm_release(document.data, "", REPO, "", PATH).subscriptions
     assert sub.entry.image.identity == "registry.gitlab.com/wenger23/microservices-demo/frontend"
     built = [parse_image(f"{sub.entry.image.name}:{tag}") for tag in ("v0.0.41", "v0.1.0")]
-    assert [objection(image, sub.policy) is None for image in built] == [True, False]
+    assert [objection(image.tag, sub.policy) is None for image in built] == [True, False]
 
 
 def as_flux(glob: str, tag: str) -> bool:

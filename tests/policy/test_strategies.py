@@ -34,7 +34,7 @@ def image(tag: str, digest: str = "") -> Image:
 def pick(policy: Policy, tags: list[str]) -> str | None:
     """What is written when each tag arrives as an event, in this order."""
     rule = STRATEGIES[policy.strategy]
-    good = [tag for tag in tags if objection(image(tag), policy) is None]
+    good = [tag for tag in tags if objection(tag, policy) is None]
     return reduce(lambda now, tag: now if rule.older(tag, now) else tag, good) if good else None
 
 
@@ -63,7 +63,7 @@ def test_traits_as_image_updater_states_them(case: dict[str, Any]) -> None:
     told = {"update-strategy": Setting("update-strategy", name)}
     bare = read_entry(Entry("w", image(""), "", "w=acme/w"), told, "semver", pin_digest=False)
     assert bare.broken is expected["needs_constraint"]
-    refusal = objection(image("1.0.1"), Policy(name, ("1.0.0",)))
+    refusal = objection("1.0.1", Policy(name, ("1.0.0",)))
     only = refusal is not None and refusal.rule == "constraint"
     assert only is (expected["only_constraint_tag"] or name == "semver")
 
