@@ -80,7 +80,10 @@ def main(argv: Sequence[str]) -> int:
     try:
         shutdown.hear()
         return group.main(args=list(argv), prog_name="image-update", standalone_mode=False, obj=call) or 0
-    except SystemExit as end:  # Typer has installed or shown completion
+    except SystemExit as end:
+        broken = end.__context__  # Typer ends the program for any broken pipe; only one of its own help is no defect
+        if isinstance(broken, BrokenPipeError) and not SHOWN_BY_TYPER.intersection(argv):
+            return _defect(broken, call)
         return int(end.code or 0)
     except TaskError as error:
         return _end(error, call)
@@ -97,9 +100,13 @@ def main(argv: Sequence[str]) -> int:
             return _end(unwritable(error), call)
         if spent := exhausted(error):
             return _end(spent, call)
-        code = _end(TaskError(f"a defect: {type(error).__name__}", hint="report it with the traceback"), call)
-        call.log.traceback(error)
-        return code
+        return _defect(error, call)
+
+
+def _defect(error: Exception, call: Call) -> int:
+    code = _end(TaskError(f"a defect: {type(error).__name__}", hint="report it with the traceback"), call)
+    call.log.traceback(error)
+    return code
 
 
 def _end(error: TaskError, call: Call) -> int:
@@ -109,7 +116,7 @@ def _end(error: TaskError, call: Call) -> int:
     if call.command in PUBLISHING:
         problem = Problem("", error.rule, str(error), error.hint)
         problems = (problem, *strange_variables(call.environ))
-        report_of_it = Report(call.command, (), 0, (), (), problems, code)
+        failure = Report(call.command, (), 0, (), (), problems, code)
         given = call.given
         output = OutputSettings(
             format=given.get("output", "text"),
@@ -118,7 +125,7 @@ def _end(error: TaskError, call: Call) -> int:
             dotenv=given.get("dotenv", ""),
         )
         with shutdown.shield():
-            publish(report_of_it, output, call.environ)  # an error here is not said: the run has failed already
+            publish(failure, output, call.environ)  # an error here is not said: the run has failed already
             if path := given.get("metrics_file"):
-                notify(report_of_it, Receivers(path), 0.0, call.environ, call.log)
+                notify(failure, Receivers(path), 0.0, call.environ, call.log)
     return code

@@ -25,10 +25,7 @@ class Call:
 
     @cached_property
     def given(self) -> Mapping[str, Any]:
-        """The options by name, of a command line with a mistake as many as can be read.
-
-        It still says where the results go and how the log is written.
-        """
+        """The options by name, as far as they can be read: a line with a mistake still says where the results go."""
         if not self.command:
             return {}
         read = self._group.commands[self.command].make_context(
@@ -38,7 +35,7 @@ class Call:
 
     @cached_property
     def log(self) -> Log:
-        """The log. It begins with the variables that nobody reads: they may be why the rest goes wrong."""
+        """The log. It begins with the variables that nobody reads, which may be why the rest goes wrong."""
         form = self.given.get("log_format", "auto")
         if form == "auto":
             form = "github" if self.environ.get("GITHUB_ACTIONS") == "true" else "text"

@@ -4,14 +4,16 @@ import os
 import shutil
 import sys
 import tempfile
+import textwrap
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from task.ci.publish import shown
 from task.cli.update import carry_out
+from task.errors import Exit
 from task.git.command import Git
-from task.model import Report
 from task.output.console import stdout_console
 from task.output.log import Log
 from task.output.report_text import diff_text
@@ -64,7 +66,7 @@ def demo(
         return _play(folder)
     finally:
         if keep:
-            _say(f"\nKept: {folder} (repository gitops.git, Applications in applications.yaml)\n")
+            say(f"\nKept: {folder} (repository gitops.git, Applications in applications.yaml)\n")
         else:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -75,41 +77,24 @@ def _play(folder: str) -> int:
     _make_repository(git, repo)
     with open(applications, "w", encoding="utf-8") as file:
         file.write(_applications(repo))
-    _say(f"A CI pipeline has just built {' and '.join(IMAGES)}\n")
-    _say("Three Applications take them: shop (Helm), worker (Kustomize), legacy (held to ~1.4)\n\n")
-    plan = carry_out(_settings("plan", applications), {}, Log("warning"))
-    report = carry_out(_settings("run", applications), {}, Log("warning"))
+    say(f"A CI pipeline has just built {' and '.join(IMAGES)}\n")
+    say("Three Applications take them: shop (Helm), worker (Kustomize), legacy (held to ~1.4)\n\n")
+    git_settings = GitSettings(protocols=frozenset({"file"}))
+    settings = Settings("run", IMAGES, applications=(applications,), git=git_settings)
+    plan = carry_out(replace(settings, command="plan", dry=True), {}, Log("warning"))
+    report = carry_out(settings, {}, Log("warning"))
     environ = dict(os.environ)
-    _say(shown(report, environ))
+    say(shown(report, environ))
     console = stdout_console(environ)
-    _say("\nThe diff:\n" + "\n".join(diff_text(one.diff or "", console) for one in plan.commits))
-    _say("\nThe commit:\n" + _last_commit(git, repo))
-    return _verified(report, plan)
-
-
-def _say(text: str) -> None:
-    say(text)
-
-
-def _verified(report: Report, plan: Report) -> int:
-    """The demo fails when what it shows is not what must happen."""
-    verdicts = [one.verdict.verdict for one in report.decisions]
-    if sorted(verdicts) != ["refuse", "update", "update"] or [c.tree for c in plan.commits] != [
-        c.tree for c in report.commits
-    ]:
+    say("\nThe diff:\n" + "\n".join(diff_text(one.diff or "", console) for one in plan.commits))
+    commit = git.run("--git-dir", repo, "log", "-1", "--format=%h %an: %B", "main").decode().rstrip()
+    say("\nThe commit:\n" + textwrap.indent(commit, "    ", lambda _line: True) + "\n")
+    verdicts = sorted(one.verdict.verdict for one in report.decisions)
+    same = [one.tree for one in plan.commits] == [one.tree for one in report.commits]
+    if verdicts != ["refuse", "update", "update"] or not same:
         sys.stderr.write("the demo did not do what it shows; please report this\n")
-        return 1
+        return int(Exit.DEFECT)
     return report.exit
-
-
-def _settings(command: str, applications: str) -> Settings:
-    return Settings(
-        command,
-        IMAGES,
-        applications=(applications,),
-        git=GitSettings(protocols=frozenset({"file"})),
-        dry=command == "plan",
-    )
 
 
 def _applications(repo: str) -> str:
@@ -135,8 +120,3 @@ def _make_repository(git: Git, repo: str) -> None:
     for path, text in FILES.items():
         lines.append(f"M 100644 inline {path}\ndata {len(text.encode())}\n{text}")
     git.run("--git-dir", repo, "fast-import", "--quiet", stdin="\n".join(lines) + "\n")
-
-
-def _last_commit(git: Git, repo: str) -> str:
-    shown = git.run("--git-dir", repo, "log", "-1", "--format=%h %an: %B", "main")
-    return "".join(f"    {line}\n" for line in shown.decode().rstrip().split("\n"))

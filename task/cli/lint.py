@@ -15,7 +15,6 @@ from task.cli.holds import held
 from task.cli.records import settings_of
 from task.cli.update import scope_of
 from task.errors import Exit
-from task.model import Application, Flaw, Problem
 from task.output.log import Log
 from task.output.stdout import say
 from task.pipeline.discover import find
@@ -25,7 +24,8 @@ from task.text import exact_json, printable, without_logins
 from task.wiring import world_of
 
 SCHEMA = "image-update/lint/v1"
-NO_FILES = ("stdin", "cluster", "argocd")  # lines of stdin are good for people, but no file has them
+NO_FILES = ("stdin", "cluster", "argocd")  # a line of stdin helps people, but it is in no file
+Placed = tuple[Finding, str, int]  # a finding with its file ("" where there is none) and line
 
 
 def lint(
@@ -82,9 +82,6 @@ def lint(
     return int(Exit.CONFIGURATION) if any(one.severity == "error" for one, _, _ in found) else int(Exit.OK)
 
 
-Placed = tuple[Finding, str, int]  # a finding, its file ("" when not from one) and line
-
-
 def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> list[Placed]:
     scope = scope_of(settings)
     world = world_of(settings, environ, log, scope)
@@ -95,38 +92,34 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> list[P
         on_hold = list(held(apps, settings, world, now))
     finally:
         world.close()
-    placed: list[Placed] = [(_of_problem(one), *_file(one.message.partition(": ")[0])) for one in found.problems]
+    placed: list[Placed] = []
+    for problem in found.problems:
+        finding = Finding(
+            problem.application,
+            problem.key,
+            problem.value,
+            "warning" if problem.application else "error",  # a manifest that cannot be read has no Application
+            problem.message,
+            problem.hint,
+            origin="",
+        )
+        path, line = _origin(problem.message.partition(": ")[0])
+        placed.append((finding, path, line) if os.path.exists(path) else (finding, "", 0))
     unknown = nobody_called(scope.narrow.names, apps, (*found.outside, *world.passed_over()))
     placed += [(Finding("", "", "", one.severity, one.message, one.hint, ""), "", 0) for one in unknown]
     for app in found.applications:
         placed += [(one, *_place(one, settings.annotation_prefix)) for one in findings(app, scope.defaults)]
     for release in found.releases:
-        placed += [
-            (one, *_place(one, "")) for one in (_of_release(release.application, flaw) for flaw in release.flaws)
-        ]
+        for flaw in release.flaws:
+            finding = of_flaw(release.application, flaw)
+            if not flaw.key:  # it is about where the release lies, and it may be elsewhere in the repository
+                finding = replace(finding, severity="warning")
+            placed.append((finding, *_place(finding, "")))
     return placed + [(one, *_place(one, "")) for one in on_hold]
 
 
-def _of_release(release: Application, flaw: Flaw) -> Finding:
-    """Where a release lies is no annotation's fault, and may be another place when it counts."""
-    finding = of_flaw(release, flaw)
-    return finding if flaw.key else replace(finding, severity="warning")
-
-
-def _file(origin: str) -> tuple[str, int]:
-    """File and line where the text names a file."""
-    path, line = _origin(origin)
-    return (path, line) if os.path.exists(path) else ("", 0)
-
-
-def _of_problem(one: Problem) -> Finding:
-    """What cannot be read at all is an error here."""
-    if one.application:
-        return Finding(one.application, one.key, one.value, "warning", one.message, one.hint, "")
-    return Finding("", "", "", "error", one.message, one.hint, "")
-
-
 def _origin(origin: str) -> tuple[str, int]:
+    """`path:line` → path and line; 0 where there is no line."""
     path, _, line = origin.rpartition(":")
     return (path, int(line)) if path and line.isdigit() else (origin, 0)
 

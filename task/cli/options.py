@@ -107,7 +107,10 @@ def every_line(context: typer.Context, param: typer.CallbackParam, values: Texts
 
 def every_word(context: typer.Context, param: typer.CallbackParam, values: Texts) -> tuple[str, ...]:
     """The words of all values: white space and commas separate them, wherever they are written."""
-    return tuple(word for text in every_text(context, param, values) for word in text.replace(",", " ").split())
+    words = tuple(word for text in every_text(context, param, values) for word in text.replace(",", " ").split())
+    if param.required and not words:
+        raise typer.BadParameter("it is blank", param=param)
+    return words
 
 
 def every_pair(context: typer.Context, param: typer.CallbackParam, values: Texts) -> tuple[tuple[str, str], ...]:

@@ -99,11 +99,12 @@ def wait_for(
     log: Log,
     descends: Descends = lambda *_: "",
 ) -> int:
-    """Wait, show the progress on stderr, print a line for each Application; 0.
+    """Wait with progress on stderr, then print a line for each Application; 0.
 
-    A later revision counts as well, where `descends` knows that it holds the one that is waited for.
+    A later revision counts as well where `descends` knows that it contains the one we wait for.
 
-    Raises `RolloutError` where one is not rolled out, `SourceError` where Argo CD cannot tell, `UsageError`.
+    Raises `RolloutError` for an Application that is not rolled out, `SourceError` where Argo CD cannot say, and
+    `UsageError`.
     """
     revision = settings.revision.strip().lower()
     if not _REVISION.fullmatch(revision):
@@ -111,8 +112,6 @@ def wait_for(
             f"--revision: {settings.revision!r} is no commit id", hint="give the commit that was pushed, 40 letters"
         )
     keys = [key_of(one, settings.argocd_namespace) for one in settings.applications]
-    if not keys:
-        raise UsageError("no Application is named", hint="image-update wait NAME... --revision SHA")
     awaited = [Awaited(*key, _judge(revision, settings.repository, descends)) for key in dict.fromkeys(keys)]
     rows, error = watch(api(), awaited, settings.limit, environ, log)
     say("".join(f"{line(row)}\n" for row in rows))
@@ -122,7 +121,7 @@ def wait_for(
 
 
 def _judge(revision: str, repository: str, descends: Descends) -> Judge:
-    """Of the wanted revision itself, else of whatever repository of the Application a later one is in."""
+    """A judge of the wanted revision, or else of a later one in any repository of the Application."""
     itself, later = judge_of(lambda found: accepts(revision, found), repository), dict[str, Judge]()
 
     def of(repo: str) -> Judge:
@@ -142,7 +141,7 @@ def _judge(revision: str, repository: str, descends: Descends) -> Judge:
 
 
 def key_of(text: str, namespace: str) -> tuple[str, str]:
-    """`name` or `namespace/name` → (namespace, name). Raises `UsageError` for what no Application is called."""
+    """`name` or `namespace/name` → (namespace, name). Raises `UsageError` for an impossible name."""
     first, slash, rest = text.strip().partition("/")
     key = (first, rest) if slash else (namespace, first)
     if not all(_NAME.fullmatch(part) for part in key):

@@ -1,9 +1,11 @@
 """The command line as a whole: help, mistakes, and what hosts get when nothing could begin."""
 
+import errno
 import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -95,6 +97,8 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["hold", "--reason", "x"], "Missing argument 'APP...'; image-update hold --help shows what there is"),
         (["hold", "web"], "Missing option '--reason' (env var: 'IMAGE_UPDATE_REASON'); image-update hold --help"),
         (["hold", "web", "--reason", " "], "'--reason' (env var: 'IMAGE_UPDATE_REASON'): it is blank"),
+        (["hold", ",", "--reason", "x"], "Invalid value for 'APP...': it is blank"),
+        (["wait", " ", "--revision", "abcdef1"], "Invalid value for 'APP...': it is blank"),
         (["rollback", "web"], "Missing option '--to' (env var: 'IMAGE_UPDATE_TO')"),
         (["wait", "web"], "Missing option '--revision' (env var: 'IMAGE_UPDATE_REVISION')"),
         (["scan", "--require-match"], "--require-match: scan is given no image; leave it out; run and plan take it"),
@@ -160,6 +164,32 @@ def test_nothing_of_one_call_is_left_for_the_next(
     monkeypatch.setenv("IMAGE_UPDATE_DEADLINE", "1")
     assert main(["run"]) == 2
     assert "--deadline" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), OSError(5, "x"), BrokenPipeError(32, "x")])
+def test_a_defect_is_1_with_a_traceback_and_results(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object) -> int:
+        raise error
+
+    monkeypatch.setattr("task.cli.run.update", broken)
+    stdout = sys.stdout
+    assert main(["run", "--dotenv", f"{tmp_path}/env"]) == 1
+    sys.stdout = stdout
+    shown = capsys.readouterr().err
+    assert shown.startswith("error: a defect: ")
+    assert "Traceback" in shown
+    assert "IMAGE_UPDATE_RESULT_STATUS=failed" in (tmp_path / "env").read_text()
+
+
+def test_too_many_open_files_are_temporary(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def spent(*_: object) -> int:
+        raise OSError(errno.EMFILE, "too many")
+
+    monkeypatch.setattr("task.cli.run.update", spent)
+    assert main(["run"]) == 75
+    assert "too many open files" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["--version"], ["--show-completion", "bash"]])

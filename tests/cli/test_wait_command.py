@@ -95,7 +95,6 @@ def test_one_application_named_twice_is_asked_once(server: ArgoCDServer, capsys:
 
 
 WRONG = [
-    ((), NEW, "no Application is named"),
     (("a/b/c",), NEW, "no name of an Application"),
     (("../x",), NEW, "no name of an Application"),
     (("web",), "main", "is no commit id"),
