@@ -20,7 +20,7 @@ LARGEST = 10_000_000  # bytes; certificates, keys and settings have some hundred
 PATIENCE = 120.0  # seconds that a program behind `<(…)` may be silent
 _NO_SIZE = 1_000_000  # bytes of a file that says it is empty, as those of /proc and /sys do
 _PIECE = 1 << 20
-_OWN = ("/dev/fd/", "/proc/self/fd/", "/dev/stdin")  # what the caller holds open: the shell's `<(command)`
+_OWN = ("/dev/fd/", "/proc/self/fd/", "/dev/stdin")  # what the shell opened for us: `<(command)`
 _KINDS = {
     stat.S_IFIFO: "a pipe",
     stat.S_IFCHR: "a device",

@@ -1,6 +1,6 @@
-"""One door to HTTP services: registries, Kubernetes, Argo CD, forges.
+"""The HTTP client for registries, Kubernetes, Argo CD and forges.
 
-Time and size are limited, whatever a server does. A login is sent to the one origin it is for, and no line of the log
+Time and size of every answer are limited. A login is sent to the one origin it is for, and no line of the log
 holds a query (signed URLs) or a header.
 """
 
@@ -118,7 +118,11 @@ class Http:
         self._lost = 0.0  # seconds that slow answers have taken
         tls: dict[str, Any] = {"server_hostname": server_name, "assert_hostname": server_name} if server_name else {}
         if more_ca and verify:
-            tls["ssl_context"] = _trusting(more_ca)
+            tls["ssl_context"] = ssl.create_default_context()  # requests adds its own bundle to it
+            try:
+                tls["ssl_context"].load_verify_locations(cadata=more_ca)
+            except (ssl.SSLError, ValueError):
+                raise NoAnswerError("tls", "what is given as certificate authorities is no PEM certificate") from None
         self._session.mount("http://", _Adapter())
         self._session.mount("https://", _Adapter(**tls))
         if not verify:
@@ -351,16 +355,6 @@ def _wait(answer: Response, number: int) -> float:
         return max(0.0, parsedate_to_datetime(said).timestamp() - time.time())
     except (ValueError, OverflowError):
         return _PAUSES[min(number, 1)]
-
-
-def _trusting(authorities: str) -> Any:
-    """A TLS context with these authorities besides the machine's; requests adds its own bundle."""
-    context = ssl.create_default_context()
-    try:
-        context.load_verify_locations(cadata=authorities)
-    except (ssl.SSLError, ValueError):
-        raise NoAnswerError("tls", "what is given as certificate authorities is no PEM certificate") from None
-    return context
 
 
 def _no_answer(error: Exception, url: str) -> NoAnswerError:

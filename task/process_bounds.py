@@ -1,4 +1,4 @@
-"""What a Git server may cost a run, in bytes and in time. Without this a hostile one could send for hours."""
+"""What a Git server may cost a run, in bytes and in time. A hostile one could otherwise send for hours."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Bounds:
 
 
 class Clock:
-    """The time that one repository has, from its first command on, whatever the server does meanwhile."""
+    """The time that one repository has, from its first command on."""
 
     def __init__(self, seconds: float, subject: str) -> None:
         self.seconds = seconds

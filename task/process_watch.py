@@ -14,7 +14,7 @@ from task.process_bounds import Bounds
 
 _PATIENCE = 0.8  # seconds from SIGTERM to SIGKILL
 _LOOKS = 8  # in the time after which a transfer counts as stalled
-_SLICE = 0.2  # seconds; a signal that another thread was told of is obeyed within this time
+_SLICE = 0.2  # seconds; within this time a signal is obeyed that another thread received
 _NAP = 0.02  # seconds, where the system has no handles of processes
 _PIECE = 1 << 16  # bytes, as many as a pipe holds
 
@@ -58,7 +58,7 @@ class Watch:
     """Ends a command after `limits`: so many seconds, why it is ended then; so many without a byte (0: any time).
 
     `outputs` are read meanwhile; they, and the packs in the folder `git_dir`, keep within `bounds`.
-    Needs no thread: whoever waits for the command watches it.
+    Needs no thread: the caller, who waits for the command anyway, watches it.
     """
 
     def __init__(
@@ -87,7 +87,9 @@ class Watch:
 
     def wait(self) -> None:
         """Return when it has ended, by itself or because it had to. Its exit code is left for `running.wait()`."""
-        handle = _handle(self._running.pid)
+        handle: int | None = None  # to poll for the end of the process, where the system has such a thing
+        with suppress(AttributeError, OSError):
+            handle = os.pidfd_open(self._running.pid)
         poll, slice_ = select.poll(), min(_SLICE if handle is not None else 0.001, self._timeout)
         if handle is not None:
             poll.register(handle, select.POLLIN)
@@ -148,14 +150,6 @@ class Watch:
             if packs == self._before and (bytes_moved(self._running.pid) or 0) > 2 * self._bounds.messages:
                 return self._bounds.too_many_messages
         return ""
-
-
-def _handle(pid: int) -> int | None:
-    """What to poll for the end of a process; None where the system has no such thing."""
-    try:
-        return os.pidfd_open(pid)
-    except (AttributeError, OSError):
-        return None
 
 
 def weight(git_dir: str) -> int:

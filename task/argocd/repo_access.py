@@ -22,8 +22,8 @@ _TOKEN_USER = "x-access-token"  # noqa: S105 - a user name
 def plan_of(found: RepoCredentials, url: str) -> Plan:
     """Login, key, known hosts and authorities, for this repository only. Raises `CredentialsError` for a bad key.
 
-    Git itself is told the server and not the repository's path: a renamed repository is redirected within its server,
-    and nothing else is reached with this plan.
+    Git is given the server without the repository's path: a renamed repository is redirected within its server.
+    This plan is used for this repository only.
     """
     if not url.lower().startswith(("https://", "http://")):
         return Plan(ssh=_ssh(found))

@@ -89,7 +89,9 @@ def _hydrated(item: Mapping[str, Any], wanted: Wanted) -> Wanted | Rollout:
     last, now = mapping(status, "lastSuccessfulOperation"), mapping(status, "currentOperation")
     dry, wet = text(last, "drySHA"), text(last, "hydratedSHA")
     if dry and wet and wanted.accepts(dry):
-        return Wanted(lambda revision: revision == wet, wanted.since)  # in whatever repository the result lies
+        return Wanted(
+            lambda revision: revision == wet, wanted.since
+        )  # in any repository: the hydrator may write to another one
     if text(now, "phase") == "Failed" and wanted.accepts(text(now, "drySHA")):
         return Rollout("failed", f"hydrating the revision failed: {said(text(now, 'message'))}")
     return Rollout("waiting", "the revision is not hydrated yet", stale=True)

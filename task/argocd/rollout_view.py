@@ -127,7 +127,7 @@ def _moment(moment: str) -> float:
 
 
 def parent_of(item: Mapping[str, Any], namespace: str) -> tuple[str, str] | None:
-    """(namespace, name) of the Application that deployed this one (app of apps); None where none is known.
+    """(namespace, name) of the Application that deployed this one (app of apps); None if it is not known.
 
     `namespace` is that of Argo CD's control plane; elsewhere an instance is called `<namespace>_<name>`.
     """

@@ -21,7 +21,7 @@ from task.model import Proposal, Proposed
 from task.secret import Secret
 from task.urls import origin
 
-LONGEST_WAIT = 30.0  # seconds that a limit is waited out; a forge that wants more is told of as an error
+LONGEST_WAIT = 30.0  # seconds that a limit is waited out; a longer one is an error
 # Anybody may name a forge by an Application's repoURL. A page of a hundred requests with long texts has 10 MB at most.
 LIMITS = Limits(total=60.0, size=16 * 1024 * 1024, values=1_000_000, slow=600.0)
 _TURNS = 3
@@ -225,9 +225,9 @@ class Client:
 
 
 def settle(steps: Steps, proposal: Proposal, found: Proposed | None) -> Proposed:
-    """Open or update, whoever else does the same at the same time: one request, and the text of its newest commit.
+    """Open or update the request, while other runs may do the same: one request, with the text of its newest commit.
 
-    `found`: what `find` said before the push. A request whose branch has moved on is left to whoever moved it;
+    `found`: what `find` said before the push. A request whose branch has moved on is left to the run that moved it;
     `head_commit` of the answer tells. Raises `Outpaced` where the request was merged since.
     """
     before = found

@@ -94,7 +94,7 @@ def place_of(url: str, known: Sequence[Known] = ()) -> ForgeAddress | None:
     """Where the repository of this URL is; None where nobody says which forge that host is (`probe` may ask it).
 
     Public hosts first; then `known`; then what the URL's shape and the host's name tell. A `Known` without a root
-    tells of every other host. Raises `Malformed` for a URL that names no repository there.
+    is for every other host. Raises `Malformed` for a URL that names no repository there.
     """
     remote = remote_of(url)
     forge = PUBLIC.get(remote.host)

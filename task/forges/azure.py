@@ -51,9 +51,20 @@ class Azure:
         self._base = f"{self._project}/git/repositories/{path_part(repository)}"
 
     def find(self, base: str, head: str) -> Proposed | None:
-        """As `ForgeApi.find`."""
-        item = self._found(base, head)
-        return self._proposed(item) if item else None
+        """As `ForgeApi.find`: the open request, else the newest, read whole. Lists come newest first."""
+        path, what = f"{self._base}/pullrequests", f"look for the pull request of {head}"
+        params = {
+            "searchCriteria.sourceRefName": f"refs/heads/{head}",
+            "searchCriteria.targetRefName": f"refs/heads/{base}",
+            "searchCriteria.status": "all",
+            "$top": 50,
+        }
+        found = listed(self._client.json("GET", path, what, params=params), "value")
+        ours = [one for one in found if isinstance(one, dict) and not one.get("forkSource")]
+        if not ours:
+            return None
+        newest = next((one for one in ours if dig(one, "status") == "active"), ours[0])
+        return self._proposed(self._read(numbered(dig(newest, "pullRequestId"), self._host)))
 
     def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
         """As `ForgeApi.propose`."""
@@ -105,50 +116,52 @@ class Azure:
 
     def tip(self, head: str) -> str:
         """As `Steps.tip`."""
-        params = {"filter": f"heads/{head}"}  # whatever begins so
+        params = {"filter": f"heads/{head}"}  # every ref that begins so
         found = self._client.json("GET", f"{self._base}/refs", f"read the branch {head}", params=params)
         names = (dig(one, "objectId") for one in listed(found, "value") if dig(one, "name") == f"refs/heads/{head}")
         return next(names, "")
 
     def _complete(self, item: Any, proposal: Proposal) -> Proposed:
-        """The request with its reviewers, labels and auto-complete; it stands without what cannot be had."""
+        """The request with its reviewers, labels and auto-complete. What Azure refuses is noted, and left out."""
         found, notes = self._proposed(item), Notes()
         if proposal.assignees:
             notes.add("Azure DevOps has no assignees on pull requests: name them as reviewers")
+        request = f"{self._base}/pullRequests/{path_part(found.number)}"
+        present = {dig(one, "id").lower() for one in listed(item, "reviewers")}
         for name in dict.fromkeys(proposal.reviewers):
             with tried(notes, f"reviewer {name}"):
-                self._review(item, found, name)
+                identity = name if _GUID.fullmatch(name) else self._identity(name)
+                if identity.lower() not in present:
+                    path = f"{request}/reviewers/{path_part(identity)}"
+                    self._client.ask("PUT", path, f"add the reviewer {name}", json={"vote": 0})
         if proposal.labels:
             with tried(notes, "labels"):
-                self._label(found, proposal.labels)
+                labels = listed(self._client.json("GET", f"{request}/labels", "add labels"), "value")
+                known = {dig(one, "name").casefold() for one in labels}
+                for label in dict.fromkeys(proposal.labels):
+                    if label.casefold() not in known:
+                        path, what = f"{request}/labels", f"add the label {label}"
+                        self._client.ask("POST", path, what, json={"name": label})
         if proposal.auto_merge and not dig(item, "autoCompleteSetBy", "id"):
             with tried(notes, "auto-complete"):
                 self._auto_complete(item, found, proposal)
         return replace(found, note=notes.text(found.note))
 
-    def _review(self, item: Any, found: Proposed, name: str) -> None:
-        identity = name if _GUID.fullmatch(name) else self._identity(name)
-        present = {dig(one, "id").lower() for one in listed(item, "reviewers")}
-        if identity.lower() not in present:
-            path = f"{self._base}/pullRequests/{path_part(found.number)}/reviewers/{path_part(identity)}"
-            self._client.ask("PUT", path, f"add the reviewer {name}", json={"vote": 0})
-
     def _identity(self, name: str) -> str:
         """The id of the one identity of that name or address."""
         params = {"searchFilter": "General", "filterValue": name, "queryMembership": "None"}
         found = listed(self._people.json("GET", "/_apis/identities", f"look up {name}", params=params), "value")
-        exact = [one for one in found if name.casefold() in _names(one)]
+        exact = [
+            one
+            for one in found
+            if name.casefold() in (dig(one, "providerDisplayName").casefold(),
+                                   dig(one, "properties", "Account", "$value").casefold(),
+                                   dig(one, "properties", "Mail", "$value").casefold())
+        ]  # fmt: skip
         ids = {identity for one in exact or found if (identity := dig(one, "id"))}
         if len(ids) != 1:
             raise ForgeError(f"{self._host} knows nobody, or several, of that name: give an e-mail address or an id")
         return ids.pop()
-
-    def _label(self, found: Proposed, labels: tuple[str, ...]) -> None:
-        path, what = f"{self._base}/pullRequests/{path_part(found.number)}/labels", "add labels"
-        present = {dig(one, "name").casefold() for one in listed(self._client.json("GET", path, what), "value")}
-        for label in dict.fromkeys(labels):
-            if label.casefold() not in present:
-                self._client.ask("POST", path, f"add the label {label}", json={"name": label})
 
     def _auto_complete(self, item: Any, found: Proposed, proposal: Proposal) -> None:
         """It completes when all policies are met, in the first of the ways that they allow."""
@@ -173,22 +186,6 @@ class Azure:
             return ""
         allowed = (way for rule, way in _STRATEGIES.items() if dig(limits[0], "settings", rule) == "True")
         return next(allowed, "")
-
-    def _found(self, base: str, head: str) -> Any:
-        """The open request, else the newest, read whole: lists come newest first."""
-        path, what = f"{self._base}/pullrequests", f"look for the pull request of {head}"
-        params = {
-            "searchCriteria.sourceRefName": f"refs/heads/{head}",
-            "searchCriteria.targetRefName": f"refs/heads/{base}",
-            "searchCriteria.status": "all",
-            "$top": 50,
-        }
-        found = listed(self._client.json("GET", path, what, params=params), "value")
-        ours = [one for one in found if isinstance(one, dict) and not one.get("forkSource")]
-        if not ours:
-            return None
-        newest = next((one for one in ours if dig(one, "status") == "active"), ours[0])
-        return self._read(numbered(dig(newest, "pullRequestId"), self._host))
 
     def _read(self, number: str) -> Any:
         return self._client.json("GET", f"{self._base}/pullrequests/{path_part(number)}", f"read pull request {number}")
@@ -225,7 +222,8 @@ class _AzureClient(Client):
             answer = self._versioned(method, path, what, more)
         if answer.status == _REFUSED and _REFUSED not in more.get("fine", ()):
             raise self.refused(answer, what)
-        if _signs_in(answer, self.reach.place.api):
+        html = "html" in answer.headers.get("Content-Type", "")
+        if answer.status == 203 or html or origin(answer.url) != origin(self.reach.place.api):  # noqa: PLR2004 - HTTP
             raise self._locked_out(what)
         return answer
 
@@ -263,22 +261,12 @@ def identities_api(api: str) -> str:
     return _IDENTITIES + api.removeprefix(_SERVICES) if api.startswith(_SERVICES) else api
 
 
-def _signs_in(answer: Response, api: str) -> bool:
-    html = "html" in answer.headers.get("Content-Type", "")
-    return answer.status == 203 or html or origin(answer.url) != origin(api)  # noqa: PLR2004 - HTTP
-
-
 def _key(answer: Response) -> str:
     """The class of an error."""
     try:
         return dig(answer.json(), "typeKey")
     except (ValueError, RecursionError):
         return ""
-
-
-def _names(identity: Any) -> set[str]:
-    values = (dig(identity, "properties", name, "$value") for name in ("Account", "Mail"))
-    return {name.casefold() for name in (dig(identity, "providerDisplayName"), *values) if name}
 
 
 __all__ = ["Azure", "identities_api", "login"]

@@ -226,7 +226,7 @@ def login(token: ForgeToken) -> Mapping[str, str]:
 
 
 def _unable(proposal: Proposal) -> Notes:
-    """What was asked for and cannot be had here."""
+    """Notes about what was asked for and Bitbucket does not have."""
     notes = Notes()
     if proposal.labels:
         notes.add("Bitbucket has no labels on pull requests")

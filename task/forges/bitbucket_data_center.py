@@ -138,8 +138,9 @@ class BitbucketDataCenter:
         return replace(found, note=notes.text(found.note))
 
     def _auto_merge(self, item: Any, found: Proposed) -> Proposed:
-        """Ask for it, unless that is done; an older Bitbucket would merge at once, whatever the checks say."""
-        release = self._release()
+        """Ask for it, unless that is done. Bitbucket before 8.15 would merge at once, without waiting for checks."""
+        told = dig(self._client.json("GET", "/application-properties", "read Bitbucket's version"), "version")
+        release = tuple(int(part) for part in told.split(".")[:2] if part.isdigit())
         if release < _AUTO_MERGE_SINCE:
             raise ForgeError(
                 f"this is Bitbucket {'.'.join(map(str, release))}, which cannot: auto-merge came with 8.15"
@@ -153,11 +154,6 @@ class BitbucketDataCenter:
             "POST", f"{path}/merge", what, params={"version": version}, json={"autoMerge": True, "version": version}
         )
         return self._proposed(self._client.parsed(answer, what))
-
-    def _release(self) -> tuple[int, ...]:
-        what = "read Bitbucket's version"
-        found = dig(self._client.json("GET", "/application-properties", what), "version")
-        return tuple(int(part) for part in found.split(".")[:2] if part.isdigit())
 
     def _belongs(self, item: Any, base: str, head: str) -> bool:
         """Outgoing requests of a fork lead into other repositories as well."""
@@ -239,7 +235,7 @@ def login(token: ForgeToken) -> Mapping[str, str]:
 
 
 def _unable(proposal: Proposal) -> Notes:
-    """What was asked for and cannot be had here."""
+    """Notes about what was asked for and Bitbucket does not have."""
     notes = Notes()
     if proposal.labels:
         notes.add("Bitbucket has no labels on pull requests")

@@ -22,7 +22,7 @@ from task.urls import path_part
 NEEDS = "give a token with write:repository and write:issue, of a user who may write to the repository"
 DRAFTS = ("WIP:", "[WIP]", "Draft:", "[Draft]")  # what may make a title a draft's; by default it is the first two
 COLOR = "#5b6b7b"  # of labels that are made
-_PAGE, _PAGES = 20, 25  # a request is some 12 KB in a list, as it tells of both repositories
+_PAGE, _PAGES = 20, 25  # a request has some 12 KB in a list, which describes both repositories
 _LABEL_PAGE, _LABEL_PAGES = 50, 10
 _PAUSES = (0.5, 1.0, 2.0, 4.0)  # seconds, while Gitea still looks for conflicts
 _STYLES = (

@@ -93,7 +93,7 @@ class GitHub:
         return str(answer.json()["object"]["sha"]) if answer.status == 200 else ""  # noqa: PLR2004 - HTTP
 
     def _requests(self, base: str, head: str) -> list[Any]:
-        """The newest of this head; each is some 25 KB in a list, as it tells of both repositories."""
+        """The newest of this head; each has some 25 KB, since it describes both repositories."""
         params = {
             "head": f"{self._owner}:{head}", "base": base, "state": "all",
             "sort": "created", "direction": "desc", "per_page": 10,

@@ -123,7 +123,7 @@ class GitLab:
         return replace(done, note=notes.text(done.note))
 
     def _with_people(self, request: Mapping[str, Any], role: str, names: Iterable[str], notes: Notes) -> Any:
-        """The list is written as a whole, so whoever is in it already stays. Several need a paid tier."""
+        """The list is written as a whole, with those who are in it already. Several people need a paid tier."""
         have = {one["username"].lower(): one["id"] for one in request.get(f"{role}s") or ()}
         wanted = missing(names, have)
         found = {name: self._person(name) for name in wanted}

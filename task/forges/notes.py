@@ -32,7 +32,7 @@ class Notes:
 
 @contextmanager
 def tried(notes: Notes, what: str) -> Iterator[None]:
-    """What is refused in here becomes a note; what running again may mend is raised, so that it is run again."""
+    """A refusal in here becomes a note. An error that may pass is raised, so that the job runs again."""
     try:
         yield
     except (ForgeError, RepositoryError) as error:
@@ -46,7 +46,7 @@ def check(found: Proposed, now: Proposed, proposal: Proposal) -> None:
 
 
 def rows(value: Any) -> list[Any]:
-    """The objects of a list; what is none is passed over: a host may be no forge at all."""
+    """The objects of a list. Anything else is left out: the host may be no forge at all."""
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 

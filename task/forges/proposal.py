@@ -74,7 +74,7 @@ def title(message: str) -> str:
 def headline(command: str, subject: str, apps: Sequence[AppChanges], back: Sequence[AppChanges] = ()) -> str:
     """A title that says what changes: `web: ghcr.io/acme/web 1.0.0 → 1.1.0`; of several, their number.
 
-    `back` are the changes that a person rolled back: the title tells of them alone, whatever waits beside them, so
+    `back` are the changes that a person rolled back: the title names them alone, whatever waits beside them, so
     that it stays. `subject` is the commit's, of what a person asked for otherwise.
     """
     if back:
@@ -172,7 +172,7 @@ def marked(text: str) -> str:
 
 
 def described(text: str) -> str:
-    """The head commit that a body tells of; "" where it names none."""
+    """The head commit that a body names; "" if it names none."""
     return _hidden(text, DESCRIBED)
 
 

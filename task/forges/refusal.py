@@ -21,7 +21,7 @@ def refused(answer: Response, what: str, *, host: str, needs: str = "", token: S
     """The error for an answer of 300 and above; `what` ends the sentence "could not …".
 
     401: `CredentialsError`; 403 and 404: `RepositoryError`, naming the permission `needs`; limits and 5xx:
-    `UnreachableError`; a redirect and whatever else: `ForgeError`.
+    `UnreachableError`; a redirect and everything else: `ForgeError`.
     """
     said = words(answer, token)
     because = f"{answer.status}{f' ({said})' if said else ''}"
@@ -65,7 +65,7 @@ def unanswered(error: NoAnswerError, what: str) -> TaskError:
 def limited(answer: Response) -> float | None:
     """Seconds to wait where a limit on requests is the reason; None where it is not.
 
-    GitHub tells of its limits with 403 as well: the primary by x-ratelimit-remaining, the secondary by Retry-After or
+    GitHub answers 403 at its limits, too: the primary by x-ratelimit-remaining, the secondary by Retry-After or
     its words (docs.github.com, "Rate limits for the REST API").
     """
     headers = answer.headers

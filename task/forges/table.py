@@ -57,7 +57,7 @@ class Understood:
         self._forge.close()
 
     def _read(self, work: Callable[[], Value]) -> Value:
-        """A proxy or another service answers with JSON as well, of whatever shape."""
+        """A proxy or another service may answer with JSON of any shape."""
         try:
             return work()
         except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:

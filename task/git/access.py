@@ -22,7 +22,7 @@ class Plan:
     """What was given, read and checked."""
 
     logins: tuple[Login, ...] = ()
-    spare: tuple[Login, ...] = ()  # the CI system's own token: only where nothing else is given
+    spare: tuple[Login, ...] = ()  # the CI system's own token, used if nothing else is given
     app: Callable[[str], Login] | None = None  # CA file → its token
     app_server: str = ""  # where that is good for
     ssh: SshFiles | None = None
@@ -30,10 +30,8 @@ class Plan:
     config_file: str = ""  # a `.gitconfig` that came with `--basic-auth-directory`
     pairs: Callable[[str], list[tuple[str, str]]] | None = None  # (private folder) → git's settings for the server
     variables: tuple[tuple[str, str], ...] = ()  # of git's environment
-    alone: bool = False  # no other login goes along: others say how the server is reached, and do not check it
-    only: str = (
-        ""  # the one repository that all of this is for, whatever the logins fit: nothing else is reached with it
-    )
+    alone: bool = False  # no other login goes along: the owner names a proxy, and has no certificate checked
+    only: str = ""  # the one repository that this is for, even if a login fits others
 
 
 class Access:
@@ -49,8 +47,8 @@ class Access:
     def logins(self, url: str = "", *, helped: bool) -> tuple[Login, ...]:
         """The logins for this URL ("": for any), each with the server that may get it.
 
-        `helped`: the user's git configuration knows logins of its own. Raises what `task.git.github_app` says of a
-        GitHub App.
+        `helped`: the user's git configuration knows logins of its own. Raises the errors of
+        `task.git.github_app`.
         """
         plan = self.plan
         if plan.app is None:

@@ -1,4 +1,4 @@
-"""The one door to the git command line: a clean environment, no prompt, no shell, no secret in an argument."""
+"""Runs git: a clean environment, no prompt, no shell, no secret in an argument."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Git:
         self._tokens = {name: value for name, value in environ.items() if name in TOKENS}
         self._access = access or Access(environ=environ)
         self._config = HostConfig(self.run, environ if configured else {}, self._access.plan.config_file)
-        self._nameless = False  # whether ssh was told who we are
+        self._nameless = False  # whether ssh has got a passwd entry
         self._sharing = SshSharing(self.temporary, self._environ)
         self._programs: dict[str, Any] = {}
 

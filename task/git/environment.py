@@ -60,7 +60,7 @@ def clean_environment(environ: Mapping[str, str], protocols: frozenset[str]) -> 
     No configuration of the user or system is in it. What that says of servers comes with each transfer
     (`login_environment`): it may hold a token, which hooks and signing programs do not need.
     """
-    theirs = child_environment(environ)  # git's children are told a login by other means
+    theirs = child_environment(environ)  # git's children get a login by other means
     kept = {name: value for name, value in theirs.items() if name in _KEPT or not name.startswith("GIT_")}
     # An empty variable counts as unset; to git an empty GIT_SSL_CAINFO is an error.
     clean = {

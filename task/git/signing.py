@@ -1,6 +1,6 @@
-"""Signs commits, with the key that the command line gives: OpenPGP by gpg, SSH by ssh-keygen.
+"""Signs commits with the key that the command line gives: OpenPGP by gpg, SSH by ssh-keygen.
 
-The key lies in a private folder as long as the run takes; nothing of the user's keyring is touched.
+The key lies in a private folder during the run; the user's own keyring is not touched.
 """
 
 from __future__ import annotations

@@ -36,10 +36,10 @@ class ClusterAccess:
         self._folder = ""
         self._http: Http | None = None
         self._plugin = _PluginLogin(config.user.plugin, config.server, environ) if config.user.plugin else None
-        self._serial = 0  # of the certificate that the door was opened with
+        self._serial = 0  # of the certificate that the client uses
 
     def http(self, limits: Limits = Limits(), log: Callable[[str], None] = lambda _line: None) -> Http:
-        """The door, with today's certificate. Raises `UsageError` and `SourceAccessError`."""
+        """The client, with the present certificate. Raises `UsageError` and `SourceAccessError`."""
         with self._lock:
             serial = self._plugin.current() if self._plugin else 0
             if self._http is None or serial != self._serial:

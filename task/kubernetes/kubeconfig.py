@@ -34,7 +34,7 @@ class Server:
     verify: bool = True
     name: str = ""  # tls-server-name
     proxy: str | None = None
-    ca_base64: str = ""  # as exec plugins are told
+    ca_base64: str = ""  # as exec plugins get it
     extension: Any = None
 
 

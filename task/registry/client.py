@@ -107,7 +107,7 @@ class Registry:
             api.close()
 
     def _subject(self, question: Question) -> tuple[object, ...]:
-        """What a question is about, and as whom it is asked: whose secret it is matters where one is named."""
+        """What a question is about, and with which secret it is asked."""
         image = question.image
         who = (question.secret, question.namespace) if question.secret else ()
         # How it is spelled matters where registries.conf says whose the images without a registry are.

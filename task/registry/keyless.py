@@ -49,7 +49,7 @@ class Keyless:
                 verifier.verify_artifact(found.content, Bundle.from_json(raw), self._policy)
             else:
                 verifier.verify_dsse(Bundle.from_json(raw), self._policy)
-        except Exception as error:  # noqa: BLE001 - another's code on data of anybody: whatever it meets is no pass
+        except Exception as error:  # noqa: BLE001 - a library on data of strangers: no error of it lets an image pass
             said = one_line(str(error))[:200]
             return f"a signature is not by {self._who}: {said}"
         return ""

@@ -117,7 +117,7 @@ def read_config(data: Any) -> Config:
 
 
 def instant(text: str) -> str:
-    """An RFC 3339 time in UTC, every digit of it; "" for what is none, and for Go's time without a value."""
+    """An RFC 3339 time in UTC, every digit of it; "" for anything else, and for Go's zero time."""
     match = _TIME.fullmatch(text.strip())
     if not match or text.startswith(_NEVER):
         return ""

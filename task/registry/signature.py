@@ -129,7 +129,7 @@ def public_keys(text: str) -> tuple[str, ...]:
 def as_bundle(found: Signed, entry: Mapping[str, Any]) -> str:
     """A payload, its certificate and its entry in the transparency log (Rekor's API) as one Sigstore bundle.
 
-    Raises `Malformed`. Nothing of it is believed yet: whoever checks the bundle checks all of it.
+    Raises `Malformed`. Nothing of it is believed yet: the check of the bundle covers all of it.
     """
     try:
         certificate = "".join(found.certificate.split("-----")[2].split())

@@ -26,7 +26,7 @@ from task.urls import origin
 
 ACR_USER = "00000000-0000-0000-0000-000000000000"
 _REFRESHED = (ACR_USER, "<token>")  # users whose password is a refresh token
-_SHORTEST, _LEEWAY = 60.0, 10.0  # seconds: a token's life where none is told; renewed so long before its end
+_SHORTEST, _LEEWAY = 60.0, 10.0  # seconds: a token's life if the server does not say; renewed so long before its end
 _CLIENT = "image-update"
 _LONGEST = 64 * 1024
 

@@ -552,3 +552,20 @@ def test_challenges(header: str, expected: list[tuple[str, str | None]]) -> None
 )
 def test_whom_a_login_may_be_told(registry_host: str, other: str, expected: bool) -> None:
     assert same_trust(registry_host, other) is expected
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "error"),
+    [
+        ({"Docker-Distribution-Api-Version": "registry/2.0"}, b"no", RegistryError),
+        ({}, b'{"errors": []}', RegistryError),
+        ({}, b"Client sent an HTTP request to an HTTPS server.", RegistryDownError),  # so https is tried
+    ],
+)
+def test_whether_a_400_is_a_registrys_own(
+    server: RegistryApi, headers: dict[str, str], body: bytes, error: type[Exception]
+) -> None:
+    server.faults["/manifests/1.0"] = lambda _: (400, headers, body)
+    PORTS.add(server.server_address[1])
+    question = Question(parse_image(f"{server.name}/acme/api:1.0"), ("created",))
+    assert type(registry().answer([question])[question].error) is error
