@@ -1,7 +1,7 @@
 """Image references and the entries of `image-list`: text in, `Image` and `Entry` out.
 
-Names follow Docker's rules (contract, section 3): the first part is a registry when it
-holds a dot or a colon or is `localhost`; only Docker Hub implies `library/`.
+Names follow Docker's rules: the first part is a registry when it holds a dot or a colon or is `localhost`. Only Docker
+Hub implies `library/`; AIU drops it from every name, so that `ghcr.io/library/nginx` becomes another repository.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def parse_image(text: str) -> Image:
 
 
 def parse_images(values: Sequence[str]) -> tuple[Image, ...]:
-    """The images that `--image` names, in order, each once (contract, section 2).
+    """The images that `--image` names, in order, each once.
 
     Each value holds references separated by commas, blanks or newlines, or is a JSON list of strings.
     Raises `Malformed` for the first that cannot be read; no reference at all is an empty answer.

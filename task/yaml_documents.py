@@ -45,7 +45,7 @@ def documents(text: str) -> Iterator[ManifestDocument]:
         except (ValueError, RecursionError):
             pass  # a YAML flow mapping, or broken: the YAML reader says so
     starts = [match.start() for match in _START.finditer(text)]
-    if re.search(r"^%", text, re.MULTILINE):  # directives belong to the document behind them
+    if re.search(r"^%", text, re.MULTILINE):  # directives belong to the document that follows
         starts = []
     bounds = [0, *[start for start in starts if start], len(text)]
     line = 1

@@ -24,7 +24,7 @@ _NAME_WORDS = ("repository", "repo", "registry", "name")
 
 
 def range_of(text: str) -> str:
-    """The range of versions that a text can only be, with blanks for commas; "" for any other text.
+    """The range of versions that a text must be, with blanks for commas; "" for a text that may be something else.
 
     `1.2.3` and `*` are ranges as well, but people write them for a tag and for any tag.
     """
@@ -49,12 +49,12 @@ def listed(entry: Entry, constraint: str) -> str:
 
 
 def key_of(entry: Entry, key: str) -> str:
-    """What a per-image key of the entry is called."""
+    """The annotation's name for a per-image key of the entry."""
     return f"{entry.alias}.{key}" if entry.alias else key
 
 
 def on_allow_tags(entry: Entry, key: str, value: str) -> str:
-    """What to write in place of an `allow-tags` that is a range of versions; "" where it is none."""
+    """What to write instead of an `allow-tags` that is a range of versions; "" for any other value."""
     wanted = range_of(value)
     if not wanted:
         return ""
@@ -67,7 +67,7 @@ def on_allow_tags(entry: Entry, key: str, value: str) -> str:
 
 
 def on_strategy(entry: Entry, key: str, value: str) -> str:
-    """What to write in place of an `update-strategy` that is no strategy; "" where nothing is known."""
+    """What to write instead of an unknown `update-strategy`; "" where no advice is known."""
     word, colon, rest = (part.strip() for part in value.partition(":"))
     if wanted := range_of(value):
         return f"write {key}: semver, and {listed(entry, wanted)} in image-list"
@@ -79,7 +79,7 @@ def on_strategy(entry: Entry, key: str, value: str) -> str:
 
 
 def on_constraint(entry: Entry) -> str:
-    """What to write in place of a constraint that is a tag to follow, or a pattern; "" where nothing is known."""
+    """What to write instead of a constraint that is a tag to follow, or a pattern; "" where no advice is known."""
     word, colon, rest = (part.strip() for part in entry.constraint.partition(":"))
     if wanted := range_of(entry.constraint) if colon else "":
         return f"write {listed(entry, wanted)}"
@@ -93,7 +93,7 @@ def on_constraint(entry: Entry) -> str:
 
 
 def on_ignored_constraint(entry: Entry) -> str:
-    """The same where the strategy looks at no constraint."""
+    """What to write where the strategy ignores the constraint."""
     if wanted := range_of(entry.constraint):
         return f"write {key_of(entry, 'update-strategy')}: semver to take {wanted} only, or leave {wanted!r} out"
     said = on_constraint(entry)
@@ -103,7 +103,7 @@ def on_ignored_constraint(entry: Entry) -> str:
 
 
 def blind_pattern(text: str) -> str:
-    """What to write in place of a pattern in blanks, quotes or slashes, which no tag has; "" where none are."""
+    """What to write instead of a pattern within blanks, quotes or slashes, which no tag has; "" for a clean one."""
     bare = text.strip()
     for mark in ("/", "'", '"'):
         if len(bare) > 1 and bare[0] == bare[-1] == mark:
@@ -118,13 +118,13 @@ def blind_pattern(text: str) -> str:
 
 
 def blind_glob(glob: str) -> str:
-    """The character of a glob that no tag has, so that it ignores nothing; "" if all may be there."""
+    """The first character of a glob that no tag can have, so that it ignores nothing; "" where there is none."""
     outside = re.sub(r"\[(?:\\.|[^\]])*\]|\\", "", glob)
     return next((letter for letter in outside if letter not in TAG_LETTERS and letter not in "*?"), "")
 
 
 def on_blind_glob(glob: str) -> str:
-    """What to write in place of a glob that ignores nothing."""
+    """What to write instead of a glob that ignores nothing."""
     if meant := glob_of_regexp(glob):
         return f"ignore-tags takes globs: write {meant}"
     if (words := glob.strip("{}").split()) and len(words) > 1:
@@ -133,7 +133,7 @@ def on_blind_glob(glob: str) -> str:
 
 
 def glob_of_regexp(text: str) -> str:
-    """The glob for a simple regular expression, `regexp:` in front of it or not; "" where none says the same."""
+    """The glob for a simple regular expression, with or without `regexp:`; "" where no glob means the same."""
     word, colon, rest = text.partition(":")
     whole = rest.strip() if colon and word.strip().lower() in ("regexp", "regex") else text
     begins, ends = whole.startswith("^"), whole.endswith("$")
@@ -166,12 +166,12 @@ def is_tag(value: str) -> bool:
 
 
 def is_tag_key(key: str) -> bool:
-    """Whether a Helm key is called as keys of tags are."""
+    """Whether a Helm key has a name that people give to keys of tags."""
     return _last(key).lower().endswith(_TAG_WORDS)
 
 
 def is_name_key(key: str) -> bool:
-    """Whether a Helm key is called as keys of names are."""
+    """Whether a Helm key has a name that people give to keys of image names."""
     return _last(key).lower().endswith(_NAME_WORDS)
 
 

@@ -66,7 +66,7 @@ def parse_application(
 
 
 def annotated(item: Mapping[str, Any], prefix: str, origin: str = "") -> Application | None:
-    """An Application as far as its metadata tells; None without annotations under the prefix, or without a name."""
+    """An Application from its metadata alone; None without a name or without annotations under the prefix."""
     try:
         app = parse_application({"metadata": item.get("metadata")}, prefix, origin)
     except Malformed:

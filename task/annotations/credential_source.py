@@ -1,6 +1,6 @@
 """Where a registry's credentials come from: the text of `pull-secret`, and of `credentials` in registries.conf.
 
-The text only names a place; no secret stands in it. The grammar is that of Argo CD Image Updater (AIU).
+The text only names a place and holds no secret. The grammar is that of Argo CD Image Updater (AIU).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CredentialKind = Literal["pullsecret", "secret", "env", "ext"]
 
 @dataclass(frozen=True)
 class CredentialSource:
-    """A place to find a login; what does not belong to its kind is ""."""
+    """A place to find a login; the fields of other kinds are ""."""
 
     kind: CredentialKind
     registry: str = ""  # of `registry=…`; "" where none is written

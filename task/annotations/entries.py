@@ -38,7 +38,7 @@ def read_entry(entry: Entry, settings: Mapping[str, Setting], strategy: Strategy
 
 
 class _Reader:
-    """Reads setting after setting, remembering what is wrong with each."""
+    """Reads the settings of one entry and collects what is wrong with them."""
 
     def __init__(self, entry: Entry, settings: Mapping[str, Setting]) -> None:
         self.entry = entry
@@ -152,7 +152,7 @@ def flaw_of(entry: Entry, error: Faulty) -> Flaw:
 
 
 def _checked(setting: Setting, read: Callable[[str], T], advise: Callable[[], str] = str) -> T:
-    """`read` the value; what is wrong with it becomes a `Faulty` that knows its key, with the better hint if any."""
+    """What `read` makes of the value. Its error becomes a `Faulty` with the key, and with a hint of `advise`."""
     try:
         return read(setting.value)
     except Malformed as error:

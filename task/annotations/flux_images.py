@@ -32,7 +32,7 @@ class Container:
 
 
 def containers(values: Mapping[str, Any], annotations: Mapping[str, str]) -> tuple[Container, ...]:
-    """The images, each once; those that annotations map win over those that are merely there."""
+    """The images, each once; one that annotations map wins over one that was only found."""
     found = {TOP: _container(TOP, values, "")}
     found |= {key: _container(key, expanded(value), key.replace(".", "\\.")) for key, value in values.items()}
     found = {name: one for name, one in found.items() if one}
@@ -48,7 +48,7 @@ def unmapped(values: Mapping[str, Any], annotations: Mapping[str, str]) -> Itera
 
 
 def _container(name: str, holder: Mapping[str, Any], path: str) -> Container | None:
-    """The image of a mapping: `image: {repository, tag}`, or `image` with or without `tag`; `registry` beside."""
+    """The image of a mapping: `image: {repository, tag}`, or `image` with or without `tag`, and perhaps `registry`."""
     said = holder.get("image")
     inner = {} if isinstance(said, str) else expanded(said)
     image = _image(said, holder) if isinstance(said, str) else _image(inner.get("repository"), inner)
@@ -61,7 +61,7 @@ def _container(name: str, holder: Mapping[str, Any], path: str) -> Container | N
 
 
 def _image(text: object, beside: Mapping[str, Any]) -> Image | None:
-    """The image of a text, with the registry and the tag that stand beside it. None: the text is no reference."""
+    """The image of a text, with the registry and tag of its sibling keys. None: the text is not a reference."""
     image = live_image(text) if isinstance(text, str) else None
     if image is None:
         return None
@@ -90,7 +90,7 @@ def _mapped(name: str, values: Mapping[str, Any], annotations: Mapping[str, str]
 
 
 def _common(values: Mapping[str, Any], repository: str, tag: str) -> str:
-    """The path of the mapping that holds both keys; with no tag key the repository's own. "": there is none."""
+    """The path of the mapping that holds both keys; without a tag key the repository's own; "" for none."""
     if not tag:
         return repository
     (folder, _, one), (other, _, two) = repository.rpartition("."), tag.rpartition(".")

@@ -1,8 +1,8 @@
 """`ImageUpdater`, AIU's custom resource → the annotations that say the same on the Applications it references.
 
 Selection, specificity and merge order (global < applicationRef < image) are those of AIU v1.3
-(its docs/configuration/applications.md). What a resource says about an image is said per image and
-complete, so that no Application-wide key is needed and none shines through.
+(its docs/configuration/applications.md). Every setting becomes a per-image annotation, so no Application-wide one is
+needed, and none applies by accident.
 """
 
 import re
@@ -25,7 +25,7 @@ _SET = re.compile(r"\[.*?]")
 
 @dataclass(frozen=True)
 class Reference:
-    """One `applicationRef` of one resource. The least `order` wins an Application."""
+    """One `applicationRef` of one resource. An Application belongs to the reference with the least `order`."""
 
     order: tuple[int, int, int]  # the resource; how unspecific; the place in its list
     updater: str  # namespace/name
@@ -36,7 +36,7 @@ class Reference:
 
     @property
     def place(self) -> str:
-        """How messages name it."""
+        """Its name in messages."""
         return f"ImageUpdater {self.updater}, applicationRefs[{self.order[2]}]"
 
     def takes(self, app: Application) -> bool:
@@ -69,12 +69,11 @@ def is_image_updater(item: object) -> bool:
 def configure(
     apps: Sequence[Application], updaters: Sequence[Mapping[str, Any]], namespace: str = "argocd"
 ) -> tuple[tuple[Application, ...], tuple[Problem, ...]]:
-    """The Applications, those that a resource references with its settings in place of AIU's own annotations.
+    """The Applications; one that a resource references gets its settings instead of its own annotations of AIU.
 
-    With `useAnnotations` the Application's annotations stand; where it has no `image-list`, the next reference is
-    asked, as AIU does. An Application that no resource references is left as it is. `namespace` is taken for a
-    resource that names none. Problems are warnings: of a malformed resource what cannot be read is left out, and with
-    it the images that it is about.
+    With `useAnnotations` the Application's annotations count; if it has no `image-list`, the next reference is asked,
+    as AIU does. An Application that no resource references stays as it is. `namespace` is that of a resource that
+    names none. Problems are warnings: what cannot be read of a malformed resource is left out, with its images.
     """
     if not updaters:
         return tuple(apps), ()
@@ -155,7 +154,7 @@ def _references(updaters: Sequence[Mapping[str, Any]], namespace: str) -> tuple[
 def _of_resource(
     index: int, name: tuple[str, str], spec: Mapping[str, Any], problems: list[Problem]
 ) -> list[Reference]:
-    """The references of one resource. Raises `Malformed` where AIU gives up the whole of it."""
+    """The references of one resource. Raises `Malformed` where AIU gives up the whole resource."""
     refs = mappings(spec, "applicationRefs")
     if not refs:
         raise Malformed("spec.applicationRefs is empty", "reference an Application with namePattern")

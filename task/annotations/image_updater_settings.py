@@ -33,7 +33,7 @@ _TRUE, _FALSE = frozenset(("true", "yes", "on", "y")), frozenset(("false", "no",
 
 @dataclass(frozen=True)
 class Said:
-    """What one reference says; no annotations at all (None): the Application's own stand."""
+    """The annotations that one reference stands for; None: the Application's own count."""
 
     annotations: Mapping[str, str] | None
     warnings: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class _Images:
 
 
 def annotations(spec: Mapping[str, Any], ref: Mapping[str, Any]) -> Said:
-    """The merged settings, global < reference < image; {} where nothing of them can be used. Never raises."""
+    """The merged settings, global < reference < image; {} if none of them can be used. Never raises."""
     images = _Images({}, [])
     try:
         if flag(ref, "useAnnotations"):
@@ -103,7 +103,7 @@ def _read(raw: Mapping[str, Any], levels: Iterable[Mapping[str, Any]], images: _
 
 
 def _update(levels: Iterable[Mapping[str, Any]], warnings: list[str]) -> dict[str, str]:
-    """`commonUpdateSettings`, the later level winning; a key that is there and empty hides those before it."""
+    """`commonUpdateSettings`: a later level wins, and an empty key hides those of earlier levels."""
     merged = {key: value for level in levels for key, value in level.items() if value is not None}
     unknown = (_unknown("commonUpdateSettings", key) for key in merged if key not in UPDATE)
     warnings += [one for one in unknown if one not in warnings]
@@ -120,7 +120,7 @@ def _update(levels: Iterable[Mapping[str, Any]], warnings: list[str]) -> dict[st
 
 
 def _targets(targets: Mapping[str, Any]) -> dict[str, str]:
-    """`manifestTargets`: one kind; with a spec, name and tag do not count."""
+    """`manifestTargets`: one kind only. With a `spec`, `name` and `tag` are ignored."""
     kinds = [kind for kind in TARGETS if targets.get(kind) is not None]
     if len(kinds) > 1:
         raise Malformed(f"manifestTargets has {' and '.join(kinds)}, and only one of them can be")
@@ -138,7 +138,7 @@ def _targets(targets: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _write_back(spec: Mapping[str, Any], ref: Mapping[str, Any], warnings: list[str]) -> dict[str, str]:
-    """`writeBackConfig`: method and git settings, each the reference's, else the global one."""
+    """`writeBackConfig`: each setting is the reference's, else the global one."""
     levels = [mapping(level, "writeBackConfig") for level in (spec, ref)]
     method = text(_merged(levels), "method")
     git = _merged([mapping(level, "gitConfig") for level in levels])

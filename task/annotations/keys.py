@@ -1,4 +1,4 @@
-"""The annotation keys: which values are legal, and which of several spellings and levels wins.
+"""The annotation keys: their legal values, and which of several spellings and levels wins.
 
 docs/annotations.md says what each key means. Facts about Argo CD Image Updater (AIU) are those of v0.18 and v1.3.
 """
@@ -74,7 +74,7 @@ Warn = Callable[[str, str, str, str], None]  # key, value, message, hint
 
 
 def prefixes(entry: Entry, taken: frozenset[str] = frozenset()) -> tuple[str, ...]:
-    """Under which names the per-image keys of an entry are looked up, the first one found wins.
+    """The names under which the per-image keys of an entry are looked up; the first one found wins.
 
     With an alias: the alias with "/" as "_" (AIU v0) and as written (v1). Without: the whole
     name and its path with "/" as "_", then its last part, unless an alias has that name (`taken`).
@@ -102,7 +102,7 @@ def index(annotations: Mapping[str, str]) -> Index:
 
 
 def split_key(full: str) -> tuple[str, str]:
-    """`web.helm.image-tag` → (`web`, `helm.image-tag`); key "" for what is no per-image key."""
+    """`web.helm.image-tag` → (`web`, `helm.image-tag`); ("", "") for any other key."""
     for key in IMAGE_KEYS:
         if full == key:
             return "", key
@@ -161,7 +161,7 @@ def boolean(setting: Setting) -> bool:
 
 
 def platforms(setting: Setting) -> tuple[str, ...]:
-    """The platforms named, trimmed; a text that is no `os/arch[/variant]` matches nothing, as in AIU."""
+    """The platforms named, trimmed; a text of another form than `os/arch[/variant]` matches nothing, as in AIU."""
     return tuple(one.strip() for one in setting.value.split(",") if one.strip())
 
 

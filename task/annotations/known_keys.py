@@ -1,8 +1,8 @@
-"""Keys under the annotation prefix that say nothing here: what was meant by each, and what to write instead.
+"""Annotations that have no effect here: what was probably meant, and what to write instead.
 
 A misspelt rule never lets a tag through, so what counts as a misspelling is fixed: a *near miss* equals a known key
 after lower case and `_`, `.` → `-`, or differs from one in at most two letters or in the order of its words. Keys of
-older versions and of forks of Argo CD Image Updater are no near misses; each has its own way out in `FORMER`.
+older versions and of forks of Argo CD Image Updater are not near misses; `FORMER` has advice for each.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ LONGEST = 253  # letters; Kubernetes takes 63 behind the prefix, a manifest may 
 
 @dataclass(frozen=True)
 class Doubt:
-    """A key that says nothing here, why, and what to write instead."""
+    """A key without effect, why it has none, and what to write instead."""
 
     # near: a near miss of a known key. former: a key of older versions or forks. level: a key of the whole
     # Application under an alias. orphan: a per-image key whose prefix names no entry. unknown: none of these.
@@ -66,14 +66,14 @@ class Doubt:
 
 @dataclass(frozen=True)
 class Names:
-    """Which prefixes name an entry."""
+    """The prefixes that name an entry."""
 
     known: frozenset[str]
     shown: tuple[str, ...]  # one for each entry, as people would write it
 
 
 def doubts(annotations: Mapping[str, str]) -> tuple[tuple[str, Doubt], ...]:
-    """The annotations (keys without prefix) that say nothing here, as (key, why)."""
+    """The annotations (keys without prefix) that have no effect, as (key, why)."""
     names = names_of(annotations.get("image-list", ""))
     return tuple((key, one) for key in annotations if (one := doubt(key, names)))
 
@@ -98,7 +98,7 @@ def names_of(image_list: str) -> Names:
 
 @lru_cache(maxsize=4096)
 def doubt(key: str, names: Names) -> Doubt | None:
-    """Why a key says nothing for these entries; None for a key that is read."""
+    """Why a key has no effect on these entries; None for a key that is read."""
     name, known = split_key(key)
     if key in APPLICATION_KEYS or (known and (not name or name in names.known)):
         return None
@@ -172,7 +172,7 @@ def _orphan(key: str, head: str, known: str, names: Names) -> Doubt:
 
 
 def nearest(word: str, known: Iterable[str], most: int = MOST_LETTERS) -> str:
-    """The known key that a word is, or nearly is; "" where it is near none."""
+    """The known key that equals a word or nearly does; "" where none is near."""
     normal, words = _normal(word), _words(word)
     best, least = "", most + 1
     for one in known:
@@ -195,7 +195,7 @@ def _words(key: str) -> Sequence[str]:
 
 
 def differ(one: str, other: str, limit: int) -> int:
-    """In how many letters two words differ (inserted, dropped, replaced, swapped); `limit` for that many and more."""
+    """The letters in which two words differ (inserted, dropped, replaced, swapped), up to `limit`."""
     if abs(len(one) - len(other)) >= limit:
         return limit
     start = next((i for i, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None)

@@ -95,7 +95,7 @@ def of_flaw(app: Application, flaw: Flaw) -> Finding:
 
 
 def _misplaced(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
-    """The pieces of an `image-list` that are no images, each with what is wrong and what to write."""
+    """The pieces of an `image-list` that cannot be images, each with what is wrong and what to write."""
     pieces, entries = split_image_list(text), parse_image_list(text)
     for number, piece in enumerate(pieces):
         before = pieces[number - 1] if number else ""
@@ -116,7 +116,7 @@ def _misplaced(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
 
 
 def _key(app: Application, key: str) -> Iterator[Finding]:
-    """A key that says nothing here, or that AIU does not read at this place."""
+    """A key that has no effect here, or that AIU does not read at this place."""
     name, known = split_key(key)
     if key in PER_IMAGE_IN_AIU:
         message = f"{key} counts for every image here; AIU ignores it without an alias"

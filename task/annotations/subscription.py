@@ -1,7 +1,7 @@
-"""Application → the Subscriptions its annotations ask for, all problems of one Application together.
+"""Application → the Subscriptions that its annotations ask for, and everything that is wrong with them.
 
-An entry with a problem gets no Subscription: a broken rule never lets a tag through
-(AIU logs a warning and goes on with another meaning).
+An entry with an error gets no Subscription: a broken rule never lets a tag through. AIU logs a warning and goes on
+with another meaning.
 """
 
 from __future__ import annotations

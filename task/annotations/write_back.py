@@ -189,8 +189,9 @@ def _repository(app: Application, source: Source) -> tuple[str, str]:
 def override_names(app: Application, argocd_namespace: str) -> tuple[str, str]:
     """The override file's name by Argo CD's rule, and the other spelling.
 
-    Argo CD prefixes the namespace exactly when the Application lives outside the control
-    plane's namespace (argo-cd util/argo, AppInstanceName).
+    Argo CD prefixes the namespace exactly when the Application lives outside the control plane's namespace (argo-cd
+    util/argo, AppInstanceName). AIU compares with its own namespace, and so writes files that nobody reads when it
+    runs elsewhere (AIU issues 963, 1343).
     """
     plain, prefixed = f".argocd-source-{app.name}.yaml", f".argocd-source-{app.namespace}_{app.name}.yaml"
     return (plain, prefixed) if app.namespace in ("", argocd_namespace) else (prefixed, plain)

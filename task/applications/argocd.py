@@ -54,7 +54,7 @@ class ArgoCDManifests:
         self._projects = projects if not any(map(is_glob, projects)) else ()
         self._namespaces = namespaces if namespaces and not any(map(is_glob, namespaces)) else ("",)
         self._passed = passed
-        self.passed_over: list[Application] = []  # what `passed` made of them
+        self.passed_over: list[Application] = []  # what `passed` kept of the others
 
     def all(self) -> Iterable[Found]:
         """The Applications of interest, whole. One that cannot be read is a problem; a server that is down raises."""

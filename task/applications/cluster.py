@@ -62,7 +62,7 @@ class ClusterManifests:
         self._narrowed = self._narrow != Narrow()
         self._home, self._wanted, self._log = argocd_namespace, wanted, log
         self.listed = 0  # Applications that were looked at
-        self.passed_over: list[Application] = []  # of these, those with annotations that are not read whole
+        self.passed_over: list[Application] = []  # those of them with annotations that were not read whole
 
     def all(self) -> Iterable[Found]:
         """The ImageUpdaters and the Applications, as manifests give them. Raises what `Kubernetes` raises."""

@@ -32,7 +32,7 @@ class Override(Editor, Protocol):
     """An editor of override files, in which people write, too."""
 
     def strays(self, files: Files, target: Target) -> tuple[tuple[str, str], ...]:
-        """What somebody wrote in the file that differs from what would be carried along: (name, where that is from)."""
+        """What people wrote in the file and its origin says otherwise: (name, origin)."""
 
 
 EDITORS: Mapping[TargetKind, Editor] = {
@@ -47,5 +47,5 @@ EDITORS: Mapping[TargetKind, Editor] = {
 
 
 def strays(kind: TargetKind, files: Files, target: Target) -> tuple[tuple[str, str], ...]:
-    """What `Override.strays` says; nothing for a target that is no override file."""
+    """What `Override.strays` says; nothing for targets of another kind."""
     return cast("Override", EDITORS[kind]).strays(files, target) if kind.endswith("-override") else ()

@@ -142,7 +142,7 @@ def text_field(document: Document, element: Node, name: str) -> str:
 
 
 def items_of(document: Document | None, section: Section, path: str) -> tuple[Item, ...]:
-    """The list's elements as items."""
+    """The elements of the list that have a name."""
     if document is None:
         return ()
     return tuple(item for each in elements(document, section, path) if (item := _item(document, each)))
@@ -194,7 +194,7 @@ def origin_comment(tree: Tree, element: Node) -> OriginComment | None:
 
 
 def _line_ends(tree: Tree, element: Node) -> Iterator[int]:
-    """Behind which of an element's values a comment may stand."""
+    """The ends of the element's values that a comment may follow."""
     parent = tree.parent(element)
     if element.kind == "alias" or element.style == "{" or (parent is not None and parent.style == "{"):
         return
@@ -219,7 +219,7 @@ def set_origin_comments(tree: Tree, section: Section, path: str, wanted: Callabl
 
 
 def without(tree: Tree, section: Section, path: str, gone: Callable[[Tree, Node], bool]) -> Tree:
-    """The file without some elements of the list; one that has no lines of its own stays."""
+    """The file without some elements of the list; one that shares its line with others stays."""
     document = single(tree, path)
     nodes = elements(document, section, path) if document else ()
     numbers = [number for number, each in enumerate(nodes) if gone(tree, each)]
@@ -241,7 +241,7 @@ def merge_items(
     carried = _carried(files, target, section, spec)
 
     def wanted(tree: Tree, element: Node) -> Item | None:
-        """What an element is to say; None where it stays as it is."""
+        """The wanted content of an element; None: it stays as it is."""
         name = text_field(tree.documents[0], element, "name")
         if name in mine:
             return mine[name]
@@ -259,7 +259,7 @@ def merge_items(
         return name not in mine and name not in carried and origin_comment(tree, element) is not None
 
     tree = _with_values(tree, section, path, wanted)
-    # Argo CD takes a field that an element lacks from whatever element of the spec stands at the same place.
+    # Argo CD fills a missing field from the element of the spec at the same place, whatever its name is.
     while gap := _gap(tree, section, path, wanted):
         element, name, data = gap
         tree = add_keys(tree, alone(tree, tree.documents[0], element), {name: data})
@@ -277,7 +277,7 @@ def merge_items(
 def stray_items(
     files: Files, target: Target, section: Section, own: Collection[str], spec: Sequence[Item]
 ) -> tuple[tuple[str, str], ...]:
-    """(name, origin) of each element that a person wrote in the file, and that says otherwise in its origin."""
+    """(name, origin) of each element that a person wrote, and whose origin has another value."""
     path, tree, document = load(files, target)
     carried = _carried(files, target, section, spec)
     found: dict[str, str] = {}

@@ -74,7 +74,7 @@ def single(tree: Tree, path: str) -> Document | None:
 
 
 def rooted(document: Document, path: str) -> Document:
-    """The document, when its root is a mapping or null."""
+    """The document. TargetError: its root is neither a mapping nor null."""
     if document.root.kind != "mapping" and not document.root.null:
         what = {"sequence": "a list", "scalar": "a single value"}.get(document.root.kind, "an alias")
         raise TargetError(f"is {what} at its root, not a mapping", hint="begin it with keys", subject=path)
@@ -82,8 +82,8 @@ def rooted(document: Document, path: str) -> Document:
 
 
 def alone(tree: Tree, document: Document, node: Node) -> Node:
-    """The node, when no alias elsewhere shares its value (an alias itself may be replaced)."""
-    for each in tree.ancestors(node):
+    """The node. TargetError: an alias elsewhere shares its value, and would change with it."""
+    for each in tree.ancestors(node):  # an alias itself may be replaced: nobody shares it
         if each.anchor and each.kind != "alias" and (others := users(document, each)):
             lines = ", ".join(str(tree.line(other)) for other in others)
             raise TargetError(

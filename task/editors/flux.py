@@ -25,7 +25,7 @@ TOP = "chart-image"
 
 @dataclass(frozen=True)
 class ImageValue:
-    """Where the tag stands: a scalar of its own, a whole reference, or a mapping that lacks `tag`."""
+    """The value that holds the tag: a scalar of its own, a whole reference, or a mapping that lacks `tag`."""
 
     document: Document
     node: Node
@@ -126,7 +126,7 @@ def _tag(document: Document, holder: Node) -> ImageValue | None:
 
 
 def _beside(document: Document, mapping: Node, name: str) -> ImageValue | None:
-    """The `tag` of a mapping; one to be made where it has a repository but no tag."""
+    """The `tag` of a mapping; where it has only a repository, the place for a new one."""
     repository = value(mapping, "repository") or value(mapping, "name")
     known = name or (resolved(document, repository).value if repository is not None else "")
     tag = value(mapping, "tag")

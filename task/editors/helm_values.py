@@ -1,7 +1,7 @@
 """A Helm values file: name, tag or whole reference at the key paths that the annotations name.
 
-Only the first document counts, as for Helm. Only annotated keys are written; with none
-annotated `image.tag`, and `image.name` where the file has it.
+Only the first document counts, as for Helm. Only annotated keys are written; AIU v1.3 writes an `image.name` that
+nobody asked for. Without any annotated key it is `image.tag`, and `image.name` if the file has it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _keys(keys: Keys) -> Keys:
 
 
 def _look(tree: Tree, document: Document | None, key: str) -> Node | None:
-    """The scalar at a key path; None where there is none. TargetError where none could be written either."""
+    """The scalar at a key path, or None. TargetError where no scalar could be written either."""
     if document is None or document.root.null:
         parse_path(key)
         return None

@@ -1,7 +1,8 @@
 """`images:` of a kustomization file (or a Component): `newTag`, `digest`, `newName`, edited in place.
 
-kustomize joins `newTag` and `digest` to `name:tag@digest`; a digest without a tag replaces the
-tag, so what the new image lacks is removed from its entry.
+kustomize joins `newTag` and `digest` to `name:tag@digest`; a digest without a tag replaces the tag, so a field that
+the new image lacks is removed from its entry. AIU replaces the whole entry and loses its comments and `newName`, and
+leaves `images:` without a list unchanged.
 """
 
 from __future__ import annotations

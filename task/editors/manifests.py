@@ -40,7 +40,7 @@ def places(target: Target) -> tuple[Place, ...]:
 
 
 def read(files: Files, target: Target) -> Reading:
-    """The first hit's name and version; not sound where others differ from it.
+    """Name and version of the first hit; not sound where others differ from it.
 
     TargetError: nothing in the folder has the image.
     """
@@ -125,7 +125,7 @@ def _hits(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
         yield Hit(
             marker.document, marker.node, marked_image(marker), marked_text(marker, target, image) if image else ""
         )
-    for other in target.others:  # their markers are theirs alone
+    for other in target.others:  # a scalar that is marked for another alias belongs to that alias
         marked |= {id(marker.node) for marker in markers(tree, replace(target, alias=other.alias)) if other.alias}
     wanted = {target.image.identity}
     if (named := live_image(target.keys.manifests_name)) is not None:

@@ -60,7 +60,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
 
 
 def strays(files: Files, target: Target) -> tuple[tuple[str, str], ...]:
-    """The parameters that somebody wrote and that differ from the Application's, or the common file's, own."""
+    """(name, origin) of the parameters that a person wrote, and whose origin has another value."""
     return stray_items(files, target, SECTION, _names(target.keys), _spec(target))
 
 

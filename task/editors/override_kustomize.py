@@ -53,12 +53,12 @@ class KustomizeImage:
 
     @property
     def key(self) -> str:
-        """What two entries for one image of the manifests have in common."""
+        """The name in the manifests that the entry is for, in normal form."""
         return identity_of(self.left) if self.left else self.identity
 
 
 def entry(text: str) -> KustomizeImage:
-    """The entry that a text says."""
+    """The entry of a text."""
     left, equals, right = text.partition("=")
     return KustomizeImage(left, right) if equals else KustomizeImage("", text)
 
@@ -142,7 +142,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
 
 
 def strays(files: Files, target: Target) -> tuple[tuple[str, str], ...]:
-    """(name, origin) of each entry that a person wrote, and that says otherwise in its origin."""
+    """(name, origin) of each entry that a person wrote, and whose origin has another image or version."""
     if not target.carry:
         return ()
     path, tree, document = load(files, target)

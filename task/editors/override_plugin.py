@@ -50,7 +50,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
 
 
 def strays(files: Files, target: Target) -> tuple[tuple[str, str], ...]:
-    """The variables that somebody wrote and that differ from the Application's, or the common file's, own."""
+    """(name, origin) of the variables that a person wrote, and whose origin has another value."""
     keys = target.keys
     return stray_items(files, target, SECTION, (keys.name, keys.tag, keys.spec), _spec(target))
 

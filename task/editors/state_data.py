@@ -1,4 +1,4 @@
-"""States ↔ the plain data of a state file: which keys there are, what may stand below them.
+"""States ↔ the plain data of a state file: its keys, and what each may hold.
 
 A key that is not known here belongs to a newer version: it is ignored, and stays when the file is written.
 """

@@ -144,7 +144,7 @@ def _says_nothing(node: Node) -> bool:
 
 
 def _new_entry(tree: Tree, mapping: Node, name: str, wanted: object) -> Splice:
-    """A key on lines of its own, in the order of the file: images by name, what is known of them as usual."""
+    """A key on lines of its own, in the order of the file: images by name, their fields in the usual order."""
     text, end = tree.text, eol(tree.text)
     margin = " " * column(text, mapping)
     lines = [margin + line for line in _lines({name: wanted}, indent_step(tree), sequence_shift(tree))]

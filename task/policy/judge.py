@@ -55,7 +55,7 @@ def judge(image: Image, policy: Policy, current: Reading, leave: Leave = Leave()
 def same(image: Image, current: Reading) -> bool:
     """Whether the target already says so: the same tag, and the same digest if the event has one.
 
-    A target that names the digest alone says the image whole: it gets no tag.
+    A target that names only the digest names the whole image: it gets no tag.
     """
     now = live_image(current.name) if current.name else None
     if not current.sound or (now is not None and now.identity != image.identity):

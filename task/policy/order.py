@@ -1,4 +1,4 @@
-"""Order of builds: an older build that finishes later never wins (contract, section 5). Pure.
+"""Order of builds: an older build that finishes later never wins. Pure.
 
 What tells two builds apart, in this precedence: the sequence (of one counter), the ancestry of their
 source commits, the creation time of the image, arrival. Strategies whose tags carry an order ask the tag first.
@@ -21,14 +21,14 @@ Ancestry = Mapping[tuple[str, str, str], str]  # (repository, new commit, old co
 
 @dataclass(frozen=True)
 class BuildOrder:
-    """How a build stands to another, and in which words; `relation` is "" where nothing tells them apart."""
+    """Whether a build is newer than another, and why; `relation` is "" where nothing tells them apart."""
 
     relation: Literal["newer", "older", ""]
     because: str = ""
 
 
 def compare(new: Build, old: Build, ancestry: Ancestry) -> BuildOrder:
-    """How `new` stands to `old`."""
+    """Whether `new` is newer or older than `old`."""
     ours, theirs = new.sequence, old.sequence
     if ours is not None and theirs is not None and ours != theirs and new.counter == old.counter:
         if ours > theirs:
@@ -50,7 +50,7 @@ def compare(new: Build, old: Build, ancestry: Ancestry) -> BuildOrder:
 
 
 def commits(new: Build, old: Build) -> tuple[str, str, str] | None:
-    """(repository, new commit, old commit) whose ancestry tells; None where a sequence does, or nothing can."""
+    """(repository, new commit, old commit) whose ancestry decides; None where a sequence decides, or nothing can."""
     counted = new.sequence is not None and old.sequence is not None and new.counter == old.counter
     if counted and new.sequence != old.sequence:
         return None

@@ -1,6 +1,6 @@
 """Which tag of a whole repository an entry takes: the newest that its rules admit, as Argo CD Image Updater picks.
 
-The running tag has no say in it. Equal versions, and equal dates, go to the greatest text.
+The running tag does not matter. Of equal versions, and of equal dates, the greatest text wins.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def admitted(tags: Iterable[str], policy: Policy) -> tuple[str, ...]:
 
 
 def dates_needed(tags: Iterable[str], policy: Policy, known: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """The tags whose dates decide and are not known: none but with `newest-build`, and none where one tag is left."""
+    """The tags whose dates decide and are not known: only with `newest-build`, and only among several tags."""
     candidates = admitted(tags, policy) if policy.strategy == "newest-build" else ()
     return tuple(tag for tag in candidates if tag not in (known or {})) if len(candidates) > 1 else ()
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 def accepts(wanted: Sequence[str], os: str, arch: str, variant: str = "", runtime: str = "") -> bool:
     """Whether an image for `os/arch[/variant]` is for one of the wanted platforms.
 
-    A platform without a variant takes any variant of it; one with a variant takes that one only. Letters count as
-    written. A text that is no platform takes nothing, so that a typo never lets an image through. Nothing wanted:
-    `runtime` (in AIU the platform it runs on itself), or with none any platform.
+    A platform without a variant takes any variant; one with a variant takes that one only. Case matters. A text that
+    is not a platform takes nothing, so that a typo never lets an image through. If nothing is wanted, `runtime` counts
+    (AIU takes the platform that it runs on itself), and without that any platform.
     """
     for text in wanted or ([runtime] if runtime else []):
         wanted_os, wanted_arch, wanted_variant = _parts(text)

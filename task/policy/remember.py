@@ -13,10 +13,10 @@ MOST = 20  # versions whose replay is recognised
 
 
 def written(memory: Memory, event: Written, policy: Policy) -> Memory:
-    """After an update; what was deferred is settled.
+    """After an update, which also settles what was deferred.
 
-    Only what a later decision can need is kept: the identity where tags alone do not tell, and what a rollback
-    passed over until a newer tag is written. Without an identity there is nothing to remember: arrival decides.
+    Only what a later decision can need is kept: the build's identity where tags alone do not decide, and the versions
+    that a rollback passed over, until a newer tag is written. Without an identity arrival decides, and nothing is kept.
     """
     known = event.build != Build()
     this = Written(event.tag, event.digest, event.build)
@@ -31,9 +31,10 @@ def written(memory: Memory, event: Written, policy: Policy) -> Memory:
 
 
 def rolled_back(memory: Memory, current: Reading, to: Reading, passed: tuple[str, ...], words: str) -> Memory:
-    """After a rollback from `current` over the versions `passed`: none of them comes back by a replay.
+    """After a rollback from `current` over the versions `passed`, none of which a replay brings back.
 
-    `words` is what was asked for, "" for a tag: what it meant is remembered, so that saying it twice is saying it once.
+    `words` is what was asked for, such as `previous`, and "" for a tag. Its meaning is remembered, so that a job that
+    runs the same rollback again finds it done.
     """
     newest = memory.written or Written(current.tag, current.digest)
     target = version_of(to)

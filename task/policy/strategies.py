@@ -26,7 +26,7 @@ class Rules(Protocol):
         """Why `tag` does not come after `current` (both admitted, different texts); "" when it does."""
 
     def sort_key(self, tag: str, date: str) -> Any:
-        """What admitted tags of one repository are sorted by, the newest last; `date` as a registry tells it, or ""."""
+        """The key that sorts admitted tags of one repository, the newest last; `date` is the registry's, or ""."""
 
 
 class Semver:

@@ -1,7 +1,7 @@
 r"""Which tags an entry takes at all: `allow-tags` and `ignore-tags`.
 
-Both mean what Argo CD Image Updater makes of them: Go's regular expressions (RE2, which
-cannot be made slow) and Go's `filepath.Match`, whose `[!a]` is no negation.
+Both mean the same as to Argo CD Image Updater: Go's regular expressions (RE2, which cannot be made slow) and Go's
+`filepath.Match`, whose `[!a]` does not negate.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def ignored(globs: Sequence[str], tag: str) -> str:
 
 
 def _allow_hint(keyword: str, colon: str, pattern: str) -> str:
-    """What was probably meant."""
+    """What to write instead of a value that is not `regexp:…`."""
     if keyword.strip().lower() in {"regexp", "regex", "re"} and colon:
         return f"write regexp:{shortened(pattern)}"
     if keyword.strip().lower() == "glob":
@@ -100,7 +100,7 @@ def _allow_hint(keyword: str, colon: str, pattern: str) -> str:
 
 
 def regexp_of_glob(text: str) -> str:
-    """`regexp:` and what a tag or a simple glob means; "" for what has other signs, or `.*` as a pattern has."""
+    """`regexp:` with the pattern of a tag or a simple glob; "" for other texts, and for a pattern's `.*`."""
     if not _GLOB.fullmatch(text) or ".*" in text or len(text) > _LONGEST_SUGGESTION:
         return ""
     return f"regexp:^{re.sub('[.*?]', lambda sign: _IN_REGEXP[sign.group()], text)}$"
@@ -114,7 +114,7 @@ def _compiled(pattern: str) -> Any:
     try:
         compiled = re2.compile(pattern.encode(), options)
         names = compiled.groupindex
-        if compiled.groups:  # what they hold does not matter, and a thousand of them cost each search milliseconds
+        if compiled.groups:  # groups are not read here, and a thousand of them cost each search milliseconds
             options.never_capture = True
             compiled = re2.compile(pattern.encode(), options)
     except re2.error as problem:

@@ -1,4 +1,4 @@
-"""Versions and ranges of versions, read as Masterminds/semver v3.4 reads them.
+"""Versions and ranges of versions, as Masterminds/semver v3.4 reads them.
 
 That is the library of Argo CD Image Updater: `^1.2`, `~1.4`, `1.x`, `>=1 <2`, `1.2 - 1.4`, `a || b`.
 python-semver compares versions. It has no ranges like these, and its parser is stricter than Masterminds' `NewVersion`.

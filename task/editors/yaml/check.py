@@ -16,7 +16,7 @@ from task.errors import TargetError
 
 
 class Splice(NamedTuple):
-    """Put `text` in place of `[start:end]`."""
+    """Replace `[start:end]` with `text`."""
 
     start: int
     end: int
@@ -43,7 +43,7 @@ def more_than_meant() -> TargetError:
 
 
 def checked(tree: Tree, splices: Sequence[Splice], meant: Mapping[int, Same]) -> Tree:
-    """The new tree. TargetError: a node differs that is not in `meant` (by the old node's id), or not as meant."""
+    """The new tree. TargetError: a node differs that is not in `meant` (by the old node's id), or in another way."""
     try:
         new = parse(apply(tree.text, splices))
     except TargetError as error:

@@ -29,12 +29,12 @@ from task.errors import TargetError
 
 
 def add_keys(tree: Tree, mapping: Node, data: Mapping[str, Data]) -> Tree:
-    """New last keys in a mapping, or in place of a null."""
+    """The tree with new last keys in a mapping, or with a mapping instead of a null."""
     return _grow(tree, mapping, data)
 
 
 def add_items(tree: Tree, sequence: Node, data: Sequence[Data]) -> Tree:
-    """New last items in a sequence, or in place of a null."""
+    """The tree with new last items in a sequence, or with a sequence instead of a null."""
     return _grow(tree, sequence, data)
 
 
@@ -84,7 +84,7 @@ def _grow_flow(tree: Tree, node: Node, more: Mapping[str, Data] | Sequence[Data]
 
 
 def _fill(tree: Tree, node: Node, more: Mapping[str, Data] | Sequence[Data]) -> list[Splice]:
-    """In place of a null or of empty brackets: block lines below the key, or flow inside flow."""
+    """Replaces a null or empty brackets: by block lines below the key, or by flow style inside flow style."""
     text, parent = tree.text, tree.parent(node)
     start = body(text, node)
     empty = start >= node.end
@@ -126,7 +126,7 @@ def append(text: str, at: int, lines: str) -> Splice:
 
 
 def begin(tree: Tree, data: Mapping[str, Data]) -> Tree:
-    """The first document of a text that holds none, behind its comments."""
+    """The tree of a text without documents, with a first one below its comments."""
     splice = append(tree.text, len(tree.text), _lines(tree, data, 0)[len(eol(tree.text)) :])
     new = parse(apply(tree.text, [splice]))
     if len(new.documents) != 1 or not holds(new.documents[0].root, data):

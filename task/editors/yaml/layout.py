@@ -82,7 +82,7 @@ def value_slot(text: str, key: Node) -> int | None:
 
 
 def slot(tree: Tree, node: Node) -> int:
-    """Where a value that is not there would begin."""
+    """Where the value of a key or an item without one would begin."""
     key = tree.key_of(node)
     at = node.end if key is None else value_slot(tree.text, key)
     if at is None or key is node:

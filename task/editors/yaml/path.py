@@ -27,7 +27,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Lookup:
-    """Where a path leads: to nodes that are there, or to what would have to be made."""
+    """Where a path leads: to nodes that exist, or to the mapping that lacks the rest."""
 
     nodes: tuple[Node, ...]  # several when the key stands several times
     parent: Node | None = None  # the mapping (or null) that lacks the rest of the path
@@ -88,7 +88,7 @@ def _matches(document: Document, node: Node, path: Sequence[Segment], merges: bo
 
 
 def _keys(steps: Sequence[Segment]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """The keys, with the indices behind them, that these steps may be as one."""
+    """The keys, with their indices, that these steps may be when they are read as one."""
     front = "".join(f"{step.text}." for step in steps[:-1])
     last = steps[-1]
     if not last.flaw:

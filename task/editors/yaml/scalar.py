@@ -1,8 +1,7 @@
-"""How a string is spelled as a YAML scalar so that every reader takes it for that same string.
+"""Spells a string as a YAML scalar so that every reader takes it for that same string.
 
-YAML 1.1 readers (PyYAML, Helm, Argo CD, kustomize) and YAML 1.2 readers disagree on what a
-plain `1e3`, `0o17`, `1:30`, `yes` or `2024-01-02` is. Whatever any of them takes for
-something else than a string is quoted.
+YAML 1.1 readers (PyYAML, Helm, Argo CD, kustomize) and YAML 1.2 readers disagree about a plain `1e3`, `0o17`, `1:30`,
+`yes` or `2024-01-02`. A text is quoted if any of them takes it for something else than a string.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ def spell(text: str, style: str = "", *, quote: bool = False) -> str:
 
 
 def reblock(old: str, text: str) -> str | None:
-    """A block scalar `old` (header and lines) with the content `text`; None if that cannot be said in its style.
+    """A block scalar `old` (header and lines) with the content `text`; None if that style cannot hold it.
 
     The header keeps its kind and comment; the value ends without a line break.
     """

@@ -1,4 +1,4 @@
-"""Changes scalars in YAML text by splicing: only their bytes, in the quotes or the block they stand in."""
+"""Changes scalars in YAML text by splicing: only their bytes change, and quotes and block style stay."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from task.errors import TargetError
 
 
 def splice(tree: Tree, new: Sequence[tuple[Node, Word]]) -> Tree:
-    """Other contents for scalars (or aliases, or nulls) of the tree; quotes, block headers and anchors stay."""
+    """The tree with other contents for some scalars, aliases or nulls; quotes, block headers and anchors stay."""
     splices = [_scalar(tree, node, text) for node, text in new]
     return checked(tree, splices, {id(node): becomes(text, node) for node, text in new})
 

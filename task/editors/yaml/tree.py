@@ -1,7 +1,7 @@
-"""Reads YAML text into light nodes that know where they stand.
+"""Reads YAML text into light nodes that know their place in it.
 
-Built from parse events. Aliases stay references: nothing is ever expanded, so an
-alias bomb costs no more than its text. No function here recurses.
+Built from parse events. Aliases stay references: nothing is ever expanded, so an alias bomb costs no more than its
+text. No function here recurses, so deep nesting is an error message and not a crash.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def values(mapping: Node, key: str) -> tuple[Node, ...]:
 
 
 def value(mapping: Node, key: str) -> Node | None:
-    """The value that readers which allow a key to stand twice take: the last one."""
+    """The value of a key. If the key stands twice, the last one: readers that allow it take that."""
     found = None
     for name, each in pairs(mapping):
         if name.value == key and name.kind == "scalar":
@@ -120,7 +120,7 @@ def walk(root: Node) -> Iterator[Node]:
 def parse(text: str) -> Tree:
     """The documents of `text`; none for an empty or comment-only one.
 
-    TargetError: it is no YAML, nests deeper than 200 levels, or an alias stands for nothing or for a bomb.
+    TargetError: the text is not YAML, nests deeper than 200 levels, or has an undefined alias or an alias bomb.
     """
     return _parse(text) if len(text) > _LARGE else _parse_again(text)
 

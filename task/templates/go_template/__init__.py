@@ -1,9 +1,9 @@
-"""Go's `text/template`, as far as the users of Argo CD Image Updater write it in branch names and commit messages.
+"""Go's `text/template`: users of Argo CD Image Updater write branch names and commit messages in it.
 
-Everything of the language but complex numbers and `define`, `template`, `block`; the builtin functions and no others.
-Data are Mappings that stand for structs (an unknown field is an error), `GoMap`s, lists, strings, integers, booleans.
-Templates come from annotations, so work, depth and length are bounded. Source of the rules: Go's documentation of
-`text/template` and `fmt`, and their answers in the tests' table.
+The whole language but complex numbers and `define`, `template`, `block`; Go's builtin functions and no others. Data are
+Mappings that stand for structs (an unknown field is an error), `GoMap`s, lists, strings, integers and booleans.
+Templates come from annotations, so work, depth and length are bounded. The rules are those of Go's documentation of
+`text/template` and `fmt`; the tests' table holds Go's own answers.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ LARGEST = 2**63 - 1
 
 
 def go_bytes(text: str) -> bytes:
-    """The bytes of a Go string. Ours hold what is not UTF-8 as lone surrogates, as `os.fsdecode` does."""
+    """The bytes of a Go string. Bytes that are not UTF-8 are lone surrogates in our strings, as with `os.fsdecode`."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:  # a lone surrogate that never was a byte

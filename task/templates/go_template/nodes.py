@@ -1,4 +1,4 @@
-"""What a parsed template is made of, and the bounds that keep a hostile one harmless."""
+"""The nodes of a parsed template, and the bounds that keep a hostile one harmless."""
 
 from __future__ import annotations
 

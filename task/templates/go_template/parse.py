@@ -64,7 +64,7 @@ class Parser:
         return token
 
     def skip_space(self) -> Token:
-        """The next token that is no space, not consumed."""
+        """The next token after any space; it is not consumed."""
         if self.tokens[self.at].kind == "space":
             self.at += 1
         return self.tokens[self.at]
