@@ -1,9 +1,9 @@
-"""Why a rollout does not end well, as Argo CD knows it: texts of others, made fit for a log."""
+"""Why a rollout fails, as Argo CD knows it. Its texts are made fit for a log."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from task.text import one_line, shortened, without_logins
@@ -17,37 +17,22 @@ _PULL = re.compile(
 
 
 def causes(status: Mapping[str, Any], operation: Mapping[str, Any], tree: Mapping[str, Any]) -> tuple[str, ...]:
-    """What failed, most telling first: the operation, its resources and hooks, resources and pods that are not well."""
+    """What failed, most telling first: the operation, what it could not apply, resources and pods that are not well."""
     message = text(operation, "message")
-    found = [
-        *([message] if message else []),
-        *_of_sync(mappings(mapping(operation, "syncResult").get("resources"))),
-        *_of_health(mappings(status.get("resources"))),
-        *_of_health(mappings(tree.get("nodes"))),
-    ]
-    return tuple(dict.fromkeys(said(one) for one in found))
-
-
-def _of_sync(resources: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Resources that could not be applied, hooks and their jobs that failed."""
-    bad = (
-        one
-        for one in resources
+    found = [message] if message else []
+    found += [
+        _named(one, text(one, "message"), text(one, "hookType"))
+        for one in mappings(mapping(operation, "syncResult").get("resources"))
         if text(one, "status") in ("SyncFailed", "PruneFailed") or text(one, "hookPhase") in ("Failed", "Error")
-    )
-    return [_named(one, text(one, "message"), text(one, "hookType")) for one in bad]
-
-
-def _of_health(resources: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Resources that are not well, Degraded ones first; healthy ones say nothing."""
-    found = []
-    for wanted in ("Degraded", "Missing", "Progressing", "Suspended"):
-        for one in resources:
-            health = mapping(one, "health")
-            message = text(health, "message")
-            if text(health, "status") == wanted and (message or wanted in ("Degraded", "Missing")):
-                found.append(_named(one, message or wanted.lower()))
-    return found
+    ]
+    for resources in (mappings(status.get("resources")), mappings(tree.get("nodes"))):
+        for wanted in ("Degraded", "Missing", "Progressing", "Suspended"):
+            for one in resources:
+                message = text(mapping(one, "health"), "message")
+                says = message or wanted in ("Degraded", "Missing")
+                if says and text(mapping(one, "health"), "status") == wanted:
+                    found.append(_named(one, message or wanted.lower()))
+    return tuple(dict.fromkeys(said(one) for one in found))
 
 
 def pulling(tree: Mapping[str, Any], since: str) -> tuple[str, ...]:
@@ -82,7 +67,7 @@ def listed(texts: Sequence[str]) -> str:
 
 
 def said(message: str) -> str:
-    """Text of others for one line: short, printable, without logins in URLs."""
+    """A message on one line: short, printable, without logins in URLs."""
     return shortened(one_line(without_logins(message)), LONGEST)
 
 

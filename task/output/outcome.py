@@ -27,7 +27,7 @@ def exit_code(
 
 
 def first_of(codes: Collection[int]) -> Exit:
-    """The one of several exit codes that a run ends with."""
+    """The exit code that a run with several ends with."""
     return next((code for code in PRECEDENCE if code in codes), Exit.DEFECT if any(codes) else Exit.OK)
 
 
@@ -42,7 +42,7 @@ def status(report: Report) -> str:
 
 
 def counts(report: Report) -> dict[str, int]:
-    """How many Applications and entries met which end."""
+    """How many Applications and entries there were of each kind."""
     verdicts = [one.verdict.verdict for one in report.decisions]
     return {
         "applications": report.considered,
@@ -71,7 +71,7 @@ def as_json(report: Report) -> dict[str, Any]:
 
 
 def _timings(timings: Timings | None) -> dict[str, Any] | None:
-    """Ours, beyond the contract's fields: seconds, to the millisecond."""
+    """Seconds, to the millisecond."""
     if timings is None:
         return None
     parts = {"seconds": timings.total, "find": timings.find, "land": timings.land, "follow": timings.follow}

@@ -1,4 +1,4 @@
-"""Standard output: written once, at the end. Its reader may have gone, and its disk may be full."""
+"""Standard output. Its reader may have gone, and its disk may be full."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from task.text import harmless
 
 
 def write_stdout(text: str, *, commands: bool = False) -> OSError | None:
-    """Write all of it; why it could not be written, else None. `commands`: these are ours, for a CI system to obey."""
-    # What others named may hold what is no text: escaped, as JSON does it.
+    """Write all of it; the error if it could not be written. `commands`: our own, which a CI system is to obey."""
+    # A name that others gave may hold lone surrogates, which UTF-8 cannot encode: they are escaped as in JSON.
     data = (text if commands else harmless(text)).encode("utf-8", "backslashreplace")
     try:
         sys.stdout.buffer.write(data)
@@ -25,21 +25,21 @@ def write_stdout(text: str, *, commands: bool = False) -> OSError | None:
 
 
 def say(text: str, *, commands: bool = False) -> None:
-    """Write to stdout what only informs. Raises `UsageError`; a reader that has gone (`| head`) has what it wanted."""
+    """Write to stdout what only informs. Raises `UsageError`, but not for a reader that has seen enough (`| head`)."""
     error = write_stdout(text, commands=commands)
     if error and not isinstance(error, BrokenPipeError):
         raise unwritable(error)
 
 
 def unwritable(error: OSError) -> UsageError:
-    """What to say when stdout cannot be written."""
+    """The error for a stdout that cannot be written."""
     return UsageError(
         f"cannot write to stdout: {error.strerror}", hint="what has landed stays; give stdout a place that takes it"
     )
 
 
 def abandon(stream: TextIO) -> None:
-    """Nothing more is written to this stream: Python would try again at the end, and exit with 120."""
+    """Send what is still written to this stream nowhere. Python would try again at the end, and exit with 120."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, cast
@@ -37,22 +37,18 @@ OF_THE_WORLD: Mapping[str, str] = {
 def with_progress(world: World, console: Console, *, waits: bool) -> World:
     """A world that shows what is under way; `waits`: what follows a push has a display of its own."""
     phases = Phases(console)
-
-    def applications() -> list[Any]:
-        with phases.phase("reading the Applications"):
-            return list(world.applications())
-
-    def repository(repo: str, subscription: Any) -> Repository:
-        return cast(
-            "Repository", RepositoryWithProgress(world.repository(repo, subscription), without_login(repo), phases)
-        )
-
-    changed = {
-        name: phases.telling(getattr(world, name), words)
+    read = phases.phase("reading the Applications")(lambda: list(world.applications()))
+    others = {
+        name: phases.phase(words)(getattr(world, name))
         for name, words in OF_THE_WORLD.items()
         if not (waits and name == "follow")
     }
-    return replace(world, applications=applications, repository=repository, **changed)
+
+    def repository(repo: str, subscription: Any) -> Repository:
+        opened = world.repository(repo, subscription)
+        return cast("Repository", RepositoryWithProgress(opened, without_login(repo), phases))
+
+    return replace(world, applications=read, repository=repository, **others)
 
 
 class Phases:
@@ -64,18 +60,9 @@ class Phases:
         self._progress: Progress | None = None  # None while nothing is shown
         self._shown: dict[object, TaskID] = {}
 
-    def telling(self, work: Callable[..., Any], words: str) -> Callable[..., Any]:
-        """The same work, shown in these words."""
-
-        def telling(*args: Any) -> Any:
-            with self.phase(words):
-                return work(*args)
-
-        return telling
-
     @contextmanager
     def phase(self, words: str) -> Iterator[None]:
-        """It is under way until the end of the block."""
+        """It is under way until the end of the block, or of the function that this decorates."""
         began = time.monotonic()
         timer = threading.Timer(PATIENCE, lambda: self._show(timer, words, began))
         timer.daemon = True
@@ -121,4 +108,4 @@ class RepositoryWithProgress:
     def __getattr__(self, name: str) -> Any:
         work = getattr(self._repository, name)
         words = OF_REPOSITORIES.get(name, "").format(self._name)
-        return self._phases.telling(work, words) if words else work
+        return self._phases.phase(words)(work) if words else work
