@@ -58,7 +58,7 @@ def documents(text: str) -> Iterator[ManifestDocument]:
 
 def plain(text: str) -> Any:
     """The first document of any YAML text, whatever it is about. Raises `Malformed`."""
-    found = parsed(text.removeprefix("\ufeff"), lambda events: list(_Builder().build(events)))
+    found = parsed(text.removeprefix("\ufeff"), lambda events: list(_DataBuilder().build(events)))
     return found[0] if found else None
 
 
@@ -73,7 +73,7 @@ def _without_halves(data: Any, text: str) -> Any:
 def _read(chunk: str, line: int) -> Iterator[ManifestDocument]:
     before = chunk[: len(chunk) - len(chunk.lstrip("-\r\n\t "))].count("\n")
     try:
-        for data in parsed(chunk, lambda events: list(_Builder().build(events))):
+        for data in parsed(chunk, lambda events: list(_DataBuilder().build(events))):
             yield ManifestDocument(data, line + before)
     except NotYaml as error:
         yield ManifestDocument(None, line, f"line {line + max(error.line, 1) - 1}: {error.what}")
@@ -81,7 +81,7 @@ def _read(chunk: str, line: int) -> Iterator[ManifestDocument]:
         yield ManifestDocument(None, line, error.message)
 
 
-class _Builder:
+class _DataBuilder:
     """Event stream → data. A stack, no recursion."""
 
     def __init__(self) -> None:

@@ -35,8 +35,8 @@ def subscribe(app: Application, defaults: Defaults = Defaults(), wanted: Collect
 
     `wanted`: identities of images; Subscriptions are made for these only.
     """
-    asked = _asked(tuple(app.annotations.items()), defaults)
-    flaws = list(asked.flaws)
+    listed = _image_list(tuple(app.annotations.items()), defaults)
+    flaws = list(listed.flaws)
     said = app.annotations.get("pull-request", "")
     pull_request, wheres = defaults.pull_request, tuple[Where, ...]()
     try:
@@ -47,7 +47,7 @@ def subscribe(app: Application, defaults: Defaults = Defaults(), wanted: Collect
         found: list[Faulty | TaskError] = list(problems(app, defaults.argocd_namespace))
         if isinstance(first, Faulty) and first.key == "pull-request":
             found.insert(0, first)
-        flaws += [flaw for error in found for flaw in _of_every_entry(app, asked.entries, error)]
+        flaws += [flaw for error in found for flaw in _of_every_entry(app, listed.entries, error)]
     subscriptions = tuple(
         Subscription(
             application=app,
@@ -63,17 +63,17 @@ def subscribe(app: Application, defaults: Defaults = Defaults(), wanted: Collect
             method="argocd" if where.method == "argocd" else "git",
             credentials=where.credentials,
             fallbacks=where.fallbacks,
-            managed=asked.managed,
-            claims=asked.claims,
+            managed=listed.managed,
+            claims=listed.claims,
             pull_request=pull_request,
             home=where.home,
         )
-        for identity, one in asked.sound
+        for identity, one in listed.sound
         if wanted is None or identity in wanted
         for where in wheres
     )
     return Subscribed(
-        app, subscriptions, tuple(replace(flaw, strategy=asked.strategies.get(flaw.text)) for flaw in flaws)
+        app, subscriptions, tuple(replace(flaw, strategy=listed.strategies.get(flaw.text)) for flaw in flaws)
     )
 
 
@@ -88,7 +88,7 @@ def _of_every_entry(app: Application, entries: Sequence[Entry], error: Faulty | 
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _ImageList:
     """What a set of annotations asks for, wherever it is written to."""
 
     entries: tuple[Entry, ...]
@@ -100,7 +100,7 @@ class _Asked:
 
 
 @lru_cache(maxsize=4096)  # the Applications of one generator carry the same annotations
-def _asked(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _Asked:
+def _image_list(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _ImageList:
     found = dict(annotations)
     text = found.get("image-list", "")
     listed = tuple(zip(split_image_list(text), parse_image_list(text), strict=True))
@@ -133,7 +133,7 @@ def _asked(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _Ask
         if isinstance(error, Malformed)
     )
     flaws = (*unreadable, *misspelt, *(flaw for one in readings for flaw in one.flaws))
-    return _Asked(entries, sound, managed, claims, flaws, {one.entry.text: one.strategy for one in readings})
+    return _ImageList(entries, sound, managed, claims, flaws, {one.entry.text: one.strategy for one in readings})
 
 
 def _misspelt(found: Mapping[str, str], entries: Sequence[Entry], aliases: frozenset[str], index: Index) -> list[Flaw]:

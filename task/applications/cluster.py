@@ -34,7 +34,7 @@ Wanted = Callable[[Item], bool]
 
 
 @dataclass(frozen=True)
-class _Reference:
+class _ReferencePattern:
     """The Applications that one `applicationRef` of an ImageUpdater may take; its label selector is not looked at."""
 
     namespace: str
@@ -113,7 +113,7 @@ class ClusterManifests:
             self._log("debug", "the cluster knows no ImageUpdater resources")
         return []
 
-    def _chosen(self, scope: str, references: Sequence[_Reference]) -> list[Item]:
+    def _chosen(self, scope: str, references: Sequence[_ReferencePattern]) -> list[Item]:
         """What is needed of each Application that may concern us: its metadata, without what others manage in it."""
         found: list[Item] = []
         before = self.listed
@@ -126,7 +126,7 @@ class ClusterManifests:
         self._log("debug", f"{self.listed - before} Applications, {len(found)} of them may take the images")
         return found
 
-    def _ours(self, item: Item, references: Sequence[_Reference]) -> bool:
+    def _ours(self, item: Item, references: Sequence[_ReferencePattern]) -> bool:
         metadata = _metadata(item)
         referenced = references and any(
             reference.namespace == metadata.get("namespace")
@@ -181,14 +181,14 @@ def _typed(item: Item, version: str, kind: str) -> Item:
     return {**item, "apiVersion": item.get("apiVersion") or version, "kind": item.get("kind") or kind}
 
 
-def _references(updater: Item) -> Iterator[_Reference]:
+def _references(updater: Item) -> Iterator[_ReferencePattern]:
     """What an ImageUpdater may reference. A resource of the wrong shape references nothing; `configure` reports it."""
     spec = updater.get("spec")
     refs = spec.get("applicationRefs") if isinstance(spec, dict) else None
     for ref in refs if isinstance(refs, list) else ():
         pattern = ref.get("namePattern") if isinstance(ref, dict) else None
         if isinstance(pattern, str) and 0 < len(pattern) <= LONGEST:
-            yield _Reference(str(_metadata(updater).get("namespace", "")), pattern)
+            yield _ReferencePattern(str(_metadata(updater).get("namespace", "")), pattern)
 
 
 def _metadata(item: Item) -> Mapping[str, Any]:

@@ -43,11 +43,11 @@ Wanted = Mapping[str, object]  # a Node in it is what a newer version wrote: it 
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _Differences:
     """What differs between a text and the data that it should say."""
 
     words: list[tuple[Node, str]]
-    nothings: list[tuple[Node, object]]  # nulls that something is to stand in for
+    nothings: list[tuple[Node, object]]  # nulls, and what replaces them
     splices: list[Splice]  # new entries, lists, what is in flow style
     drops: list[Splice]
 
@@ -57,9 +57,10 @@ def edited(tree: Tree, data: Wanted) -> str:
     root = tree.documents[0].root if tree.documents else None
     if root is None or root.kind != "mapping" or root.style == "{":
         raise TargetError("the state file is not in block style", hint="write one key in each line")
-    if words := _plan(tree, data).words:
+    # Every step changes the text, so the differences that are left are looked for again.
+    if words := _differences(tree, data).words:
         tree = splice(tree, words)
-    while nothings := _plan(tree, data).nothings:
+    while nothings := _differences(tree, data).nothings:
         node, wanted = nothings[0]
         fill = cast("Data", wanted)
         tree = (
@@ -67,9 +68,9 @@ def edited(tree: Tree, data: Wanted) -> str:
             if isinstance(fill, Mapping)
             else add_items(tree, node, [*cast("list[str]", fill)])
         )
-    if splices := _plan(tree, data).splices:
+    if splices := _differences(tree, data).splices:
         tree = parse(apply(tree.text, splices))
-    return apply(tree.text, _plan(tree, data).drops)
+    return apply(tree.text, _differences(tree, data).drops)
 
 
 def fresh(tree: Tree, data: Wanted) -> str:
@@ -82,13 +83,13 @@ def fresh(tree: Tree, data: Wanted) -> str:
     return "".join(line + end for line in (*head, *_lines(data, 2, 0)))
 
 
-def _plan(tree: Tree, data: Wanted) -> _Plan:
-    plan = _Plan([], [], [], [])
-    _compare(tree, tree.documents[0].root, data, plan)
-    return plan
+def _differences(tree: Tree, data: Wanted) -> _Differences:
+    found = _Differences([], [], [], [])
+    _compare(tree, tree.documents[0].root, data, found)
+    return found
 
 
-def _compare(tree: Tree, mapping: Node, data: Wanted, plan: _Plan) -> None:
+def _compare(tree: Tree, mapping: Node, data: Wanted, found: _Differences) -> None:
     text = tree.text
     for key, node in pairs(mapping):
         if key.value not in data:
@@ -97,23 +98,23 @@ def _compare(tree: Tree, mapping: Node, data: Wanted, plan: _Plan) -> None:
             start = key.start - 2 if text[key.start - 2 : key.start] == "? " else key.start
             if not only_blank(text, line_start(text, start), start):
                 raise TargetError("a key stands behind something else", hint="write it on a line of its own")
-            plan.drops.append(without_lines(text, line_start(text, start), line_end(text, entry_end(text, key, node))))
+            found.drops.append(without_lines(text, line_start(text, start), line_end(text, entry_end(text, key, node))))
             continue
         wanted = data[key.value]
         if _says(key.value, node, wanted):
             continue
         if isinstance(wanted, str):
-            plan.words.append((node, wanted))
+            found.words.append((node, wanted))
         elif node.kind == "scalar":
-            plan.nothings.append((node, wanted))
+            found.nothings.append((node, wanted))
         elif node.style == "{":
-            plan.splices.append(Splice(node.start, node.end, in_flow(wanted)))
+            found.splices.append(Splice(node.start, node.end, in_flow(wanted)))
         elif isinstance(wanted, Mapping):
-            _compare(tree, node, wanted, plan)
+            _compare(tree, node, wanted, found)
         else:
-            plan.splices.extend(_items(tree, node, cast("list[str]", wanted)))
+            found.splices.extend(_items(tree, node, cast("list[str]", wanted)))
     there = {key.value for key, _ in pairs(mapping)}
-    plan.splices.extend(_new_entry(tree, mapping, name, wanted) for name, wanted in data.items() if name not in there)
+    found.splices.extend(_new_entry(tree, mapping, name, wanted) for name, wanted in data.items() if name not in there)
 
 
 def _says(name: str, node: Node, wanted: object) -> bool:

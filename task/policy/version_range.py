@@ -127,39 +127,40 @@ def _improper(part: str, text: str) -> Malformed:
 def _holds(term: Term, version: Version) -> bool:
     """Whether one comparison holds. Parts that are not given have the library's own meaning in each case."""
     order = version.compare(term.version)
-
-    def leading(parts: int) -> tuple[bool, bool]:
-        """Whether the first parts are the term's, and whether they are greater."""
-        ours, theirs = version.to_tuple()[:parts], term.version.to_tuple()[:parts]
-        return ours == theirs, ours > theirs
-
+    ours, theirs = version.to_tuple()[:_PATCH], term.version.to_tuple()[:_PATCH]
     match term.operator:
         case "<":
             return order < 0
         case ">=":
             return order >= 0
         case "!=" if term.given == _MAJOR:
-            return not leading(_MAJOR)[0]
+            return ours[:_MAJOR] != theirs[:_MAJOR]
         case "!=" if term.given == _MINOR:
-            return not leading(_MINOR)[0] or version.prerelease != term.version.prerelease
+            return ours[:_MINOR] != theirs[:_MINOR] or version.prerelease != term.version.prerelease
         case "!=":
             return order != 0
-        case ">":  # `>1` begins at 2.0.0: nothing of 1.x is above all of 1
-            return leading(term.given)[1] if term.given in {_MAJOR, _MINOR} else order > 0
+        case ">" if term.given in {_MAJOR, _MINOR}:  # `>1` begins at 2.0.0: nothing of 1.x is above all of 1
+            return ours[: term.given] > theirs[: term.given]
+        case ">":
+            return order > 0
+        case "<=" if term.given == _PATCH:
+            return order <= 0
         case "<=":  # `<=1.2` includes all of 1.2.x; `<=*` is `<=0.0`
-            return order <= 0 if term.given == _PATCH else not leading(term.given or _MINOR)[1]
+            parts = term.given or _MINOR
+            return ours[:parts] <= theirs[:parts]
         case "^":  # the first part that is not 0 stays; `^0.0` keeps the minor, `^0` the major, `^*` is 0.0.0 alone
             if term.version.major or term.given == _MAJOR:
-                kept = _MAJOR
+                parts = _MAJOR
             else:
-                kept = _MINOR if term.version.minor or term.given == _MINOR else _PATCH
-            return order >= 0 and leading(kept)[0]
+                parts = _MINOR if term.version.minor or term.given == _MINOR else _PATCH
+            return order >= 0 and ours[:parts] == theirs[:parts]
         case "=" if term.given == _PATCH:
             return order == 0
         case _:  # `~1.2`, `=1.2`: the same minor, or the same major where only that is given
-            if term.given in {0, _PATCH} and term.version.to_tuple()[:_PATCH] == (0, 0, 0):
+            if term.given in {0, _PATCH} and theirs == (0, 0, 0):
                 return order >= 0  # `~0.0.0` and `~*` have no upper end
-            return order >= 0 and leading(_MAJOR if term.given == _MAJOR else _MINOR)[0]
+            parts = _MAJOR if term.given == _MAJOR else _MINOR
+            return order >= 0 and ours[:parts] == theirs[:parts]
 
 
 _SYNONYMS = {"": "=", "=>": ">=", "=<": "<=", "~>": "~"}

@@ -138,11 +138,11 @@ _parse_again = lru_cache(maxsize=8)(_parse)  # reading, writing and checking loo
 
 
 def _documents(events: Iterable[Any], shift: int) -> Iterator[Document]:
-    build = _Builder(shift)
+    build = _NodeBuilder(shift)
     for event in events:
         name = event.__class__.__name__
         if name == "DocumentStartEvent":
-            build = _Builder(shift)
+            build = _NodeBuilder(shift)
         elif name == "DocumentEndEvent":
             _refuse_bomb(build.root[0], build.aliases)
             yield Document(build.root[0], event.start_mark.index + shift, build.aliases)
@@ -165,7 +165,7 @@ def _refuse_bomb(root: Node, aliases: Mapping[int, Node]) -> None:
         raise TargetError(f"its aliases stand for more than {BOMB:,} values", hint="write out what they mean")
 
 
-class _Builder:
+class _NodeBuilder:
     """Collects the events of one document."""
 
     def __init__(self, shift: int) -> None:
