@@ -94,7 +94,7 @@ def remove_folder(folder: str) -> None:
 
 
 def exhausted(error: BaseException | None) -> ExhaustedError | None:
-    """The error that a person can act on, where the cause is that no more files may be open; None for any other."""
+    """The error for a person to act on, if the cause is that no more files may be open; else None."""
     for _ in range(10):
         if error is None:
             return None

@@ -16,7 +16,7 @@ _AGAIN = "run it again; a longer --deadline gives the repository more time"
 
 @dataclass(frozen=True)
 class Bounds:
-    """Far above what any repository needs for an update; tests lower them."""
+    """Far above the needs of any update; tests lower them."""
 
     messages: int = 64_000_000  # bytes of refs and messages that one command prints
     pack: int = 2 << 30  # bytes of packs of one repository

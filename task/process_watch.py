@@ -44,7 +44,7 @@ class CapturedOutput:
         return bool(piece)
 
     def text(self) -> bytes:
-        """What was kept; where that is the end only, whole lines of it: half a URL might show half a login."""
+        """What was kept. If that is the end only, it begins with a whole line: half a URL might show half a login."""
         kept = bytes(self._kept[-self._most :])
         return kept if len(kept) == self.count else kept.partition(b"\n")[2] or kept
 
@@ -69,14 +69,14 @@ class Watch:
         bounds: Bounds = Bounds(),
         git_dir: str = "",
     ) -> None:
-        self.why = ""  # it was ended for
+        self.why = ""  # why it was ended
         self._running = running
         self._timeout, self._late, self._stall = limits
         self._outputs = outputs
         self._bounds = bounds
         self._git_dir = git_dir
         self._before = weight(git_dir) if git_dir else 0
-        self._told = 0.0  # when it was told to end
+        self._told = 0.0  # when it got SIGTERM
         self._moved: int | None = None
         self._moved_at = self._looked = self._weighed = self._began = time.monotonic()
 
@@ -146,7 +146,7 @@ class Watch:
             packs = weight(self._git_dir)
             if packs > self._bounds.pack:
                 return self._bounds.too_much_pack
-            # Before the pack begins git collects all refs, and prints none. What one process writes another one reads.
+            # Before the pack begins git collects all refs, and prints none. Each byte counts twice: written, and read.
             if packs == self._before and (bytes_moved(self._running.pid) or 0) > 2 * self._bounds.messages:
                 return self._bounds.too_many_messages
         return ""
@@ -163,7 +163,7 @@ def weight(git_dir: str) -> int:
 
 
 def finish(running: Any) -> None:
-    """Bring about the end of a command that is no longer of use; by force, after a moment."""
+    """End a command that is no longer needed: by SIGTERM, and a moment later by SIGKILL."""
     watch = Watch(running, (_PATIENCE, "", 0))
     watch.end()
     watch.wait()
@@ -176,7 +176,7 @@ def send(running: Any, name: str) -> None:
 
 
 def bytes_moved(session: int) -> int | None:
-    """What the processes of a session have read and written so far; None where the system does not tell.
+    """What the processes of a session have read and written so far; None if the system does not say.
 
     ssh is left out: it keeps a connection alive that carries nothing. git moves bytes only when they were sent.
     """

@@ -42,7 +42,7 @@ class AppKey:
 
 @dataclass(frozen=True)
 class RepoCredentials:
-    """How one Git server knows us, and how it is reached; what is not said is empty."""
+    """A login for one Git server, and how it is reached. What the secret does not say is empty."""
 
     secret: str = ""  # namespace/name, for messages
     username: str = ""
@@ -180,7 +180,7 @@ def _begins(url: str, prefix: str) -> bool:
 
 
 def _host(url: str) -> str:
-    """With login and port."""
+    """Login, host and port, as text: a template must name exactly these."""
     return (url.partition("://")[2] if "://" in url else url).partition("/")[0]
 
 

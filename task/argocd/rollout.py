@@ -89,16 +89,15 @@ def _hydrated(item: Mapping[str, Any], wanted: Wanted) -> Wanted | Rollout:
     last, now = mapping(status, "lastSuccessfulOperation"), mapping(status, "currentOperation")
     dry, wet = text(last, "drySHA"), text(last, "hydratedSHA")
     if dry and wet and wanted.accepts(dry):
-        return Wanted(
-            lambda revision: revision == wet, wanted.since
-        )  # in any repository: the hydrator may write to another one
+        # In any repository: the hydrator may write to another one.
+        return Wanted(lambda revision: revision == wet, wanted.since)
     if text(now, "phase") == "Failed" and wanted.accepts(text(now, "drySHA")):
         return Rollout("failed", f"hydrating the revision failed: {said(text(now, 'message'))}")
     return Rollout("waiting", "the revision is not hydrated yet", stale=True)
 
 
 def _refused(view: View) -> Rollout | None:
-    """What Argo CD says of an Application that it cannot compare at all."""
+    """For an Application that Argo CD cannot compare at all."""
     if text(view.sync, "status") not in ("Unknown", ""):
         return None
     if problems := conditions(view.status, "InvalidSpecError"):

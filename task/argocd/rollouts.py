@@ -25,13 +25,13 @@ Log = Callable[[str, str], object]
 
 
 class RolloutApi(Protocol):
-    """What is needed of Argo CD; `task.argocd.api.ArgoCDApi` fits, and Kubernetes by `stores.live`."""
+    """What a wait asks of Argo CD. `ArgoCDApi` answers it, and Kubernetes by `ClusterApplications`."""
 
     def get_application(self, namespace: str, name: str) -> Mapping[str, Any]:
         """The whole Application."""
 
     def refresh_application(self, namespace: str, name: str) -> None:
-        """Argo CD is to look at Git now."""
+        """Have Argo CD look at Git now."""
 
     def resource_tree(self, namespace: str, name: str) -> Mapping[str, Any]:
         """The live resources, down to pods; {} where that is not known."""
@@ -41,7 +41,7 @@ class RolloutApi(Protocol):
 
 
 class Judged(Protocol):
-    """What is said of one look: `task.argocd.rollout.Rollout`."""
+    """The result of one look: `task.argocd.rollout.Rollout`."""
 
     @property
     def state(self) -> str:
@@ -222,7 +222,7 @@ class Rollouts:
             watch.error = error if watch.refused > 1 else None
 
     def _to_refresh(self, watch: _Watch, item: Mapping[str, Any]) -> bool:
-        """The first time always: what it had compared until then does not count any more."""
+        """Always the first time: what it compared before then does not count."""
         if watch.since is None:
             status = item.get("status")
             compared = status.get("reconciledAt") if isinstance(status, dict) else ""
@@ -261,7 +261,7 @@ class Rollouts:
             return NOTHING  # it only makes the answer more precise
 
     def _settle(self, watch: _Watch, found: Judged) -> None:
-        """What is seen counts, or is to be confirmed."""
+        """Show what is seen, or have a later look confirm it first."""
         watch.stale = found.stale or not found.sure
         if found.sure or self._confirmed(watch, found):
             watch.suspected = None
@@ -308,7 +308,7 @@ def refresh(api: RolloutApi, keys: Sequence[tuple[str, str]], log: Log) -> None:
 
 
 def _each(work: Callable[[T], None], many: Sequence[T]) -> None:
-    """Several at the same time; one needs no threads, which take time to load."""
+    """Several at the same time; a single one needs no thread."""
     if len(many) < 2:  # noqa: PLR2004
         for one in many:
             work(one)

@@ -1,4 +1,4 @@
-"""What all forges share: the verbs the pipeline calls, one way to ask, one way to refuse, one way not to open two.
+"""What all forges share: their Protocol, the HTTP client, and the steps that never open two requests for a branch.
 
 A request belongs to a head branch of the repository itself: requests from forks may bear any branch's name, and
 never count. Whatever fails here, the pushed branch stays, and running again completes the request.
@@ -33,7 +33,7 @@ class ForgeApi(Protocol):
     """One repository on its forge."""
 
     def find(self, base: str, head: str) -> Proposed | None:
-        """The open request from `head` into `base`; else the newest closed or merged one; None where none ever was."""
+        """The open request from `head` into `base`, else the newest closed or merged one; None if there was none."""
 
     def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
         """Open the request, or bring the open one up to date; there is never a second one.
@@ -51,7 +51,7 @@ class ForgeApi(Protocol):
 
 @dataclass(frozen=True)
 class ForgeToken:
-    """What the API knows us by. `source` is where it was given, for messages."""
+    """A token for the API. `source` says where it was given, for messages."""
 
     secret: Secret = Secret("")
     user: str = ""  # of a login that is a pair (Bitbucket, Azure); "" is a bare token
@@ -71,7 +71,7 @@ class Reach:
 
 
 class Steps(Protocol):
-    """What `settle` needs of a forge."""
+    """What `settle` asks of a forge."""
 
     def find(self, base: str, head: str) -> Proposed | None:
         """As `ForgeApi.find`."""
@@ -86,7 +86,7 @@ class Steps(Protocol):
         """
 
     def tip(self, head: str) -> str:
-        """The commit that the head branch has now; "" where it cannot be told."""
+        """The commit that the head branch has now; "" if the forge does not say."""
 
 
 class Overtaken(Exception):
@@ -143,11 +143,11 @@ class Client:
         raise self.refused(answer, what) from (None if limited(answer) is None else _Limited())
 
     def json(self, method: str, path: str, what: str, **more: Any) -> Any:
-        """As `ask`, and its JSON. Raises `UnreachableError` for an answer that is none."""
+        """As `ask`, and its JSON. Raises `UnreachableError` for an answer that is not JSON."""
         return self.parsed(self.ask(method, path, what, **more), what)
 
     def parsed(self, answer: Response, what: str) -> Any:
-        """The answer's JSON. Raises `UnreachableError` for one that is none."""
+        """The answer's JSON. Raises `UnreachableError` for anything else."""
         try:
             return answer.json()
         except (ValueError, RecursionError):

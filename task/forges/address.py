@@ -91,7 +91,7 @@ def known_to(environ: Mapping[str, str]) -> tuple[Known, ...]:
 
 
 def place_of(url: str, known: Sequence[Known] = ()) -> ForgeAddress | None:
-    """Where the repository of this URL is; None where nobody says which forge that host is (`probe` may ask it).
+    """Where the repository of this URL is; None if it is not known which forge that host is (`probe` can ask it).
 
     Public hosts first; then `known`; then what the URL's shape and the host's name tell. A `Known` without a root
     is for every other host. Raises `Malformed` for a URL that names no repository there.
@@ -166,7 +166,7 @@ def _gitlab(remote: RemoteUrl, root: str) -> ForgeAddress:
 
 
 def _gitea(remote: RemoteUrl, root: str) -> ForgeAddress:
-    """A project has two parts; what stands before them is where Gitea is."""
+    """A project has two parts. What stands before them is the path of Gitea itself."""
     if len(remote.parts) < PAIR:
         raise _wrong("Gitea", "https://gitea.example.com/owner/repository")
     root = _page(root, remote.parts[:-PAIR])

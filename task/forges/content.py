@@ -1,4 +1,4 @@
-"""What a forge says and takes, in our nouns: texts cut to its limits, and fields that may be missing."""
+"""Texts cut to a forge's limits, and fields of its answers, any of which may be missing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def overtaken(found: Proposed, now: Proposed, proposal: Proposal) -> bool:
 
 
 def dig(value: Any, *names: str | int) -> str:
-    """The text or number under these names and positions; "" where there is none: no forge is trusted to have it."""
+    """The text or number under these names and positions; "" if anything on the way is missing or of another type."""
     for name in names:
         try:
             value = value[name]
@@ -53,14 +53,14 @@ def listed(value: Any, name: str) -> list[Any]:
 
 
 def numbered(number: str, host: str) -> str:
-    """The number of a request, which everything else needs. Raises `UnreachableError` where an answer has none."""
+    """The number of a request, which everything else needs. Raises `UnreachableError` if an answer has none."""
     if number:
         return number
     raise UnreachableError(f"{host} answers with something that is no pull request", hint="run it again")
 
 
 def honest(found: Proposed, page: str) -> Proposed:
-    """The request, without what can be no address and no commit; `page` is the repository's, where its own is none."""
+    """The request, without a URL or a commit that cannot be one; then its URL is `page`, the repository's."""
     merged = found.merge_commit if _COMMIT.fullmatch(found.merge_commit) else ""
     return replace(found, url=web_page(found.url) or page, merge_commit=merged)
 

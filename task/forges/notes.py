@@ -1,4 +1,4 @@
-"""What the forges here have in common: what is noted and not an error, and what makes a request another one."""
+"""Notes: what a forge could not do and is no error. And whether a request has changed since it was found."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONGEST = 1000
 
 
 class Notes:
-    """What a forge cannot do and does no harm: sentences, each once, said with the request."""
+    """Sentences about what a forge could not do, each once; they are shown with the request."""
 
     def __init__(self) -> None:
         self._said: list[str] = []

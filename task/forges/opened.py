@@ -1,4 +1,4 @@
-"""The forges that a run has to do with, each opened when it is first needed."""
+"""The forges of a run. Each is opened when it is first needed."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Forges:
 
 
 class _Checked:
-    """A forge whose answers are taken for what they can be: they go into results, logs and pages."""
+    """A forge whose URLs and commits are checked: they go into results, logs and pages."""
 
     def __init__(self, forge: ForgeApi, page: str) -> None:
         self._forge, self._page = forge, page
@@ -107,7 +107,7 @@ class _Checked:
 
 
 def _on_a_host(url: str) -> bool:
-    """A local path is where a mirror lies, and no forge."""
+    """Whether a URL names a host. A mirror may lie on a local path, which is on no forge."""
     try:
         remote_of(url)
     except Malformed:

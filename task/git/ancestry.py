@@ -112,7 +112,7 @@ class _Source:
         self._folder.close()
 
     def order(self, old: str, new: str) -> Kin:
-        """As far as the server's history goes, and no further than the last of `DEPTHS`. Raises `TaskError`."""
+        """The order, looked for in ever more commits, up to the last of `DEPTHS`. Raises `TaskError`."""
         if len(old) == len(new) == max(_WHOLE_ID) and self._folder.object_format == "sha1":
             self._folder.restart("sha256")
         self._folder.create()
@@ -167,7 +167,7 @@ class _Source:
         return self._by_id
 
     def _otherwise(self, said: str) -> bool:
-        """Whether the server may answer when it is asked in another way, which from now on is taken."""
+        """Whether there is another way to ask that this server may answer; it is used from now on."""
         if _OTHER_FORMAT in said and self._folder.object_format == "sha1":
             self._folder.restart("sha256")
         elif _NO_SHALLOW in said and self._shallow:

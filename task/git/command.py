@@ -111,7 +111,7 @@ class Git:
         self.bounds = bounds  # what a server may cost us
         self._limit = bounds.limits()
         self.patience = patience  # seconds within which a server that broke off is asked again
-        self._prepare = [prepare]  # done once, while a server is waited for by somebody with nothing else to do
+        self._prepare = [prepare]  # done once, while we wait for a server anyway
         self._rewrites = tuple(rewrites)
         self.log = log
         self._warned: set[str] = set()
@@ -141,7 +141,7 @@ class Git:
         return target.url
 
     def local(self, url: str) -> Local:
-        """Whether that URL is of this machine: "ours", or "safe" where the user's configuration says so, or "".
+        """Whether that URL is on this machine: "ours", or "safe" if the user's configuration says so, else "".
 
         Raises `RepositoryError` for what belongs to another user: git would run its hooks.
         """
@@ -157,7 +157,7 @@ class Git:
         raise RepositoryError(message, hint=hint, subject=url)
 
     def login(self, repo: str) -> dict[str, str]:
-        """The environment that gives each login to its server only, and says what the user's configuration says.
+        """The environment that gives each login to its server only, with the settings of the user's configuration.
 
         Raises `CredentialsError` for a configuration that git cannot read, and what a GitHub App's token fails with.
         """
@@ -181,7 +181,7 @@ class Git:
         return found
 
     def redirected(self, repo: str, error: GitFailed, remote: str, git_dir: str, clock: Clock) -> bool:
-        """Whether the server says that the repository is elsewhere on this same server: `login` knows from now on.
+        """Whether the server says that the repository has another URL on this same server; `login` uses it from now on.
 
         Asked where git itself follows no redirect, as a header with a token would go along. Raises `CredentialsError`
         where the repository is said to be on another server.
@@ -192,7 +192,7 @@ class Git:
         here = self.run("ls-remote", "--get-url", remote, git_dir=git_dir, env=env).decode().strip()
         try:
             self.ran("ls-remote", remote, "HEAD", git_dir=git_dir, env={**env, **_TRACED}, clock=clock)
-        except GitFailed as traced:  # what it said is shown nowhere: a header that is no Authorization stands in it
+        except GitFailed as traced:  # its words are shown nowhere: git hides Authorization in them, and no other header
             told = _LOCATION.findall(traced.err) if _REDIRECTED.search(traced.err) else []
         else:
             return True
@@ -283,7 +283,7 @@ class Git:
             return Talk(open(ask, "wb"), open(answer, "rb"), running)
 
     def ssh_environment(self, url: str) -> dict[str, str]:
-        """What ssh needs so that it never asks: options first, else as the host or the user's configuration say."""
+        """What ssh needs so that it never asks: as options say, else as the host or the user's configuration says."""
         if address_of(url).protocol != "ssh" and not self._config.rewrites:
             return {}
         if not self._nameless:  # without a passwd entry ssh refuses to run: it, and what starts it, gets one
@@ -313,7 +313,7 @@ class Git:
         program: str = "git",
     ) -> Any:
         self.calls.append(_head(argv))
-        # Always said: a folder with a broken `.git/config`, or one that somebody planted, is where a step often starts.
+        # Always set: a step may start in a folder with a broken `.git/config`, or with one that somebody planted.
         environ = {**self._environ, **(env or {}), "GIT_DIR": git_dir or os.devnull}
         if sys.version_info >= (3, 12):  # it warns of any fork beside threads; sh executes another program at once
             warnings.filterwarnings("ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning)
@@ -359,7 +359,7 @@ class Git:
         return code
 
     def _get_ready(self) -> None:
-        """Do what can be done before it is needed, unless it was."""
+        """Use the time: do the prepared work, unless it is done."""
         try:
             work = self._prepare.pop()
         except IndexError:  # by this or another thread

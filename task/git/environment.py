@@ -1,4 +1,4 @@
-"""The environment of every git process: the host's, without what would change what git does. Pure."""
+"""The environment of every git process: the host's, without the variables that change what git does. Pure."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def listed(output: bytes) -> list[tuple[str, str]]:
 
 
 def transport(pairs: Pairs) -> list[tuple[str, str]]:
-    """Of a configuration, what says how servers are reached: credentials, URLs, http and ssh."""
+    """The settings of a configuration that say how servers are reached: credentials, URLs, http and ssh."""
     return [(key, value) for key, value in pairs if key.lower().startswith(_CONFIG_KEPT)]
 
 
@@ -111,7 +111,7 @@ def sends_header(pairs: Pairs, server: str) -> bool:
 
 
 def without_credentials(pairs: Pairs) -> list[tuple[str, str]]:
-    """A configuration without what logs in: credentials, headers and cookies. A client's certificate is no secret."""
+    """A configuration without credentials, headers and cookies. A client's certificate is no secret."""
     return [
         (key, value)
         for key, value in pairs
@@ -121,14 +121,14 @@ def without_credentials(pairs: Pairs) -> list[tuple[str, str]]:
 
 
 def without_web(pairs: Pairs) -> list[tuple[str, str]]:
-    """A configuration without what only https and http need: tokens may be in it."""
+    """A configuration without the settings of https and http, which may hold tokens."""
     return [pair for pair in pairs if not pair[0].lower().startswith(("http.", "credential."))]
 
 
 def login_environment(
     pairs: Pairs, logins: Sequence[Login], *, follow: bool = True, moved: Sequence[tuple[str, str]] = ()
 ) -> dict[str, str]:
-    """What gives each login to its URLs only, on top of the settings in `pairs`. Nothing secret in an argument.
+    """The variables that give each login to its URLs only, besides the settings in `pairs`. No argument holds a secret.
 
     A later login stands in for an earlier one, and for what the settings say, wherever both would fit: also
     so that no helper is given it to keep.

@@ -1,4 +1,4 @@
-"""What the words of git and of servers mean: a table, from words to our named errors. Pure.
+"""A table: words of git and of servers → our named errors. Pure.
 
 Git runs with `LC_ALL=C`, so its own words are these. Earlier rows win: the particular before
 the general ("Could not read from remote repository" ends every failure of ssh).

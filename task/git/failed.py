@@ -1,4 +1,4 @@
-"""What became of a git command that failed."""
+"""The errors of a git command."""
 
 from __future__ import annotations
 

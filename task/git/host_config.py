@@ -1,4 +1,4 @@
-"""What the git configuration of the user and the system says of servers; all else in it stays outside."""
+"""What the git configuration of the user and the system says about servers; the rest of it is not used."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ class HostConfig:
 
     @property
     def ssh_command(self) -> str:
-        """How ssh is to be called; "" where nothing says so."""
+        """How ssh is to be called; "" if it does not say."""
         commands = (value for key, value in reversed(self._all) if key.lower() == "core.sshcommand")
         return next(commands, "")
 
     @cached_property
     def _all(self) -> list[tuple[str, str]]:
-        """With what variables say, which git reads by itself."""
+        """With the settings that variables give, which git reads by itself."""
         return [*self.pairs, *config_pairs(self._environ)]
 
     def _list(self, path: str) -> list[tuple[str, str]]:

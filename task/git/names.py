@@ -20,7 +20,7 @@ _NOT_IN_A_BRANCH = frozenset(" ~^:?*[\\\x7f") | {chr(code) for code in range(32)
 
 @dataclass(frozen=True)
 class Address:
-    """Where a repository is: what git may be told, and a login that must not be shown."""
+    """Where a repository is: a URL for git, and the login that was in it."""
 
     url: str  # without password; without any login for http and https
     protocol: str  # "https", "ssh", "http", "file", or one that is not supported

@@ -1,1 +1,1 @@
-"""Registries, as the OCI distribution API describes them and as they are: facts about images, with few requests."""
+"""Registries: facts about images by the OCI distribution API, with few requests."""

@@ -1,4 +1,4 @@
-"""One registry: every request to it, with the login it asks for, not too many at a time, and errors in our words."""
+"""Requests to one registry: with the login that it asks for, not too many at a time, and named errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of images already: in memory, and in a folder that is kept between runs.
+"""What is known about images already: in memory, and in a folder that is kept between runs.
 
 Manifests and configs never change under their digest, so what was read once is true for ever. Tags move: what was
 seen under a tag is only a hint, and one HEAD says whether it still holds.
@@ -20,7 +20,7 @@ _FORM = 1  # of the files; others are passed over
 
 
 class AnswerCache:
-    """What is known of one repository. Safe to use from several threads."""
+    """What is known about one repository. Safe to use from several threads."""
 
     def __init__(self, folder: str = "", name: str = "") -> None:
         self.members: dict[str, tuple[Member, ...]] = {}  # by the digest of the manifest
@@ -42,7 +42,7 @@ class AnswerCache:
         self.members[digest], self._changed = members, True
 
     def says(self, digest: str, config: Config) -> None:
-        """What an image says of itself."""
+        """The config of an image."""
         self.configs[digest], self._changed = config, True
 
     def save(self) -> None:

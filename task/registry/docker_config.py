@@ -26,7 +26,7 @@ _HINT = 'write {"auths": {"<registry>": {"auth": "<base64 of user:password>"}}}'
 
 @dataclass(frozen=True)
 class RegistryLogin:
-    """How one registry knows us: a user and password, an identity token (to be exchanged), or a finished token."""
+    """A login to one registry: user and password, an identity token (to be exchanged), or a bearer token."""
 
     username: str = ""
     password: Secret = _NOTHING

@@ -68,7 +68,7 @@ def place_of(image: Image, entries: Sequence[RegistryConf], insecure: Collection
 
 
 def _inferred(registry: str, insecure: Collection[str], ca: str) -> Endpoint:
-    """As image references are read everywhere: https, but on this machine, or where it was allowed, http as well."""
+    """As Docker reads image references: https; on this machine, and where it is allowed, http as well."""
     if registry == HUB:
         return Endpoint(HUB, (_HUB_API,), ca=ca)
     https, http = f"https://{registry}", f"http://{registry}"

@@ -76,7 +76,7 @@ def _settled(repository: ImageRepository, image: Image, memory: AnswerCache, *, 
 
 
 def _read(repository: ImageRepository, reference: str, memory: AnswerCache, tag: str = "") -> str | None:
-    """Read a manifest into the memory: its digest; None where there is none."""
+    """Read a manifest into the cache: its digest; None if there is none."""
     manifest = repository.manifest(reference)
     if manifest is None:
         return None
@@ -113,7 +113,7 @@ def _parts(repository: ImageRepository, one: Member, memory: AnswerCache) -> tup
 
 
 def _config(repository: ImageRepository, one: Member, memory: AnswerCache) -> Config | None:
-    """What an image says of itself; None where the registry does not have it."""
+    """The config of an image; None if the registry does not have it."""
     if not one.config and one.digest not in memory.configs:
         parts = _parts(repository, one, memory)
         if not parts:

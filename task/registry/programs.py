@@ -1,4 +1,4 @@
-"""Programs that know logins: Docker's credential helpers, and the scripts of `ext:`. Started directly, by no shell."""
+"""Programs that give logins: Docker's credential helpers, and the scripts of `ext:`. Started directly, by no shell."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TOKEN = "<token>"  # noqa: S105 - a helper's word for: the secret is an identit
 
 
 def helper(name: str, server: str, environ: Mapping[str, str], *, needed: bool) -> RegistryLogin | None:
-    """What `docker-credential-<name> get` knows of a registry; None for none.
+    """What `docker-credential-<name> get` knows of a registry; None if it has no login.
 
     One that is not `needed` (it is for all registries) may be missing: a file from elsewhere names it.
     """

@@ -20,7 +20,7 @@ PublicKey = EllipticCurvePublicKey | Ed25519PublicKey | RSAPublicKey
 
 
 class PublicKeys:
-    """The keys of a file: a signature with any of them is good."""
+    """The keys of a file. A signature by any of them is good."""
 
     def __init__(self, path: str) -> None:
         """Raises `UsageError` for a file that holds no public keys."""

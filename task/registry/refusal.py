@@ -1,4 +1,4 @@
-"""What a registry's refusals mean, and whose error they are."""
+"""Which error a registry's refusal means, or no answer at all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HUB_LIMIT = (
 
 
 def no_answer(name: str, error: NoAnswerError) -> RegistryError:
-    """There was none."""
+    """The error for no answer."""
     if error.kind == "tls":
         return RegistryAccessError(
             f"registry {name}: {error.message}",
@@ -29,7 +29,7 @@ def no_answer(name: str, error: NoAnswerError) -> RegistryError:
 
 
 def refused(name: str, repository: str, answer: Response, login: RegistryLogin | None) -> RegistryError:
-    """There was one, and it is neither the thing asked for nor "not found"."""
+    """The error for an answer that is neither the thing asked for nor "not found"."""
     status, code = answer.status, _code(answer)
     said = f"{status} {code}" if code else str(status)
     if status == 429 or code == "TOOMANYREQUESTS":  # noqa: PLR2004 - HTTP
@@ -54,7 +54,7 @@ def refused(name: str, repository: str, answer: Response, login: RegistryLogin |
 
 
 def _code(answer: Response) -> str:
-    """The registry's own word for it; its sentences may hold anything."""
+    """The registry's error code. Its sentences are not shown: they may hold anything."""
     try:
         code = answer.json()["errors"][0]["code"]
     except (ValueError, LookupError, TypeError):

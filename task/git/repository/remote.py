@@ -1,4 +1,4 @@
-"""What is asked of a Git server: refs, tips, objects, pushes; every failure as a named error."""
+"""Asks a Git server for refs, tips and objects, and pushes. Every failure is a named error."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class StartAgain(Exception):
 
 
 class Remote:
-    """One repository on a server, and the throw-away bare repository that what was fetched is kept in."""
+    """One repository on a server, and the throw-away bare repository into which we fetch."""
 
     def __init__(self, git: Git, repo: str, cache_dir: str = "", clock: Clock | None = None) -> None:
         self.repo = without_login(repo)
@@ -211,7 +211,7 @@ class Remote:
         return self._git.ran(*argv, git_dir=self._folder.path, stdin=stdin, clock=self.clock).out
 
     def _ask(self, *argv: str, stdin: str = "", meanwhile: Callable[[], object] | None = None) -> Ran:
-        """What changes nothing there: asked for again, a few times, when the server cannot be reached or breaks off."""
+        """Run a command that changes nothing there; a few times, if the server cannot be reached or breaks off."""
         folder = self._folder.path
         run = partial(self._git.ran, *argv, git_dir=folder, stdin=stdin, clock=self.clock, meanwhile=meanwhile)
 
@@ -255,7 +255,7 @@ class Remote:
             return file.readline().partition("\t")[0]
 
     def _coarser(self, error: GitFailed) -> bool:
-        """Whether there is a coarser request that this server may take; from now on it is the one made.
+        """Whether there is a coarser request that this server may answer; it is made from now on.
 
         Raises `StartAgain` where it may be what earlier runs have left that is broken.
         """

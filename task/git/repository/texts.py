@@ -1,4 +1,4 @@
-"""What a blob is to someone who edits text. Pure."""
+"""A blob as a text file, or why it is none. Pure."""
 
 from __future__ import annotations
 
