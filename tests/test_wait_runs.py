@@ -386,7 +386,7 @@ def test_the_command_accepts_a_later_commit(tmp_path: Path, server: ArgoCDServer
 
 WRONG = [
     (("web", "--revision", "main"), "is no commit id"),
-    (("web",), "is no commit id"),
+    (("web",), "Missing option '--revision'"),
     (("--revision", "a" * 40), "APP"),
     (("w*", "--revision", "a" * 40), "no name of an Application"),
 ]

@@ -1,4 +1,4 @@
-"""What is held, for `lint` to show: asked of the repositories' state files."""
+"""What is held, for `lint` to show: read from the repositories' state files."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ LOCAL = ("/", ".", "file://")  # reached without a login
 
 
 def held(apps: Iterable[Application], settings: Settings, world: World, now: str) -> Iterator[Finding]:
-    """An info for everything that is held, and an error for a state file that nobody can read.
+    """An info for everything that is held, and an error for a state file that cannot be read.
 
-    Local repositories are asked; others with `--holds`. One that cannot be reached is said in the log.
+    Repositories that need a login are read only with `--holds`. One that cannot be reached is a warning in the log.
     """
     places: dict[tuple[str, str], list[Subscription]] = {}
     defaults = scope_of(settings).defaults

@@ -5,6 +5,7 @@ import typer
 from task.cli import options
 from task.cli.records import settings_of
 from task.cli.update import update
+from task.errors import UsageError
 
 
 def scan(
@@ -98,4 +99,12 @@ def scan(
     verify_timeout: options.VerifyTimeout = 0,
 ) -> int:
     """Ask the registries for the newest allowed tag of every image, then go on as run does."""
-    return update(settings_of("scan", context.params), context.obj.environ, context.obj.log)
+    settings = settings_of("scan", context.params)
+    if settings.require_match:
+        raise UsageError("--require-match: scan is given no image", hint="leave it out; run and plan take it")
+    if settings.check == "never":
+        raise UsageError(
+            "--registry-check: 'never' is not what it takes",
+            hint="scan asks the registries: write auto or always (or set IMAGE_UPDATE_REGISTRY_CHECK)",
+        )
+    return update(settings, context.obj.environ, context.obj.log)

@@ -1,4 +1,4 @@
-"""Variables that look like ours and that nobody reads: a misspelt one must not go unnoticed."""
+"""Variables that look like ours but that nobody reads: a misspelt one must not go unnoticed."""
 
 from __future__ import annotations
 

@@ -42,16 +42,9 @@ BY_HAND = ("hold", "release", "rollback")
 
 
 def update(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
-    """Carry it out and publish the report; the exit code."""
+    """Run the pipeline and publish its report; the exit code."""
     if environ.get("GITHUB_ACTIONS") == "true":
         mask(SECRETS, environ)
-    if settings.command == "scan" and settings.require_match:
-        raise UsageError("--require-match: scan is given no image", hint="leave it out; run and plan take it")
-    if settings.command == "scan" and settings.check == "never":
-        raise UsageError(
-            "--registry-check: 'never' is not what it takes",
-            hint="scan asks the registries: write auto or always (or set IMAGE_UPDATE_REGISTRY_CHECK)",
-        )
     output = settings.output
     check_places(output, environ)
     if output.cloudevent_url:
@@ -82,7 +75,7 @@ def update(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
 
 
 def carry_out(settings: Settings, environ: Mapping[str, str], log: Log) -> Report:
-    """The pipeline, with the clients that these settings ask for."""
+    """Run the pipeline with the clients that these settings ask for; its report."""
     images: tuple[Image, ...] = ()
     if settings.command not in (*BY_HAND, "scan"):
         references, digest = settings.images, settings.image_digest
@@ -136,7 +129,7 @@ def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, 
 
 
 def scope_of(settings: Settings) -> Scope:
-    """Which Applications are considered, and what holds where no annotation says otherwise."""
+    """Which Applications are considered, and the defaults where no annotation says otherwise."""
     return Scope(
         settings.annotation_prefix,
         Narrow((*settings.application, *settings.held.apps), settings.namespace, settings.project, settings.selector),
@@ -164,7 +157,7 @@ def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent 
 
 
 def _trailers(settings: Settings, origin: Origin) -> tuple[Trailer, ...]:
-    """What is known of the build; what the CI system says of its own commit is not said of another one."""
+    """What we know of the build. What the CI system says about its own commit is not true of another one."""
     git, build = settings.git, settings.build
     for key, _ in git.trailers:
         if not TRAILER_KEY.fullmatch(key):
