@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from task.errors import PRECEDENCE, Exit
-from task.model import Commit, Decision, Image, Problem, Report, Timings
+from task.model import Commit, Decision, Problem, Report
 from task.text import exact_json, without_logins
 from task.urls import without_login
 
@@ -57,25 +57,42 @@ def counts(report: Report) -> dict[str, int]:
 
 def as_json(report: Report) -> dict[str, Any]:
     """The report as plain data. Absent values are None, never left out."""
+    timings = report.timings and {
+        "started": report.timings.started,
+        "seconds": round(report.timings.total, 3),
+        "find": round(report.timings.find, 3),
+        "land": round(report.timings.land, 3),
+        "follow": round(report.timings.follow, 3),
+    }
     return {
         "schema": SCHEMA,
         "command": report.command,
         "status": status(report),
-        "images": [_image(image) for image in report.images],
+        "images": [
+            {
+                "reference": image.reference,
+                "registry": image.registry,
+                "repository": image.repository,
+                "tag": image.tag or None,
+                "digest": image.digest or None,
+            }
+            for image in report.images
+        ],
         "decisions": [_decision(one) for one in report.decisions],
         "commits": [_commit(one) for one in report.commits],
-        "errors": [_problem(one) for one in report.problems],
+        "errors": [
+            {
+                "application": one.application or None,
+                "rule": one.rule,
+                "message": without_logins(one.message),
+                "hint": without_logins(one.hint) or None,
+                "severity": one.severity,
+            }
+            for one in report.problems
+        ],
         "counts": counts(report),
-        "timings": _timings(report.timings),
+        "timings": timings,
     }
-
-
-def _timings(timings: Timings | None) -> dict[str, Any] | None:
-    """Seconds, to the millisecond."""
-    if timings is None:
-        return None
-    parts = {"seconds": timings.total, "find": timings.find, "land": timings.land, "follow": timings.follow}
-    return {"started": timings.started, **{name: round(value, 3) for name, value in parts.items()}}
 
 
 def json_text(report: Report) -> str:
@@ -87,16 +104,6 @@ def current(one: Decision) -> str | None:
     """What Git (else the live Application) says now: tag, tag@digest or digest."""
     tag, digest = one.current.tag, one.current.digest
     return f"{tag}@{digest}" if tag and digest else tag or digest or None
-
-
-def _image(image: Image) -> dict[str, Any]:
-    return {
-        "reference": image.reference,
-        "registry": image.registry,
-        "repository": image.repository,
-        "tag": image.tag or None,
-        "digest": image.digest or None,
-    }
 
 
 def _decision(one: Decision) -> dict[str, Any]:
@@ -133,13 +140,3 @@ def _commit(one: Commit) -> dict[str, Any]:
         "pull_request": one.pull_request,
         "attempts": one.attempts,
     } | ({"diff": one.diff} if one.diff is not None else {})
-
-
-def _problem(one: Problem) -> dict[str, Any]:
-    return {
-        "application": one.application or None,
-        "rule": one.rule,
-        "message": without_logins(one.message),
-        "hint": without_logins(one.hint) or None,
-        "severity": one.severity,
-    }

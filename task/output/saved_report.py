@@ -31,11 +31,13 @@ def report_of(text: str) -> Mapping[str, Any]:
 
 
 def _problems(value: Any, schema: Mapping[str, Any], where: str) -> Iterator[str]:
-    """What our own schemas say: types, constants, choices, required members, items, and least numbers."""
+    """As much of JSON Schema as ours use: types, constants, choices, required members, items, and least numbers."""
     here = where or "the whole"
     kinds = schema.get("type", [])
-    if kinds and not _is(value, [kinds] if isinstance(kinds, str) else kinds):
-        yield f"{here} is not of type {kinds if isinstance(kinds, str) else ' or '.join(kinds)}"
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    found = ["boolean"] if isinstance(value, bool) else [name for name, of in _TYPES.items() if isinstance(value, of)]
+    if kinds and not set(kinds) & set(found):
+        yield f"{here} is not of type {' or '.join(kinds)}"
         return
     if "const" in schema and value != schema["const"]:
         yield f"{here} is not {schema['const']!r}"
@@ -55,7 +57,3 @@ def _problems(value: Any, schema: Mapping[str, Any], where: str) -> Iterator[str
     if isinstance(value, list) and "items" in schema:
         for number, item in enumerate(value):
             yield from _problems(item, schema["items"], f"{where}[{number}]")
-
-
-def _is(value: Any, kinds: list[str]) -> bool:
-    return any(isinstance(value, _TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool)) for kind in kinds)
