@@ -17,6 +17,7 @@ _SCHEMES = {"git+ssh": "ssh", "ssh+git": "ssh"}
 _LOGIN = re.compile(r"(?<=://)([^/]*)@")  # up to the last @ before the path: a password may hold an @, a # or a ?
 _BRACKETS = re.compile(r"\[([^/@\[\]]*@)?([^/:@\[\]]+:[0-9]+)\]:")  # git's `[user@host:port]:path`
 _IPV6 = re.compile(r"((?:[^/@\[\]]*@)?\[[0-9A-Fa-f:.]+\]):")
+_ARGO_CD_SSH = re.compile(r"(?:ssh://)?[^/:]*?@[^@]+")
 _LOOPBACK = re.compile(r"localhost|127\.[0-9]+\.[0-9]+\.[0-9]+|\[::1\]", re.ASCII)
 
 
@@ -114,6 +115,32 @@ def normal_url(url: str) -> str:
     path = f"/{parts.path.lstrip('/')}" if scheme == "ssh" else parts.path
     login = f"{parts.login}@" if parts.login else ""
     return f"{scheme}://{login}{parts.server}{path}{parts.tail}".lower()
+
+
+def is_ssh_for_argo_cd(url: str) -> bool:
+    """Whether Argo CD takes a URL for one of ssh (its IsSSHURL)."""
+    return bool(_ARGO_CD_SSH.fullmatch(url)) or url.lower().startswith("ssh://")
+
+
+def argo_cd_url(url: str) -> str:
+    """Argo CD's NormalizeGitURL, by which it finds the secret of a repository; "" for what is no URL."""
+    text = url.strip().lower()
+    if _ARGO_CD_SSH.fullmatch(text) and not text.startswith("ssh://"):
+        text = f"ssh://{text.replace(':', '/', 1)}"
+    text = text.removesuffix(".git")
+    if any(char in ' {}\\"<>^`|' or not char.isprintable() for char in text):
+        return ""
+    scheme, marker, rest = text.partition("://")
+    host = rest.partition("/")[0].rpartition("@")[2]
+    port = host.rpartition("]")[2].partition(":")[2] if marker else ""
+    if scheme == "ssh" and port and not port.isdigit():  # `ssh://git@host:path`, which no URL parser takes
+        return ""
+    return rest if scheme == "ssh" else text
+
+
+def login_and_host(url: str) -> str:
+    """Login, host and port, as text: for comparing the beginning of an `argo_cd_url` with whole ones."""
+    return (url.partition("://")[2] if "://" in url else url).partition("/")[0]
 
 
 def host_and_path(url: str) -> str:

@@ -91,9 +91,16 @@ def _at_server(found: Connection) -> Connection:
 def parse_options(words: str) -> Connection:
     """What `ARGOCD_OPTS` says, split as a shell does. Raises `Malformed` for what the command would refuse, too."""
     found: dict[str, list[str]] = {}
-    for name, value in _options(_split(words)):
+    try:
+        split = shlex.split(words)
+    except ValueError:
+        raise Malformed("ARGOCD_OPTS has a quote that is not closed", "quote it as in a shell") from None
+    for name, value in _options(split):
         found.setdefault(name, []).append(value)
     last = {name: values[-1] for name, values in found.items()}
+    # Several headers may stand in one value, as the command takes them: one line of CSV.
+    lines = (csv.reader([text], skipinitialspace=True) for text in found.get("header", ()))
+    headers = [one for line in lines for row in line for one in row]
     return Connection(
         server=last.get("server", ""),
         token=Secret(last.get("auth-token", "")),
@@ -103,16 +110,9 @@ def parse_options(words: str) -> Connection:
         certificate=last.get("client-crt", ""),
         key=last.get("client-crt-key", ""),
         root_path=last.get("grpc-web-root-path", ""),
-        headers=parse_headers([one for text in found.get("header", ()) for one in _comma_separated(text)]),
+        headers=parse_headers(headers),
         unused=tuple(name for name in _ELSEWHERE if last.get(name, "false") != "false"),
     )
-
-
-def _split(words: str) -> list[str]:
-    try:
-        return shlex.split(words)
-    except ValueError:
-        raise Malformed("ARGOCD_OPTS has a quote that is not closed", "quote it as in a shell") from None
 
 
 def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -126,8 +126,10 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield name, word
             name = ""
             continue
+        if name in _VALUED and name not in _FLAGS:
+            raise Malformed(f"--{name} in ARGOCD_OPTS has no value", f"write --{name} value")
         if name:
-            yield name, _alone(name)
+            yield name, "true"
         name, equals, value = (
             ("header", "=" if word[2:] else "", word[2:].removeprefix("="))
             if word[:2] == "-H"
@@ -138,19 +140,7 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
             name = ""
 
 
-def _alone(name: str) -> str:
-    """The value of an option that has none."""
-    if name not in _FLAGS and name in _VALUED:
-        raise Malformed(f"--{name} in ARGOCD_OPTS has no value", f"write --{name} value")
-    return "true"
-
-
 _VALUED = ("server", "auth-token", "server-crt", "client-crt", "client-crt-key", "grpc-web-root-path", "header")
-
-
-def _comma_separated(text: str) -> list[str]:
-    """Several headers in one value, as the command takes them: one line of CSV."""
-    return [one for row in csv.reader([text], skipinitialspace=True) for one in row]
 
 
 def parse_headers(texts: Sequence[str]) -> tuple[tuple[str, Secret], ...]:

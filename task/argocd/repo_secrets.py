@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from task.errors import Malformed
 from task.secret import Secret
+from task.urls import argo_cd_url, is_ssh_for_argo_cd, login_and_host
 
 LABEL = "argocd.argoproj.io/secret-type"
 REPOSITORY, TEMPLATE = "repository", "repo-creds"  # values of the label
@@ -22,7 +23,6 @@ _WRITING = {"repository-write": REPOSITORY, "repo-write-creds": TEMPLATE}  # wha
 _UNLABELLED = ("argocd-secret", "argocd-notifications-secret", "argocd-initial-admin-secret", "argocd-redis")
 _NOTHING = Secret("")
 _TRUE, _FALSE = ("1", "t", "true"), ("", "0", "f", "false")  # as Go's ParseBool takes them, whatever the case
-_SCP = re.compile(r"(?:ssh://)?[^/:]*?@[^@]+")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _GITHUB_API = "https://api.github.com"
 _NAME_ANOTHER = (
@@ -88,8 +88,16 @@ def choose(secrets: Sequence[RepoSecret], url: str, project: str = "") -> RepoCr
     A secret of the Application's project counts before one without; one of another project never does. A repository's
     own secret may say only how it is reached: then who we are comes from a template, as in Argo CD.
     """
-    own = _own(secrets, url, project)
-    template = _template(secrets, url, project)
+    wanted = argo_cd_url(url)
+    same = [one for one in secrets if one.kind == REPOSITORY and wanted and argo_cd_url(one.url) == wanted]
+    scoped = (one.credentials for scope in dict.fromkeys((project, "")) for one in same if one.project == scope)
+    own = next(scoped, None)
+    fitting = [
+        one for one in secrets
+        if one.kind == TEMPLATE and one.project in ("", project) and _begins(wanted, argo_cd_url(one.url))
+    ]  # fmt: skip
+    longest = max(fitting, key=lambda one: len(argo_cd_url(one.url)), default=None)
+    template = longest.credentials if longest else None
     if own is None or template is None or own.anything:
         return own or template
     proxy = own.proxy or template.proxy
@@ -113,11 +121,11 @@ def may_log_in(secret: str, kind: str, data: Mapping[str, str], url: str, projec
     kind = _WRITING.get(kind, kind)
     if kind not in (REPOSITORY, TEMPLATE) or data.get("type", "").lower() not in ("", "git"):
         raise Malformed(f"secret {secret} belongs to Argo CD itself and is no login for Git", _NAME_ANOTHER)
-    wanted, ours = _normal(url), _normal(data.get("url", ""))
+    wanted, ours = argo_cd_url(url), argo_cd_url(data.get("url", ""))
     fits = wanted == ours if kind == REPOSITORY else wanted.startswith(f"{ours.rstrip('/')}/")
     # curl asks for /evil/x where a URL says /acme/../evil/x.
     climbs = any(part.lower().replace("%2e", ".") in (".", "..") for part in re.split(r"[/\\:]", url))
-    if not fits or not _host(ours) or climbs:  # a template of `https://` alone would be for every server
+    if not fits or not login_and_host(ours) or climbs:  # a template of `https://` alone would be for every server
         raise Malformed(f"secret {secret} is Argo CD's login for another repository", _NAME_ANOTHER)
     if data.get("project", "") not in ("", project):
         raise Malformed(f"secret {secret} is for another project than {project or 'none'!r}", _NAME_ANOTHER)
@@ -126,7 +134,7 @@ def may_log_in(secret: str, kind: str, data: Mapping[str, str], url: str, projec
 def named_credentials(name: str, url: str, data: Mapping[str, str]) -> RepoCredentials:
     """The credentials of a secret that `git:secret:…` names, checked for the kind of URL. Raises `Malformed`."""
     found = _credentials(name, data)
-    if _SCP.fullmatch(url) or url.lower().startswith("ssh://"):
+    if is_ssh_for_argo_cd(url):
         if not found.ssh_key:
             raise Malformed(f"secret {name} has no field sshPrivateKey, which an SSH URL needs", "add it")
     elif not url.lower().startswith("https://"):
@@ -152,22 +160,6 @@ def secret_place(text: str, namespace: str) -> tuple[str, str]:
     return found
 
 
-def _own(secrets: Sequence[RepoSecret], url: str, project: str) -> RepoCredentials | None:
-    wanted = _normal(url)
-    same = [one for one in secrets if one.kind == REPOSITORY and wanted and _normal(one.url) == wanted]
-    return next(
-        (one.credentials for scope in dict.fromkeys((project, "")) for one in same if one.project == scope), None
-    )
-
-
-def _template(secrets: Sequence[RepoSecret], url: str, project: str) -> RepoCredentials | None:
-    fitting = [
-        one for one in secrets
-        if one.kind == TEMPLATE and one.project in ("", project) and _begins(_normal(url), _normal(one.url))
-    ]  # fmt: skip
-    return max(fitting, key=lambda one: len(_normal(one.url))).credentials if fitting else None
-
-
 def _begins(url: str, prefix: str) -> bool:
     """Whether a template is for a URL. As in Argo CD, but for whole hosts, since others choose an Application's URL.
 
@@ -175,29 +167,8 @@ def _begins(url: str, prefix: str) -> bool:
     """
     if not prefix or not url.startswith(prefix):
         return False
-    host = _host(prefix)
-    return not host or host == _host(url)
-
-
-def _host(url: str) -> str:
-    """Login, host and port, as text: a template must name exactly these."""
-    return (url.partition("://")[2] if "://" in url else url).partition("/")[0]
-
-
-def _normal(url: str) -> str:
-    """Argo CD's NormalizeGitURL; "" for what is no URL."""
-    text = url.strip().lower()
-    if _SCP.fullmatch(text) and not text.startswith("ssh://"):
-        text = f"ssh://{text.replace(':', '/', 1)}"
-    text = text.removesuffix(".git")
-    if any(char in ' {}\\"<>^`|' or not char.isprintable() for char in text):
-        return ""
-    scheme, mark, rest = text.partition("://")
-    host = rest.partition("/")[0].rpartition("@")[2]
-    port = host.rpartition("]")[2].partition(":")[2] if mark else ""
-    if scheme == "ssh" and port and not port.isdigit():  # `ssh://git@host:path`, which no URL parser takes
-        return ""
-    return rest if scheme == "ssh" else text
+    host = login_and_host(prefix)
+    return not host or host == login_and_host(url)
 
 
 def _credentials(name: str, data: Mapping[str, str]) -> RepoCredentials:

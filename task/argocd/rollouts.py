@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -188,17 +189,13 @@ class Rollouts:
             left = self._pace.limit - self._elapsed()
             if left <= 0:
                 self._give_up()
-            sight = self._sight()
-            yield sight
-            wait = self._pace.first if sight.changed else min(wait * 1.5, self._pace.longest)
+            changed = [watch for watch in self._watches if (watch.row.state, watch.row.because) != watch.told]
+            for watch in changed:
+                watch.told = (watch.row.state, watch.row.because)
+            yield Sight(self.rows, tuple(watch.row for watch in changed), self._elapsed())
+            wait = self._pace.first if changed else min(wait * 1.5, self._pace.longest)
             if any(not watch.row.ended for watch in self._watches):
                 self._sleep(min(wait * (0.75 + self._jitter() / 2), max(left, 0.05)))
-
-    def _sight(self) -> Sight:
-        changed = [watch for watch in self._watches if (watch.row.state, watch.row.because) != watch.told]
-        for watch in changed:
-            watch.told = (watch.row.state, watch.row.because)
-        return Sight(self.rows, tuple(watch.row for watch in changed), self._elapsed())
 
     def _elapsed(self) -> float:
         return self._now() - self._began
@@ -208,7 +205,12 @@ class Rollouts:
         where = watch.awaited.namespace, watch.awaited.name
         try:
             item = self._api.get_application(*where)
-            if self._to_refresh(watch, item):
+            due = watch.stale and watch.refreshes and self._now() >= watch.refresh_at
+            if watch.since is None:  # always the first time: what it compared before then does not count
+                status = item.get("status")
+                compared = status.get("reconciledAt") if isinstance(status, dict) else ""
+                watch.since, due = compared if isinstance(compared, str) else "", True
+            if due:
                 self._refresh(watch)
                 item = self._api.get_application(*where)
             self._settle(watch, self._judged(watch, item))
@@ -220,15 +222,6 @@ class Rollouts:
             watch.refused += 1
             self._show(watch, "failed" if watch.refused > 1 else watch.row.state, error.message, error.hint)
             watch.error = error if watch.refused > 1 else None
-
-    def _to_refresh(self, watch: _Watch, item: Mapping[str, Any]) -> bool:
-        """Always the first time: what it compared before then does not count."""
-        if watch.since is None:
-            status = item.get("status")
-            compared = status.get("reconciledAt") if isinstance(status, dict) else ""
-            watch.since = compared if isinstance(compared, str) else ""
-            return True
-        return watch.stale and watch.refreshes and self._now() >= watch.refresh_at
 
     def _refresh(self, watch: _Watch) -> None:
         watch.gap = min(watch.gap * 2, 30.0) or self._pace.refresh
@@ -250,20 +243,21 @@ class Rollouts:
             return found
         if self._now() >= watch.explain_at:
             watch.explain_at = self._now() + self._pace.explain
-            watch.details[found.wants] = self._detail(watch.awaited, found.wants)
+            ask = self._api.resource_tree if found.wants == "tree" else self._api.sync_windows
+            watch.details[found.wants] = NOTHING
+            with suppress(SourceError):  # it only makes the answer more precise
+                watch.details[found.wants] = ask(watch.awaited.namespace, watch.awaited.name)
         return judge(item, since, watch.details.get("tree", NOTHING), watch.details.get("windows", NOTHING))
-
-    def _detail(self, of: Awaited, wants: str) -> Mapping[str, Any]:
-        ask = self._api.resource_tree if wants == "tree" else self._api.sync_windows
-        try:
-            return ask(of.namespace, of.name)
-        except SourceError:
-            return NOTHING  # it only makes the answer more precise
 
     def _settle(self, watch: _Watch, found: Judged) -> None:
         """Show what is seen, or have a later look confirm it first."""
         watch.stale = found.stale or not found.sure
-        if found.sure or self._confirmed(watch, found):
+        confirmed = False
+        if watch.suspected:
+            first, seen = watch.suspected
+            lasting = found.state == "synced-and-healthy" or self._now() - seen >= self._pace.patience
+            confirmed = first.state == found.state and first.compared != found.compared and lasting
+        if found.sure or confirmed:
             watch.suspected = None
             self._show(watch, found.state, found.because, found.hint)
             return
@@ -271,13 +265,6 @@ class Rollouts:
             watch.suspected = (found, self._now())
             watch.gap = 0.0
         self._show(watch, "progressing", f"{found.because}; looking again")
-
-    def _confirmed(self, watch: _Watch, found: Judged) -> bool:
-        if watch.suspected is None:
-            return False
-        first, seen = watch.suspected
-        lasting = found.state == "synced-and-healthy" or self._now() - seen >= self._pace.patience
-        return first.state == found.state and first.compared != found.compared and lasting
 
     def _show(self, watch: _Watch, state: str, because: str, hint: str = "") -> None:
         watch.row = Row(watch.awaited.key, state, because, hint, self._elapsed())

@@ -121,7 +121,9 @@ class Registry:
         had, known = self._answers.get(subject, (frozenset(), Answer()))
         if known.exists and (missing := facts - had):
             more = self._found(asked[0], tuple(sorted(missing)))
-            known = _both(known, more, missing)
+            if more.exists and not more.error:
+                more = replace(known, **{fact: getattr(more, fact) for fact in missing if fact != "exists"})
+            known = more
             if known.error is None:
                 self._answers[subject] = (had | facts, known)
         found.update({question: _part(known, question) for question in asked})
@@ -186,14 +188,6 @@ def read_registries_conf(path: str) -> tuple[RegistryConf, ...]:
         raise UsageError(f"--registries-conf: cannot read {path!r}: {reason}", hint="name a readable file") from None
     except Malformed as problem:
         raise UsageError(f"--registries-conf: {path}: {problem.message}", hint=problem.hint) from None
-
-
-def _both(known: Answer, more: Answer, facts: Collection[str]) -> Answer:
-    """What was known, and the facts that have been asked for since."""
-    if more.error or not more.exists:
-        return more
-    new = {fact: getattr(more, fact) for fact in facts if fact != "exists"}
-    return replace(known, **new)
 
 
 def _part(answer: Answer, question: Question) -> Answer:

@@ -89,15 +89,11 @@ def server_of(key: str) -> str:
 def _covers(key: str, name: str) -> bool:
     host, _, path = key.partition("/")
     names_host, _, names_path = name.partition("/")
-    return _same_host(host, names_host) and (not path or f"{names_path}/".startswith(f"{path}/"))
-
-
-def _same_host(pattern: str, host: str) -> bool:
-    """A `*` stands for letters within one part of a host name, as in the kubelet; a port must be equal."""
-    if "*" not in pattern:
-        return pattern == host
-    parts, names = pattern.split("."), host.split(".")
-    return len(parts) == len(names) and all(map(fnmatchcase, names, parts))
+    same = host == names_host
+    if "*" in host:  # it stands for letters within one part of a host's name, as in the kubelet; a port must be equal
+        parts, names = host.split("."), names_host.split(".")
+        same = len(parts) == len(names) and all(map(fnmatchcase, names, parts))
+    return same and (not path or f"{names_path}/".startswith(f"{path}/"))
 
 
 def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
