@@ -18,6 +18,7 @@ from task.image import (
     parse_images,
     same_image,
     split_image_list,
+    split_registry,
 )
 from task.model import Entry, Image
 
@@ -223,6 +224,22 @@ def test_refuses_json_nested_without_end() -> None:
 )
 def test_compares_repositories_whatever_the_spelling(one: str, other: str, same: bool) -> None:
     assert same_image(parse_image(one), parse_image(other)) is same
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("nginx", ("", "nginx")),
+        ("acme/api", ("", "acme/api")),
+        ("ghcr.io/acme/api", ("ghcr.io", "acme/api")),
+        ("registry:5000/x", ("registry:5000", "x")),
+        ("localhost/x", ("localhost", "x")),
+        ("docker.io/library/nginx", ("docker.io", "library/nginx")),
+        ("acme.io", ("", "acme.io")),
+    ],
+)
+def test_tells_the_registry_from_the_rest_of_a_name(name: str, parts: tuple[str, str]) -> None:
+    assert split_registry(name) == parts
 
 
 @pytest.mark.parametrize(
