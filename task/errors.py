@@ -160,7 +160,10 @@ class ContendedError(TaskError):
 
 
 class Outpaced(Exception):
-    """The branch moved between reading and pushing. Never leaves `pipeline.land`: decide again."""
+    """Somebody else was faster: the branch, Application or request changed after we read it.
+
+    No user sees it: `pipeline.deliver` and `pipeline.live` catch it and decide again.
+    """
 
 
 # Several at once: the first of these that occurred is the exit code of the run.

@@ -229,7 +229,9 @@ class Changeset:
     files: Files  # only those that change, with their new text and mode
     message: str
     author: Person
-    ahead: str | None = None  # the head branch's commit that was read, "" where it did not exist; None: not looked at
+    head_commit: str | None = (
+        None  # the head branch's commit that was read, "" where it did not exist; None: not looked at
+    )
 
 
 @dataclass(frozen=True)
@@ -380,7 +382,7 @@ class Subscription:
     claims: tuple[Claim, ...] = ()  # all entries of the Application, this one included
     pull_request: bool = False
     home: str = ""  # the folder of the Application's first write-back file in this repository; its state lies there
-    held: str = ""  # why a hold covers it: nothing is written; "" when none does
+    suspended: str = ""  # why Flux's own annotations stop its updates; "" when they do not
     flaw: Flaw | None = None  # why its entry cannot be used: then nothing but the application and the entry is known
 
 
@@ -462,7 +464,7 @@ class Commit:
     attempts: int = 1
     diff: str | None = None
     pull_request: str | None = None
-    stands: bool = False  # it was there already: this run wrote nothing
+    already_there: bool = False  # it was there already: this run wrote nothing
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from task.pipeline.batches import by_repository
 from task.pipeline.changeset import Wording
 from task.pipeline.discover import Scope
 from task.pipeline.job import Job
-from task.pipeline.match import match
+from task.pipeline.match import asks_for_images
 from task.pipeline.weigh import Terms
 
 
@@ -37,4 +37,4 @@ def test_a_login_in_a_url_is_no_part_of_the_repository(only: str, found: int) ->
         Wording(Person("a", "a@example.com")),
         only=(only,) if only else (),
     )
-    assert len(by_repository(match([subscribe(app)], [image]), job)) == found
+    assert len(by_repository(asks_for_images([subscribe(app)], [image]), job)) == found

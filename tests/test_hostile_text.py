@@ -36,7 +36,11 @@ DIFF = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n {0}\n-{0}\n+{0}\
 VERDICTS: tuple[VerdictName, ...] = ("update", "unchanged", "refuse", "defer", "error")
 WHOLE = report(
     *(replace(decision(), verdict=Verdict(one, "rule", "so", "hint")) for one in VERDICTS),
-    commits=(commit(pull_request="https://x/1", diff="x"), commit(stands=True, pull_request="y"), commit(commit=None)),
+    commits=(
+        commit(pull_request="https://x/1", diff="x"),
+        commit(already_there=True, pull_request="y"),
+        commit(commit=None),
+    ),
     problems=(Problem("argocd/web", "rule", "message", "hint"), Problem("", "rule", "so", "hint", "warning")),
 )
 

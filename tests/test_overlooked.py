@@ -7,7 +7,7 @@ from task.cli.options import SECRETS
 from task.cli.strange_variables import strange_variables
 from task.image import parse_image
 from task.model import Application, Image, Source
-from task.pipeline.overlooked import Seen, nobody_called, nobody_tracks, unread_keys, untracked
+from task.pipeline.overlooked import Seen, unknown_names, unread_keys, untracked, untracked_warnings
 from task.wiring import SECRETS as MASKED
 
 WEB = parse_image("ghcr.io/acme/web:1.1.0")
@@ -20,10 +20,10 @@ def app(name: str, namespace: str = "argocd", /, **annotations: str) -> Applicat
     return Application(namespace, name, keys, (SOURCE,))
 
 
-def seen(*apps: Application, passed: tuple[Application, ...] = ()) -> Seen:
+def seen(*apps: Application, skipped: tuple[Application, ...] = ()) -> Seen:
     """As a source of manifests gives them: all are read; or as a cluster does, some by their metadata alone."""
     asking = [subscribe(one) for one in apps if one.annotations.get("image-list")]
-    return Seen(asking, apps, passed)
+    return Seen(asking, apps, skipped)
 
 
 OTHER = {"image_list": "api=ghcr.io/acme/api"}
@@ -67,7 +67,7 @@ def test_annotations_that_are_not_read(apps: list[Application], told: list[tuple
 def test_of_others_the_first_five_are_named_and_the_rest_is_counted() -> None:
     read = [app(f"a{number}", **OTHER, colour="blue") for number in range(4)]
     passed = tuple(app(f"b{number}", **OTHER, colour="blue") for number in range(300))
-    (problem,) = unread_keys(seen(*read, passed=passed), [WEB])
+    (problem,) = unread_keys(seen(*read, skipped=passed), [WEB])
     assert problem.message.endswith("argocd/a3 (colour), argocd/b0 (colour) and 299 more")
     assert "image-update lint" in problem.hint
 
@@ -101,10 +101,10 @@ TRACKED = app("a", image_list="web=ghcr.io/acme/web:~1, api=acme/api, ghcr.io/ac
 )
 @pytest.mark.parametrize("read", [True, False], ids=["read", "passed over"])
 def test_an_image_that_nobody_tracks(given: str, words: str, read: bool) -> None:
-    found = seen(TRACKED) if read else seen(passed=(TRACKED,))
+    found = seen(TRACKED) if read else seen(skipped=(TRACKED,))
     left = untracked(found, [image(given)])
     assert left == (image(given),)
-    (problem,) = nobody_tracks(found, left, whole=True)
+    (problem,) = untracked_warnings(found, left, whole=True)
     assert problem.message == f"no Application tracks {given}"
     assert problem.hint.startswith(words)
     assert (problem.rule, problem.severity) == ("untracked", "warning")
@@ -112,14 +112,14 @@ def test_an_image_that_nobody_tracks(given: str, words: str, read: bool) -> None
 
 def test_several_that_are_near_are_all_named() -> None:
     found = seen(app("a", image_list="a=ghcr.io/x/web, b=ghcr.io/y/web"))
-    (problem,) = nobody_tracks(found, [image("quay.io/web")], whole=True)
+    (problem,) = untracked_warnings(found, [image("quay.io/web")], whole=True)
     assert "ghcr.io/x/web, ghcr.io/y/web" in problem.hint
 
 
 def test_images_are_not_counted_where_not_everybody_was_seen() -> None:
-    (problem,) = nobody_tracks(seen(TRACKED), [image("nginx")], whole=False)
+    (problem,) = untracked_warnings(seen(TRACKED), [image("nginx")], whole=False)
     assert "other image" not in problem.hint
-    (nothing,) = nobody_tracks(seen(), [image("nginx")], whole=True)
+    (nothing,) = untracked_warnings(seen(), [image("nginx")], whole=True)
     assert "--applications" in nothing.hint
 
 
@@ -159,10 +159,10 @@ HERE = (app("web"), app("shop", "team"))
     ],
 )
 def test_names_that_nobody_has(name: str, severity: str, words: str) -> None:
-    problems = nobody_called((name,), HERE, (app("far"),))
+    problems = unknown_names((name,), HERE, (app("far"),))
     assert [one.severity for one in problems] == ([severity] if severity else [])
     assert all(words in one.hint and repr(name) in one.message for one in problems)
-    assert [one.severity for one in nobody_called((name,), HERE, strict=True)] == (["error"] if severity else [])
+    assert [one.severity for one in unknown_names((name,), HERE, strict=True)] == (["error"] if severity else [])
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ from task.annotations.subscription import subscribe
 from task.image import parse_image
 from task.model import Answer, File, Person, Question, Snapshot
 from task.pipeline.changeset import Wording, drafts
-from task.pipeline.decide import decide, hopeless
-from task.pipeline.match import every
+from task.pipeline.decide import decide, settled_without_git
+from task.pipeline.match import asks_for_all
 from task.pipeline.scan import scanned
 from task.pipeline.weigh import Facts, Terms
 
@@ -411,10 +411,10 @@ def test_whole_updates_of_image_updater(case: dict[str, Any]) -> None:
     metadata = {"name": given["app_name"], "namespace": given["app_namespace"], "annotations": annotations}
     status = {"sourceType": given.get("source_type", ""), "summary": {"images": given["live_images"]}}
     app = parse_application({"metadata": metadata, "spec": {"source": given["source"]}, "status": status})
-    found = scanned(every([subscribe(app)]), Terms(), lambda questions: registry(given, questions))
+    found = scanned(asks_for_all([subscribe(app)]), Terms(), lambda questions: registry(given, questions))
     files = {path: File(text) for path, text in given["files"].items()} | {given["source"]["path"]: File("", "040000")}
     snapshot = Snapshot(given["source"]["repoURL"], "main", "tip", files)
-    asks = [ask for ask in found.asks if hopeless(ask, Terms()) is None]
+    asks = [ask for ask in found.asks if settled_without_git(ask, Terms()) is None]
     about = {
         Question(
             ask.candidates[0], (), ask.subscription.policy.platforms, ask.subscription.policy.pull_secret, app.namespace

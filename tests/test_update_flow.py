@@ -16,8 +16,8 @@ from task.annotations.subscription import subscribe
 from task.image import parse_image
 from task.model import File, Image, Person, Snapshot
 from task.pipeline.changeset import Wording, drafts
-from task.pipeline.decide import Ask, decide, hopeless
-from task.pipeline.match import match
+from task.pipeline.decide import Ask, decide, settled_without_git
+from task.pipeline.match import asks_for_images
 from task.pipeline.weigh import Terms
 
 SUITES = ("update-flow", "override-helm", "override-kustomize", "kustomization", "helmvalues")
@@ -57,11 +57,11 @@ def outcome(given: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
     }
     status = {"sourceType": given.get("source_type", ""), "summary": {"images": given["live_images"]}}
     app = parse_application({"metadata": metadata, "spec": {"source": given["source"]}, "status": status})
-    matched = match([subscribe(app)], events(given))
+    matched = asks_for_images([subscribe(app)], events(given))
     files = {path: File(text) for path, text in given["files"].items()}
     files[given["source"]["path"]] = File("", "040000")
     snapshot = Snapshot(given["source"]["repoURL"], "main", "tip", files)
-    asks: list[Ask] = [ask for ask in matched.asks if hopeless(ask, Terms()) is None]
+    asks: list[Ask] = [ask for ask in matched.asks if settled_without_git(ask, Terms()) is None]
     decisions = decide(snapshot, asks, Terms())
     made, settled = drafts(snapshot, decisions, Terms(), Wording(Person("a", "b")))
     changed = {path: yaml.safe_load(file.text) for draft in made for path, file in draft.changeset.files.items()}

@@ -104,7 +104,7 @@ def subscribe_helm_release(item: Mapping[str, Any], origin: str, repo: str, bran
                     repo=source.repo,
                     base=source.revision,
                     home=posixpath.dirname(path),
-                    held=held,
+                    suspended=held,
                 )
             )
     return Subscribed(app, tuple(subscriptions), tuple(flaws))

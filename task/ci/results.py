@@ -47,7 +47,7 @@ def results(report: Report) -> Mapping[str, str]:
     # The first commit that was written, and rather one with an image than one with the memory of a hold alone.
     commit = min(
         report.commits,
-        key=lambda one: (one.stands, not any((one.repo, app) in written for app in one.applications)),
+        key=lambda one: (one.already_there, not any((one.repo, app) in written for app in one.applications)),
         default=None,
     )
     image = report.images[0] if report.images else None
@@ -133,7 +133,7 @@ def github_summary(report: Report) -> str:
         f"\nCommit <code>{_cell(one.commit)}</code> on <code>{_cell(one.head)}</code>"
         f" of {_cell(without_login(one.repo))}"
         for one in report.commits[:MOST_COMMITS]
-        if one.commit and not one.stands
+        if one.commit and not one.already_there
     ]
     pages = (web_page(one.pull_request) for one in report.commits[:MOST_COMMITS])
     requests = dict.fromkeys(f"\nPull request: <{url}>" for url in pages if url)

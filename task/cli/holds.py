@@ -12,7 +12,7 @@ from task.model import Application, Place, Subscription
 from task.pipeline.decide import NOTHING, file_of, state_path, states_of
 from task.pipeline.ports import World
 from task.policy.order import version_of
-from task.policy.remember import active, said
+from task.policy.remember import active, hold_text
 from task.settings import Settings
 
 LOCAL = ("/", ".", "file://")  # reached without a login
@@ -60,11 +60,11 @@ def _of_repository(repo: str, base: str, subs: Sequence[Subscription], world: Wo
         within = f" in {file}" if len(states) > 1 else ""
         hint = f"image-update release {key}"
         if hold := active(state.hold, now):
-            yield Finding(key, "", "", "info", f"all images{within} are {said(hold)}", hint, origin)
+            yield Finding(key, "", "", "info", f"all images{within} are {hold_text(hold)}", hint, origin)
         for name, memory in state.images.items():
             waits = f"{version_of(memory.deferred)} waits" if memory.deferred else ""
             if hold := active(memory.hold, now):
-                told = f"{name}{within} is {said(hold)}{f'; {waits}' if waits else ''}"
+                told = f"{name}{within} is {hold_text(hold)}{f'; {waits}' if waits else ''}"
                 yield Finding(key, "", "", "info", told, hint, origin)
             elif waits:
                 yield Finding(key, "", "", "info", f"{name}{within}: {waits}", hint, origin)

@@ -18,7 +18,7 @@ from task.errors import Exit
 from task.output.log import Log
 from task.output.stdout import say
 from task.pipeline.discover import find
-from task.pipeline.overlooked import nobody_called
+from task.pipeline.overlooked import unknown_names
 from task.settings import Settings
 from task.text import exact_json, printable, without_logins
 from task.wiring import world_of
@@ -105,7 +105,7 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> list[P
         )
         path, line = _origin(problem.message.partition(": ")[0])
         placed.append((finding, path, line) if os.path.exists(path) else (finding, "", 0))
-    unknown = nobody_called(scope.narrow.names, apps, (*found.outside, *world.passed_over()))
+    unknown = unknown_names(scope.narrow.names, apps, (*found.outside, *world.passed_over()))
     placed += [(Finding("", "", "", one.severity, one.message, one.hint, ""), "", 0) for one in unknown]
     for app in found.applications:
         placed += [(one, *_place(one, settings.annotation_prefix)) for one in findings(app, scope.defaults)]

@@ -121,7 +121,7 @@ def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, 
         only=git.only,
         dry=settings.dry,
         intent=_intent(settings, now, environ),
-        meant=settings.held.images,
+        aliases=settings.held.images,
         requests=PullRequestOptions(
             asked.labels, asked.reviewers, asked.assignees, asked.draft, asked.auto_merge, source=page, run=run
         ),

@@ -23,7 +23,9 @@ _MOST = 200  # files and changes in one event: brokers take no more than 64 KB
 
 def cloud_events(report: Report, source: str, now: str) -> tuple[dict[str, Any], ...]:
     """One event for each commit that landed; `source` is the pipeline's run, `now` RFC 3339."""
-    return tuple(_event(report, one, source or NOBODY, now) for one in report.commits if one.commit and not one.stands)
+    return tuple(
+        _event(report, one, source or NOBODY, now) for one in report.commits if one.commit and not one.already_there
+    )
 
 
 def _event(report: Report, commit: Commit, source: str, now: str) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def metrics(report: Report, *, seconds: float, now: float, before: str = "") -> 
 
     `before` is what the file held: its counters are added to. What cannot be read there is left out.
     """
-    landed = [one for one in report.commits if one.commit and not one.stands]
+    landed = [one for one in report.commits if one.commit and not one.already_there]
     attempts = sum(one.attempts for one in landed)
     decisions: Samples = Counter((str(one.verdict.rule), str(one.verdict.verdict)) for one in report.decisions)
     number, seconds, kept = counts(report), round(seconds, 3), _kept(before)

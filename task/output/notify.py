@@ -57,7 +57,7 @@ def notify(report: Report, receivers: Receivers, seconds: float, environ: Mappin
             _write_metrics(report, receivers.metrics_file, seconds)
         except OSError as error:
             log("warning", f"--metrics-file: cannot write {receivers.metrics_file!r}: {error.strerror}")
-    if receivers.cloudevent_url and any(one.commit and not one.stands for one in report.commits):
+    if receivers.cloudevent_url and any(one.commit and not one.already_there for one in report.commits):
         if shutdown.code():
             log("warning", "no CloudEvent was sent: the run was stopped")
         else:

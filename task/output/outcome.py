@@ -36,7 +36,7 @@ def status(report: Report) -> str:
     if report.exit not in (Exit.OK, Exit.NOTHING_UPDATED):
         return "failed"
     verdicts = {one.verdict.verdict for one in report.decisions}
-    if "update" in verdicts or (report.command in BY_HAND and any(not one.stands for one in report.commits)):
+    if "update" in verdicts or (report.command in BY_HAND and any(not one.already_there for one in report.commits)):
         return "updated"
     return "refused" if verdicts & {"refuse", "defer"} and "unchanged" not in verdicts else "unchanged"
 

@@ -41,7 +41,7 @@ def plain(report: Report) -> str:
             lines.append(app)
         lines += _plain_decision(one)
     for commit in report.commits:
-        if not commit.stands:
+        if not commit.already_there:
             name = f"commit {commit.commit[:12]}" if commit.commit else "would commit"
             more = len(commit.files) - MOST_FILES
             files = ", ".join(commit.files[:MOST_FILES]) + (f" and {more} more" if more > 0 else "")

@@ -10,7 +10,7 @@ from task.pipeline.match import Matched
 from task.urls import normal_url
 
 
-def stopped(settled: Sequence[Decision], changing: Sequence[Decision]) -> tuple[Decision, ...]:
+def stop_all(settled: Sequence[Decision], changing: Sequence[Decision]) -> tuple[Decision, ...]:
     """One error among the settled decisions stops all those that would change something."""
     broken = next(one for one in settled if one.verdict.verdict == "error")
     return (*settled, *(replace(one, verdict=_because_of(broken)) for one in changing))

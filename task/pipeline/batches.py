@@ -1,4 +1,4 @@
-"""Asks → one group for each repository and login. Pure, but for the login, which the world is asked for."""
+"""Groups of asks: one for each repository and login."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ def by_repository(matched: Matched, job: Job) -> list[tuple[Ask, ...]]:
     """The asks that Git has to answer, per repository whatever the spelling of its URL."""
     only = {normal_url(without_login(url)) for url in job.only}
     groups: dict[str, list[Ask]] = {}
-    for ask in matched.asks:
-        if ask.subscription.method == "argocd":
-            continue
+    for ask in matched.in_git:
         url = normal_url(ask.subscription.repo)
         if not only or normal_url(without_login(ask.subscription.repo)) in only:
             groups.setdefault(url, []).append(ask)
@@ -25,10 +23,10 @@ def by_repository(matched: Matched, job: Job) -> list[tuple[Ask, ...]]:
 
 
 def by_login(groups: Sequence[Sequence[Ask]], world: World) -> list[tuple[Ask, ...]]:
-    """The same, apart where Applications reach one repository as different users: none writes as another one."""
+    """Split each group by login, so that no Application writes with another one's credentials."""
     parts: list[tuple[Ask, ...]] = []
     for asks in groups:
-        # What a login may depend on. Where that is the same for all, nobody has to be asked.
+        # What a login may depend on. Where that is the same for all, there is one login.
         owners = {
             (
                 ask.subscription.credentials,

@@ -28,9 +28,9 @@ from task.model import (
     Verdict,
     Written,
 )
+from task.pipeline.by_hand import fulfil
 from task.pipeline.facts import Asked, facts_of, may_ask, merged
-from task.pipeline.holds import fulfil
-from task.pipeline.move import Move, failed
+from task.pipeline.move import Move, error_decision
 from task.pipeline.target import SIGNS, live, live_reading, resolve, target_of
 from task.pipeline.target import places as target_places
 from task.pipeline.weigh import Candidate, Facts, Intent, Situation, Terms, deferred, key_of, weigh
@@ -57,16 +57,16 @@ class Ask:
         return self.candidates[0] if self.candidates else self.subscription.entry.image
 
 
-def hopeless(ask: Ask, terms: Terms) -> Decision | None:
-    """The refusal of an ask that no state of Git can change; None when Git has to be read."""
+def settled_without_git(ask: Ask, terms: Terms) -> Decision | None:
+    """The decision about an ask that no state of Git can change; None when Git has to be read."""
     if ask.intent:
         return None
     sub, first = ask.subscription, ask.candidates[0]
     if terms.require_live and not live(sub):
         because = f"no live image of the Application is {sub.entry.image.name} (--require-live)"
         return Decision(sub, first, Verdict("refuse", "not-live", because))
-    if sub.held:
-        return Decision(sub, first, Verdict("defer", "held", sub.held))
+    if sub.suspended:
+        return Decision(sub, first, Verdict("defer", "held", sub.suspended))
     refusals = [objection(image.tag, sub.policy) for image in ask.candidates]
     if refusals[0] is None or None in refusals:
         return None
@@ -125,7 +125,7 @@ def questions(snapshot: Snapshot, asks: Iterable[Ask], terms: Terms) -> Asked:
     ancestry: dict[tuple[str, str, str], None] = {}
     needed: list[tuple[Question, Fact]] = []
     for ask in asks:
-        if not (terms.build.commit or may_ask(ask.subscription, terms.check)) or hopeless(ask, terms):
+        if not (terms.build.commit or may_ask(ask.subscription, terms.check)) or settled_without_git(ask, terms):
             continue
         try:
             state = state_of(snapshot, ask.subscription)
@@ -164,22 +164,22 @@ def reading(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading:
 def decide_one(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts(), said: Reading | None = None) -> Move:
     """What becomes of one ask. `said` is what a head branch says, whose updates count as if they were merged."""
     sub = ask.subscription
-    refused = hopeless(ask, terms)
+    refused = settled_without_git(ask, terms)
     kind: TargetKind | None = None
     try:
         kind = resolve(sub, snapshot)
         current = EDITORS[kind].read(snapshot.files, target_of(sub, kind, carry=terms.carry))
         state = NOTHING if refused else state_of(snapshot, sub)
     except TaskError as error:
-        unread = Decision(sub, ask.offered, Verdict("error", error.rule, ""), branch=snapshot.branch, kind=kind)
-        return Move(replace(refused or failed(unread, error), head=snapshot.branch, branch=snapshot.branch))
+        unread = refused or error_decision(sub, ask.offered, error)
+        return Move(replace(unread, branch=snapshot.branch, head=snapshot.branch, kind=None if refused else kind))
     silent = not (current.tag or current.digest)
     situation = Situation(
         sub,
         snapshot.branch,
         kind,
         current=replace(live_reading(sub), file=current.file) if silent else current,
-        said=said or current,
+        in_git=said or current,
         state=state,
         memory=state.images.get(key_of(sub), Memory()),
         terms=terms,

@@ -23,7 +23,7 @@ from task.model import (
     Verdict,
     Written,
 )
-from task.policy.judge import objection as refusal
+from task.policy.judge import objection
 from task.policy.order import commits, compare, version_of
 from task.policy.platforms import accepts
 
@@ -78,7 +78,7 @@ def _counts(image: Image, current: Reading, policy: Policy) -> bool:
     """Whether what Git says now may be the newer one: a tag that the rules no longer admit never is."""
     if not version_of(current) or (image.tag == current.tag and image.digest in ("", current.digest)):
         return False
-    return not current.tag or refusal(current.tag, policy) is None
+    return not current.tag or objection(current.tag, policy) is None
 
 
 def _told_apart(new: Build, old: Build) -> bool:
@@ -106,7 +106,7 @@ def merged(needed: Iterable[tuple[Question, Fact]]) -> tuple[Question, ...]:
     return tuple(replace(about, facts=tuple(facts)) for about, facts in found.items())
 
 
-def objection(sub: Subscription, answer: Answer | None) -> Verdict | None:
+def registry_objection(sub: Subscription, answer: Answer | None) -> Verdict | None:
     """What the registry's answer has against the image."""
     if answer is None or answer.error:
         return None

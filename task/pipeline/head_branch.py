@@ -17,13 +17,13 @@ from task.pipeline.decide import Ask, decide_one, reading, state_of, state_path
 from task.pipeline.move import Move
 from task.pipeline.weigh import Facts, Terms, key_of
 from task.policy.order import version_of
-from task.policy.remember import holding, said
+from task.policy.remember import hold_text, holding
 from task.policy.strategies import STRATEGIES
 from task.templates import branch_name
 from task.templates.change import Change
 from task.urls import normal_url
 
-Heads = Mapping[str, Snapshot]  # the head branches that exist, by name
+ExistingHeads = Mapping[str, Snapshot]  # the head branches that exist, by name
 
 
 def with_state(base: Snapshot, head: Snapshot, subs: Iterable[Subscription]) -> Snapshot:
@@ -70,7 +70,7 @@ def _rolled_back(ours: Reading, theirs: Reading, head: Snapshot, sub: Subscripti
     if by_an_event or version_of(ours) not in memory.replaced:
         return ""
     hold = holding(state, memory, terms.now)
-    return f"rolled back from {version_of(ours)}{f'; {said(hold)}' if hold else ''}"
+    return f"rolled back from {version_of(ours)}{f'; {hold_text(hold)}' if hold else ''}"
 
 
 def again(base: Snapshot, head: Snapshot, ask: Ask, terms: Terms, facts: Facts) -> Move:
@@ -85,7 +85,7 @@ def again(base: Snapshot, head: Snapshot, ask: Ask, terms: Terms, facts: Facts) 
         older = STRATEGIES[sub.policy.strategy].older(move.decision.candidate.tag, waits.tag)
         if older:
             because = f"{waits.version} waits on {head.branch} already: {older}"
-            return move.settled(Verdict("refuse", "superseded", because))
+            return move.without_effect(Verdict("refuse", "superseded", because))
     return move
 
 
@@ -95,7 +95,7 @@ def carried(base: Snapshot, head: Snapshot, asked: Sequence[tuple[Ask, Move]], t
     siblings = {_key(sub): sub for ask, _ in asked for sub in ask.siblings}
     updates = (waiting(base, head, sub, terms) for key, sub in siblings.items() if key not in written)
     return [
-        replace(one, decision=replace(one.decision, head=head.branch), waits=True, remember=None)
+        replace(one, decision=replace(one.decision, head=head.branch), carried=True, remember=None)
         for one in updates
         if one is not None
     ]
@@ -131,7 +131,9 @@ def name_heads(moves: Sequence[Move], request: str = "", *, everywhere: bool = F
                 head = request or head_of_requests(sub.repo, base, [two.subscription for two in moves])
         except Malformed as error:
             because = f"git-branch: {error.message}"
-            found.append(one.settled(Verdict("error", "annotation", because, error.hint, int(Exit.CONFIGURATION))))
+            found.append(
+                one.without_effect(Verdict("error", "annotation", because, error.hint, int(Exit.CONFIGURATION)))
+            )
             continue
         found.append(replace(one, decision=replace(one.decision, head=head)))
     return found

@@ -50,7 +50,7 @@ class Job:
     only: tuple[str, ...] = ()
     dry: bool = False  # predict instead of pushing
     intent: Intent | None = None  # of `hold`, `release` and `rollback`
-    meant: tuple[str, ...] = ()  # their images: aliases or names; () is all
+    aliases: tuple[str, ...] = ()  # of those commands: the images they are about, by alias or name; () is all
     requests: PullRequestOptions = PullRequestOptions()
 
 

@@ -12,8 +12,8 @@ from task.editors.live import read, write
 from task.errors import Outpaced, SourceError, TaskError
 from task.model import Decision, Memory, State
 from task.pipeline.contention import Contention
-from task.pipeline.decide import Ask, choose, facts_needed, hopeless
-from task.pipeline.deliver import failures, landed_of, witnesses
+from task.pipeline.decide import Ask, choose, facts_needed, settled_without_git
+from task.pipeline.deliver import failed_asks, landed_of, last_checks
 from task.pipeline.facts import may_ask, merged
 from task.pipeline.job import Job, Outcome
 from task.pipeline.move import failed
@@ -27,11 +27,11 @@ def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
     """Decide and patch, Application after Application; each fails alone."""
     done = Outcome()
     for ask in asks:
-        refused = hopeless(ask, job.terms)
+        refused = settled_without_git(ask, job.terms)
         try:
             decision = refused or _patched(ask, job, world)
         except TaskError as error:
-            done = done.plus(failures([ask], error, job.terms))
+            done = done.plus(failed_asks([ask], error, job.terms))
             continue
         done = done.plus(Outcome((decision,), landed=landed_of([decision], ask.subscription.repo, "")))
     return done
@@ -74,8 +74,8 @@ def _attempt(ask: Ask, job: Job, api: LiveApplications, world: World, contention
     current = said if said.tag or said.digest else live_reading(sub)
     situation = Situation(sub, "", "live", current, said, State(), Memory(), job.terms, facts)
     move = replace(choose(situation, ask.candidates), remember=None)
-    with contention.stopped():
-        decision = verified([move], replace(witnesses(job, world), labels=False))[0].decision
+    with contention.clock_paused():
+        decision = verified([move], replace(last_checks(job, world), labels=False))[0].decision
     if decision.verdict.verdict != "update":
         return decision
     try:

@@ -36,8 +36,18 @@ class Matched:
     decisions: tuple[Decision, ...]
     problems: tuple[Problem, ...]
 
+    @property
+    def in_git(self) -> tuple[Ask, ...]:
+        """The asks that Git has to answer."""
+        return tuple(ask for ask in self.asks if ask.subscription.method == "git")
 
-def match(subscribed: Sequence[Subscribed], images: Sequence[Image]) -> Matched:
+    @property
+    def live(self) -> tuple[Ask, ...]:
+        """The asks of Applications that are patched live (`write-back-method: argocd`)."""
+        return tuple(ask for ask in self.asks if ask.subscription.method == "argocd")
+
+
+def asks_for_images(subscribed: Sequence[Subscribed], images: Sequence[Image]) -> Matched:
     """Which entries take the event's images, and which broken ones might have."""
     built: dict[str, list[Image]] = {}
     for image in images:
@@ -56,7 +66,7 @@ def match(subscribed: Sequence[Subscribed], images: Sequence[Image]) -> Matched:
     return Matched(tuple(asks), _first_of_each(decisions), tuple(problems))
 
 
-def every(subscribed: Sequence[Subscribed]) -> Matched:
+def asks_for_all(subscribed: Sequence[Subscribed]) -> Matched:
     """All entries, none with a tag yet; whichever is broken is an error of its own."""
     asks, decisions, problems = [], [], []
     for one in subscribed:
@@ -72,7 +82,7 @@ def every(subscribed: Sequence[Subscribed]) -> Matched:
     return Matched(tuple(asks), _first_of_each(decisions), tuple(problems))
 
 
-def meant(subscribed: Sequence[Subscribed], intent: Intent, images: Sequence[str]) -> Matched:
+def asks_by_hand(subscribed: Sequence[Subscribed], intent: Intent, images: Sequence[str]) -> Matched:
     """The asks of a person's intent: all images of the Applications, or those of these aliases or names.
 
     What cannot be read there is an error: nobody would know that it was left as it is.

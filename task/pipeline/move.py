@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from task.errors import TargetError, TaskError
-from task.model import Build, Decision, Hold, Memory, Subscription, Verdict
+from task.model import Build, Decision, Hold, Image, Memory, Subscription, Verdict
 from task.templates.change import Change
 
 
@@ -27,7 +27,7 @@ class Move:
     build: Build = Build()  # of the candidate, as far as it is known
     remember: Remember | None = None  # None: the state file stays as it is
     labels: Mapping[str, str] = field(default_factory=dict)  # of the image, where the commit's message names them
-    waits: bool = False  # it is on the head branch already: it is written again, and is no news to anybody
+    carried: bool = False  # already on the head branch: the new commit writes it again, the report leaves it out
     rolled_back: bool = False  # a person wants the older version
 
     @property
@@ -50,13 +50,18 @@ class Move:
         """What it changes, as templates and messages say it."""
         return change_of(self.decision, self.build, self.labels)
 
-    def settled(self, verdict: Verdict) -> Move:
-        """With another verdict, which changes nothing in Git: nothing is remembered of what is not written."""
+    def without_effect(self, verdict: Verdict) -> Move:
+        """The same decision with this verdict. It writes and remembers nothing."""
         return Move(replace(self.decision, verdict=verdict))
 
     def failed(self, error: TaskError) -> Move:
         """Nothing is written because of this error."""
         return Move(failed(self.decision, error))
+
+
+def error_decision(sub: Subscription, image: Image, error: TaskError, branch: str = "") -> Decision:
+    """A decision about a subscription that could not be looked at. `branch` is the base branch, where it is known."""
+    return failed(Decision(sub, image, Verdict("error", error.rule, ""), branch=branch, head=branch), error)
 
 
 def failed(decision: Decision, error: TaskError) -> Decision:

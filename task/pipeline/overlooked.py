@@ -24,23 +24,23 @@ class Seen:
 
     asking: Sequence[Subscribed]  # those with entries, and releases
     found: Sequence[Application]  # those that were read, with annotations
-    passed: Sequence[Application]  # only their metadata: they concern none of the images
+    skipped: Sequence[Application]  # only their metadata: they concern none of the images
     outside: Sequence[Application] = ()  # narrowed away
 
     @property
     def considered(self) -> int:
         """How many of them track images."""
-        return len(self.asking) + sum(1 for app in self.passed if app.annotations.get("image-list"))
+        return len(self.asking) + sum(1 for app in self.skipped if app.annotations.get("image-list"))
 
     @property
-    def everybody(self) -> tuple[Application, ...]:
+    def everyone(self) -> tuple[Application, ...]:
         """All of them."""
         releases = (one.application for one in self.asking if "image-list" not in one.application.annotations)
-        return (*self.found, *releases, *self.passed)
+        return (*self.found, *releases, *self.skipped)
 
     def tracked(self) -> dict[str, Image]:
         """The images that anybody tracks, by their identity."""
-        texts = dict.fromkeys(app.annotations.get("image-list", "") for app in (*self.found, *self.passed))
+        texts = dict.fromkeys(app.annotations.get("image-list", "") for app in (*self.found, *self.skipped))
         entries = [one for text in texts for one in parse_image_list(text) if isinstance(one, Entry)]
         entries += [sub.entry for one in self.asking for sub in one.subscriptions]
         return {one.image.identity: one.image for one in entries}
@@ -63,7 +63,7 @@ def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
                 if flaw.misspelt:  # an error of this run
                     told.add((one.application.key, flaw.key))
     singly, others = [], []
-    for app in (*seen.found, *seen.passed):
+    for app in (*seen.found, *seen.skipped):
         unread = [(key, why) for key, why in doubts(app.annotations) if (app.key, key) not in told]
         if app.key in takes or not app.annotations.get("image-list"):
             singly += [
@@ -92,7 +92,7 @@ def untracked(seen: Seen, images: Sequence[Image]) -> tuple[Image, ...]:
     return tuple(image for image in left.values() if not any(_last_part(image) in text for text in unreadable))
 
 
-def nobody_tracks(seen: Seen, images: Sequence[Image], *, whole: bool) -> tuple[Problem, ...]:
+def untracked_warnings(seen: Seen, images: Sequence[Image], *, whole: bool) -> tuple[Problem, ...]:
     """A warning for each of these images, which no entry names, with the nearest one that is tracked.
 
     `whole`: everybody who is considered has been seen, so that images can be counted.
@@ -129,7 +129,7 @@ def _last_part(image: Image) -> str:
     return image.repository.rpartition("/")[2]
 
 
-def nobody_called(
+def unknown_names(
     names: Iterable[str], here: Sequence[Application], outside: Sequence[Application] = (), *, strict: bool = False
 ) -> tuple[Problem, ...]:
     """An error for each name that no Application has, a warning for a glob that fits none (`strict`: an error too).

@@ -34,7 +34,7 @@ class Repository(Protocol):
     def snapshot(self, branch: str, places: Iterable[Place]) -> Snapshot:
         """The places asked for, at the branch's present tip."""
 
-    def ahead(self, head: str, places: Collection[Place]) -> Snapshot | None:
+    def head_snapshot(self, head: str, places: Collection[Place]) -> Snapshot | None:
         """The places at the tip of a head branch; None where there is no such branch."""
 
     def land(self, change: Changeset) -> Landing:
@@ -104,7 +104,7 @@ class World:
 
 @dataclass(frozen=True)
 class Batch:
-    """What is asked of one base branch of one repository: one fetch, and one commit and push for each head branch."""
+    """All asks for one base branch of one repository. One fetch; one commit and push for each head branch."""
 
     repository: Repository
     base: str

@@ -48,16 +48,16 @@ def requests_of(moves: Sequence[Move], job: Job, world: World) -> tuple[dict[str
     `plan` asks no forge.
     """
     found: dict[str, Request] = {}
-    failures: dict[str, TaskError] = {}
+    broken: dict[str, TaskError] = {}
     for one in (move.decision for move in moves if not job.dry):
-        if not one.subscription.pull_request or one.head in (one.branch, *found, *failures):
+        if not one.subscription.pull_request or one.head in (one.branch, *found, *broken):
             continue
         try:
             if world.forge is None:
                 raise SourceError("no pull request can be opened here", hint="leave out pull-request")
             forge = world.forge(one.subscription.repo)
         except TaskError as error:
-            failures[one.head] = error
+            broken[one.head] = error
             continue
         try:
             found[one.head] = Request(forge, forge.find(one.branch, one.head))
@@ -65,7 +65,7 @@ def requests_of(moves: Sequence[Move], job: Job, world: World) -> tuple[dict[str
             # The forge is down. The branch is pushed all the same: nothing is lost, and the next run completes it.
             found[one.head] = Request(forge, error=error)
     return found, [
-        move.failed(failures[move.decision.head]) if move.changes and move.decision.head in failures else move
+        move.failed(broken[move.decision.head]) if move.changes and move.decision.head in broken else move
         for move in moves
     ]
 
@@ -85,21 +85,21 @@ def declined(move: Move, request: Request, world: World) -> Move:
     The request's own text says what was closed: its branch may be gone.
     """
     found, sub, candidate = request.found, move.subscription, move.decision.candidate
-    if found is None or not move.updates or move.waits:
+    if found is None or not move.updates or move.carried:
         return move
     key = build_key(sub.application.key, sub.entry.alias, sub.entry.image.identity)
     if (known := refuses(found).get(key)) is None:
         return move
     event = Written(candidate.tag, candidate.digest, move.build)
     if version_of(event) == version_of(known):
-        return move.settled(_closed_for_this(found))
+        return move.without_effect(_closed_for_this(found))
     by_build = sub.policy.strategy in UNORDERED or event.tag == known.tag
     pair = commits(event.build, known.build) if by_build else None
     why = later(event, known, sub.policy, {pair: world.ancestry(*pair)} if pair else {})
     if not why:
         return move
     because = f"{found.url}: {version_of(known)} was closed by a person: {why}"
-    return move.settled(Verdict("refuse", "superseded", because))
+    return move.without_effect(Verdict("refuse", "superseded", because))
 
 
 def _closed_for_this(found: Proposed) -> Verdict:
@@ -146,8 +146,11 @@ def propose(  # noqa: PLR0913, PLR0917 - the change, its request, and how to com
 
 
 def _stands(change: Draft, request: Request, found: Proposed, tip: str, job: Job) -> str:
-    """What the newest request means for this content (see `standing`); one with conflicts is made anew on the base."""
-    stands = standing(replace(found, head_commit=tip or NOWHERE), marker(change.apps, change.held))
+    """What the newest request means for this content: "wanted", or what else `standing` says.
+
+    A request with conflicts is wanted again: it is made anew on the base.
+    """
+    stands = standing(replace(found, head_commit=tip or NOWHERE), marker(change.apps, change.hold_changes))
     if stands == "same":
         return "wanted" if request.forge.state(found.number).conflicts else stands
     return "wanted" if job.intent else stands  # a person wants it now
@@ -162,7 +165,7 @@ def _as_it_stands(change: Draft, there: Proposed, stands: str) -> Outcome:
     landed = landed_at(decisions, change.changeset.destination.repo, at)
     return Outcome(
         decisions,
-        (replace(_commit(change, at, there), stands=True),),
+        (replace(_commit(change, at, there), already_there=True),),
         tuple(replace(one, request=there.number) for one in landed),  # a run that waits, waits for the merge
     )
 
@@ -194,14 +197,14 @@ def _proposal(change: Draft, commit: str, found: Proposed | None, job: Job, worl
     refused = {key: one for key, one in (refuses(found) if found else {}).items() if key not in proposed_now}
     own = job.wording.template is not None and bool(change.apps)  # the author's words, and not ours
     words = [text] if own else []
-    words += ["\n".join(change.told)] if change.told and (change.held or change.back) else []
+    words += ["\n".join(change.sentences)] if change.sentences and (change.hold_changes or change.rollbacks) else []
     links = Links(wanted.source, wanted.run, compare)
     return Proposal(
         repo=where.repo,
         base=where.base,
         head=where.head,
-        title=title(subject) if own else headline(change.command, subject, change.apps, change.back),
-        body=body(Content(apps, "\n\n".join(words), links, commit, change.held, refused), kind),
+        title=title(subject) if own else headline(change.command, subject, change.apps, change.rollbacks),
+        body=body(Content(apps, "\n\n".join(words), links, commit, change.hold_changes, refused), kind),
         labels=wanted.labels,
         reviewers=wanted.reviewers,
         assignees=wanted.assignees,

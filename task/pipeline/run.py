@@ -17,13 +17,13 @@ from task.output.outcome import exit_code
 from task.pipeline.atomic import without_the_broken
 from task.pipeline.batches import by_login, by_repository
 from task.pipeline.cautions import cautions
-from task.pipeline.decide import Ask, hopeless
-from task.pipeline.deliver import deliver, failures
+from task.pipeline.decide import Ask, settled_without_git
+from task.pipeline.deliver import deliver, failed_asks
 from task.pipeline.discover import find, subscribed
 from task.pipeline.job import Job, Outcome
 from task.pipeline.live import patch
-from task.pipeline.match import Matched, every, match, meant
-from task.pipeline.overlooked import Seen, nobody_called, nobody_tracks, unread_keys, untracked
+from task.pipeline.match import Matched, asks_by_hand, asks_for_all, asks_for_images
+from task.pipeline.overlooked import Seen, unknown_names, unread_keys, untracked, untracked_warnings
 from task.pipeline.ports import Batch, World
 from task.pipeline.scan import scanned
 
@@ -40,12 +40,11 @@ def run(job: Job, world: World) -> Report:
     if job.atomic:
         matched, given_up = without_the_broken(matched)
         done = done.plus(Outcome(given_up))
-    with shutdown.shield():  # a signal ends every wait in here; what landed until then is reported
+    with shutdown.shield():  # a signal only cuts the waits short: the report still says what landed
         for outcome in deliver_all(by_login(by_repository(matched, job), world), job, world):
             done = done.plus(outcome)
         if not job.only:
-            live = [ask for ask in matched.asks if ask.subscription.method == "argocd"]
-            done = done.plus(patch(live, job, world))
+            done = done.plus(patch(matched.live, job, world))
         landed = world.now()
         problems += tuple(world.follow(done.landed)) + matched.problems
         timings = Timings(job.terms.now, found - began, landed - found, world.now() - landed)
@@ -56,37 +55,38 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     """The Applications in question, each with what its annotations ask for, and what is wrong or has no effect."""
     narrow = job.scope.narrow
     found = find(world.applications(), job.scope, world.locate)
-    known = replace(narrow, projects=())  # metadata does not say an Application's project
-    passed = [(app, considered(app, known)) for app in world.passed_over()]
+    by_metadata = replace(narrow, projects=())  # metadata does not say an Application's project
+    skipped = [(app, considered(app, by_metadata)) for app in world.passed_over()]
     seen = Seen(
         subscribed(found, job.scope, job.images),
         found.applications,
-        tuple(app for app, within in passed if within),
-        (*found.outside, *(app for app, within in passed if not within)),
+        tuple(app for app, within in skipped if within),
+        (*found.outside, *(app for app, within in skipped if not within)),
     )
     if found.sets:
         world.log("info", f"{found.sets} ApplicationSets are passed over: the Applications they generate count")
-    if not (seen.everybody or narrow.names or job.images):
+    if not (seen.everyone or narrow.names or job.images):
         world.log("warning", "no Application with Image Updater's annotations was found (--applications, narrowing)")
     strict = job.intent is not None
-    problems = found.problems + nobody_called(narrow.names, seen.everybody, seen.outside, strict=strict)
+    problems = found.problems + unknown_names(narrow.names, seen.everyone, seen.outside, strict=strict)
     if job.intent:
         return seen, problems
-    whole = not (narrow.projects and seen.passed)
-    judged = seen if whole else replace(seen, passed=())
-    problems += nobody_tracks(judged, untracked(judged, job.images), whole=whole)
-    return seen, problems + unread_keys(judged, job.images)
+    # Whether skipped Applications are of the wanted projects is not known: then they do not count.
+    whole = not (narrow.projects and seen.skipped)
+    counted = seen if whole else replace(seen, skipped=())
+    problems += untracked_warnings(counted, untracked(counted, job.images), whole=whole)
+    return seen, problems + unread_keys(counted, job.images)
 
 
 def match_images(asking: Sequence[Subscribed], job: Job, world: World) -> Matched:
-    """Who the event, a person's word, or the registries' newest tags are about."""
+    """The asks of this run: for the built images, for what a person named, or (`scan`) for the newest tags."""
     if job.intent:
-        return meant(asking, job.intent, job.meant)
+        return asks_by_hand(asking, job.intent, job.aliases)
     if job.command != "scan":
-        return match(asking, job.images)
-    matched = every(asking)
+        return asks_for_images(asking, job.images)
+    matched = asks_for_all(asking)
     within = [ask for members in by_repository(matched, job) for ask in members]
-    live = [] if job.only else [ask for ask in matched.asks if ask.subscription.method == "argocd"]
+    live = () if job.only else matched.live
     return scanned(replace(matched, asks=(*within, *live)), job.terms, world.registry)
 
 
@@ -102,13 +102,13 @@ def deliver_all(groups: Sequence[Sequence[Ask]], job: Job, world: World) -> list
 
 def deliver_repository(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
     """Decide and land everything of one repository, branch after branch. Its failure stops no other repository."""
-    refused = [decision for ask in asks if (decision := hopeless(ask, job.terms))]
+    refused = [decision for ask in asks if (decision := settled_without_git(ask, job.terms))]
     if len(refused) == len(asks):  # no state of Git can change that: it is not asked
         return Outcome(tuple(refused))
     try:
         repository = world.repository(asks[0].subscription.repo, asks[0].subscription)
     except TaskError as error:
-        return failures(asks, error, job.terms)
+        return failed_asks(asks, error, job.terms)
     try:
         default = repository.default_branch() if any(not ask.subscription.base for ask in asks) else ""
         branches: dict[str, list[Ask]] = {}
@@ -119,7 +119,7 @@ def deliver_repository(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
             done = done.plus(deliver(Batch(repository, base, tuple(members)), job, world))
         return done
     except TaskError as error:
-        return failures(asks, error, job.terms)
+        return failed_asks(asks, error, job.terms)
     finally:
         repository.close()
 

@@ -63,7 +63,7 @@ def scanned(matched: Matched, terms: Terms, registry: Registry) -> Matched:
 def _without_asking(ask: Ask, terms: Terms) -> Ask | None:
     """The ask, where no list of tags can change what becomes of it; `digest` knows its one tag."""
     sub = ask.subscription
-    if sub.held or (terms.require_live and not live(sub)):
+    if sub.suspended or (terms.require_live and not live(sub)):
         return ask
     return _with(ask, sub.policy.constraints[0]) if sub.policy.strategy == "digest" and sub.policy.constraints else None
 

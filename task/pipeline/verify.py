@@ -15,7 +15,7 @@ Signatures = Callable[[Collection[Question]], Mapping[Question, str | TaskError]
 
 
 @dataclass(frozen=True)
-class Witnesses:
+class LastChecks:
     """Who can be asked about an image; None is not asked at all."""
 
     registry: Callable[[Collection[Question]], Mapping[Question, Answer]]
@@ -23,36 +23,36 @@ class Witnesses:
     labels: bool = False  # whether the commit's message names the image's labels
 
 
-def verified(moves: Sequence[Move], witnesses: Witnesses) -> list[Move]:
+def verified(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     """The moves. An update is refused where its signature is, and never passes where that cannot be checked.
 
     What waits on a head branch was asked about when it was written there.
     """
     found = list(moves)
-    if witnesses.signatures is not None:
-        found = _signed(_pinned(found, witnesses), witnesses.signatures)
-    return _labelled(found, witnesses) if witnesses.labels else found
+    if last_checks.signatures is not None:
+        found = _signed(_pinned(found, last_checks), last_checks.signatures)
+    return _labelled(found, last_checks) if last_checks.labels else found
 
 
 def _about(move: Move) -> Question:
     return subject(move.subscription, move.decision.candidate)
 
 
-def _pinned(moves: Sequence[Move], witnesses: Witnesses) -> list[Move]:
+def _pinned(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     """With the digest that is signed. That is what gets written."""
     asked = {
         number: replace(_about(move), facts=("digest",))
         for number, move in enumerate(moves)
-        if move.updates and not move.waits and not move.decision.candidate.digest
+        if move.updates and not move.carried and not move.decision.candidate.digest
     }
-    answers = witnesses.registry(tuple(dict.fromkeys(asked.values()))) if asked else {}
+    answers = last_checks.registry(tuple(dict.fromkeys(asked.values()))) if asked else {}
     found = list(moves)
     for number, question in asked.items():
         move, answer = moves[number], answers[question]
         if answer.error:
             found[number] = Move(wrong(move.decision, answer.error))
         elif not answer.exists or not answer.digest:
-            found[number] = move.settled(Verdict("refuse", "not-in-registry", "the registry has no such image"))
+            found[number] = move.without_effect(Verdict("refuse", "not-in-registry", "the registry has no such image"))
         else:
             candidate = replace(move.decision.candidate, digest=answer.digest)
             found[number] = replace(move, decision=replace(move.decision, candidate=candidate))
@@ -60,29 +60,29 @@ def _pinned(moves: Sequence[Move], witnesses: Witnesses) -> list[Move]:
 
 
 def _signed(moves: Sequence[Move], signatures: Signatures) -> list[Move]:
-    about = tuple(dict.fromkeys(_about(move) for move in moves if move.updates and not move.waits))
+    about = tuple(dict.fromkeys(_about(move) for move in moves if move.updates and not move.carried))
     answers = signatures(about) if about else {}
     found = []
     for move in moves:
-        why = answers[_about(move)] if move.updates and not move.waits else ""
+        why = answers[_about(move)] if move.updates and not move.carried else ""
         if isinstance(why, TaskError):
             found.append(Move(wrong(move.decision, why)))
         elif why:
             because = f"{move.decision.candidate.version}: {why}"
-            found.append(move.settled(Verdict("refuse", "signature", because)))
+            found.append(move.without_effect(Verdict("refuse", "signature", because)))
         else:
             found.append(move)
     return found
 
 
-def _labelled(moves: Sequence[Move], witnesses: Witnesses) -> list[Move]:
+def _labelled(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     """Labels decide nothing: without an answer they are empty, and a warning says so."""
     asked = {
         number: replace(_about(move), facts=("labels",))
         for number, move in enumerate(moves)
-        if move.updates and not move.waits
+        if move.updates and not move.carried
     }
-    answers = witnesses.registry(tuple(dict.fromkeys(asked.values()))) if asked else {}
+    answers = last_checks.registry(tuple(dict.fromkeys(asked.values()))) if asked else {}
     found = list(moves)
     for number, question in asked.items():
         if answer := answers.get(question):

@@ -21,11 +21,11 @@ from task.model import (
     Verdict,
     Written,
 )
-from task.pipeline.facts import dated, image_of, objection, remembered, subject, unchecked, wrong
+from task.pipeline.facts import dated, image_of, registry_objection, remembered, subject, unchecked, wrong
 from task.pipeline.move import Move, Remember
 from task.policy.judge import Leave, judge
 from task.policy.order import Ancestry, later, superseded, version_of
-from task.policy.remember import active, holding, said, written
+from task.policy.remember import active, hold_text, holding, written
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Situation:
     branch: str  # "" for a live Application
     kind: TargetKind
     current: Reading  # what Git says; what runs, where Git says nothing
-    said: Reading  # what Git itself says; what waits on a head branch counts as if it were merged
+    in_git: Reading  # what Git itself says; what waits on a head branch counts as if it were merged
     state: State
     memory: Memory  # of this image
     terms: Terms
@@ -126,7 +126,7 @@ def weigh(situation: Situation, candidate: Candidate) -> Move:
         if answer and answer.error:
             return Move(wrong(decision, answer.error))
         if answer and not answer.exists:
-            return Move(replace(decision, verdict=objection(sub, answer) or decision.verdict))
+            return Move(replace(decision, verdict=registry_objection(sub, answer) or decision.verdict))
         hint = "give --image-digest, or repo:tag@sha256:… as --image"
         verdict = replace(decision.verdict, hint=hint, exit=int(Exit.CONFIGURATION))
         return Move(replace(decision, verdict=verdict))
@@ -134,17 +134,17 @@ def weigh(situation: Situation, candidate: Candidate) -> Move:
         return Move(decision)
     if answer and answer.error and (terms.check == "always" or _is_mistake(answer.error)):
         return Move(wrong(decision, answer.error))
-    if refusal := objection(sub, answer):
+    if refusal := registry_objection(sub, answer):
         return Move(replace(decision, verdict=refusal))
 
     # An older build that finishes later must not win.
-    before = answers.get(subject(sub, image_of(sub, situation.said)))
+    before = answers.get(subject(sub, image_of(sub, situation.in_git)))
     if before and before.error and _is_mistake(before.error):
         return Move(wrong(decision, before.error))
     event = dated(image, candidate.build, answer)
-    memory = remembered(situation.memory, situation.said, before)
+    memory = remembered(situation.memory, situation.in_git, before)
     decision = replace(decision, unchecked=unchecked(answer))
-    if why := superseded(event, policy, situation.said, memory, situation.facts.ancestry):
+    if why := superseded(event, policy, situation.in_git, memory, situation.facts.ancestry):
         return Move(replace(decision, verdict=Verdict("refuse", "superseded", why)))
     decision = replace(decision, unchecked=decision.unchecked or unchecked(before))
     if hold := situation.hold:
@@ -166,9 +166,9 @@ def _deferred(decision: Decision, event: Written, hold: Hold, situation: Situati
     if known and version_of(known) != version_of(event):
         why = later(event, known, decision.subscription.policy, situation.facts.ancestry)
         if why:
-            because = f"{said(hold)}; {version_of(known)} is remembered and is newer: {why}"
+            because = f"{hold_text(hold)}; {version_of(known)} is remembered and is newer: {why}"
             return Move(replace(decision, verdict=Verdict("refuse", "superseded", because)))
-    verdict = Verdict("defer", "held", f"{said(hold)}; {version_of(event)} is remembered for the release")
+    verdict = Verdict("defer", "held", f"{hold_text(hold)}; {version_of(event)} is remembered for the release")
     new = replace(situation.memory, deferred=event)
     remember = Remember(memory=new) if new != situation.memory else None
     return Move(replace(decision, verdict=verdict), event.build, remember)

@@ -54,7 +54,7 @@ def holding(state: State, memory: Memory, now: str) -> Hold | None:
     return active(memory.hold, now) or active(state.hold, now)
 
 
-def said(hold: Hold) -> str:
+def hold_text(hold: Hold) -> str:
     """`held by jane since … until …: reason`, on one line."""
     known = (("by", hold.by), ("since", hold.at), ("until", hold.until))
     line = " ".join(("held", *(f"{word} {value}" for word, value in known if value)))

@@ -225,7 +225,7 @@ def test_a_mapping_to_nothing_is_a_warning() -> None:
 )
 def test_policies(annotations: dict[str, Any], count: int, held: str) -> None:
     found = subscribed(IMAGE, annotations)
-    assert [sub.held for sub in found.subscriptions] == [held] * count
+    assert [sub.suspended for sub in found.subscriptions] == [held] * count
 
 
 @pytest.mark.parametrize("name", ["automated", "locked"])
@@ -273,7 +273,7 @@ def test_a_broken_filter_is_an_error_of_its_image(text: str) -> None:
 
 def test_a_broken_filter_of_a_locked_release_is_only_told() -> None:
     found = subscribed(IMAGE, {**ON, "fluxcd.io/locked": "true", "fluxcd.io/tag.chart-image": "regexp:["})
-    assert [sub.held for sub in found.subscriptions] == ["fluxcd.io/locked: true"]
+    assert [sub.suspended for sub in found.subscriptions] == ["fluxcd.io/locked: true"]
     assert [flaw.severity for flaw in found.flaws] == ["warning"]
 
 

@@ -80,7 +80,7 @@ def test_the_commit_of_an_update_is_told_before_one_that_only_remembers() -> Non
         (replace(report(decision(), commits=(commit(commit=None),)), dry=True), "false"),
         (replace(report(decision(kind="live")), dry=True), "false"),
         (report(decision("defer", "held"), commits=(commit(),)), "false"),
-        (report(decision("unchanged", "same"), commits=(commit(stands=True),)), "false"),
+        (report(decision("unchanged", "same"), commits=(commit(already_there=True),)), "false"),
         (report(decision("error", "repository"), commits=(commit(),), code=75), "false"),
         (report(decision("unchanged", "same"), commits=(commit(),), command="hold"), "false"),
     ],

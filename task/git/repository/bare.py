@@ -83,7 +83,7 @@ class BareStore:
         wanted = cache(lambda: tuple(dict.fromkeys(places)))
         return self._twice(lambda: self._read(name, wanted))
 
-    def ahead(self, head: str, places: Collection[Place]) -> Snapshot | None:
+    def head_snapshot(self, head: str, places: Collection[Place]) -> Snapshot | None:
         """The places asked for, at a head branch's tip; None where there is no such branch."""
         name = branch_name(head)
         if not self._remote.commit_of(name):
@@ -109,7 +109,7 @@ class BareStore:
         base, head = change.destination.base, change.destination.head
         made = self._twice(lambda: self._make(change))
         held, there = self._held(change, made)
-        if change.ahead is not None and there != change.ahead and made.tree != self._roots[change.tip]:
+        if change.head_commit is not None and there != change.head_commit and made.tree != self._roots[change.tip]:
             raise Outpaced(f"{head} moved meanwhile")
         if held:
             return held

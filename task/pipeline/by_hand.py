@@ -1,4 +1,7 @@
-"""Pure: what `hold`, `release` and `rollback` decide about one image, and what is remembered of it."""
+"""Pure: what the commands `hold`, `release` and `rollback` decide about one image, and what is remembered of it.
+
+`weigh` decides whether a hold keeps an image as it is.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from task.pipeline.move import Move, Remember, failed
 from task.pipeline.target import target_of
 from task.pipeline.weigh import Intent, Situation, deferred, weigh
 from task.policy.order import version_of
-from task.policy.remember import active, rolled_back, said
+from task.policy.remember import active, hold_text, rolled_back
 
 BACK = re.compile(r"([1-9][0-9]{0,3})-back")
 MOST_TEXTS = 100  # of one file's history that are read to go back so many steps
@@ -32,8 +35,7 @@ def fulfil(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
             return _release(intent, situation)
         return _rollback(intent, situation, snapshot)
     except TaskError as error:
-        nothing = situation.decision(situation.subscription.entry.image, Verdict("error", error.rule, ""))
-        return Move(failed(nothing, error))
+        return Move(failed(situation.decision(situation.subscription.entry.image, Verdict("error", "", "")), error))
 
 
 def _as_it_is(situation: Situation) -> Image:
@@ -45,9 +47,9 @@ def _hold(intent: Intent, situation: Situation) -> Move:
     new, image = intent.hold, _as_it_is(situation)
     known = situation.state.hold if intent.whole else situation.memory.hold
     if new is None or _equal(active(known, situation.terms.now), new):
-        because = said(known) if known else "nothing is held"
+        because = hold_text(known) if known else "nothing is held"
         return Move(situation.decision(image, Verdict("unchanged", "same", because)))
-    decision = situation.decision(image, Verdict("defer", "held", said(new)))
+    decision = situation.decision(image, Verdict("defer", "held", hold_text(new)))
     return Move(decision, remember=_held(intent, situation.memory, new))
 
 
@@ -67,13 +69,13 @@ def _release(intent: Intent, situation: Situation) -> Move:
     image = _as_it_is(situation)
     if not intent.whole and (all_held := active(situation.state.hold, now)):
         hint = "release the Application without --image; hold single images where only these are meant"
-        raise TargetError(f"the whole Application is {said(all_held)}", hint=hint)
+        raise TargetError(f"the whole Application is {hold_text(all_held)}", hint=hint)
     was, waiting = situation.hold, memory.deferred
     if not (memory.hold or waiting or (intent.whole and situation.state.hold)):
         return Move(situation.decision(image, Verdict("unchanged", "same", "it is not held")))
     free = replace(memory, hold=None, deferred=None, rollback=None)
     lifted = intent.whole and situation.state.hold is not None
-    told = f"released: it was {said(was)}" if was else "released"
+    told = f"released: it was {hold_text(was)}" if was else "released"
     if waiting is None or intent.discard:
         dropped = f"; {version_of(waiting)} is dropped" if waiting else "; nothing was deferred"
         decision = situation.decision(image, Verdict("unchanged", "same", told + dropped))
@@ -87,7 +89,7 @@ def _release(intent: Intent, situation: Situation) -> Move:
 
 
 def _rollback(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
-    sub, now = situation.subscription, situation.said
+    sub, now = situation.subscription, situation.in_git
     to, passed, unchecked = _destination(intent, situation, snapshot)
     wanted = replace(sub.entry.image, tag=to.tag, digest=to.digest)
     words = intent.to if _steps(intent.to) else ""
@@ -107,7 +109,7 @@ def _rollback(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
         several = intent.whole and len(listed) > 1
         hold = replace(hold, reason=f"rolled back to {intent.to if several else version_of(to)}")
     known = situation.state.hold if intent.whole else memory.hold
-    decision = replace(decision, verdict=replace(verdict, because=f"{verdict.because}; {said(hold)}"))
+    decision = replace(decision, verdict=replace(verdict, because=f"{verdict.because}; {hold_text(hold)}"))
     if same and _equal(active(known, situation.terms.now), hold):
         return Move(decision)
     remember = _held(intent, situation.memory if same else memory, hold)
@@ -127,9 +129,9 @@ def _destination(intent: Intent, situation: Situation, snapshot: Snapshot) -> tu
     to, name, back = intent.to, situation.subscription.entry.image.name, _steps(intent.to)
     meant = situation.memory.rollback
     # A job that runs again means what it meant: in the history, the value before is now the one it came from.
-    again = meant and meant.to == to and version_of(meant) == version_of(situation.said)
-    if again or (not back and to in (version_of(situation.said), situation.said.tag)):
-        return situation.said, (), ""
+    again = meant and meant.to == to and version_of(meant) == version_of(situation.in_git)
+    if again or (not back and to in (version_of(situation.in_git), situation.in_git.tag)):
+        return situation.in_git, (), ""
     passed: list[str] = []
     for earlier in _values(situation, snapshot, MOST_TEXTS if back else TEXTS_FOR_A_TAG):
         if len(passed) == back - 1 if back else to in (version_of(earlier), earlier.tag):
@@ -140,14 +142,14 @@ def _destination(intent: Intent, situation: Situation, snapshot: Snapshot) -> tu
         raise TargetError(
             f"Git's history has {known} of {name}",
             hint="name the tag: --to TAG",
-            subject=situation.said.file,
+            subject=situation.in_git.file,
         )
     tag, _, digest = ("", "", to) if to.startswith("sha256:") else to.partition("@")
     if intent.unknown:
         return Reading(tag=tag, digest=digest), (), ""
     sub = situation.subscription
     wanted = replace(sub.entry.image, tag=tag, digest=digest)
-    pinned = not digest and bool(situation.said.digest or sub.policy.pin_digest)
+    pinned = not digest and bool(situation.in_git.digest or sub.policy.pin_digest)
     facts: tuple[Fact, ...] = ("exists", "digest") if pinned else ("exists",)
     answer = situation.facts.exists(replace(subject(sub, wanted), facts=facts))
     if answer is None or answer.error:
@@ -160,7 +162,7 @@ def _destination(intent: Intent, situation: Situation, snapshot: Snapshot) -> tu
         near = next(iter(get_close_matches(to, passed, 1)), "")
         raise UsageError(
             f"the registry has no {wanted.reference}, and the last {TEXTS_FOR_A_TAG} versions of "
-            f"{situation.said.file} do not have it either",
+            f"{situation.in_git.file} do not have it either",
             hint=f"{f'did you mean {near}? ' if near else ''}--image ALIAS means one image only; "
             "--unknown-tag goes back to it all the same",
         )
@@ -169,8 +171,8 @@ def _destination(intent: Intent, situation: Situation, snapshot: Snapshot) -> tu
 
 def _values(situation: Situation, snapshot: Snapshot, most: int) -> Iterator[Reading]:
     """What the target said before, newest first, each value that differs from the one after it."""
-    sub, path = situation.subscription, situation.said.file
-    last = version_of(situation.said)
+    sub, path = situation.subscription, situation.in_git.file
+    last = version_of(situation.in_git)
     for text in situation.facts.earlier(path, most):
         files = {**snapshot.files, path: File(text)}
         try:

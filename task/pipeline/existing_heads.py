@@ -14,31 +14,31 @@ from task.pipeline.ports import Batch, World
 from task.pipeline.pull_request import Request, declined, is_over, requests_of
 from task.pipeline.weigh import Facts
 
-Learn = Callable[[Snapshot, Sequence[Ask]], Facts]  # what neither the event nor a snapshot says
+Gather = Callable[[Snapshot, Sequence[Ask]], Facts]  # asks what neither the event nor a snapshot says
 
 
 @dataclass(frozen=True)
-class Heads:
-    """The head branches of one delivery."""
+class ExistingHeads:
+    """The head branches of one delivery, by name."""
 
-    there: Mapping[str, Snapshot] = field(default_factory=dict)  # by name; with the base's files once a request is over
+    snapshots: Mapping[str, Snapshot] = field(default_factory=dict)  # the base's files where the request is over
     requests: Mapping[str, Request] = field(default_factory=dict)
 
-    def undeclined(self, moves: Sequence[Move], world: World) -> list[Move]:
-        """The moves, without those that a person has closed a request for."""
+    def without_declined(self, moves: Sequence[Move], world: World) -> list[Move]:
+        """The moves. What a person has closed a request for is refused."""
         return [
             declined(move, self.requests[move.decision.head], world) if move.decision.head in self.requests else move
             for move in moves
         ]
 
 
-def look_ahead(  # noqa: PLR0913, PLR0917 - what a decision is made of, and whom to ask for more
-    batch: Batch, base: Snapshot, moves: Sequence[Move], facts: Facts, learn: Learn, job: Job, world: World
-) -> tuple[Heads, list[Move]]:
-    """The head branches that these moves would write; and the moves, decided again with what waits there.
+def read_heads(  # noqa: PLR0913, PLR0917 - what a decision is made of, and whom to ask for more
+    batch: Batch, base: Snapshot, moves: Sequence[Move], facts: Facts, gather: Gather, job: Job, world: World
+) -> tuple[ExistingHeads, list[Move]]:
+    """The head branches that these moves would write, and the moves decided again with what waits there.
 
-    What waits for other images of these Applications comes as moves of its own. `base` is what the moves were
-    decided on, with these facts; there is one for each of the batch's asks.
+    `moves` has one move for each of `batch.asks`, in their order; they were decided on `base` with `facts`. Updates of
+    other images that wait on the same branch follow as moves of their own.
     """
     requests, moves = requests_of(moves, job, world)
     asked = list(zip(batch.asks, moves, strict=True))
@@ -47,32 +47,32 @@ def look_ahead(  # noqa: PLR0913, PLR0917 - what a decision is made of, and whom
     for ask, move in asked:
         if move.decision.head != base.branch and move.decision.verdict.verdict != "error":
             wanted.setdefault(move.decision.head, {}).update(dict.fromkeys(places(ask)))
-    there: dict[str, Snapshot] = {}
+    snapshots: dict[str, Snapshot] = {}
     for name, of_head in wanted.items():
-        if head := batch.repository.ahead(name, tuple(of_head)):
+        if head := batch.repository.head_snapshot(name, tuple(of_head)):
             over = is_over(requests.get(name), head.tip)
-            there[name] = replace(base, branch=head.branch, tip=head.tip) if over else head
-    heads = Heads(there, requests)
-    if not there and not requests:
+            snapshots[name] = replace(base, branch=head.branch, tip=head.tip) if over else head
+    heads = ExistingHeads(snapshots, requests)
+    if not snapshots and not requests:
         return heads, moves
 
-    for name, head in there.items():
-        more = learn(head, [ask for ask, move in asked if move.decision.head == name])
+    for name, head in snapshots.items():
+        more = gather(head, [ask for ask, move in asked if move.decision.head == name])
         ancestry, answers = {**more.ancestry, **facts.ancestry}, {**more.answers, **facts.answers}
         facts = replace(facts, ancestry=ancestry, answers=answers)
     found = []
     for ask, move in asked:
         name = move.decision.head
         decided = move
-        if name in there and move.decision.verdict.verdict != "error":
-            decided = again(base, there[name], ask, job.terms, facts)
+        if name in snapshots and move.decision.verdict.verdict != "error":
+            decided = again(base, snapshots[name], ask, job.terms, facts)
             decided = replace(decided, decision=replace(decided.decision, head=name))
-        if name in requests and not ask.intent:
+        if name in requests and not ask.intent:  # before signatures: nobody verifies what is declined
             decided = declined(decided, requests[name], world)
         found.append((ask, decided))
     waiting = [
         move
-        for name, head in there.items()
+        for name, head in snapshots.items()
         for move in carried(base, head, [pair for pair in found if pair[1].decision.head == name], job.terms)
     ]
     return heads, [*(move for _, move in found), *waiting]
