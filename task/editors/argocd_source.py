@@ -1,5 +1,7 @@
 """The override file `.argocd-source-<app>.yaml`: what its three editors share.
 
+Its name is made in `annotations.write_back.override_names`.
+
 Argo CD (repo-server) reads it as a JSON merge patch over the source. Its lists replace those of the spec
 (argo-cd issue 6665), and an element inherits the fields it lacks from the spec's element at the same place. So the
 file must hold everything that is needed: each element complete, each value a string.

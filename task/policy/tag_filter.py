@@ -1,7 +1,7 @@
 r"""Which tags an entry takes at all: `allow-tags` and `ignore-tags`.
 
 Both mean the same as to Argo CD Image Updater: Go's regular expressions (RE2, which cannot be made slow) and Go's
-`filepath.Match`, whose `[!a]` does not negate.
+`filepath.Match`, whose `[!a]` does not negate. `policy.judge` applies them.
 """
 
 from __future__ import annotations
