@@ -192,6 +192,7 @@ def test_too_many_open_files_are_temporary(monkeypatch: pytest.MonkeyPatch, caps
     assert "too many open files" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["--version"], ["--show-completion", "bash"]])
 def test_a_full_disk_is_an_error_without_a_traceback(words: list[str]) -> None:
     environ = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
@@ -202,17 +203,36 @@ def test_a_full_disk_is_an_error_without_a_traceback(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "environ", [{"TERM": "dumb"}, {"COLUMNS": "1"}, {"COLUMNS": "x"}, {"PYTHONIOENCODING": "ascii"}]
+    ("name", "value"), [("TERM", "dumb"), ("COLUMNS", "1"), ("COLUMNS", "x"), ("FORCE_COLOR", "1")]
 )
-def test_help_works_everywhere(environ: dict[str, str]) -> None:
-    done = image_update("run", "--help", env=environ)
-    assert (done.code, done.stderr) == (0, "")
-    assert "\x1b" not in done.stdout
+def test_help_works_everywhere(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert main(["run", "--help"]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    assert "IMAGE_UPDATE" in shown.out
+    assert "\x1b" not in shown.out
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion(shell: str) -> None:
-    words = {"COMP_WORDS": "image-update run --strategy new", "COMP_CWORD": "3"}
-    words |= {"_TYPER_COMPLETE_ARGS": "image-update run --strategy new", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
-    done = image_update(env={"_IMAGE_UPDATE_COMPLETE": f"complete_{shell}", **words})
-    assert "newest-build" in done.stdout
+def test_completion(shell: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    line = "image-update run --strategy new"
+    for name, value in {
+        "_IMAGE_UPDATE_COMPLETE": f"complete_{shell}",
+        "_TYPER_COMPLETE_ARGS": line,
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        "COMP_WORDS": line,
+        "COMP_CWORD": "3",
+    }.items():
+        monkeypatch.setenv(name, value)
+    assert main([]) == 0
+    assert "newest-build" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_help_without_utf_8(encoding: str) -> None:
+    done = image_update("run", "--help", env={"PYTHONIOENCODING": encoding})
+    assert (done.code, done.stderr) == (0, "")

@@ -163,28 +163,37 @@ def with_value(one: TyperParam) -> tuple[str, Any]:
     return text, (text,) if name in WORDS | LINES else text
 
 
+NEEDED = {
+    "app": ["x"],
+    "report-file": ["x"],
+    "reason": ["--reason", "x"],
+    "to": ["--to", "x"],
+    "revision": ["--revision", "x"],
+}
+
+
 @pytest.mark.parametrize("one", all_options(), ids=name_of)
-@pytest.mark.parametrize("way", ["flag", "flag=", "variable", "variable with blanks"])
-def test_every_option_is_read_from_flag_and_variable(
-    one: TyperParam, way: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_option_is_read_from_flag_and_variable(one: TyperParam) -> None:
     name = name_of(one)
     command = next(command for command in TAKEN if name in TAKEN[command].split())
-    needed = {"hold": ["x", "--reason", "x"], "rollback": ["x", "--to", "x"], "wait": ["x", "--revision", "x"]}
-    words = needed.get(command, ["x"] if command in ("release", "report") else [])
+    needed = [
+        word
+        for other in options_of(command)
+        if other.required and name_of(other) != name
+        for word in NEEDED[name_of(other)]
+    ]
     text, expected = with_value(one)
-    if name in ("app", "reason", "to", "revision", "report-file"):
-        words = [word for word in words if word not in {"x", f"--{name}"}] + ([] if name == "app" else ["x"])
-        words = {"app": ["--reason", "x"], "report-file": []}.get(name, words)
-    if way.startswith("variable"):
-        monkeypatch.setenv(str(one.envvar), f" {text}\n" if way.endswith("blanks") else text)
-    elif isinstance(one, TyperArgument):
-        words = [*words, text]
+    ways: list[list[str]] = [[one.opts[0], text], [f"{one.opts[0]}={text}"]]
+    if isinstance(one, TyperArgument):
+        ways = [[text]]
     elif isinstance(one.default, bool):
-        words = [*words, f"--{name}" if expected else f"--no-{name}"]
-    else:
-        words = [*words, f"--{name}={text}"] if way == "flag=" else [*words, f"--{name}", text]
-    assert given_to(command, *words)[str(one.name)] == expected
+        ways = [[one.opts[0] if expected else one.secondary_opts[0]]]
+    for way in ways:
+        assert given_to(command, *needed, *way)[str(one.name)] == expected
+    for value in (text, f" {text}\n"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(str(one.envvar), value)
+            assert given_to(command, *needed)[str(one.name)] == expected
 
 
 @pytest.mark.parametrize("one", options_of("run"), ids=name_of)
