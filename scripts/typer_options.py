@@ -14,15 +14,20 @@ TyperParam = TyperOption | TyperArgument
 
 
 @cache
+def _group() -> TyperGroup:
+    return cast("TyperGroup", get_command(app))
+
+
+@cache
 def commands() -> dict[str, str]:
     """The commands with their help."""
-    return {name: str(one.help) for name, one in cast("TyperGroup", get_command(app)).commands.items()}
+    return {name: str(one.help) for name, one in _group().commands.items()}
 
 
 @cache
 def options_of(command: str) -> tuple[TyperParam, ...]:
     """The options with a variable that a command takes, in the order of its signature."""
-    found = cast("TyperGroup", get_command(app)).commands[command].params
+    found = _group().commands[command].params
     return tuple(one for one in found if isinstance(one, TyperParam) and one.envvar)
 
 
