@@ -65,14 +65,14 @@ def lines(figure: Figure) -> Sequence[str]:
 
 
 def _times(ratio: float) -> str:
-    return f"{ratio:.2f}x" if ratio > 0.5 else f"1/{1 / ratio:.0f}"  # noqa: PLR2004 - from here on a fraction reads better
+    return f"{ratio:.2f}x" if ratio > 0.5 else f"1/{1 / ratio:.0f}"  # from here on a fraction reads better
 
 
 def _quantity(value: float, unit: Unit) -> str:
     if unit == "n":
         return f"{value:.0f}"
     if unit == "B":
-        return f"{value / 1e6:.1f} MB" if value >= 1e6 else f"{value / 1e3:.0f} kB"  # noqa: PLR2004
+        return f"{value / 1e6:.1f} MB" if value >= 1e6 else f"{value / 1e3:.0f} kB"
     if value >= 1:
         return f"{value:.2f} s"
-    return f"{value * 1e3:.0f} ms" if value >= 1e-3 else f"{value * 1e6:.0f} us"  # noqa: PLR2004
+    return f"{value * 1e3:.0f} ms" if value >= 1e-3 else f"{value * 1e6:.0f} us"

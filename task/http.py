@@ -94,7 +94,7 @@ class Limits:
 class Http:
     """One service (one origin), with its login, certificates and limits. Safe to use from several threads."""
 
-    def __init__(  # noqa: PLR0913 - by name, each with the default that most want
+    def __init__(
         self,
         base: str,
         *,
@@ -131,7 +131,7 @@ class Http:
         self._certificate = certificate
         self._proxies = None if proxy is None else {"http": proxy, "https": proxy, "no_proxy": "" if proxy else "*"}
 
-    def ask(  # noqa: PLR0913 - what a request is made of
+    def ask(
         self,
         method: str,
         path: str,

@@ -87,7 +87,7 @@ def _obeyed(line: str) -> bool:
 
 def _shown(char: str) -> str:
     number = ord(char)
-    return f"^{chr(number ^ 64)}" if number < 32 or number == 127 else f"<U+{number:04X}>"  # noqa: PLR2004 - ASCII's
+    return f"^{chr(number ^ 64)}" if number < 32 or number == 127 else f"<U+{number:04X}>"  # ASCII's
 
 
 def _json(char: str) -> str:

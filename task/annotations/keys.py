@@ -180,7 +180,7 @@ def write_back_method(value: str) -> tuple[str, str]:
         return method or "git", ""
     kind, _, name = credentials.partition(":")
     parts = name.split("/")
-    if kind != "secret" or not all(parts) or len(parts) > 2:  # noqa: PLR2004 - namespace and name
+    if kind != "secret" or not all(parts) or len(parts) > 2:  # namespace and name
         raise Faulty(
             "write-back-method",
             value,
@@ -200,6 +200,6 @@ def git_branch(value: str) -> tuple[str, str]:
             parts.append(value[start:i].strip())
             start = i + 1
     parts.append(value[start:].strip())
-    if len(parts) > 2:  # noqa: PLR2004 - base and head
+    if len(parts) > 2:  # base and head
         raise Faulty("git-branch", value, f"{value!r} has more than two parts", "write <base>:<head>")
     return parts[0], parts[1] if len(parts) > 1 else ""

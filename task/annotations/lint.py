@@ -252,7 +252,7 @@ def _kinds(app: Application, entry: Entry, found: Mapping[str, Setting]) -> Iter
         if key.startswith(f"{kind}.")
     }
     target = app.annotations.get("write-back-target", "")
-    if len(first) < 2 or ("kustomization" in target and "helmvalues" in target):  # noqa: PLR2004 - two types
+    if len(first) < 2 or ("kustomization" in target and "helmvalues" in target):  # two types
         return
     kinds = {source.kind.lower() for source in app.sources} & set(first)
     kept = next(iter(kinds)) if len(kinds) == 1 else ""

@@ -39,7 +39,7 @@ class ArgoCDManifests:
     Of the others, `passed` keeps what their metadata says; None for those that nobody asks about.
     """
 
-    def __init__(  # noqa: PLR0913 - by name
+    def __init__(
         self,
         api: ApplicationsApi,
         wanted: Wants,
@@ -59,7 +59,7 @@ class ArgoCDManifests:
     def all(self) -> Iterable[Found]:
         """The Applications of interest, whole. One that cannot be read is a problem; a server that is down raises."""
         keys = list(dict.fromkeys(key for namespace in self._namespaces for key in self._keys(namespace)))
-        if len(keys) < 2:  # noqa: PLR2004 - one needs no threads, which take time to load
+        if len(keys) < 2:  # one needs no threads, which take time to load
             return [self._found(key) for key in keys]
         with ThreadPoolExecutor(min(len(keys), AT_ONCE)) as pool:
             with shutdown.unheard():  # signals are for the main thread, which waits

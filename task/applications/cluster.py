@@ -48,7 +48,7 @@ class ClusterManifests:
     ImageUpdater resources (`item["kind"]`): may it concern this run? Whole objects are read where it says so.
     """
 
-    def __init__(  # noqa: PLR0913 - by name
+    def __init__(
         self,
         kubernetes: Kubernetes,
         *,
@@ -160,7 +160,7 @@ class ClusterManifests:
                 if _key(item) in names:
                     yield item
             return
-        if len(needed) < 2:  # noqa: PLR2004 - no need for threads
+        if len(needed) < 2:  # no need for threads
             yield from filter(None, map(self._one, needed))
             return
         pool = ThreadPoolExecutor(min(len(needed), AT_ONCE))

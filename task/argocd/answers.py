@@ -45,17 +45,17 @@ def explained(answer: Response, to: Connection, right: str, subject: str, secret
         return Outpaced(f"{subject}: {message}")
     if code is None and (page := _page(answer, to)):
         return page
-    if answer.status == 401:  # noqa: PLR2004
+    if answer.status == 401:
         given = to.token or to.token_file
         what = "Argo CD does not accept the token" if given else "Argo CD wants a token, and none is given"
         return SourceAccessError(f"{what} ({message or 'unauthenticated'})", hint=_TOKEN)
-    if answer.status == 403:  # noqa: PLR2004
+    if answer.status == 403:
         hint = f"check the name, or grant it in argocd-rbac-cm: p, <subject>, {right}, allow"
         return SourceAccessError(f"{subject}: does not exist, or the token may not ({right})", hint=hint)
     said = f"{subject}: Argo CD says: {message or 'nothing'} ({answer.status})"
-    if answer.status == 429 or answer.status >= 500:  # noqa: PLR2004
+    if answer.status == 429 or answer.status >= 500:
         return SourceDownError(said, hint="run it again")
-    hint = "check the name and --argocd-root-path" if answer.status == 404 else "see Argo CD's log for more"  # noqa: PLR2004
+    hint = "check the name and --argocd-root-path" if answer.status == 404 else "see Argo CD's log for more"
     return SourceError(said, hint=hint)
 
 

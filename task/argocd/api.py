@@ -152,7 +152,7 @@ class ArgoCDApi:
 
     def _known(self, answer: Response, right: str, subject: str) -> dict[str, Any]:
         """The answer's JSON object. Any other answer becomes an error of ours."""
-        if answer.status == 200 and origin(answer.url) == origin(self._to.base):  # noqa: PLR2004 - the gateway knows no other success
+        if answer.status == 200 and origin(answer.url) == origin(self._to.base):  # the gateway knows no other success
             try:
                 found = answer.json()
             except (ValueError, RecursionError):

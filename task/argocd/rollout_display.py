@@ -99,7 +99,7 @@ def summary(rows: Sequence[Row]) -> str:
 
 def _time(seconds: float) -> str:
     whole = int(seconds)
-    if whole < 60:  # noqa: PLR2004 - a minute
+    if whole < 60:  # a minute
         return f"{whole} s"
     hours, minutes = divmod(whole // 60, 60)
     return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02} min"

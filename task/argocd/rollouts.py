@@ -149,7 +149,7 @@ class _Watch:
 class Rollouts:
     """One wait. `sights` goes on until all have ended or the time is over; then `rows` and `error` tell the result."""
 
-    def __init__(  # noqa: PLR0913 - the world, by name
+    def __init__(
         self,
         api: RolloutApi,
         awaited: Sequence[Awaited],
@@ -296,7 +296,7 @@ def refresh(api: RolloutApi, keys: Sequence[tuple[str, str]], log: Log) -> None:
 
 def _each(work: Callable[[T], None], many: Sequence[T]) -> None:
     """Several at the same time; a single one needs no thread."""
-    if len(many) < 2:  # noqa: PLR2004
+    if len(many) < 2:
         for one in many:
             work(one)
         return

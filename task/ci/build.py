@@ -108,7 +108,7 @@ def _counted(environ: Mapping[str, str]) -> tuple[int | None, str]:
     """The number of this run, and who counted it."""
     known = {name: text.strip() for name, text in environ.items() if text.strip()}
     workflow = known.get("GITHUB_WORKFLOW_REF", "").partition("@")[0].split("/", 2)  # owner/repository/file@ref
-    known |= {"WORKFLOW_FILE": workflow[2]} if len(workflow) > 2 else {}  # noqa: PLR2004 - as above
+    known |= {"WORKFLOW_FILE": workflow[2]} if len(workflow) > 2 else {}
     for number, counters in _COUNTERS:
         for counter in counters:
             said, who = filled(number, known), filled(counter, known)

@@ -64,7 +64,7 @@ def seconds(param: typer.CallbackParam, value: str) -> float:
         number = float(text)
     except ValueError:
         number = -1.0
-    if not 0 <= number < 1e6:  # noqa: PLR2004 - this also keeps out inf and nan
+    if not 0 <= number < 1e6:  # this also keeps out inf and nan
         raise wrong(param, text, "write a number of seconds")
     return number
 
@@ -72,7 +72,7 @@ def seconds(param: typer.CallbackParam, value: str) -> float:
 def commit_id(param: typer.CallbackParam, value: str) -> str:
     """A commit's id, which is all that a later step can look up."""
     text = one_text(param, value).lower()
-    if text and not (set(text) <= set("0123456789abcdef") and 7 <= len(text) <= 64):  # noqa: PLR2004 - as git has them
+    if text and not (set(text) <= set("0123456789abcdef") and 7 <= len(text) <= 64):  # as git has them
         raise wrong(param, text, "write the commit's id, 40 hexadecimal digits")
     return text
 

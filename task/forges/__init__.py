@@ -121,7 +121,7 @@ class Client:
             reach.place.api, login=login, ca_file=reach.ca_file, headers=headers, limits=reach.limits, log=reach.log
         )
 
-    def ask(  # noqa: PLR0913 - what a request is made of
+    def ask(
         self,
         method: str,
         path: str,
@@ -138,7 +138,7 @@ class Client:
         """
         shutdown.check()
         answer = self._patient(method, path, what, params=params, json=json, again=again)
-        if answer.status < 300 or answer.status in fine:  # noqa: PLR2004 - HTTP
+        if answer.status < 300 or answer.status in fine:
             return answer
         raise self.refused(answer, what) from (None if limited(answer) is None else _Limited())
 
@@ -216,7 +216,7 @@ class Client:
         place = self.reach.place
         try:
             answer = self._redirected("GET", self._repository)
-            shown = answer.json() if self._repository and answer.status == 200 else {}  # noqa: PLR2004 - HTTP
+            shown = answer.json() if self._repository and answer.status == 200 else {}
             self.moved_to = str(shown.get("html_url") or shown.get("web_url") or "")
         except (NoAnswerError, ValueError, AttributeError):
             self.moved_to = ""

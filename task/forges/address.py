@@ -186,7 +186,7 @@ def _bitbucket(remote: RemoteUrl, root: str) -> ForgeAddress:
 def _data_center(remote: RemoteUrl, root: str) -> ForgeAddress:
     """Clone URLs have /scm/PROJECT/repository, pages /projects/PROJECT/repos/repository, ssh the two alone."""
     parts, folders = remote.parts, remote.parts[:-PAIR]
-    if len(parts) >= 4 and parts[-4] in {"projects", "users"} and parts[-2] == "repos":  # noqa: PLR2004
+    if len(parts) >= 4 and parts[-4] in {"projects", "users"} and parts[-2] == "repos":
         folders, owner = parts[:-4], parts[-3] if parts[-4] == "projects" else f"~{parts[-3]}"
     elif len(parts) >= PAIR and (remote.ssh or not folders or folders[-1] == "scm"):
         folders, owner = () if remote.ssh else folders[:-1], parts[-PAIR]
@@ -201,7 +201,7 @@ def _data_center(remote: RemoteUrl, root: str) -> ForgeAddress:
 def _azure(remote: RemoteUrl, root: str) -> ForgeAddress:
     """Services: ORGANIZATION/PROJECT/_git/REPOSITORY; Server: the collection's path stands before the project."""
     parts = remote.parts
-    if remote.ssh and parts[:1] in {("v3",), ("V3",)} and len(parts) == 4:  # noqa: PLR2004
+    if remote.ssh and parts[:1] in {("v3",), ("V3",)} and len(parts) == 4:
         return _azure_place(root, parts[1], parts[2], parts[3])
     at = parts.index("_git") if "_git" in parts else -1
     if at < 0 or at + PAIR != len(parts):

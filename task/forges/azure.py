@@ -223,7 +223,7 @@ class _AzureClient(Client):
         if answer.status == _REFUSED and _REFUSED not in more.get("fine", ()):
             raise self.refused(answer, what)
         html = "html" in answer.headers.get("Content-Type", "")
-        if answer.status == 203 or html or origin(answer.url) != origin(self.reach.place.api):  # noqa: PLR2004 - HTTP
+        if answer.status == 203 or html or origin(answer.url) != origin(self.reach.place.api):
             raise self._locked_out(what)
         return answer
 
@@ -234,7 +234,7 @@ class _AzureClient(Client):
 
     def refused(self, answer: Response, what: str) -> TaskError:
         """As `Client.refused`; it is sent away to sign in, as well."""
-        if 300 <= answer.status < 400:  # noqa: PLR2004 - HTTP
+        if 300 <= answer.status < 400:
             return self._locked_out(what)
         return super().refused(answer, what)
 
@@ -251,7 +251,7 @@ def login(token: ForgeToken) -> Mapping[str, str]:
     secret = token.secret.reveal()
     if not secret:
         return {}
-    if secret.startswith("eyJ") and secret.count(".") == 2:  # noqa: PLR2004 - parts of a JWT, less one
+    if secret.startswith("eyJ") and secret.count(".") == 2:  # parts of a JWT, less one
         return {"Authorization": f"Bearer {secret}"}
     return {"Authorization": f"Basic {b64encode(f'{token.user}:{secret}'.encode()).decode()}"}
 

@@ -211,7 +211,7 @@ class _CloudClient(Client):
 
     def refused(self, answer: Response, what: str) -> TaskError:
         error = super().refused(answer, what)
-        if answer.status == 401:  # noqa: PLR2004 - HTTP
+        if answer.status == 401:
             return type(error)(error.message, hint=f"{error.hint}; {_LOGIN}", subject=error.subject)
         return error
 

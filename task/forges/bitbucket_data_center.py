@@ -147,7 +147,7 @@ class BitbucketDataCenter:
             )
         what, path = "ask for auto-merge", f"{self._base}/pull-requests/{path_part(found.number)}"
         answer = self._client.ask("GET", f"{path}/auto-merge", what, fine=(_GONE,))
-        if answer.status == 200 and _hash(answer) == found.head_commit:  # noqa: PLR2004 - HTTP
+        if answer.status == 200 and _hash(answer) == found.head_commit:
             return found
         version = item.get("version")
         answer = self._client.ask(
@@ -246,7 +246,7 @@ def _unable(proposal: Proposal) -> Notes:
 
 def _errors(answer: Response) -> list[Any]:
     try:
-        return listed(answer.json(), "errors") if answer.status >= 400 else []  # noqa: PLR2004 - HTTP
+        return listed(answer.json(), "errors") if answer.status >= 400 else []
     except (ValueError, RecursionError):
         return []
 

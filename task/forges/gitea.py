@@ -50,7 +50,7 @@ class Gitea:
         what = f"look for the pull request of {head}"
         path = f"{self._path}/pulls/{path_part(base)}/{quote(head)}"
         answer = self._client.ask("GET", path, what, fine=(404,))
-        one: Any = self._client.parsed(answer, what) if answer.status < 300 else None  # noqa: PLR2004 - HTTP
+        one: Any = self._client.parsed(answer, what) if answer.status < 300 else None
         known = proposed(one) if _is_ours(one, base, head) else None
         if (known and known.state == "open") or (known is None and "/" not in base):
             return known
@@ -83,7 +83,7 @@ class Gitea:
         body = {"title": title, "body": proposal.body, "head": proposal.head, "base": proposal.base}
         what = "open the pull request"
         answer = self._client.ask("POST", f"{self._path}/pulls", what, json=body, fine=(409,))
-        if answer.status == 409:  # noqa: PLR2004 - HTTP
+        if answer.status == 409:
             number = re.search(r"already exists .*\bissue_id: (\d+)", self._client.words(answer))
             if number:
                 raise AlreadyThere(self.state(number[1]))
@@ -105,7 +105,7 @@ class Gitea:
         """As `Steps.tip`."""
         what = "look at the branch"
         answer = self._client.ask("GET", f"{self._path}/branches/{quote(head)}", what, fine=(403, 404))
-        return dig(self._client.parsed(answer, what), "commit", "id") if answer.status < 300 else ""  # noqa: PLR2004
+        return dig(self._client.parsed(answer, what), "commit", "id") if answer.status < 300 else ""
 
     def _read(self, number: str) -> Any:
         return self._client.json("GET", f"{self._path}/pulls/{number}", "read the pull request")
@@ -168,7 +168,7 @@ class Gitea:
         for page in range(1, _LABEL_PAGES + 1):
             params = {"page": page, "limit": _LABEL_PAGE}
             answer = self._client.ask("GET", path, "read the labels", params=params, fine=fine)
-            labels = rows(self._client.parsed(answer, "read the labels")) if answer.status < 300 else []  # noqa: PLR2004
+            labels = rows(self._client.parsed(answer, "read the labels")) if answer.status < 300 else []
             if not labels:
                 break
             found |= {dig(one, "name").lower(): dig(one, "name") for one in labels}
@@ -210,7 +210,7 @@ class Gitea:
         ask = partial(self._client.ask, "POST", path, what, json=body, fine=fine)
         # Gitea says "try again later" while it still looks for conflicts.
         answer = until(lambda answer: b"try again later" not in answer.body.lower(), ask(), ask, _PAUSES)
-        if answer.status < 300 or b"already scheduled" in answer.body:  # noqa: PLR2004 - HTTP
+        if answer.status < 300 or b"already scheduled" in answer.body:
             return proposed(self._read(done.number))
         notes.add(f"{self._client.reach.place.host} cannot merge it by itself: {self._client.words(answer)}")
         return done

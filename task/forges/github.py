@@ -62,14 +62,14 @@ class GitHub:
         """As `Steps.create`."""
         notes = Notes()
         answer = self._open(proposal, draft=proposal.draft)
-        if proposal.draft and answer.status == 422 and b"draft" in answer.body.lower():  # noqa: PLR2004 - HTTP
+        if proposal.draft and answer.status == 422 and b"draft" in answer.body.lower():
             notes.add("it is no draft: GitHub has none for this repository")
             answer = self._open(proposal, draft=False)
-        if answer.status == 422 and b"pull request already exists" in answer.body.lower():  # noqa: PLR2004 - HTTP
+        if answer.status == 422 and b"pull request already exists" in answer.body.lower():
             raise AlreadyThere
-        if answer.status == 422 and b"no commits between" in answer.body.lower():  # noqa: PLR2004 - HTTP
+        if answer.status == 422 and b"no commits between" in answer.body.lower():
             raise Outpaced(f"{proposal.base} holds all of {proposal.head} by now")
-        if answer.status != 201:  # noqa: PLR2004 - HTTP
+        if answer.status != 201:
             raise self._client.refused(answer, "open the pull request")
         return self._completed(self._client.parsed(answer, "open the pull request"), proposal, notes)
 
@@ -90,7 +90,7 @@ class GitHub:
         answer = self._client.ask(
             "GET", f"{self._path}/git/ref/heads/{quote(head)}", "look at the branch", fine=(403, 404, 409)
         )
-        return str(answer.json()["object"]["sha"]) if answer.status == 200 else ""  # noqa: PLR2004 - HTTP
+        return str(answer.json()["object"]["sha"]) if answer.status == 200 else ""
 
     def _requests(self, base: str, head: str) -> list[Any]:
         """The newest of this head; each has some 25 KB, since it describes both repositories."""
@@ -165,7 +165,7 @@ class GitHub:
         answer = self._client.ask(
             "POST", f"{where}/requested_reviewers", "ask for reviews", json=who, fine=(403, 404, 422), again=True
         )
-        return None if answer.status == 201 else self._client.refused(answer, "ask for reviews")  # noqa: PLR2004
+        return None if answer.status == 201 else self._client.refused(answer, "ask for reviews")
 
 
 def proposed(pull: Mapping[str, Any]) -> Proposed:

@@ -52,7 +52,7 @@ class AutoMerge:
         path = f"{self._repository}/pulls/{done.number}/merge"
         body = {"sha": done.head_commit, "merge_method": self._methods[0].lower()}
         answer = self._client.ask("PUT", path, "merge it", json=body, fine=(403, 405, 409, 422))
-        if answer.status == 200:  # noqa: PLR2004 - HTTP
+        if answer.status == 200:
             self._notes.add("nothing was required of it: it is merged already")
             return replace(
                 done, state="merged", merge_commit=str(self._client.parsed(answer, "merge it").get("sha") or "")

@@ -75,7 +75,7 @@ class GitLab:
         }
         what = "open the merge request"
         answer = self._client.ask("POST", f"{self._path}/merge_requests", what, json=body, fine=(409,))
-        if answer.status == 409:  # noqa: PLR2004 - HTTP
+        if answer.status == 409:
             if b"already exists" in answer.body:
                 raise AlreadyThere
             raise self._client.refused(answer, what)
@@ -95,7 +95,7 @@ class GitLab:
         """As `Steps.tip`."""
         path = f"{self._path}/repository/branches/{path_part(head)}"
         answer = self._client.ask("GET", path, "look at the branch", fine=(403, 404))
-        return dig(self._client.parsed(answer, "look at the branch"), "commit", "id") if answer.status < 300 else ""  # noqa: PLR2004
+        return dig(self._client.parsed(answer, "look at the branch"), "commit", "id") if answer.status < 300 else ""
 
     def _read(self, number: str) -> Any:
         return self._client.json("GET", f"{self._path}/merge_requests/{number}", "read the merge request")
@@ -162,7 +162,7 @@ class GitLab:
         ask = partial(self._client.ask, "PUT", path, what, json=body, fine=(401, 403, 405, 406, 409, 422))
         # GitLab may not have looked at the new commit yet.
         answer = until(lambda answer: answer.status not in {405, 409, 422}, ask(), ask, _PAUSES)
-        if answer.status < 300:  # noqa: PLR2004 - HTTP
+        if answer.status < 300:
             return proposed(self._client.parsed(answer, what))
         status = str(self._read(number).get("detailed_merge_status") or "").replace("_", " ")
         why = f"{self._client.words(answer)}{f' ({status})' if status else ''}"

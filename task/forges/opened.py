@@ -20,7 +20,7 @@ from task.model import Proposal, Proposed
 class Forges:
     """Repository URL → its forge. Threads may share it; a host is asked once which forge it is."""
 
-    def __init__(  # noqa: PLR0913 - how forges are reached, all of it
+    def __init__(
         self,
         known: Sequence[Known],
         tokens: Tokens,

@@ -23,7 +23,7 @@ def probe(
     http = Http(remote.root, ca_file=ca_file, log=log, limits=limits)
     answered = False
     folders = [""]
-    if not remote.ssh and len(remote.parts) > 2:  # noqa: PLR2004 - there is a folder before owner and repository
+    if not remote.ssh and len(remote.parts) > 2:  # there is a folder before owner and repository
         folders.append(f"/{quote(remote.parts[0])}")
     try:
         for folder in folders:
@@ -49,7 +49,7 @@ def _is_gitea(answer: Response) -> bool:
     said = answer.mapping()
     if answer.status in (401, 403):
         return str(said.get("message")).startswith("Only signed in user is allowed to call APIs")
-    return answer.status == 200 and isinstance(said.get("version"), str)  # noqa: PLR2004 - HTTP
+    return answer.status == 200 and isinstance(said.get("version"), str)
 
 
 def _is_github(answer: Response) -> bool:
@@ -60,9 +60,9 @@ def _is_github(answer: Response) -> bool:
 def _is_gitlab(answer: Response) -> bool:
     """Its version is for those who are logged in."""
     said = answer.mapping()
-    if answer.status == 401:  # noqa: PLR2004 - HTTP
+    if answer.status == 401:
         return said.get("message") == "401 Unauthorized" or "X-Gitlab-Meta" in answer.headers
-    return answer.status == 200 and "version" in said and "revision" in said  # noqa: PLR2004 - HTTP
+    return answer.status == 200 and "version" in said and "revision" in said
 
 
 def _is_data_center(answer: Response) -> bool:

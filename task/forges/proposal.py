@@ -250,7 +250,7 @@ def _fenced(text: str, room: int) -> str:
         return ""
     fence = "`" * (1 + max((len(run) for run in FENCE.findall(text)), default=2))
     room -= 2 * len(fence) + 10
-    if room < 40:  # noqa: PLR2004 - nothing worth reading fits
+    if room < 40:  # nothing worth reading fits
         return ""
     if len(text) > room:
         text = text[: room - 2].rstrip() + "\n…"

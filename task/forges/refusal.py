@@ -31,21 +31,21 @@ def refused(answer: Response, what: str, *, host: str, needs: str = "", token: S
             hint=f"run it again in {wait:.0f} seconds; {_STAYS}",
         )
     needs = needs or "give the token the permission to write pull requests"
-    if answer.status == 401:  # noqa: PLR2004 - HTTP
+    if answer.status == 401:
         return CredentialsError(
             f"{host} does not accept the API token: could not {what}: {because}",
             hint=f"give a valid one as IMAGE_UPDATE_FORGE_TOKEN or by --forge-token-file: {needs}; {_STAYS}",
         )
-    if answer.status == 403:  # noqa: PLR2004 - HTTP
+    if answer.status == 403:
         return RepositoryError(f"{host} does not let this API token {what}: {because}", hint=f"{needs}; {_STAYS}")
-    if answer.status == 404:  # noqa: PLR2004 - HTTP
+    if answer.status == 404:
         return RepositoryError(
             f"could not {what}: {host} says that it does not exist, or this API token may not see it: {because}",
             hint=f"check the repository's URL and the token: {needs}",
         )
-    if answer.status >= 500 or answer.status == 408:  # noqa: PLR2004 - HTTP
+    if answer.status >= 500 or answer.status == 408:
         return UnreachableError(f"{host} failed: could not {what}: {because}", hint=f"run it again; {_STAYS}")
-    if answer.status < 400:  # noqa: PLR2004 - HTTP
+    if answer.status < 400:
         return ForgeError(
             f"{host} redirects the request elsewhere: could not {what}: {because}",
             hint="the repository may have moved: write its present URL",
@@ -69,7 +69,7 @@ def limited(answer: Response) -> float | None:
     its words (docs.github.com, "Rate limits for the REST API").
     """
     headers = answer.headers
-    if answer.status == 403:  # noqa: PLR2004 - HTTP
+    if answer.status == 403:
         said = words(answer).lower()
         if not (
             "Retry-After" in headers
@@ -78,7 +78,7 @@ def limited(answer: Response) -> float | None:
             or "abuse detection" in said
         ):
             return None
-    elif answer.status != 429:  # noqa: PLR2004 - HTTP
+    elif answer.status != 429:
         return None
     if (after := headers.get("Retry-After", "").strip()).isdigit():
         return float(after)
@@ -102,10 +102,10 @@ def _texts(said: Any, depth: int = 0) -> Iterator[str]:
     """All texts in the places where forges put them, whatever they are nested in."""
     if isinstance(said, str):
         yield said
-    elif isinstance(said, list) and depth < 5:  # noqa: PLR2004 - deep enough for all
+    elif isinstance(said, list) and depth < 5:  # deep enough for all
         for one in said[:10]:
             yield from _texts(one, depth + 1)
-    elif isinstance(said, dict) and depth < 5:  # noqa: PLR2004
+    elif isinstance(said, dict) and depth < 5:
         known = [name for name in _TEXTS if said.get(name)]
         if not known and depth:  # {"field": "head", "code": "invalid"}, {"labels": ["is too long"]}
             for name, value in list(said.items())[:10]:

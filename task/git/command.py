@@ -90,7 +90,7 @@ class Talk:
 class Git:
     """Runs git, the same way every time. One per run of the program; stores in several threads may share it."""
 
-    def __init__(  # noqa: PLR0913 - how servers are reached, all of it
+    def __init__(
         self,
         environ: Mapping[str, str],
         *,
@@ -227,7 +227,7 @@ class Git:
         """Run one command to its end and return its output. Raises `GitFailed`, and `GitEnded` when it was ended."""
         return self.ran(*argv, git_dir=git_dir, stdin=stdin, env=env, timeout=timeout).out
 
-    def ran(  # noqa: PLR0913 - how one command is run, all of it
+    def ran(
         self,
         *argv: str,
         git_dir: str = "",

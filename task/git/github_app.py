@@ -82,9 +82,9 @@ def _ask(app: App, proof: Secret, way: Way) -> Secret:
     finally:
         http.close()
     said = answer.mapping()
-    if answer.status == 201 and isinstance(said.get("token"), str):  # noqa: PLR2004 - HTTP
+    if answer.status == 201 and isinstance(said.get("token"), str):
         return Secret(said["token"])
-    if answer.status >= 500 or answer.status == 429:  # noqa: PLR2004 - HTTP
+    if answer.status >= 500 or answer.status == 429:
         raise UnreachableError(f"{app.api} answered {answer.status}", hint="run it again")
     message = str(said.get("message", ""))[:200]
     words = f" ({message})" if message and message.isprintable() else ""

@@ -51,7 +51,7 @@ def host_key(line: str) -> str:
     """One line of known_hosts. Raises `UsageError`."""
     words = line.split()
     fields = words[1:] if words[:1] in (["@cert-authority"], ["@revoked"]) else words
-    if len(fields) < 3 or not fields[1].startswith(_KINDS):  # noqa: PLR2004 - host, kind, key
+    if len(fields) < 3 or not fields[1].startswith(_KINDS):  # host, kind, key
         raise UsageError(
             f"--ssh-host-key: {line!r} is not what it takes",
             hint="write it as ssh-keyscan prints it: git.example.com ssh-ed25519 AAAA… ([host]:port for other ports)",

@@ -101,7 +101,7 @@ class Kubernetes:
         """One whole object; None where there is none."""
         act = Act("get", resource.group, resource.plural, namespace, name)
         answer = self._ask("GET", resource.path(namespace, name), act)
-        return None if answer.status == 404 else self._object(answer, act)  # noqa: PLR2004 - HTTP
+        return None if answer.status == 404 else self._object(answer, act)
 
     def patch(
         self, resource: Resource, namespace: str, name: str, operations: Sequence[Operation]
@@ -111,7 +111,7 @@ class Kubernetes:
         # What has a test may be sent twice: if the first one landed, the second one's test fails.
         again = any(one.get("op") == "test" for one in operations)
         answer = self._ask("PATCH", resource.path(namespace, name), act, operations, "json-patch", again=again)
-        if answer.status == 409 or (answer.status == 422 and _test_failed(answer)):  # noqa: PLR2004 - HTTP
+        if answer.status == 409 or (answer.status == 422 and _test_failed(answer)):
             raise Outpaced
         return self._object(answer, act)
 
@@ -119,7 +119,7 @@ class Kubernetes:
         """Change an object by a merge patch. Raises `Outpaced` where it names another resourceVersion."""
         act = Act("patch", resource.group, resource.plural, namespace, name)
         answer = self._ask("PATCH", resource.path(namespace, name), act, change, "merge-patch", again=True)
-        if answer.status == 409:  # noqa: PLR2004 - HTTP
+        if answer.status == 409:
             raise Outpaced
         return self._object(answer, act)
 
@@ -128,7 +128,7 @@ class Kubernetes:
         namespace = str(event["metadata"]["namespace"])
         act = Act("create", "", "events", namespace)
         answer = self._ask("POST", EVENTS.path(namespace), act, event, again=True)  # it has a name: never twice
-        if answer.status != 409:  # noqa: PLR2004 - HTTP
+        if answer.status != 409:
             self._object(answer, act)
 
     def secret(self, namespace: str, name: str) -> Mapping[str, Secret] | None:
@@ -170,9 +170,9 @@ class Kubernetes:
     def _object(self, answer: Response, act: Act) -> Mapping[str, Any]:
         """The object in a success. Raises the error of anything else."""
         kind = answer.headers.get("Content-Type", "").lower()
-        if kind.startswith("text/html") and answer.status < 500:  # noqa: PLR2004 - HTTP
+        if kind.startswith("text/html") and answer.status < 500:
             raise foreign(answer)
-        if not 200 <= answer.status < 300:  # noqa: PLR2004 - HTTP
+        if not 200 <= answer.status < 300:
             raise problem(answer, act, self._access.what)
         if not kind.startswith("application/json"):
             raise foreign(answer)
@@ -184,7 +184,7 @@ class Kubernetes:
             raise foreign(answer)
         return body
 
-    def _ask(  # noqa: PLR0913 - what a request is made of
+    def _ask(
         self,
         method: str,
         path: str,
@@ -205,7 +205,7 @@ class Kubernetes:
         heads = {"Accept": "application/json", **kind, **(headers or {})}
         try:
             answer = self._door().ask(method, path, params=params, data=data, headers=heads, again=again)
-            if answer.status == 401 and self._access.renew():  # noqa: PLR2004 - HTTP
+            if answer.status == 401 and self._access.renew():
                 answer = self._door().ask(method, path, params=params, data=data, headers=heads, again=again)
         except NoAnswerError as error:
             if not whole:
@@ -255,9 +255,9 @@ class _Cursor:
 
     def expired(self, answer: Response) -> bool:
         """Whether the token is too old (410 may hold one that goes on), or not understood (400): else begin anew."""
-        if answer.status != 410 and not (self._token and answer.status == 400):  # noqa: PLR2004 - HTTP
+        if answer.status != 410 and not (self._token and answer.status == 400):
             return False
-        self._token = _token(status_of(answer)) if answer.status == 410 else ""  # noqa: PLR2004 - HTTP
+        self._token = _token(status_of(answer)) if answer.status == 410 else ""
         self._failures += 1
         self._seen.clear()
         if self._failures > _FAILURES:

@@ -47,23 +47,23 @@ def problem(answer: Response, act: Act, who: str) -> TaskError:
     """The error of a status that is no success."""
     said, status = sentence(answer), answer.status
     words = f": {said}" if said else ""
-    if status == 401:  # noqa: PLR2004 - HTTP
+    if status == 401:
         return SourceAccessError(
             f"the Kubernetes API at {origin(answer.url)} does not accept {who} (401){words}",
             hint="its token or certificate is wrong or has expired: kubectl auth whoami",
         )
-    if status == 403:  # noqa: PLR2004 - HTTP
+    if status == 403:
         return ForbiddenError(f"{who} may not {act}{words}", hint=act.rule)
-    if status == 429 or status >= 500:  # noqa: PLR2004 - HTTP
+    if status == 429 or status >= 500:
         return SourceDownError(f"the Kubernetes API cannot {act} now ({status}){words}", hint=_AGAIN)
-    if status == 404:  # noqa: PLR2004 - HTTP
+    if status == 404:
         if act.group != "argoproj.io" or act.name:
             return AbsentError(f"there is nothing to {act}", hint="it may have been deleted meanwhile")
         return SourceAccessError(
             f"Argo CD is not installed here: {origin(answer.url)} knows no {act.resource}.{act.group}",
             hint="check which cluster the kubeconfig names: kubectl config current-context",
         )
-    if status == 400 and act.verb == "list":  # noqa: PLR2004 - HTTP
+    if status == 400 and act.verb == "list":
         return UsageError(f"the Kubernetes API cannot {act} like this{words}", hint="check --selector and --namespace")
     return SourceError(f"the Kubernetes API does not {act} ({status}){words}", hint="see what it says")
 

@@ -97,7 +97,7 @@ def _send(report: Report, receivers: Receivers, token: Secret, log: Log) -> None
             data = json.dumps(event, ensure_ascii=False).encode("utf-8", "backslashreplace")
             # An event has the same id whenever it is sent: it may be sent again.
             answer = http.ask("POST", url, data=data, headers={"Content-Type": MEDIA_TYPE}, again=True)
-            if answer.status // 100 != 2:  # noqa: PLR2004 - success
+            if answer.status // 100 != 2:  # success
                 log("warning", f"--cloudevent-url: {where} answered {answer.status} to the event of {event['subject']}")
     except NoAnswerError as error:
         log("warning", f"--cloudevent-url: {error.message}")

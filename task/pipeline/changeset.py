@@ -175,7 +175,7 @@ def _with(state: State, sub: Subscription, new: Remember) -> State:
     return State(hold, {key: memory for key, memory in images.items() if memory != Memory()})
 
 
-def _draft(  # noqa: PLR0913, PLR0917 - the branch, what goes in, and how it is said
+def _draft(
     snapshot: Snapshot,
     head: str,
     head_commit: str | None,

@@ -97,7 +97,7 @@ def last_checks(job: Job, world: World) -> LastChecks:
     return LastChecks(world.registry, world.signatures, labels)
 
 
-def _land_all(  # noqa: PLR0913, PLR0917 - what was decided, where, and what its report needs
+def _land_all(
     batch: Batch,
     snapshot: Snapshot,
     changes: Sequence[Draft],

@@ -32,7 +32,7 @@ class ExistingHeads:
         ]
 
 
-def read_heads(  # noqa: PLR0913, PLR0917 - what a decision is made of, and whom to ask for more
+def read_heads(
     batch: Batch, base: Snapshot, moves: Sequence[Move], facts: Facts, gather: Gather, job: Job, world: World
 ) -> tuple[ExistingHeads, list[Move]]:
     """The head branches that these moves would write, and the moves decided again with what waits there.

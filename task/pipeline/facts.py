@@ -49,7 +49,7 @@ def may_ask(sub: Subscription, check: str) -> bool:
     return check != "never" and bool(check == "always" or curious)
 
 
-def facts_of(  # noqa: PLR0913, PLR0917 - what an order is decided on
+def facts_of(
     sub: Subscription, image: Image, build: Build, current: Reading, memory: Memory, check: str
 ) -> tuple[tuple[Question, Fact], ...]:
     """What is needed to decide about `image` over `current`, one fact at a time."""

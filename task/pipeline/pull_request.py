@@ -107,7 +107,7 @@ def _closed_for_this(found: Proposed) -> Verdict:
     return Verdict("refuse", "superseded", because)
 
 
-def propose(  # noqa: PLR0913, PLR0917 - the change, its request, and how to commit
+def propose(
     change: Draft, request: Request, tip: str, job: Job, world: World, commit: Callable[[], Outcome]
 ) -> Outcome:
     """Commit to the head branch, which is at `tip`, and open or update its request; nothing where that stands already.

@@ -92,7 +92,7 @@ def match_images(asking: Sequence[Subscribed], job: Job, world: World) -> Matche
 
 def deliver_all(groups: Sequence[Sequence[Ask]], job: Job, world: World) -> list[Outcome]:
     """Each group's outcome, in order; several repositories at the same time."""
-    if len(groups) < 2:  # noqa: PLR2004 - one needs no thread of its own
+    if len(groups) < 2:  # one needs no thread of its own
         return [deliver_repository(asks, job, world) for asks in groups]
     with ThreadPoolExecutor(min(len(groups), AT_ONCE)) as pool:
         with shutdown.unheard():  # signals are for the main thread, which waits

@@ -40,7 +40,7 @@ class RegistryApi:
         self._next = 0.0  # when the next request may start
         self._down: tuple[TaskError, float] | None = None  # why nobody answers, and until when that is believed
 
-    def ask(  # noqa: PLR0913, PLR0917 - what a request is made of
+    def ask(
         self,
         method: str,
         repository: str,
@@ -58,7 +58,7 @@ class RegistryApi:
         headers = {"Accept": accept} if accept else {}
         sent = self._authorized(repository, login)
         answer = self._send(method, url, {**headers, **sent})
-        if answer.status == 401:  # noqa: PLR2004 - HTTP
+        if answer.status == 401:
             self._challenges = challenges(answer.headers.get("WWW-Authenticate", "")) or self._challenges
             known = self._tokens.get((repository, login))
             if known is not None and sent == tokens.bearer(known.text):  # else another thread has a new one already
@@ -69,7 +69,7 @@ class RegistryApi:
         if answer.status in (200, 404, *also):
             return answer
         error = refused(self.endpoint.name, repository, answer, login)
-        if answer.status == 429:  # noqa: PLR2004 - HTTP
+        if answer.status == 429:
             self._down = (error, time.monotonic() + DOWN)
         raise error
 
@@ -127,9 +127,9 @@ class RegistryApi:
                 continue
             # Web servers say 400 to http where https is spoken; a registry's own 400 says so in JSON.
             registrys = "Docker-Distribution-Api-Version" in answer.headers or answer.body.lstrip()[:1] == b"{"
-            if answer.status != 400 or registrys:  # noqa: PLR2004 - HTTP
+            if answer.status != 400 or registrys:
                 self._http = http
-                busy = answer.status == 429 or answer.status >= 500  # noqa: PLR2004 - HTTP
+                busy = answer.status == 429 or answer.status >= 500
                 return http.ask(method, url, headers=headers) if busy else answer
         http = self._client(self.endpoint.urls[0])
         answer = http.ask(method, url, headers=headers)

@@ -70,6 +70,6 @@ def same_trust(registry: str, other: str) -> bool:
 def _is_domain(name: str) -> bool:
     """Whether one owner has all hosts below this name, as far as can be told without the list of all suffixes."""
     labels = name.split(".")
-    if len(labels) < 2 or name in _SHARED:  # noqa: PLR2004 - example.com
+    if len(labels) < 2 or name in _SHARED:  # example.com
         return False
-    return not (len(labels) == 2 and len(labels[1]) == 2 and labels[0] in _SECOND_LEVEL)  # noqa: PLR2004 - co.uk
+    return not (len(labels) == 2 and len(labels[1]) == 2 and labels[0] in _SECOND_LEVEL)  # co.uk

@@ -59,13 +59,13 @@ class Keyless:
             answer = self._log().ask("GET", f"/api/v1/log/entries?logIndex={index}")
         except NoAnswerError as error:
             raise _down(f"the transparency log: {error.message}") from None
-        if answer.status >= 500 or answer.status == 429:  # noqa: PLR2004 - HTTP
+        if answer.status >= 500 or answer.status == 429:
             raise _down(f"the transparency log answered {answer.status}")
         try:
             entry = next(iter(answer.json().values()))
         except (ValueError, AttributeError, StopIteration):
             entry = None
-        if answer.status != 200 or not isinstance(entry, dict):  # noqa: PLR2004 - HTTP
+        if answer.status != 200 or not isinstance(entry, dict):
             raise Malformed("the transparency log does not have a signature")
         return entry
 

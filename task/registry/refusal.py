@@ -32,12 +32,12 @@ def refused(name: str, repository: str, answer: Response, login: RegistryLogin |
     """The error for an answer that is neither the thing asked for nor "not found"."""
     status, code = answer.status, _code(answer)
     said = f"{status} {code}" if code else str(status)
-    if status == 429 or code == "TOOMANYREQUESTS":  # noqa: PLR2004 - HTTP
+    if status == 429 or code == "TOOMANYREQUESTS":
         later = answer.headers.get("Retry-After", "")[:40]
         wait = f", and wants us to wait for {later} s" if later.isascii() and later.isdigit() else ""
         hint = _HUB_LIMIT if name == HUB else "ask less often (limit in registries.conf), or run it again later"
         return RegistryDownError(f"registry {name} limits how often it may be asked ({said}){wait}", hint=hint)
-    if status >= 500:  # noqa: PLR2004 - HTTP
+    if status >= 500:
         return RegistryDownError(f"registry {name} answered {said}", hint="run it again")
     if status not in (401, 403):
         return RegistryError(f"registry {name} answered {said} when asked for {repository}", hint="is it a registry?")

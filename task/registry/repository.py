@@ -59,7 +59,7 @@ class ImageRepository:
         if answer.status in _NO_HEAD:
             read = self.manifest(reference)
             return read.digest if read else None
-        if answer.status == 404:  # noqa: PLR2004 - HTTP
+        if answer.status == 404:
             return None
         digest = answer.headers.get("Docker-Content-Digest", "").strip()
         return digest if is_digest(digest) else ""
@@ -67,7 +67,7 @@ class ImageRepository:
     def manifest(self, reference: str) -> Manifest | None:
         """The manifest of a tag or digest, checked against its digest; None: there is none such."""
         answer = self._manifest("GET", reference)
-        if answer.status == 404:  # noqa: PLR2004 - HTTP
+        if answer.status == 404:
             return None
         data = self._json(answer, f"manifest of {reference[:_MOST_SHOWN]}")
         body = signed_payload(answer.body, data) if data.get("schemaVersion") == 1 else answer.body
@@ -79,7 +79,7 @@ class ImageRepository:
         if not is_digest(digest):
             raise self._wrong(f"names a blob by {digest[:_MOST_SHOWN]!r}, which is no digest")
         answer = self.api.ask("GET", self.name, f"/blobs/{digest}", self.login)
-        if answer.status == 404:  # noqa: PLR2004 - HTTP
+        if answer.status == 404:
             raise self._wrong(f"has no blob {digest}, which its own manifest names")
         self._checked(answer.body, digest, "")
         return answer.body
@@ -149,7 +149,7 @@ class ImageRepository:
             answer = self.api.ask("GET", self.name, path, self.login, accept, missing if first else ())
             if first and answer.status in missing:
                 return
-            if answer.status == 404:  # noqa: PLR2004 - HTTP
+            if answer.status == 404:
                 raise RegistryError(
                     f"registry {self.api.endpoint.name} has no repository {self.name}",
                     hint="check the image's name; without a login, some registries say so of private ones",

@@ -59,14 +59,14 @@ def fetch(lent: Lent, realm: str, wanted: Mapping[str, str], login: RegistryLogi
     except NoAnswerError as error:
         kind = RegistryAccessError if error.kind in ("tls", "redirect") else RegistryDownError
         raise kind(f"no token: {error.message}", hint="check the registry's token server") from None
-    if answer.status == 429 or answer.status >= 500:  # noqa: PLR2004 - HTTP
+    if answer.status == 429 or answer.status >= 500:
         raise RegistryDownError(f"{place} gives no token: it answered {answer.status}", hint="run it again")
-    if answer.status >= 400 and login:  # noqa: PLR2004 - HTTP
+    if answer.status >= 400 and login:
         raise RegistryAccessError(
             f"{place} does not accept the login ({answer.status})",
             hint=f"renew it: it is from {login.origin}" if login.origin else "check it",
         )
-    if answer.status >= 400:  # noqa: PLR2004 - HTTP
+    if answer.status >= 400:
         raise RegistryAccessError(f"{place} gives no token without a login ({answer.status})", hint=HOW_TO_LOG_IN)
     try:
         data: Any = answer.json()

@@ -28,7 +28,7 @@ Descends = Callable[[Subscription | None, str, str, str], str]
 _TOLD = ("newer", "same", "older", "unrelated")
 
 
-def watch(  # noqa: PLR0913 - what a wait is made of
+def watch(
     api: RolloutApi,
     awaited: Sequence[Awaited],
     limit: float,

@@ -39,7 +39,7 @@ def looks_typed(text: str) -> bool:
     if text[:1] in _NUMERIC:
         dated = text[4:5] == "-" and _DATE.fullmatch(text)
         # No number has two points, and most versions have: the pattern is compiled for the others.
-        return not text or text == "..." or bool(dated or (text.count(".") < 2 and _NUMBER.fullmatch(text)))  # noqa: PLR2004
+        return not text or text == "..." or bool(dated or (text.count(".") < 2 and _NUMBER.fullmatch(text)))
     return text.lower() in _WORDS
 
 

@@ -58,7 +58,7 @@ class History:
     The remote is for it alone; `close` removes what was fetched.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what is asked, and how much of it
+    def __init__(
         self,
         remote: Remote,
         branch: str,

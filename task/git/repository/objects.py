@@ -96,7 +96,7 @@ class Objects:
         head = talk.answer.readline().split()
         if head[1:] == [b"missing"] and not content:
             return Object("missing", 0, None)
-        if len(head) != 3:  # noqa: PLR2004 - "<id> <type> <size>", or "<id> missing"
+        if len(head) != 3:  # "<id> <type> <size>", or "<id> missing"
             raise MissingObjectError(f"the Git server did not send object {oid}", hint="run it again")
         kind, size = head[1].decode(), int(head[2])
         if size > LARGEST:

@@ -72,9 +72,9 @@ def _escaped(match: re.Match[str], literal: str) -> bytes:
         return SIMPLE[match[5]].encode()
     number = int(match[2], 8) if match[2] else int(match[1] or match[3] or match[4], 16)
     if match[1] or match[2]:
-        if number <= 0xFF:  # noqa: PLR2004
+        if number <= 0xFF:
             return bytes((number,))
-    elif number <= 0x10FFFF and not 0xD800 <= number < 0xE000:  # noqa: PLR2004
+    elif number <= 0x10FFFF and not 0xD800 <= number < 0xE000:
         return chr(number).encode()
     raise Malformed(f"invalid escape in {literal[:40]}")
 
@@ -82,7 +82,7 @@ def _escaped(match: re.Match[str], literal: str) -> bytes:
 def number(literal: str) -> int | float:
     """The value of a number; its spelling decides between an integer and a float. Raises Malformed."""
     if INTEGER.fullmatch(literal):
-        if len(literal) > 100:  # noqa: PLR2004 (64 binary digits with underscores are shorter)
+        if len(literal) > 100:  # 64 binary digits with underscores are shorter
             raise Malformed(f"integer overflow: {literal[:40]}")
         digits = literal.lstrip("+-").replace("_", "").lower()
         octal = digits.isdecimal() and digits.startswith("0")

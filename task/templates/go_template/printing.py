@@ -137,7 +137,7 @@ class Printf:
             if not isinstance(value, int) or isinstance(value, bool):
                 self.sink.add(bad)
                 return None
-        if len(str(value)) > 8 or abs(int(value or 0)) > WIDEST:  # noqa: PLR2004 (eight characters: a sign, 1000000)
+        if len(str(value)) > 8 or abs(int(value or 0)) > WIDEST:  # eight characters: a sign, 1000000
             raise FailedTemplate(f"printf: width or precision {str(value)[:20]} is too large")
         return int(value) if value else None if isinstance(value, str) else 0
 

@@ -81,9 +81,9 @@ def _quoted(letter: str, mark: str, ascii_only: bool) -> str:  # noqa: FBT001
     if letter.isprintable() and (letter.isascii() or not ascii_only):
         return letter
     number = ord(letter)
-    if number < 0x80 or 0xDC80 <= number <= 0xDCFF:  # noqa: PLR2004 (control characters; bytes that are no UTF-8)
+    if number < 0x80 or 0xDC80 <= number <= 0xDCFF:  # control characters; bytes that are no UTF-8
         return f"\\x{number & 0xFF:02x}"
-    return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"  # noqa: PLR2004
+    return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"
 
 
 def _integer(spec: Spec, verb: str, value: int) -> str | None:
@@ -108,7 +108,7 @@ def _integer(spec: Spec, verb: str, value: int) -> str | None:
 
 
 def _rune(spec: Spec, verb: str, value: int) -> str:
-    valid = 0 <= value <= 0x10FFFF and not 0xD800 <= value < 0xE000  # noqa: PLR2004
+    valid = 0 <= value <= 0x10FFFF and not 0xD800 <= value < 0xE000
     letter = chr(value) if valid else "\ufffd"
     if verb == "U":
         if spec.precision is not None or value < 0:
@@ -146,7 +146,7 @@ def shortest(number: float) -> str:
     if not digits:
         return "0"
     exponent = point - 1
-    if exponent < -4 or exponent >= 6:  # noqa: PLR2004
+    if exponent < -4 or exponent >= 6:
         rest = f".{digits[1:]}" if len(digits) > 1 else ""
         return f"{digits[0]}{rest}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
     if point <= 0:

@@ -74,7 +74,7 @@ def _comment(text: str, at: int, line: int) -> int:
 def _after(text: str, close: re.Match[str]) -> int:
     """Where the text goes on after a closing delimiter, past the white space that its trim marker eats."""
     at = close.end()
-    if len(close.group()) > 2:  # noqa: PLR2004 (longer than "}}": with its marker)
+    if len(close.group()) > 2:  # longer than "}}": with its marker
         while text[at : at + 1] in tuple(SPACES):
             at += 1
     return at
