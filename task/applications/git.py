@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from task.applications import Found
-from task.applications.manifests import found_in
+from task.applications.manifest_files import found_in
 from task.errors import SourceError, UsageError
 from task.model import Place, Snapshot
 

@@ -3,7 +3,7 @@
 from bisect import bisect_left, bisect_right
 from functools import lru_cache
 
-from task.applications.manifests import LARGEST
+from task.applications.manifest_files import LARGEST
 from task.files import read_text
 
 MOST = 500  # lines looked at for one annotation: a List may hold thousands of Applications with the same keys

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 
 from task import shutdown
 from task.applications.git import GitManifests
-from task.applications.manifests import Manifests
+from task.applications.manifest_files import Manifests
 from task.applications.work_tree import locate as find
 from task.errors import UsageError
 from task.git.ancestry import Lineage
