@@ -31,11 +31,13 @@ NO_FORK = ("COVERAGE_", "LD_")
 NUMBER = Struct("i")
 
 
-def start(argv: Sequence[str], *, env: Mapping[str, str], cwd: Path | None = None) -> "Running":
-    """Start the console script `argv[0]`, with pipes as its input and outputs."""
+def start(argv: Sequence[str], *, env: Mapping[str, str], cwd: Path | None = None, before: str = "") -> "Running":
+    """Start the console script `argv[0]`, with pipes as its input and outputs; `before` is Python that goes first."""
     if any(name.startswith(NO_FORK) for name in env) or not hasattr(os, "pidfd_open"):
+        if before:
+            argv = [sys.executable, "-c", f"{before}\nfrom task.__main__ import main\nmain()", *argv[1:]]
         return subprocess.Popen(argv, env=env, cwd=cwd, stdin=PIPE, stdout=PIPE, stderr=PIPE)
-    return Forked(argv, env, cwd)
+    return Forked(argv, env, cwd, before)
 
 
 @cache
@@ -56,7 +58,7 @@ def _server(settings: frozenset[tuple[str, str]]) -> "tuple[socket.socket, subpr
 class Forked:
     """A run on its way, with what tests use of `subprocess.Popen`."""
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str], cwd: Path | None) -> None:
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], cwd: Path | None, before: str) -> None:
         door, server = _server(frozenset((name, value) for name, value in env.items() if name.startswith(AT_START)))
         (stdin, self._stdin), (out, stdout), (err, stderr) = os.pipe(), os.pipe(), os.pipe()
         folder = os.open(cwd or ".", os.O_RDONLY | os.O_DIRECTORY)
@@ -64,7 +66,7 @@ class Forked:
         socket.send_fds(door, [b"."], [theirs.fileno(), folder, stdin, stdout, stderr])
         for fd in (theirs.detach(), folder, stdin, stdout, stderr):
             os.close(fd)
-        self._end.sendall(json.dumps([list(argv), dict(env)]).encode())
+        self._end.sendall(json.dumps([list(argv), dict(env), before]).encode())
         self._end.shutdown(socket.SHUT_WR)
         pid = self._end.recv(NUMBER.size)
         assert pid, server.communicate()[1].decode()
@@ -153,7 +155,7 @@ def become_the_next(door: socket.socket) -> None:
         with suppress(BrokenPipeError):
             end.sendall(NUMBER.pack(pid))
     with end, end.makefile("rb") as asked:
-        sys.argv, environment = json.load(asked)
+        sys.argv, environment, before = json.load(asked)
     os.environ.clear()
     os.environ.update(environment)
     os.fchdir(fds[1])
@@ -165,6 +167,7 @@ def become_the_next(door: socket.socket) -> None:
         one.close()
     tempfile.tempdir = None
     time.tzset()
+    exec(before, {})  # noqa: S102 - the test's own
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
 """Scenes for tests of pull requests: a fake forge whose branches are those of a real repository, and the command."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import fork_server
 from fakes import azure_api, bitbucket_cloud_api, bitbucket_data_center_api, github_api, gitlab_api
 from fakes.azure_api import AzureDevOps
 from fakes.bitbucket_cloud_api import BitbucketCloud
@@ -16,7 +15,7 @@ from fakes.gitea_api import OWNER, REPO, Gitea
 from fakes.github_api import GitHub
 from fakes.gitlab_api import GitLab
 from runs import WEB, application, manifest, repository, start, target
-from support import Result, commit, git, image_update, show
+from support import Result, command, commit, git, image_update, show
 
 API = "ghcr.io/acme/api"
 TOKEN = "good-token"
@@ -26,14 +25,11 @@ DATA_CENTER = f"scm/{bitbucket_data_center_api.KEY}/{bitbucket_data_center_api.S
 
 # Bitbucket Cloud is in one place only, which no option changes: the command, with another place for it.
 ELSEWHERE = """
-import sys
-from task.cli.app import main
 from task.forges import address
 def there(remote, root):
     page = "/".join((root, *remote.parts))
     return address.ForgeAddress("bitbucket", "bitbucket.org", root + "/2.0", remote.parts, page)
 address.BUILDERS["bitbucket"] = there
-sys.exit(main(sys.argv[1:]))
 """
 
 
@@ -164,9 +160,9 @@ class Scene:
 
 
 def elsewhere(given: list[str], env: Mapping[str, str]) -> Result:
-    command = [sys.executable, "-c", ELSEWHERE, *given]
-    done = subprocess.run(command, env={**os.environ, **env}, capture_output=True, check=False, timeout=60)
-    return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+    running = fork_server.start([command(), *given], env={**os.environ, **env}, before=ELSEWHERE)
+    out, err = running.communicate(timeout=60)
+    return Result(running.wait(), out.decode(), err.decode())
 
 
 def verdict(report: Any) -> tuple[str, str]:
