@@ -82,7 +82,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Application:
-    """One Argo CD Application, parsed once at the door."""
+    """One Argo CD Application, parsed once."""
 
     namespace: str
     name: str

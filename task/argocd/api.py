@@ -48,10 +48,10 @@ class ArgoCDApi:
                 why = getattr(error, "strerror", None) or "it is no path"
                 raise UsageError(f"Argo CD: cannot read {path!r}: {why}", hint="name a readable file") from None
         self.namespace = namespace
-        self._http = self._door(limits, log)
-        self._quick = self._door(replace(limits, silence=min(limits.silence, REFRESH_PATIENCE)), log)
+        self._http = self._client(limits, log)
+        self._quick = self._client(replace(limits, silence=min(limits.silence, REFRESH_PATIENCE)), log)
 
-    def _door(self, limits: Limits, log: Callable[[str], None]) -> Http:
+    def _client(self, limits: Limits, log: Callable[[str], None]) -> Http:
         to = self._to
         return Http(
             to.base,

@@ -44,7 +44,7 @@ class ClusterAccess:
             serial = self._plugin.current() if self._plugin else 0
             if self._http is None or serial != self._serial:
                 self._forget()
-                self._serial, self._http = serial, self._door(limits, log)
+                self._serial, self._http = serial, self._client(limits, log)
             return self._http
 
     def login(self) -> Mapping[str, str]:
@@ -79,7 +79,7 @@ class ClusterAccess:
             self._http.close()
         self._http = None
 
-    def _door(self, limits: Limits, log: Callable[[str], None]) -> Http:
+    def _client(self, limits: Limits, log: Callable[[str], None]) -> Http:
         server, identity = self._server, self._certificate()
         ca_file = self._private("ca.pem", server.ca_data) if server.ca_data else server.ca_file
         for path in (ca_file, *(identity or ())):

@@ -204,16 +204,16 @@ class Kubernetes:
         data = None if body is None else json.dumps(body).encode()
         heads = {"Accept": "application/json", **kind, **(headers or {})}
         try:
-            answer = self._door().ask(method, path, params=params, data=data, headers=heads, again=again)
+            answer = self._client().ask(method, path, params=params, data=data, headers=heads, again=again)
             if answer.status == 401 and self._access.renew():
-                answer = self._door().ask(method, path, params=params, data=data, headers=heads, again=again)
+                answer = self._client().ask(method, path, params=params, data=data, headers=heads, again=again)
         except NoAnswerError as error:
             if not whole:
                 raise
             raise no_answer(error, act) from None
         return answer
 
-    def _door(self) -> Http:
+    def _client(self) -> Http:
         return self._access.http(self._limits, lambda line: self._log("debug", line))
 
 

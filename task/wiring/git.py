@@ -12,7 +12,7 @@ from task.git.command import Git
 from task.git.credentials import access_of
 from task.git.environment import Login
 from task.git.names import rewritten
-from task.git.repository.bare import BareStore
+from task.git.repository.bare import BareRepository
 from task.git.signing import Signer, key_of
 from task.model import Subscription
 from task.once import once
@@ -68,7 +68,7 @@ class GitClients:
 
         def repository(repo: str, sub: Subscription | None = None) -> Repository:
             git = self.client(repo, sub, from_cluster)
-            return BareStore(git, repo, signer(), self._settings.git.cache_dir)
+            return BareRepository(git, repo, signer(), self._settings.git.cache_dir)
 
         return repository
 

@@ -76,11 +76,11 @@ def descends_of(settings: Settings, environ: Mapping[str, str], log: Log, opened
     )
 
 
-def descent(door: Callable[[], Git], repo: str, pair: tuple[str, str], log: Log) -> str:
+def descent(git: Callable[[], Git], repo: str, pair: tuple[str, str], log: Log) -> str:
     """What (revision, commit) are to each other, as `Lineage` says it; "" where that cannot be asked."""
     revision, commit = pair
     try:
-        lineage = Lineage(door())
+        lineage = Lineage(git())
     except TaskError as error:
         log("debug", f"{revision[:12]} is not looked at: {error}")
         return ""

@@ -9,7 +9,7 @@ from support import Content, Link, bare_repo, commit, git
 
 from task.errors import RepositoryError, SourceError, UnreachableError
 from task.git.command import Git
-from task.git.repository.bare import BareStore
+from task.git.repository.bare import BareRepository
 from task.model import File, Place
 
 FILES: Mapping[str, Content] = {
@@ -51,8 +51,8 @@ def repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def store(repo: Path) -> Iterator[BareStore]:
-    with BareStore(door(), str(repo)) as opened:
+def store(repo: Path) -> Iterator[BareRepository]:
+    with BareRepository(door(), str(repo)) as opened:
         yield opened
 
 
@@ -66,14 +66,14 @@ def text_of(path: str) -> str:
     return content
 
 
-def test_snapshot_names_what_it_is_of(repo: Path, store: BareStore) -> None:
+def test_snapshot_names_what_it_is_of(repo: Path, store: BareRepository) -> None:
     snapshot = store.snapshot("main", [])
     assert (snapshot.repo, snapshot.branch, snapshot.tip) == (str(repo), "main", git(repo, "rev-parse", "main"))
     assert snapshot.files == {}
 
 
 @pytest.mark.parametrize("path", ["apps/web/values.yaml", "crlf.yaml", "empty.yaml", 'odd "name"\\ ä.yaml', "top.yaml"])
-def test_text_byte_for_byte(store: BareStore, path: str) -> None:
+def test_text_byte_for_byte(store: BareRepository, path: str) -> None:
     assert store.snapshot("main", [Place(path)]).files == {path: File(text_of(path))}
 
 
@@ -86,11 +86,11 @@ def test_text_byte_for_byte(store: BareStore, path: str) -> None:
         ("lfs.yaml", "kept in Git LFS"),
     ],
 )
-def test_what_is_no_text_says_why(store: BareStore, path: str, problem: str) -> None:
+def test_what_is_no_text_says_why(store: BareRepository, path: str, problem: str) -> None:
     assert store.snapshot("main", [Place(path)]).files == {path: File("", problem=problem)}
 
 
-def test_files_after_a_large_one_are_read_right(store: BareStore) -> None:
+def test_files_after_a_large_one_are_read_right(store: BareRepository) -> None:
     files = store.snapshot("main", [Place("large.yaml"), Place("top.yaml"), Place("crlf.yaml")]).files
     assert files["top.yaml"] == File("top: 1\n")
     assert files["crlf.yaml"].text == FILES["crlf.yaml"]
@@ -107,7 +107,7 @@ def test_files_after_a_large_one_are_read_right(store: BareStore) -> None:
     ],
 )
 @pytest.mark.parametrize("want", ["exists", "text"])
-def test_mode(store: BareStore, path: str, mode: str, want: str) -> None:
+def test_mode(store: BareRepository, path: str, mode: str, want: str) -> None:
     file = store.snapshot("main", [Place(path, want)]).files[path]  # type: ignore[arg-type]
     assert file.mode == mode
     assert bool(file.text) is (want == "text" and mode.startswith("100"))
@@ -122,23 +122,25 @@ def test_mode(store: BareStore, path: str, mode: str, want: str) -> None:
     ],
 )
 @pytest.mark.parametrize("want", ["text", "exists", "folder", "tree"])
-def test_a_parent_that_is_no_folder_is_named(store: BareStore, path: str, parent: str, mode: str, want: str) -> None:
+def test_a_parent_that_is_no_folder_is_named(
+    store: BareRepository, path: str, parent: str, mode: str, want: str
+) -> None:
     assert store.snapshot("main", [Place(path, want)]).files == {parent: File("", mode)}  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("path", ["none.yaml", "none/none.yaml", "apps/none/none.yaml", "apps/web/none.yaml"])
 @pytest.mark.parametrize("want", ["text", "exists", "folder", "tree"])
-def test_what_is_absent_has_no_file(store: BareStore, path: str, want: str) -> None:
+def test_what_is_absent_has_no_file(store: BareRepository, path: str, want: str) -> None:
     assert store.snapshot("main", [Place(path, want)]).files == {}  # type: ignore[arg-type]
 
 
-def test_folder_gives_its_manifests(store: BareStore) -> None:
+def test_folder_gives_its_manifests(store: BareRepository) -> None:
     files = store.snapshot("main", [Place("apps/web", "folder")]).files
     paths = ["apps/web/config.json", "apps/web/kustomization.yml", "apps/web/values.yaml"]
     assert files == {path: File(text_of(path)) for path in paths}
 
 
-def test_tree_gives_those_of_its_sub_folders_too(store: BareStore) -> None:
+def test_tree_gives_those_of_its_sub_folders_too(store: BareRepository) -> None:
     files = store.snapshot("main", [Place("apps", "tree")]).files
     assert sorted(files) == [
         "apps/run.yaml",
@@ -153,19 +155,19 @@ def test_tree_gives_those_of_its_sub_folders_too(store: BareStore) -> None:
 
 @pytest.mark.parametrize("path", ["apps/web/values.yaml", "apps/run.yaml"])
 @pytest.mark.parametrize("want", ["folder", "tree"])
-def test_folder_that_is_a_file_is_the_file(store: BareStore, path: str, want: str) -> None:
+def test_folder_that_is_a_file_is_the_file(store: BareRepository, path: str, want: str) -> None:
     files = store.snapshot("main", [Place(path, want)]).files  # type: ignore[arg-type]
     assert list(files) == [path]
     assert files[path].text
 
 
-def test_root_as_a_folder(store: BareStore) -> None:
+def test_root_as_a_folder(store: BareRepository) -> None:
     files = store.snapshot("main", [Place("", "folder")]).files
     assert "top.yaml" in files
     assert not any("/" in path for path in files)
 
 
-def test_several_places_at_once(store: BareStore) -> None:
+def test_several_places_at_once(store: BareRepository) -> None:
     places = [Place("apps/web", "exists"), Place("apps/web/values.yaml"), Place("apps/web", "folder"), Place("none")]
     files = store.snapshot("main", places).files
     assert files["apps/web"] == File("", "040000")
@@ -173,7 +175,7 @@ def test_several_places_at_once(store: BareStore) -> None:
     assert len(files) == 4
 
 
-def test_a_wanted_text_wins_over_exists(store: BareStore) -> None:
+def test_a_wanted_text_wins_over_exists(store: BareRepository) -> None:
     for places in ([Place("top.yaml"), Place("top.yaml", "exists")], [Place("top.yaml", "exists"), Place("top.yaml")]):
         assert store.snapshot("main", places).files == {"top.yaml": File("top: 1\n")}
 
@@ -182,26 +184,26 @@ def test_2000_files_in_a_folder(tmp_path: Path) -> None:
     contents: dict[str, Content] = {f"all/{n}.yaml": f"n: {n}\n" for n in range(2000)}
     repo = bare_repo(tmp_path, contents)
     git_door = door()
-    with BareStore(git_door, str(repo)) as store:
+    with BareRepository(git_door, str(repo)) as store:
         files = store.snapshot("main", [Place("all", "folder")]).files
     assert {path: file.text for path, file in files.items()} == contents
     assert git_door.calls.count("fetch") == 3
 
 
-def test_another_branch(repo: Path, store: BareStore) -> None:
+def test_another_branch(repo: Path, store: BareRepository) -> None:
     snapshot = store.snapshot("topic/x", [Place("apps/run.yaml", "exists")])
     assert (snapshot.branch, snapshot.tip) == ("topic/x", git(repo, "rev-parse", "topic/x"))
     assert snapshot.files == {}
 
 
 @pytest.mark.parametrize("name", ["HEAD", "", "refs/heads/main"])
-def test_the_branch_has_its_short_name(store: BareStore, name: str) -> None:
+def test_the_branch_has_its_short_name(store: BareRepository, name: str) -> None:
     assert store.snapshot(name, []).branch == "main"
 
 
 def test_default_branch_of_any_name(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a": "b"}, branch="release/prod")
-    with BareStore(door(), str(repo)) as store:
+    with BareRepository(door(), str(repo)) as store:
         assert store.default_branch() == "release/prod"
 
 
@@ -209,7 +211,7 @@ def test_a_new_snapshot_sees_what_has_changed(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a/b/c.yaml": "1\n", "a/d.yaml": "1\n"})
     places = [Place("a/b/c.yaml"), Place("a/d.yaml")]
     git_door = door()
-    with BareStore(git_door, str(repo)) as store:
+    with BareRepository(git_door, str(repo)) as store:
         first = store.snapshot("main", places)
         commit(repo, {"a/d.yaml": "2\n"})
         git_door.calls.clear()
@@ -228,7 +230,7 @@ def test_what_is_wanted_is_looked_for_while_the_server_is_asked(repo: Path) -> N
         asked.append(git_door.calls[-1])
         yield Place("top.yaml")
 
-    with BareStore(git_door, str(repo)) as store:
+    with BareRepository(git_door, str(repo)) as store:
         assert store.snapshot("main", places()).files == {"top.yaml": File(text_of("top.yaml"))}
     assert asked == ["fetch"]
     assert git_door.calls.count("fetch") > 1  # more was asked for later
@@ -236,7 +238,7 @@ def test_what_is_wanted_is_looked_for_while_the_server_is_asked(repo: Path) -> N
 
 def test_a_branch_that_was_rewritten_is_read(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a.yaml": "1\n"})
-    with BareStore(door(), str(repo)) as store:
+    with BareRepository(door(), str(repo)) as store:
         store.snapshot("main", [Place("a.yaml")])
         git(repo, "update-ref", "-d", "refs/heads/main")
         commit(repo, {"a.yaml": "other\n"})
@@ -268,7 +270,7 @@ def test_servers_that_allow_less(
     for key, value in settings.items():
         git(repo, "config", key, value)
     git_door, places = door(), [Place("a/b/c/d.yaml"), Place("a", "tree")]
-    with BareStore(git_door, str(repo)) as store:
+    with BareRepository(git_door, str(repo)) as store:
         files = store.snapshot("main", places).files
         assert {path: file.text for path, file in files.items()} == {"a/b/c/d.yaml": "1\n", "a/b/e.yaml": "2\n"}
         assert git_door.calls.count("fetch") == fetches
@@ -276,14 +278,14 @@ def test_servers_that_allow_less(
         assert store.snapshot("main", places).files["a/b/e.yaml"].text == "new\n"
 
 
-def test_missing_branch(store: BareStore, repo: Path) -> None:
+def test_missing_branch(store: BareRepository, repo: Path) -> None:
     with pytest.raises(SourceError) as caught:
         store.snapshot("none", [])
     assert caught.value.subject == f"{repo}@none"
     assert "spelling" in caught.value.hint
 
 
-def test_a_tag_is_no_branch(store: BareStore) -> None:
+def test_a_tag_is_no_branch(store: BareRepository) -> None:
     with pytest.raises(SourceError, match="is a tag"):
         store.snapshot("v1.0", [])
 
@@ -291,14 +293,14 @@ def test_a_tag_is_no_branch(store: BareStore) -> None:
 @pytest.mark.parametrize("revision", ["a" * 40, "refs/tags/v1.0", "-x", "v1.*"])
 def test_what_cannot_be_a_branch_is_not_asked_for(repo: Path, revision: str) -> None:
     git_door = door()
-    with BareStore(git_door, str(repo)) as store, pytest.raises(SourceError):
+    with BareRepository(git_door, str(repo)) as store, pytest.raises(SourceError):
         store.snapshot(revision, [])
     assert git_door.calls == []
 
 
 def test_empty_repository(tmp_path: Path) -> None:
     git(tmp_path, "init", "--quiet", "--bare", "empty.git")
-    with BareStore(door(), str(tmp_path / "empty.git")) as store:
+    with BareRepository(door(), str(tmp_path / "empty.git")) as store:
         with pytest.raises(SourceError, match="empty"):
             store.default_branch()
         with pytest.raises(SourceError) as caught:
@@ -309,7 +311,7 @@ def test_empty_repository(tmp_path: Path) -> None:
 def test_head_of_a_branch_that_does_not_exist(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a": "b"}, branch="develop")
     git(repo, "symbolic-ref", "HEAD", "refs/heads/none")
-    with BareStore(door(), str(repo)) as store:
+    with BareRepository(door(), str(repo)) as store:
         with pytest.raises(SourceError, match="default branch"):
             store.default_branch()
         assert store.snapshot("develop", [Place("a")]).files == {"a": File("b")}
@@ -318,14 +320,14 @@ def test_head_of_a_branch_that_does_not_exist(tmp_path: Path) -> None:
 def test_head_of_no_branch(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a": "b"})
     (repo / "HEAD").write_text(git(repo, "rev-parse", "main") + "\n")
-    with BareStore(door(), str(repo)) as store, pytest.raises(SourceError, match="names no branch"):
+    with BareRepository(door(), str(repo)) as store, pytest.raises(SourceError, match="names no branch"):
         store.default_branch()
 
 
 @pytest.mark.parametrize("url", ["{}/none.git", "file://{}/none.git"])
 def test_missing_repository(tmp_path: Path, url: str) -> None:
     with (
-        BareStore(door(), url.format(tmp_path)) as store,
+        BareRepository(door(), url.format(tmp_path)) as store,
         pytest.raises(RepositoryError, match="not found, or there is no"),
     ):
         store.snapshot("main", [])
@@ -334,7 +336,7 @@ def test_missing_repository(tmp_path: Path, url: str) -> None:
 def test_sha256_repository(tmp_path: Path) -> None:
     git(tmp_path, "init", "--quiet", "--bare", "--object-format=sha256", "--initial-branch=main", "new.git")
     commit(tmp_path / "new.git", {"a/b.yaml": "1\n"})
-    with BareStore(door(), str(tmp_path / "new.git")) as store:
+    with BareRepository(door(), str(tmp_path / "new.git")) as store:
         snapshot = store.snapshot("main", [Place("a/b.yaml")])
     assert len(snapshot.tip) == 64
     assert snapshot.files == {"a/b.yaml": File("1\n")}
@@ -342,13 +344,13 @@ def test_sha256_repository(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("environ", [{"HOME": "/nonexistent"}, {"HOME": ""}, {"XDG_CONFIG_HOME": "/nonexistent"}])
 def test_any_home(repo: Path, environ: Mapping[str, str]) -> None:
-    with BareStore(door(**environ), str(repo)) as store:
+    with BareRepository(door(**environ), str(repo)) as store:
         assert store.snapshot("main", [Place("top.yaml")]).files == {"top.yaml": File("top: 1\n")}
 
 
 def test_no_home(repo: Path) -> None:
     environ = {name: value for name, value in os.environ.items() if name != "HOME"}
-    with BareStore(Git(environ, protocols=frozenset({"file"})), str(repo)) as store:
+    with BareRepository(Git(environ, protocols=frozenset({"file"})), str(repo)) as store:
         assert store.snapshot("main", [Place("top.yaml")]).files == {"top.yaml": File("top: 1\n")}
 
 
@@ -358,12 +360,12 @@ def test_a_users_git_configuration_changes_nothing(repo: Path, tmp_path: Path) -
         "[core]\n\thooksPath = /nonexistent\n\tautocrlf = true\n[fetch]\n\tprune = true\n[color]\n\tui = always\n"
         "[safe]\n\tbareRepository = explicit\n[transfer]\n\tfsckObjects = true\n[protocol]\n\tallow = never\n"
     )
-    with BareStore(door(HOME=str(tmp_path), XDG_CONFIG_HOME=""), str(repo)) as store:
+    with BareRepository(door(HOME=str(tmp_path), XDG_CONFIG_HOME=""), str(repo)) as store:
         assert store.snapshot("main", [Place("crlf.yaml")]).files == {"crlf.yaml": File(text_of("crlf.yaml"))}
 
 
 def test_nothing_is_left_behind(repo: Path, tmp_path: Path) -> None:
-    with BareStore(door(TMPDIR=str(tmp_path)), str(repo)) as store:
+    with BareRepository(door(TMPDIR=str(tmp_path)), str(repo)) as store:
         store.snapshot("main", [Place("top.yaml")])
         (folder,) = tmp_path.iterdir()
         assert folder.stat().st_mode & 0o777 == 0o700
@@ -371,14 +373,14 @@ def test_nothing_is_left_behind(repo: Path, tmp_path: Path) -> None:
 
 
 def test_no_temporary_folder(repo: Path, tmp_path: Path) -> None:
-    store = BareStore(door(TMPDIR=str(tmp_path / "none")), str(repo))
+    store = BareRepository(door(TMPDIR=str(tmp_path / "none")), str(repo))
     with store, pytest.raises(UnreachableError, match="no temporary folder") as caught:
         store.snapshot("main", [])
     assert "TMPDIR" in caught.value.hint
 
 
 def test_a_closed_store_can_be_used_again(repo: Path) -> None:
-    store = BareStore(door(), str(repo))
+    store = BareRepository(door(), str(repo))
     for _ in range(2):
         assert store.snapshot("main", [Place("top.yaml")]).files == {"top.yaml": File("top: 1\n")}
         store.close()

@@ -8,7 +8,7 @@ from support import bare_repo, commit
 
 from task.errors import Outpaced
 from task.git.command import Git
-from task.git.repository.bare import BareStore
+from task.git.repository.bare import BareRepository
 from task.model import Changeset, Destination, File, Person, Place
 
 VALUES = "apps/team1/app1/values.yaml"
@@ -39,7 +39,7 @@ def size(folder: Path) -> int:
 
 def run(git: Git, repo: Path, folder: Path, between: Path | None = None) -> int:
     """Read, edit and land; the bytes that were on disk at the end."""
-    with BareStore(git, str(repo)) as store:
+    with BareRepository(git, str(repo)) as store:
         for _ in range(2):
             snapshot = store.snapshot("main", [Place(VALUES)])
             if between:
@@ -78,7 +78,7 @@ def test_a_lost_race_costs_little(repos: dict[int, Path], tmp_path: Path) -> Non
 
 def test_planning_sends_nothing(repos: dict[int, Path]) -> None:
     git = Git(os.environ, protocols=frozenset({"file"}))
-    with BareStore(git, str(repos[200])) as store:
+    with BareRepository(git, str(repos[200])) as store:
         snapshot = store.snapshot("main", [Place(VALUES)])
         files = {VALUES: File("x\n")}
         destination = Destination(str(repos[200]), "main", "main")

@@ -10,7 +10,7 @@ from support import bare_repo, commit, git, show
 
 from task.errors import CredentialsError, RepositoryError, TaskError, UnreachableError
 from task.git.command import Git
-from task.git.repository.bare import BareStore
+from task.git.repository.bare import BareRepository
 from task.model import Changeset, Destination, File, Landing, Person, Place
 
 VALUES = "apps/web/values.yaml"
@@ -35,7 +35,7 @@ def server(repo: Path) -> Iterator[GitServer]:
 
 
 def land(url: str, **environ: str) -> Landing:
-    with BareStore(Git({**os.environ, **environ}), url) as store:
+    with BareRepository(Git({**os.environ, **environ}), url) as store:
         snapshot = store.snapshot(store.default_branch(), [Place(VALUES)])
         files = {VALUES: File(snapshot.files[VALUES].text.replace("v1", "v2"))}
         destination = Destination(snapshot.repo, snapshot.branch, snapshot.branch)
@@ -56,7 +56,7 @@ def test_a_new_head_branch_whose_base_moved_meanwhile(server: GitServer, repo: P
     """One push more asks what both sides have; where nothing moved, nobody pays for that."""
     asked = []
     for head, moves in (("quiet", False), ("bot", True)):
-        with BareStore(Git(os.environ), server.url + "repo.git") as store:
+        with BareRepository(Git(os.environ), server.url + "repo.git") as store:
             snapshot = store.snapshot("main", [Place(VALUES)])
             if moves:
                 commit(repo, {"README.md": "moved\n"})
@@ -102,7 +102,7 @@ def test_who_may_not(server: GitServer, login: str, error: type[TaskError], word
 def test_a_login_does_not_go_to_another_server(server: GitServer, repo: Path) -> None:
     server.logins["bot"] = "right"
     git_door = Git(os.environ, rewrites=[("http://elsewhere/", server.url)])
-    with BareStore(git_door, "http://elsewhere/repo.git") as store, pytest.raises(CredentialsError):
+    with BareRepository(git_door, "http://elsewhere/repo.git") as store, pytest.raises(CredentialsError):
         store.default_branch()
     assert {user for _, user in server.seen} == {""}
     assert repo.exists()

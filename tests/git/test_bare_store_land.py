@@ -11,7 +11,7 @@ from support import Link, bare_repo, changed_paths, commit, git, show
 
 from task.errors import Exit, Outpaced, RepositoryError, TargetError, UnreachableError
 from task.git.command import Git
-from task.git.repository.bare import BareStore
+from task.git.repository.bare import BareRepository
 from task.model import Changeset, Destination, File, Landing, Person, Place, Snapshot
 
 AUTHOR = Person("Image Update", "image-update@example.com")
@@ -24,8 +24,8 @@ def repo(tmp_path: Path) -> Path:
     return bare_repo(tmp_path, START)
 
 
-def open_store(repo: Path, **environ: str) -> BareStore:
-    return BareStore(Git({**os.environ, **environ}, protocols=frozenset({"file"})), str(repo))
+def open_store(repo: Path, **environ: str) -> BareRepository:
+    return BareRepository(Git({**os.environ, **environ}, protocols=frozenset({"file"})), str(repo))
 
 
 def change(
@@ -36,7 +36,7 @@ def change(
     return Changeset(destination, snapshot.tip, new, message, AUTHOR)
 
 
-def read(store: BareStore) -> Snapshot:
+def read(store: BareRepository) -> Snapshot:
     return store.snapshot("main", [Place(VALUES)])
 
 
@@ -149,7 +149,7 @@ def test_executable_mode_stays(repo: Path) -> None:
 def test_500_files_in_one_commit(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {f"apps/app{n}/values.yaml": f"tag: v1 # {n}\n" for n in range(500)})
     git_door = Git(os.environ, protocols=frozenset({"file"}))
-    with BareStore(git_door, str(repo)) as store:
+    with BareRepository(git_door, str(repo)) as store:
         paths = [f"apps/app{n}/values.yaml" for n in range(500)]
         snapshot = store.snapshot("main", [Place(path) for path in paths])
         store.land(change(snapshot, {path: snapshot.files[path].text.replace("v1", "v2") for path in paths}))

@@ -12,7 +12,7 @@ from support import ROOT, bare_repo, git, show
 
 from task.errors import Outpaced
 from task.git.command import Git
-from task.git.repository.bare import BareStore
+from task.git.repository.bare import BareRepository
 from task.model import Changeset, Destination, File, Person, Place
 
 WRITERS = 8
@@ -20,7 +20,7 @@ WRITERS = 8
 
 def write(repo: str, path: str) -> int:
     """What a run does: read, edit, land; when outpaced, again. The number of attempts."""
-    with BareStore(Git(os.environ, protocols=frozenset({"file"})), repo) as store:
+    with BareRepository(Git(os.environ, protocols=frozenset({"file"})), repo) as store:
         for attempt in range(1, 200):
             snapshot = store.snapshot("main", [Place(path), Place("shared.yaml")])
             files = {path: File("new\n"), "shared.yaml": File(snapshot.files["shared.yaml"].text + f"- {path}\n")}

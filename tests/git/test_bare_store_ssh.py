@@ -8,7 +8,7 @@ from support import bare_repo, commit, git
 
 from task.errors import CredentialsError, Outpaced, RepositoryError, TaskError, UnreachableError
 from task.git.command import Git
-from task.git.repository.bare import BareStore
+from task.git.repository.bare import BareRepository
 from task.model import Changeset, Destination, File, Landing, Person, Place
 
 
@@ -24,7 +24,7 @@ def door(folder: Path, script: str) -> Git:
 def test_read_and_land(tmp_path: Path, url: str) -> None:
     repo = bare_repo(tmp_path, {"apps/web/values.yaml": "tag: v1\n"})
     git_door = door(tmp_path, 'for last; do :; done; exec sh -c "$last"')
-    with BareStore(git_door, url.format(repo)) as store:
+    with BareRepository(git_door, url.format(repo)) as store:
         snapshot = store.snapshot("main", [Place("apps/web/values.yaml")])
         files = {"apps/web/values.yaml": File("tag: v2\n")}
         destination = Destination(snapshot.repo, "main", "main")
@@ -44,7 +44,7 @@ def test_read_and_land(tmp_path: Path, url: str) -> None:
 )
 def test_failures(tmp_path: Path, words: str, error: type[TaskError]) -> None:
     git_door = door(tmp_path, f"echo '{words}' >&2; exit 255")
-    with BareStore(git_door, "git@example.com:x.git") as store, pytest.raises(error) as caught:
+    with BareRepository(git_door, "git@example.com:x.git") as store, pytest.raises(error) as caught:
         store.snapshot("main", [])
     assert words in caught.value.message
     assert caught.value.subject == "git@example.com:x.git@main"
@@ -54,7 +54,7 @@ def test_no_server_makes_no_branch_of_a_failure(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a": "1\n"})
     dead = f"test -e {tmp_path}/down && {{ echo 'Connection refused' >&2; exit 255; }}"
     script = dead + '\nfor last; do :; done; exec sh -c "$last"'
-    with BareStore(door(tmp_path, script), f"git@example.com:{repo}") as store:
+    with BareRepository(door(tmp_path, script), f"git@example.com:{repo}") as store:
         snapshot = store.snapshot("main", [Place("a")])
         (tmp_path / "down").touch()
         destination = Destination(snapshot.repo, "main", "bot")
@@ -72,7 +72,7 @@ def test_a_new_head_branch_whose_base_moved_meanwhile(tmp_path: Path, protocol: 
         git(repo, "config", f"uploadpack.{allowed}", "true")
     old = "" if protocol else "unset GIT_PROTOCOL; "
     git_door = door(tmp_path, f'{old}for last; do :; done; exec sh -c "$last"')
-    with BareStore(git_door, f"git@example.com:{repo}") as store:
+    with BareRepository(git_door, f"git@example.com:{repo}") as store:
 
         def land() -> Landing:
             snapshot = store.snapshot("main", [Place("apps/web/a")])

@@ -13,7 +13,7 @@ from support import bare_repo, git
 from task.errors import SourceError, UnreachableError
 from task.git.command import Git
 from task.git.failed import GitEnded
-from task.git.repository.bare import BareStore
+from task.git.repository.bare import BareRepository
 from task.model import File, Place
 from task.process_bounds import Bounds, Clock
 from task.process_watch import CapturedOutput, finish, weight
@@ -99,7 +99,7 @@ def test_a_process_of_git_starts_with_the_limits() -> None:
 def test_a_repository_has_one_clock(tmp_path: Path) -> None:
     """Its history, which has a remote of its own, as well."""
     repo = bare_repo(tmp_path, {"a": "1\n"})
-    with BareStore(Git(os.environ, protocols=FILE, bounds=Bounds(seconds=1)), str(repo)) as store:
+    with BareRepository(Git(os.environ, protocols=FILE, bounds=Bounds(seconds=1)), str(repo)) as store:
         assert store.snapshot("main", [Place("a")]).files == {"a": File("1\n")}
         time.sleep(1)
         for act in (lambda: store.snapshot("main", [Place("a")]), lambda: list(store.earlier("main", "a"))):
@@ -129,7 +129,7 @@ def test_a_blob_that_is_too_large_is_not_read_to_its_end(tmp_path: Path, monkeyp
     monkeypatch.setattr("task.git.repository.objects.LARGEST", 1000)
     repo = bare_repo(tmp_path, {"a": "1\n", "large": b"\0" * 20_000_000, "z": "2\n"})
     door = Git(os.environ, protocols=FILE)
-    with BareStore(door, str(repo)) as store:
+    with BareRepository(door, str(repo)) as store:
         files = store.snapshot("main", [Place("a"), Place("large"), Place("z")]).files
         before = door.calls.count("cat-file")
         large, last = (git(repo, "rev-parse", f"main:{name}") for name in ("large", "z"))
@@ -140,7 +140,7 @@ def test_a_blob_that_is_too_large_is_not_read_to_its_end(tmp_path: Path, monkeyp
 
 def test_a_reader_that_died_is_no_traceback(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a": "1\n"})
-    with BareStore(Git(os.environ, protocols=FILE), str(repo)) as store:
+    with BareRepository(Git(os.environ, protocols=FILE), str(repo)) as store:
         store.snapshot("main", [Place("a")])
         talk = store._remote.objects._talk
         assert talk
@@ -154,7 +154,7 @@ def test_files_have_a_bound_together(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """Each of them may be read; a pack of a few megabytes holds thousands."""
     monkeypatch.setattr("task.git.repository.objects.TOGETHER", 5_000_000)
     repo = bare_repo(tmp_path, {f"apps/{n}.yaml": f"# {n}\n" + " " * 1_000_000 for n in range(6)})
-    with BareStore(Git(os.environ, protocols=FILE), str(repo)) as store:
+    with BareRepository(Git(os.environ, protocols=FILE), str(repo)) as store:
         with pytest.raises(SourceError, match="more than 5 MB together"):
             store.snapshot("main", [Place("apps", "folder")])
         assert len(store.snapshot("main", [Place("apps/1.yaml")]).files) == 1

@@ -10,7 +10,7 @@ from runs import KUSTOMIZATION, application, arguments, manifest, repository, st
 from support import commit, git, show
 
 from task.git.command import Git
-from task.git.repository.bare import BareStore
+from task.git.repository.bare import BareRepository
 from task.git.repository.cache import Cache
 from task.model import Changeset, Destination, File, Landing, Person, Place
 
@@ -20,7 +20,7 @@ FILE = frozenset({"file"})
 def land(repo: Path, cache: Path, text: str, name: str = "a") -> tuple[Landing, list[str]]:
     """One run: what it landed, and the git commands it took."""
     door = Git(os.environ, protocols=FILE)
-    with BareStore(door, str(repo), cache_dir=str(cache)) as store:
+    with BareRepository(door, str(repo), cache_dir=str(cache)) as store:
         snapshot = store.snapshot("main", [Place(target(name))])
         files = {target(name): File(text)}
         destination = Destination(str(repo), "main", "main")
@@ -156,7 +156,7 @@ def test_old_packs_go(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_the_folder_may_vanish_meanwhile(repo: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     land(repo, cache, "1\n")
-    with BareStore(Git(os.environ, protocols=FILE), str(repo), cache_dir=str(cache)) as store:
+    with BareRepository(Git(os.environ, protocols=FILE), str(repo), cache_dir=str(cache)) as store:
         snapshot = store.snapshot("main", [Place(target("a"))])
         shutil.rmtree(cache)
         destination = Destination(str(repo), "main", "main")

@@ -12,7 +12,7 @@ from task.errors import RepositoryError
 from task.git.ancestry import Lineage
 from task.git.command import Git
 from task.git.owner import is_safe, owned_by_another
-from task.git.repository.bare import BareStore
+from task.git.repository.bare import BareRepository
 from task.model import File, Place
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a repository to another user")
@@ -109,7 +109,7 @@ def test_configuration_counts_unless_it_is_left_out(tmp_path: Path, configured: 
     door = Git({**os.environ, **said}, protocols=FILE, configured=configured)
     if not configured:
         with pytest.raises(RepositoryError, match="another user"):
-            BareStore(door, str(repo))
+            BareRepository(door, str(repo))
         return
-    with BareStore(door, str(repo)) as store:
+    with BareRepository(door, str(repo)) as store:
         assert store.snapshot("main", [Place("a")]).files == {"a": File("b")}

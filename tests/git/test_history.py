@@ -15,7 +15,7 @@ from support import bare_repo, commit, git
 
 from task.errors import RepositoryError, SourceError
 from task.git.command import Git
-from task.git.repository.bare import BareStore
+from task.git.repository.bare import BareRepository
 from task.git.repository.history import History
 from task.git.repository.remote import Remote
 from task.model import Changeset, Destination, File, Person, Place
@@ -30,7 +30,7 @@ def door() -> Git:
 
 def texts(url: str | Path, path: str = PATH, branch: str = "main", limit: int = 100) -> tuple[list[str | None], str]:
     """All texts, and why there are no more."""
-    with BareStore(door(), str(url)) as store:
+    with BareRepository(door(), str(url)) as store:
         history = store.earlier(branch, path, limit)
         found = list(history)
         assert len({oid for oid, _ in found}) == len(found)
@@ -101,7 +101,7 @@ def test_the_commit_is_the_newest_that_had_the_text(tmp_path: Path) -> None:
     repo = deploys(tmp_path, "1")
     newest = commit(repo, {"other/file": "y\n"})
     tip = commit(repo, {PATH: "2"})
-    with BareStore(door(), str(repo)) as store:
+    with BareRepository(door(), str(repo)) as store:
         assert list(store.earlier("main", PATH)) == [(tip, "2"), (newest, "1")]
         assert next(store.earlier("", PATH)) == (tip, "2")
 
@@ -177,7 +177,7 @@ def test_a_file_moved_twice_and_changed_between(tmp_path: Path) -> None:
     commit(repo, {"a/values.yaml": None, "b/values.yaml": "2"})
     commit(repo, {"b/values.yaml": "3"})
     commit(repo, {"b/values.yaml": None, PATH: "3"})
-    with BareStore(door(), str(repo)) as store:
+    with BareRepository(door(), str(repo)) as store:
         history = store.earlier("main", PATH)
         assert [text for _, text in history] == ["3", "2", "1"]
         assert history.path == "a/values.yaml"
@@ -199,7 +199,7 @@ def long_history(folder: Path, commits: int, every: int) -> Path:
 def test_it_deepens_as_long_as_it_is_asked(tmp_path: Path) -> None:
     repo = long_history(tmp_path, 1500, 120)
     door_ = door()
-    with BareStore(door_, str(repo)) as store:
+    with BareRepository(door_, str(repo)) as store:
         store.snapshot("main", [Place(PATH)])
         before = len(door_.calls)
         history = store.earlier("main", PATH)
@@ -215,7 +215,7 @@ def test_neither_other_blobs_nor_other_trees_travel(tmp_path: Path) -> None:
     repo = long_history(tmp_path, 400, 50)
     home = tmp_path / "tmp"
     home.mkdir()
-    with BareStore(Git({**os.environ, "TMPDIR": str(home)}, protocols=FILE), str(repo)) as store:
+    with BareRepository(Git({**os.environ, "TMPDIR": str(home)}, protocols=FILE), str(repo)) as store:
         assert len(list(store.earlier("main", PATH))) == 8
         (folder,) = (one for one in home.iterdir() if (one / "FETCH_HEAD").exists())
         kinds = git(folder, "cat-file", "--batch-all-objects", "--batch-check=%(objecttype)").split()
@@ -233,7 +233,7 @@ def test_a_server_that_gives_no_tree_but_the_root(tmp_path: Path) -> None:
     home.mkdir()
     with (
         git_server(tmp_path) as server,
-        BareStore(Git({**os.environ, "TMPDIR": str(home)}), f"{server.url}repo.git") as store,
+        BareRepository(Git({**os.environ, "TMPDIR": str(home)}), f"{server.url}repo.git") as store,
     ):
         assert store.snapshot("main", [Place(PATH)]).files[PATH].text == "80"
         assert [text for _, text in store.earlier("main", PATH)] == ["80", "40", "0"]
@@ -287,7 +287,7 @@ def test_object_ids_of_the_other_kind(tmp_path: Path) -> None:
 
 def test_a_branch_that_moves_meanwhile(tmp_path: Path) -> None:
     repo = long_history(tmp_path, 120, 40)
-    with BareStore(door(), str(repo)) as store:
+    with BareRepository(door(), str(repo)) as store:
         history = store.earlier("main", PATH)
         assert next(history)[1] == "80"
         for number in range(9):
@@ -303,7 +303,7 @@ def test_reading_and_landing_go_on_as_before(tmp_path: Path, server: str) -> Non
         git(repo, "config", "uploadpack.allowFilter", "false")
     with git_server(tmp_path) as http:
         url = f"file://{repo}" if server == "file" else f"{http.url}repo.git"
-        with BareStore(door(), url) as store:
+        with BareRepository(door(), url) as store:
             for text in ("3", "4"):
                 snapshot = store.snapshot("main", [Place(PATH)])
                 list(store.earlier("main", PATH))
@@ -318,7 +318,7 @@ def test_reading_and_landing_go_on_as_before(tmp_path: Path, server: str) -> Non
 def test_a_cache_helps_and_harms_nothing(tmp_path: Path) -> None:
     repo = deploys(tmp_path, "1", "2", "3", between=30)
     for _ in range(3):
-        with BareStore(door(), str(repo), cache_dir=str(tmp_path / "cache")) as store:
+        with BareRepository(door(), str(repo), cache_dir=str(tmp_path / "cache")) as store:
             store.snapshot("main", [Place(PATH)])
             assert [text for _, text in store.earlier("main", PATH)] == ["3", "2", "1"]
         commit(repo, {"other/file": os.urandom(4).hex()})

@@ -12,7 +12,7 @@ from runs import repository, target, wait_until
 from support import git
 
 from task.git.command import Git
-from task.git.repository.bare import BareStore
+from task.git.repository.bare import BareRepository
 from task.git.ssh_sharing import SshSharing
 from task.model import Changeset, Destination, File, Landing, Person, Place
 
@@ -65,7 +65,7 @@ def door(server: Sshd, folder: Path) -> Git:
 
 
 def land(git_door: Git, url: str, text: str) -> Landing:
-    with BareStore(git_door, url) as store:
+    with BareRepository(git_door, url) as store:
         snapshot = store.snapshot("main", [Place(target("a"))])
         destination = Destination(snapshot.repo, "main", "main")
         files = {target("a"): File(text)}

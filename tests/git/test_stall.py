@@ -16,7 +16,7 @@ from support import git
 from task.errors import UnreachableError
 from task.git.command import Git
 from task.git.failed import GitEnded
-from task.git.repository.bare import BareStore
+from task.git.repository.bare import BareRepository
 from task.process_watch import bytes_moved
 
 
@@ -69,7 +69,7 @@ def ssh_door(folder: Path, script: str, stall: float) -> Git:
 def test_ssh_that_says_nothing(tmp_path: Path) -> None:
     began = time.monotonic()
     with (
-        BareStore(ssh_door(tmp_path, "exec sleep 60", 1), "git@example.com:x.git") as store,
+        BareRepository(ssh_door(tmp_path, "exec sleep 60", 1), "git@example.com:x.git") as store,
         pytest.raises(UnreachableError, match="no byte came or went for 1 seconds"),
     ):
         store.snapshot("main", [])
@@ -80,7 +80,7 @@ def test_ssh_that_stops_in_the_middle(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a")
     script = 'for last; do :; done\nsh -c "$last" | { head -c 200; sleep 60; }'
     with (
-        BareStore(ssh_door(tmp_path, script, 1), f"git@example.com:{repo}") as store,
+        BareRepository(ssh_door(tmp_path, script, 1), f"git@example.com:{repo}") as store,
         pytest.raises(UnreachableError, match="stalled"),
     ):
         store.snapshot("main", [])
@@ -94,7 +94,7 @@ def test_a_slow_server_is_no_stalled_one(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(slow)
     script = f'for last; do :; done\nsh -c "$last" | python3 {tmp_path}/slow.py'
     began = time.monotonic()
-    with BareStore(ssh_door(tmp_path, script, 1), f"git@example.com:{repo}") as store:
+    with BareRepository(ssh_door(tmp_path, script, 1), f"git@example.com:{repo}") as store:
         assert store.snapshot("main", []).tip == git(repo, "rev-parse", "main")
     assert time.monotonic() - began > 1.5
 

@@ -30,7 +30,7 @@ T = TypeVar("T")
 _PAUSES = (0.5, 2.0)  # seconds before a push that did not arrive is tried again
 
 
-class BareStore:
+class BareRepository:
     """`snapshot` reads, `land` commits and pushes, or raises `Outpaced`: compare-and-swap on a branch's tip."""
 
     def __init__(self, git: Git, repo: str, signer: Signer | None = None, cache_dir: str = "") -> None:
