@@ -100,9 +100,20 @@ SLOW = {
 }
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """More than one a processor: whole runs wait for servers and for processes of their own."""
-    return max(2, (os.cpu_count() or 1) * 3 // 2)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """More than one a processor for whole runs, which wait for servers and for processes of their own."""
+    processors = os.cpu_count() or 1
+    return max(2, processors if _quick(config) else processors * 3 // 2)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Where slow tests are left out, their files are not even imported: that takes as long as the tests of a folder."""
+    return True if collection_path.name in SLOW and _quick(config) else None
+
+
+def _quick(config: pytest.Config) -> bool:
+    """Whether this is `make check`."""
+    return "not slow" in config.option.markexpr
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -72,9 +72,19 @@ def identity(kind: str, number: int, history: tuple[Path, list[str]]) -> list[st
 ORDERS = list(itertools.permutations(range(1, 6)))
 
 
-@pytest.mark.parametrize("kind", ["sequence", "ancestry", "created", "arrival"])
-@pytest.mark.parametrize("strategy", ["semver", "alphabetical", "newest-build", "digest"])
-@pytest.mark.parametrize("order", [ORDERS[17], ORDERS[-1], ORDERS[64]], ids=str)
+# What decides is pure: test_build_orders.py has every order and identity. Here each stands once, in whole runs.
+@pytest.mark.parametrize(
+    ("strategy", "kind", "order"),
+    [
+        ("semver", "arrival", ORDERS[17]),
+        ("alphabetical", "created", ORDERS[-1]),
+        ("newest-build", "sequence", ORDERS[64]),
+        ("newest-build", "ancestry", ORDERS[17]),
+        ("newest-build", "arrival", ORDERS[-1]),
+        ("digest", "created", ORDERS[64]),
+    ],
+    ids=str,
+)
 def test_the_newest_build_is_the_final_value(
     tmp_path: Path, strategy: str, kind: str, order: tuple[int, ...], history: tuple[Path, list[str]]
 ) -> None:
