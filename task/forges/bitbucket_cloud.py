@@ -6,15 +6,15 @@ no reviewers, and opening a second request for a branch is no error, but gives t
 
 from __future__ import annotations
 
-from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from task import shutdown
 from task.errors import ForgeError, Outpaced, TaskError
-from task.forges import MOVED, Client, ForgeToken, Overtaken, Reach, settle
+from task.forges import MOVED, Client, Overtaken, Reach, settle
+from task.forges.bitbucket import login, unable
 from task.forges.content import dig, fitted, listed, numbered, ours_to_delete, overtaken, same
 from task.forges.notes import Notes, tried
 from task.forges.proposal import LONGEST_BODY, described
@@ -24,7 +24,6 @@ from task.urls import origin, path_part
 
 _NEEDS = "give the token write access to pull requests (scopes read:pullrequest and write:pullrequest)"
 _LOGIN = "an access token stands alone; an API token wants its account's e-mail address as --forge-username"
-_BARE = "x-token-auth"  # the name that Git wants beside an access token
 _STATES: dict[str, Any] = {"OPEN": "open", "MERGED": "merged", "DECLINED": "closed", "SUPERSEDED": "closed"}
 _PAGE, _PAGES = 20, 20
 _PAUSES = (0.3, 0.7, 1.0)
@@ -216,22 +215,8 @@ class _CloudClient(Client):
         return error
 
 
-def login(token: ForgeToken) -> Mapping[str, str]:
-    """The header that logs in: a pair (e-mail and API token, name and app password), or an access token alone."""
-    if not token.secret:
-        return {}
-    if token.user in ("", _BARE):
-        return {"Authorization": f"Bearer {token.secret.reveal()}"}
-    return {"Authorization": f"Basic {b64encode(f'{token.user}:{token.secret.reveal()}'.encode()).decode()}"}
-
-
 def _unable(proposal: Proposal) -> Notes:
-    """Notes about what was asked for and Bitbucket does not have."""
-    notes = Notes()
-    if proposal.labels:
-        notes.add("Bitbucket has no labels on pull requests")
-    if proposal.assignees:
-        notes.add("Bitbucket has no assignees on pull requests: name them as reviewers")
+    notes = unable(proposal)
     if proposal.auto_merge:
         notes.add("Bitbucket Cloud's API cannot make a pull request merge by itself: a person has to choose that")
     return notes

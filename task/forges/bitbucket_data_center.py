@@ -6,13 +6,13 @@ reviewers takes them all away.
 
 from __future__ import annotations
 
-from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from task.errors import CredentialsError, ForgeError, Outpaced, RepositoryError, TaskError, UnreachableError
-from task.forges import AlreadyThere, Client, ForgeToken, Overtaken, Reach, settle
+from task.forges import AlreadyThere, Client, Overtaken, Reach, settle
+from task.forges.bitbucket import login, unable
 from task.forges.content import dig, fitted, listed, numbered, overtaken, same
 from task.forges.notes import Notes, tried
 from task.forges.proposal import LONGEST_BODY
@@ -21,7 +21,6 @@ from task.model import Proposal, Proposed
 from task.urls import path_part
 
 _NEEDS = "give the token the permission to write to the repository"
-_BARE = "x-token-auth"  # the name that Git wants beside a project's or repository's token
 _STATES: dict[str, Any] = {"OPEN": "open", "MERGED": "merged", "DECLINED": "closed"}
 _AUTO_MERGE_SINCE = (8, 15)
 _PAGE, _PAGES = 50, 5  # of the requests of one head branch
@@ -65,7 +64,7 @@ class BitbucketDataCenter:
 
     def create(self, proposal: Proposal) -> Proposed:
         """As `Steps.create`."""
-        notes = _unable(proposal)
+        notes = unable(proposal)
         repository = {"slug": self._slug, "project": {"key": self._key}}
         body = {
             "title": proposal.title,
@@ -92,7 +91,7 @@ class BitbucketDataCenter:
         """As `Steps.update`. Reviewers are added, never taken away."""
         path, what = f"{self._base}/pull-requests/{path_part(found.number)}", f"update pull request {found.number}"
         for _turn in range(_RACES):
-            notes, item = _unable(proposal), self._read(found.number)
+            notes, item = unable(proposal), self._read(found.number)
             now = self._proposed(item)
             if now.state != "open" or overtaken(found, now, proposal):
                 raise Overtaken
@@ -223,25 +222,6 @@ class _DataCenterClient(Client):
                 error.message, hint=f"{error.hint}; a password needs its user's name as --forge-username"
             )
         return error
-
-
-def login(token: ForgeToken) -> Mapping[str, str]:
-    """The header that logs in: an HTTP access token alone, or a user's name with a password or token."""
-    if not token.secret:
-        return {}
-    if token.user in ("", _BARE):
-        return {"Authorization": f"Bearer {token.secret.reveal()}"}
-    return {"Authorization": f"Basic {b64encode(f'{token.user}:{token.secret.reveal()}'.encode()).decode()}"}
-
-
-def _unable(proposal: Proposal) -> Notes:
-    """Notes about what was asked for and Bitbucket does not have."""
-    notes = Notes()
-    if proposal.labels:
-        notes.add("Bitbucket has no labels on pull requests")
-    if proposal.assignees:
-        notes.add("Bitbucket has no assignees on pull requests: name them as reviewers")
-    return notes
 
 
 def _errors(answer: Response) -> list[Any]:

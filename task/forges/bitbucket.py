@@ -1,0 +1,31 @@
+"""What Bitbucket Cloud and Bitbucket Data Center have in common: how to log in, and what they cannot do."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping
+
+from task.forges import ForgeToken
+from task.forges.notes import Notes
+from task.model import Proposal
+
+BARE = "x-token-auth"  # the user's name that Git wants beside the token of a project, repository or workspace
+
+
+def login(token: ForgeToken) -> Mapping[str, str]:
+    """The header that logs in: an access token alone, or a user's name with a password or token."""
+    if not token.secret:
+        return {}
+    if token.user in ("", BARE):
+        return {"Authorization": f"Bearer {token.secret.reveal()}"}
+    return {"Authorization": f"Basic {b64encode(f'{token.user}:{token.secret.reveal()}'.encode()).decode()}"}
+
+
+def unable(proposal: Proposal) -> Notes:
+    """Notes about what was asked for and Bitbucket does not have."""
+    notes = Notes()
+    if proposal.labels:
+        notes.add("Bitbucket has no labels on pull requests")
+    if proposal.assignees:
+        notes.add("Bitbucket has no assignees on pull requests: name them as reviewers")
+    return notes
