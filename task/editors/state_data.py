@@ -82,12 +82,12 @@ def _memory(tree: Tree, node: Node, alias: str) -> Memory:
 
 def _hold(tree: Tree, node: Node) -> Hold:
     """A hold that cannot be read is an error, not "no hold": what it covers must not move."""
-    mend = "write `reason: …` on a line of its own below it, or remove the hold"
+    hint = "write `reason: …` on a line of its own below it, or remove the hold"
     if node.null or (node.kind == "mapping" and not node.children):
-        raise _wrong(tree, node, "hold says nothing", mend)
+        raise _wrong(tree, node, "hold says nothing", hint)
     fields = _fields(tree, node, "hold", HOLD)
     if "reason" not in fields:
-        raise _wrong(tree, node, "hold has no reason", mend)
+        raise _wrong(tree, node, "hold has no reason", hint)
     said = _words(tree, fields)
     return Hold(said["reason"], said.get("by", ""), said.get("at", ""), said.get("until", ""))
 
@@ -122,13 +122,13 @@ def _word(tree: Tree, node: Node, name: str) -> str:
 
 
 def _list(tree: Tree, node: Node, name: str) -> tuple[str, ...]:
-    mend = f'write each on a line of its own below {name}: - "…"'
+    hint = f'write each on a line of its own below {name}: - "…"'
     if node.null:
         return ()
     if node.kind != "sequence" or node.tag:
-        raise _wrong(tree, node, f"{name} is {_kind(node)}, not a list", mend)
+        raise _wrong(tree, node, f"{name} is {_kind(node)}, not a list", hint)
     if empty := next((item for item in node.children if item.null), None):
-        raise _wrong(tree, empty, f"{name} has an item that says nothing", mend)
+        raise _wrong(tree, empty, f"{name} has an item that says nothing", hint)
     return tuple(_word(tree, item, f"an item of {name}") for item in node.children)
 
 
@@ -148,8 +148,8 @@ def _children(tree: Tree, node: Node, what: str) -> dict[str, Node]:
     if node.null:
         return {}
     if node.kind != "mapping" or node.tag:
-        mend = "write `key: value` lines" + (" below it" if node is not tree.documents[0].root else "")
-        raise _wrong(tree, node, f"{what[:50]} is {_kind(node)}, not a mapping", mend)
+        hint = "write `key: value` lines" + (" below it" if node is not tree.documents[0].root else "")
+        raise _wrong(tree, node, f"{what[:50]} is {_kind(node)}, not a mapping", hint)
     found: dict[str, Node] = {}
     for key, value in pairs(node):
         if key.kind != "scalar" or key.tag not in _TAGS:
@@ -166,8 +166,8 @@ def _kind(node: Node) -> str:
     return {"mapping": "a mapping", "sequence": "a list", "alias": "an alias"}.get(node.kind, "a single value")
 
 
-def _wrong(tree: Tree, node: Node, what: str, mend: str) -> TargetError:
-    return TargetError(f"line {tree.line(node)}: {what}", hint=mend)
+def _wrong(tree: Tree, node: Node, what: str, hint: str) -> TargetError:
+    return TargetError(f"line {tree.line(node)}: {what}", hint=hint)
 
 
 def with_unknown(tree: Tree, data: Data) -> Data:
