@@ -2,7 +2,7 @@
 
 The server is this file as a program, started by the first call and ended with the tests. It imports and forks, nothing
 else: each fork becomes the process that was asked for, runs the command as the console script does, and ends as Python
-ends.
+ends, except that it takes no module apart: that copies the server's memory, and takes a fifth of a short run.
 """
 
 import atexit
@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -22,7 +23,6 @@ from functools import cache
 from pathlib import Path
 from struct import Struct
 from subprocess import PIPE
-from threading import Thread
 
 # What Python and its libraries read when they start: each set of values has a server of its own.
 AT_START = ("LANG", "LC_", "PYTHON", "TYPER_")
@@ -114,7 +114,7 @@ class Forked:
         return self._heard[0].text, self._heard[1].text
 
 
-class _Reader(Thread):
+class _Reader(threading.Thread):
     """Reads a pipe to its end."""
 
     def __init__(self, fd: int) -> None:
@@ -176,4 +176,11 @@ if __name__ == "__main__":
 
     gc.freeze()  # what was imported is nothing that a fork has to look through
     become_the_next(socket.socket(fileno=int(sys.argv[1])))
-    main()
+    try:
+        main()
+    except SystemExit as end:
+        threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as Python does before it ends
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(int(end.code or 0))

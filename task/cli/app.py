@@ -73,9 +73,11 @@ def _root(
         raise typer.Exit(int(Exit.USAGE))
 
 
+group = cast("TyperGroup", get_command(app))
+
+
 def main(argv: Sequence[str]) -> int:
     """Run one command line; its exit code."""
-    group = cast("TyperGroup", get_command(app))
     call = Call(group, argv)
     try:
         shutdown.hear()
