@@ -1,4 +1,4 @@
-"""Pure editors, one for each kind of write-back target: text in, text out.
+"""The editors, one for each kind of write-back target: text in, text out, no effects.
 
 A new target is one module with `places`, `read` and `write`, and one line in `EDITORS`.
 """
@@ -13,10 +13,10 @@ from task.model import Edit, Files, Image, Place, Reading, Target, TargetKind
 
 
 class Editor(Protocol):
-    """How one kind of target is read and written. Laws: write twice = write once; read(write(x)) = x."""
+    """Reads and writes one kind of target. Laws: writing twice equals writing once; `read` gives what `write` wrote."""
 
     def places(self, target: Target) -> tuple[Place, ...]:
-        """The paths whose text the other two must be given."""
+        """The paths whose text `read` and `write` need."""
 
     def read(self, files: Files, target: Target) -> Reading:
         """What the target says now about its image; an absent file says nothing.
@@ -25,14 +25,14 @@ class Editor(Protocol):
         """
 
     def write(self, files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-        """Only the files that change, and what changed in them; nothing where nothing differs. Errors as in `read`."""
+        """The files that change, and the edits made in them; both empty where nothing differs. Errors as in `read`."""
 
 
 class Override(Editor, Protocol):
-    """An editor of override files, in which people write, too."""
+    """An editor of override files, which people edit as well."""
 
     def strays(self, files: Files, target: Target) -> tuple[tuple[str, str], ...]:
-        """What people wrote in the file and its origin says otherwise: (name, origin)."""
+        """(name, origin) of each element that a person wrote although its origin has another value."""
 
 
 EDITORS: Mapping[TargetKind, Editor] = {
@@ -47,5 +47,5 @@ EDITORS: Mapping[TargetKind, Editor] = {
 
 
 def strays(kind: TargetKind, files: Files, target: Target) -> tuple[tuple[str, str], ...]:
-    """What `Override.strays` says; nothing for targets of another kind."""
+    """What `Override.strays` answers for an override file; () for other kinds of targets."""
     return cast("Override", EDITORS[kind]).strays(files, target) if kind.endswith("-override") else ()

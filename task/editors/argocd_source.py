@@ -1,13 +1,13 @@
-"""The override file `.argocd-source-<app>.yaml`: what its three editors share.
+"""What the three editors of the override file `.argocd-source-<app>.yaml` share.
 
-Its name is made in `annotations.write_back.override_names`.
+`annotations.write_back.override_names` makes the file's name.
 
-Argo CD (repo-server) reads it as a JSON merge patch over the source. Its lists replace those of the spec
-(argo-cd issue 6665), and an element inherits the fields it lacks from the spec's element at the same place. So the
+Argo CD's repo-server reads the file as a JSON merge patch over the source. The file's lists replace those of the spec
+(argo-cd issue 6665), and an element inherits the fields it lacks from the spec's element at the same index. So the
 file must hold everything that is needed: each element complete, each value a string.
 
-An element that was copied from the spec, or from the common file, says so in a comment and follows its origin. One
-without the comment was written by a person, and stays: no surprise was worse than to see it overwritten.
+An element that we copied from the spec, or from the common file, says so in a comment and follows its origin. An
+element without the comment was written by a person and stays as it is. Version 0.1 reset such elements to the spec.
 """
 
 from __future__ import annotations
@@ -15,10 +15,20 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from task.editors.file_text import alone, chosen, result, single, text_of, tree_of
+from task.editors.file_text import (
+    alone,
+    chosen,
+    result,
+    single,
+    spelled,
+    split_tag,
+    tag_value,
+    text_of,
+    tree_of,
+)
 from task.editors.yaml.check import Splice, checked
 from task.editors.yaml.grow import add_items, add_keys, begin, drop_items
 from task.editors.yaml.layout import Data, Word, content_end, line_end, only_blank
@@ -26,7 +36,8 @@ from task.editors.yaml.scalar import sound
 from task.editors.yaml.splice import splice
 from task.editors.yaml.tree import Document, Node, Tree, pairs, resolved, value
 from task.errors import TargetError
-from task.model import Edit, Files, Place, Target
+from task.image import live_image
+from task.model import Edit, Files, Image, Keys, Place, Reading, Target
 
 COMMON = ".argocd-source.yaml"
 FROM_SPEC, FROM_COMMON = "# from the Application", f"# from {COMMON}"
@@ -36,8 +47,8 @@ _ORIGIN = re.compile(r"[ \t]+(# from (?:the Application|\.argocd-source\.yaml))[
 class Section(NamedTuple):
     """Where the list of one source type stands in an override file."""
 
-    name: str  # helm
-    list: str  # parameters
+    name: str  # "helm"
+    list: str  # "parameters"
 
 
 PLUGIN = Section("plugin", "env")
@@ -51,33 +62,35 @@ class Item(NamedTuple):
     force: bool | None = None  # forcestring; None where the list knows no such field
 
     def data(self) -> dict[str, Data]:
-        """The whole element, as Argo CD Image Updater orders it."""
+        """The whole element, its fields in the order in which AIU writes them."""
         fields: dict[str, Data] = {"name": self.name, "value": self.value}
+        # AIU writes `forcestring` and reads only that; Argo CD decodes it in any case.
         return fields if self.force is None else {**fields, "forcestring": self.force}
 
 
 def places(target: Target) -> tuple[Place, ...]:
-    """The override file under all its names, and the one that all Applications of the folder share."""
+    """The override file under all its names, and the file that all Applications of the folder share."""
     paths = (target.path, *target.fallbacks, common_path(target))
     return tuple(Place(path) for path in dict.fromkeys(paths))
 
 
 def common_path(target: Target) -> str:
-    """`.argocd-source.yaml` in the source's folder."""
+    """The path of `.argocd-source.yaml` in the source's folder."""
+    # A `write-back-target` may name any file as the override document; only its usual name tells the folder.
     override = posixpath.basename(target.path).startswith(".argocd-source-")
     folder = posixpath.dirname(target.path) if override else target.source.path.strip("/")
     return posixpath.normpath(posixpath.join(folder, COMMON))
 
 
 def load(files: Files, target: Target) -> tuple[str, Tree, Document | None]:
-    """The override file: its path, its tree, its only document (None: empty or absent)."""
+    """The override file's path, its tree, and its only document: None where the file is empty or absent."""
     path = chosen(files, target)
     tree = tree_of(files, path)
     return path, tree, single(tree, path)
 
 
 def elements(document: Document | None, section: Section, path: str) -> tuple[Node, ...]:
-    """The nodes of the section's list; none where list, section or document are missing or null."""
+    """The nodes of the section's list; () where the list, the section or the document is missing or null."""
     node = document.root if document else None
     for key in section:
         if node is None or node.null or document is None:
@@ -85,10 +98,10 @@ def elements(document: Document | None, section: Section, path: str) -> tuple[No
         if node.kind != "mapping":
             raise _shape(f"{section.name} is no mapping", path)
         # Argo CD decodes keys in any case, but its merge patch does not: `Helm:` would stand beside the spec's `helm:`.
-        if other := next((n.value for n, _ in pairs(node) if n.value != key and n.value.lower() == key), ""):
+        if other := next((name.value for name, _ in pairs(node) if name.value.lower() == key != name.value), ""):
             raise _shape(f"has {other} where Argo CD expects {key}", path)
-        found = value(node, key)
-        node = resolved(document, found) if found is not None else None
+        below = value(node, key)
+        node = resolved(document, below) if below is not None else None
     if node is None or node.null:
         return ()
     if node.kind != "sequence":
@@ -101,7 +114,7 @@ def _shape(problem: str, path: str) -> TargetError:
 
 
 def grow(tree: Tree, section: Section, items: Sequence[Data], path: str) -> Tree:
-    """The file with further elements at the end of the section's list, which is made where it is missing."""
+    """The file with more elements at the end of the section's list; a missing list is added."""
     if not items:
         return tree
     document = single(tree, path)
@@ -109,15 +122,15 @@ def grow(tree: Tree, section: Section, items: Sequence[Data], path: str) -> Tree
         return begin(tree, {section.name: {section.list: list(items)}})
     if document.root.null:
         return add_keys(tree, document.root, {section.name: {section.list: list(items)}})
-    inner = value(document.root, section.name)
-    if inner is None:
+    mapping = value(document.root, section.name)
+    if mapping is None:
         return add_keys(tree, document.root, {section.name: {section.list: list(items)}})
-    _refuse_alias(tree, document, inner, path)
-    found = value(inner, section.list) if inner.kind == "mapping" else None
-    if found is None:
-        return add_keys(tree, inner, {section.list: list(items)})
-    _refuse_alias(tree, document, found, "")
-    return add_items(tree, found, list(items))
+    _refuse_alias(tree, document, mapping, path)
+    sequence = value(mapping, section.list) if mapping.kind == "mapping" else None
+    if sequence is None:
+        return add_keys(tree, mapping, {section.list: list(items)})
+    _refuse_alias(tree, document, sequence, "")
+    return add_items(tree, sequence, list(items))
 
 
 def _refuse_alias(tree: Tree, document: Document, node: Node, path: str) -> None:
@@ -133,8 +146,7 @@ def field(document: Document, element: Node, name: str) -> Node | None:
     element = resolved(document, element)
     if element.kind != "mapping":
         return None
-    found = value(element, name)
-    return found or next((each for key, each in pairs(element) if key.value.lower() == name), None)
+    return value(element, name) or next((node for key, node in pairs(element) if key.value.lower() == name), None)
 
 
 def text_field(document: Document, element: Node, name: str) -> str:
@@ -147,7 +159,7 @@ def items_of(document: Document | None, section: Section, path: str) -> tuple[It
     """The elements of the list that have a name."""
     if document is None:
         return ()
-    return tuple(item for each in elements(document, section, path) if (item := _item(document, each)))
+    return tuple(item for element in elements(document, section, path) if (item := _item(document, element)))
 
 
 def _item(document: Document, element: Node) -> Item | None:
@@ -156,7 +168,7 @@ def _item(document: Document, element: Node) -> Item | None:
 
 
 def unsound_names(document: Document | None, section: Section, path: str) -> set[str]:
-    """The names whose value some YAML reader takes for something else than a string, or that have several values."""
+    """The names that have several values, or a value that some YAML reader does not take for a string."""
     if document is None:
         return set()
     unsound, values = set(), dict[str, str]()
@@ -169,8 +181,18 @@ def unsound_names(document: Document | None, section: Section, path: str) -> set
     return unsound
 
 
+def reading_of(items: Collection[Item], keys: Keys, unsound: Collection[str], path: str) -> Reading:
+    """What the items under the names in `keys` say about the image; not sound where one of those names is unsound."""
+    values = {item.name: item.value for item in items}
+    good = not {keys.spec or keys.name, keys.spec or keys.tag} & set(unsound)
+    if keys.spec:
+        image = live_image(values.get(keys.spec, ""))
+        return Reading(*(image.name, image.tag, image.digest) if image else ("", "", ""), sound=good, file=path)
+    return Reading(values.get(keys.name, ""), *split_tag(values.get(keys.tag, "")), sound=good, file=path)
+
+
 def common_document(files: Files, target: Target) -> tuple[str, Document | None]:
-    """The common override file, which every Application of the folder reads first."""
+    """The path and document of the common override file, which every Application of the folder reads first."""
     path = common_path(target)
     if text_of(files, path) is None or path == chosen(files, target):
         return path, None
@@ -179,7 +201,7 @@ def common_document(files: Files, target: Target) -> tuple[str, Document | None]
 
 @dataclass(frozen=True)
 class OriginComment:
-    """The comment that says where an element was copied from, with the blanks before it: `text[start:end]`."""
+    """The comment that names an element's origin; with the blanks before it, it stands at `[start:end]`."""
 
     text: str
     start: int
@@ -187,26 +209,27 @@ class OriginComment:
 
 
 def origin_comment(tree: Tree, element: Node) -> OriginComment | None:
-    """The element's comment, on any of its lines; None for an element without one, and in flow style."""
+    """The element's origin comment, on any of its lines; None for an element without one, and in flow style."""
     for end in _line_ends(tree, element):
         tail = line_end(tree.text, end)
-        if found := _ORIGIN.fullmatch(tree.text, end, tail):
-            return OriginComment(found[1], end, tail)
+        if match := _ORIGIN.fullmatch(tree.text, end, tail):
+            return OriginComment(match[1], end, tail)
     return None
 
 
 def _line_ends(tree: Tree, element: Node) -> Iterator[int]:
-    """The ends of the element's values that a comment may follow."""
+    """The ends of those values of the element that a comment may follow."""
     parent = tree.parent(element)
+    # Behind flow style the comment could belong to any element of the line.
     if element.kind == "alias" or element.style == "{" or (parent is not None and parent.style == "{"):
         return
-    for node in (each for _, each in pairs(element)) if element.kind == "mapping" else (element,):
-        if node.kind == "scalar" and node.style not in {"|", ">"}:
+    for node in (child for _, child in pairs(element)) if element.kind == "mapping" else (element,):
+        if node.kind == "scalar" and node.style not in {"|", ">"}:  # in a block scalar it would be text
             yield content_end(tree.text, node)
 
 
 def set_origin_comments(tree: Tree, section: Section, path: str, wanted: Callable[[Tree, Node], str | None]) -> Tree:
-    """The file with the origin comment that `wanted` answers for each element: "" for no comment, None: as it is."""
+    """The file with other origin comments: for each element `wanted` gives one, "" for none, None to leave it as is."""
     document, splices = single(tree, path), []
     for element in elements(document, section, path) if document else ():
         want, now = wanted(tree, element), origin_comment(tree, element)
@@ -216,34 +239,47 @@ def set_origin_comments(tree: Tree, section: Section, path: str, wanted: Callabl
             splices.append(Splice(now.start, now.end, f"  {want}" if want else ""))
         elif (at := next(_line_ends(tree, element), None)) is not None:
             tail = line_end(tree.text, at)
+            # A person's own comment on that line is worth more than ours.
             splices += [Splice(at, tail, f"  {want}")] if only_blank(tree.text, at, tail) else []
     return checked(tree, splices, {}) if splices else tree
 
 
 def without(tree: Tree, section: Section, path: str, gone: Callable[[Tree, Node], bool]) -> Tree:
-    """The file without some elements of the list; one that shares its line with others stays."""
+    """The file without the elements that are `gone`; one that shares its line with others stays."""
     document = single(tree, path)
     nodes = elements(document, section, path) if document else ()
-    numbers = [number for number, each in enumerate(nodes) if gone(tree, each)]
+    numbers = [number for number, element in enumerate(nodes) if gone(tree, element)]
     parent = tree.parent(nodes[numbers[0]]) if numbers else None
     return drop_items(tree, alone(tree, tree.documents[0], parent), numbers) if parent else tree
 
 
-def merge_items(
-    files: Files, target: Target, section: Section, own: Sequence[Item], spec: Sequence[Item]
+def merge_image(
+    files: Files,
+    target: Target,
+    section: Section,
+    image: Image,
+    keys: Keys,
+    spec: Sequence[Item],
+    *,
+    force: bool | None,
 ) -> tuple[Files, tuple[Edit, ...]]:
-    """The file with `own` set, and with all that the spec and the common file hold; what `write` answers.
+    """What `write` answers for Helm parameters and plugin variables: the file with the image under the names in `keys`.
 
-    Elements are found by name, all of one name together. One with an origin comment follows its origin, and goes when
-    that is gone; everything else stays as a person wrote it.
+    The file also gets the items that the spec and the common file hold. Elements are found by name. An element with an
+    origin comment follows its origin and is removed with it; everything else stays as a person wrote it.
     """
     path, tree, document = load(files, target)
-    before = {item.name: item.value for item in items_of(document, section, path)}
-    mine = {item.name: item for item in own}
+    items = items_of(document, section, path)
+    before = {item.name: item.value for item in items}
+    full = spelled(image, target, *(item.value for item in (*items, *spec) if item.name == (keys.spec or keys.name)))
+    texts = {keys.name: full, keys.tag: tag_value(image)}
+    if keys.spec:
+        texts = {keys.spec: replace(image, name=full).reference}
+    mine = {name: Item(name, text, force) for name, text in texts.items() if name and text}
     carried = _carried(files, target, section, spec)
 
     def wanted(tree: Tree, element: Node) -> Item | None:
-        """The wanted content of an element; None: it stays as it is."""
+        """What an element has to say; None where it stays as it is."""
         name = text_field(tree.documents[0], element, "name")
         if name in mine:
             return mine[name]
@@ -261,7 +297,7 @@ def merge_items(
         return name not in mine and name not in carried and origin_comment(tree, element) is not None
 
     tree = _with_values(tree, section, path, wanted)
-    # Argo CD fills a missing field from the element of the spec at the same place, whatever its name is.
+    # Argo CD fills a missing field from the spec's element at the same index, whatever that one's name is.
     while gap := _gap(tree, section, path, wanted):
         element, name, data = gap
         tree = add_keys(tree, alone(tree, tree.documents[0], element), {name: data})
@@ -277,36 +313,38 @@ def merge_items(
 
 
 def stray_items(
-    files: Files, target: Target, section: Section, own: Collection[str], spec: Sequence[Item]
+    files: Files, target: Target, section: Section, keys: Keys, spec: Sequence[Item]
 ) -> tuple[tuple[str, str], ...]:
-    """(name, origin) of each element that a person wrote, and whose origin has another value."""
+    """(name, origin) of each element that a person wrote although its origin has another value."""
     path, tree, document = load(files, target)
     carried = _carried(files, target, section, spec)
-    found: dict[str, str] = {}
+    ours = {keys.name, keys.tag, keys.spec, *target.managed}
+    strays: dict[str, str] = {}
     for element in elements(document, section, path) if document else ():
         item = _item(document, element) if document else None
-        if item is None or item.name not in carried or item.name in {*own, *target.managed}:
+        if item is None or item.name not in carried or item.name in ours:
             continue
         theirs, origin = carried[item.name]
         same = item.value == theirs.value and theirs.force in (None, item.force)
         if not same and not origin_comment(tree, element):
-            found[item.name] = origin
-    return tuple(found.items())
+            strays[item.name] = origin
+    return tuple(strays.items())
 
 
 def _carried(files: Files, target: Target, section: Section, spec: Sequence[Item]) -> dict[str, tuple[Item, str]]:
-    """What the file must hold because its list replaces the others, with its origin; the common file beats the spec."""
+    """Each item that the file must hold because its list replaces the others, with its origin, by name."""
     if not target.carry:
         return {}
     path, common = common_document(files, target)
     shared = items_of(common, section, path)
     if section == PLUGIN:
         shared = tuple(item._replace(force=None) for item in shared)
+    # Argo CD reads the common file after the spec and before ours, so the common file beats the spec.
     return {**{item.name: (item, FROM_SPEC) for item in spec}, **{item.name: (item, FROM_COMMON) for item in shared}}
 
 
 def _with_values(tree: Tree, section: Section, path: str, wanted: Callable[[Tree, Node], Item | None]) -> Tree:
-    """The file with the wanted content of the fields that are there already."""
+    """The file with the wanted content in those fields that exist."""
     document = single(tree, path)
     if document is None:
         return tree
@@ -316,13 +354,15 @@ def _with_values(tree: Tree, section: Section, path: str, wanted: Callable[[Tree
         if (node := field(document, element, "value")) is not None:
             now = resolved(document, node)
             text = item.value if item else now.value
-            # A value that is not a string fails the whole Application, no matter who wrote it.
+            # A value that is not a string (`1.10`, `true`) fails manifest generation of the whole Application, no
+            # matter who wrote it.
             if now.kind == "scalar" and (text != now.value or not (sound(now) or (now.null and item is None))):
                 changes.append((alone(tree, document, node), text))
         if (flag := field(document, element, "forcestring")) is not None and item and item.force is not None:
             now = resolved(document, flag)
             plain = now.kind == "scalar" and not now.style
-            if (now.value if plain else "") != ("true" if item.force else "false"):  # Argo CD reads plain booleans only
+            # Argo CD decodes plain booleans only: on the string `"true"` its JSON decoder fails.
+            if (now.value if plain else "") != ("true" if item.force else "false"):
                 changes.append((alone(tree, document, flag), item.force))
     return splice(tree, changes) if changes else tree
 
@@ -330,7 +370,7 @@ def _with_values(tree: Tree, section: Section, path: str, wanted: Callable[[Tree
 def _gap(
     tree: Tree, section: Section, path: str, wanted: Callable[[Tree, Node], Item | None]
 ) -> tuple[Node, str, Data] | None:
-    """The first field that an element lacks, and its content."""
+    """An element that lacks a field, that field, and its content; the first one, or None."""
     document = single(tree, path)
     if document is None:
         return None

@@ -1,4 +1,4 @@
-"""What all editors share: which file they may edit, how an image is named in it, what they answer."""
+"""What all editors share: which files they may edit, how an image is spelled in them, what `write` answers."""
 
 from __future__ import annotations
 
@@ -19,19 +19,23 @@ MODES = {
     "160000": ("a submodule", "write to the submodule's own repository: git-repository"),
     "040000": ("a folder", "name a file in it"),
 }
+# No person writes a values file of this size. Its tree takes many times as much memory as the text.
 _LARGEST = 10 * 1024 * 1024
 _LFS = "version https://git-lfs.github.com/spec/"
 
 
 def chosen(files: Files, target: Target) -> str:
-    """The path to write: the target's own, unless only another spelling of it exists."""
+    """The path to write: the target's own, unless only another spelling of it exists.
+
+    AIU made other names than Argo CD reads, with and without the namespace (AIU issues 963 and 1343).
+    """
     if target.path in files:
         return target.path
     return next((path for path in target.fallbacks if path in files), target.path)
 
 
 def text_of(files: Files, path: str) -> str | None:
-    """The text of a file; None where there is none. TargetError for what must not be edited."""
+    """The text of a file; None where the file is absent. TargetError for anything that must not be edited."""
     parent = path
     while parent := posixpath.dirname(parent):
         if parent in files and files[parent].mode in {"120000", "160000", "100644", "100755"}:
@@ -54,7 +58,7 @@ def text_of(files: Files, path: str) -> str | None:
 
 
 def tree_of(files: Files, path: str) -> Tree:
-    """The parsed file, an empty one where there is none. TargetError names the file."""
+    """The parsed file, an empty tree where the file is absent. TargetError names the file."""
     text = text_of(files, path)
     try:
         return parse(text or "")
@@ -63,7 +67,7 @@ def tree_of(files: Files, path: str) -> Tree:
 
 
 def single(tree: Tree, path: str) -> Document | None:
-    """The only document, its root a mapping or null; None where there is none at all."""
+    """The only document, its root a mapping or null; None where the file has no document."""
     if not tree.documents:
         return None
     if len(tree.documents) > 1:
@@ -83,31 +87,31 @@ def rooted(document: Document, path: str) -> Document:
 
 def alone(tree: Tree, document: Document, node: Node) -> Node:
     """The node. TargetError: an alias elsewhere shares its value, and would change with it."""
-    for each in tree.ancestors(node):  # an alias itself may be replaced: nobody shares it
-        if each.anchor and each.kind != "alias" and (others := users(document, each)):
+    for parent in tree.ancestors(node):  # an alias itself may be replaced: nobody shares it
+        if parent.anchor and parent.kind != "alias" and (others := users(document, parent)):
             lines = ", ".join(str(tree.line(other)) for other in others)
             raise TargetError(
-                f"line {tree.line(each)}: the value of the anchor &{each.anchor} is used by "
-                f"*{each.anchor} in line {lines} too",
+                f"line {tree.line(parent)}: the value of the anchor &{parent.anchor} is used by "
+                f"*{parent.anchor} in line {lines} too",
                 hint="write the value out where it must differ, or move the anchor",
             )
     return node
 
 
 def says(document: Document, node: Node, text: str) -> bool:
-    """Whether a scalar (or the one that an alias stands for) is this text, and a string to every reader."""
-    there = resolved(document, node)
-    return there.kind == "scalar" and there.value == text and sound(there)
+    """Whether a scalar, or the one that an alias stands for, is this text and a string to every YAML reader."""
+    scalar = resolved(document, node)
+    return scalar.kind == "scalar" and scalar.value == text and sound(scalar)
 
 
 def with_texts(tree: Tree, document: Document, wanted: Iterable[tuple[Node, str]]) -> Tree:
-    """The tree with other texts for some of its scalars. TargetError: an alias elsewhere shares one that differs."""
+    """The tree with new texts for some scalars. TargetError: an alias elsewhere shares one that has to change."""
     changes = [(alone(tree, document, node), text) for node, text in wanted if not says(document, node, text)]
     return splice(tree, changes) if changes else tree
 
 
 def result(files: Files, path: str, text: str, edits: tuple[Edit, ...]) -> tuple[Files, tuple[Edit, ...]]:
-    """What an editor's `write` answers: the file with its new text and its mode, or nothing where nothing differs."""
+    """What an editor's `write` answers: the file with its new text and old mode, or nothing where the text is equal."""
     old = files[path].text if path in files else ""
     if text == old:
         return {}, ()
@@ -117,10 +121,11 @@ def result(files: Files, path: str, text: str, edits: tuple[Edit, ...]) -> tuple
 
 def spelled(image: Image, target: Target, *texts: str) -> str:
     """The image's name as the first text that names it spells it, else as the annotation does."""
+    # AIU writes a normal form instead: `docker.io/library/nginx` becomes `docker.io/nginx`, to kustomize another image.
     for text in texts:
-        found = live_image(text) if text else None
-        if found and found.identity == image.identity:
-            return found.name
+        written = live_image(text) if text else None
+        if written and written.identity == image.identity:
+            return written.name
     return target.image.name if target.image.identity == image.identity else image.name
 
 
@@ -131,9 +136,10 @@ def identity_of(name: str) -> str:
 
 
 def belongs(name: str, target: Target, key: Literal["kustomize_name", "manifests_name"]) -> bool:
-    """Whether an entry of this name (in normal form) may be the target's. What one alias names belongs to it alone.
+    """Whether the entry of this name (in normal form) may be the target's.
 
-    Several aliases may track one image: those that annotate a name take nothing else, and one without takes the rest.
+    Several aliases may track one image, such as an app and its migration. An alias that annotates a name takes that
+    entry and no other; an alias without a name takes the rest.
     """
     mine = identity_of(getattr(target.keys, key))
     if mine and name == mine:
@@ -147,7 +153,7 @@ def refuse_taken(target: Target) -> None:
     """AnnotationError: another alias owns the entry that the target would write, by its `kustomize.image-name`."""
     name = identity_of(target.keys.kustomize_name) or target.image.identity
     if target.others and not belongs(name, target, "kustomize_name"):
-        owner = next(one.alias for one in target.others if identity_of(one.kustomize_name) == name)
+        owner = next(other.alias for other in target.others if identity_of(other.kustomize_name) == name)
         own = f"{target.alias or '<alias>'}.kustomize.image-name"
         raise AnnotationError(
             f"the entry {name} belongs to {owner or 'another entry of image-list'}, by its kustomize.image-name",
@@ -156,19 +162,22 @@ def refuse_taken(target: Target) -> None:
 
 
 def tag_value(image: Image) -> str:
-    """The text of a tag's key: never a bare digest, which is no tag. AIU writes `latest@sha256:…` too."""
+    """The text for a key that holds the tag. A digest alone becomes `latest@sha256:…`, as AIU writes it.
+
+    Charts put a colon before the value, and `name:sha256:…` is no reference.
+    """
     return f"{image.tag or 'latest'}@{image.digest}" if image.digest else image.tag
 
 
 def split_tag(text: str) -> tuple[str, str]:
-    """`tag@sha256:…` → tag and digest."""
+    """Tag and digest of `tag@sha256:…`; of a bare digest the tag is empty."""
     tag, _, digest = text.partition("@")
     return (tag, digest) if not tag.startswith("sha256:") else ("", tag)
 
 
 @contextmanager
 def about(path: str) -> Iterator[None]:
-    """Name this file in errors that name none."""
+    """Errors raised within name this file, unless they name another one."""
     try:
         yield
     except TaskError as error:

@@ -1,7 +1,7 @@
-"""The image in `spec.values` of a Flux HelmRelease: its tag, and scalars with a setter comment.
+"""Reads and writes the image in `spec.values` of a Flux HelmRelease, and scalars with a setter comment.
 
-`keys.tag` (or `keys.name`) names the container as Flux v1 does: `chart-image`, or nothing, is
-the image at the top level of the values; anything else is a key path below them.
+`keys.tag` (or `keys.name`) names the container as Flux v1 does: `chart-image`, or nothing, is the image at the top
+level of the values; anything else is a key path below them.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ TOP = "chart-image"
 
 @dataclass(frozen=True)
 class ImageValue:
-    """The value that holds the tag: a scalar of its own, a whole reference, or a mapping that lacks `tag`."""
+    """Where the tag belongs: in a scalar of its own, in a whole reference, or in a mapping that lacks `tag`."""
 
     document: Document
     node: Node
     kind: str  # "tag", "reference", "missing"
-    name: str  # the repository as the values say it
+    name: str  # the repository as the values spell it
 
 
 def places(target: Target) -> tuple[Place, ...]:
@@ -39,27 +39,28 @@ def places(target: Target) -> tuple[Place, ...]:
 
 
 def read(files: Files, target: Target) -> Reading:
-    """The tag in the values, or what a marked scalar says. TargetError: neither is there."""
+    """The tag in the values, or what the marked scalars say. TargetError: neither is there."""
     tree = tree_of(files, target.path)
     with about(target.path):
         spot = _spot(tree, target)
     if spot is None:
-        found = [marked_image(marker) for marker in markers(tree, target)]
-        name = next((each.name for each in found if each.name), "")
-        tag = next((each.tag for each in found if each.tag), "")
-        digest = next((each.digest for each in found if each.digest), "")
+        images = [marked_image(marker) for marker in markers(tree, target)]
+        name = next((image.name for image in images if image.name), "")
+        tag = next((image.tag for image in images if image.tag), "")
+        digest = next((image.digest for image in images if image.digest), "")
         return Reading(name, tag, digest, file=target.path)
     if spot.kind == "missing":
         return Reading(spot.name, file=target.path)
     node = resolved(spot.document, spot.node)
     if spot.kind == "tag":
         return Reading(spot.name, *split_tag(node.value), sound=sound(node), file=target.path)
-    image = live_image(node.value)
-    return Reading(spot.name, *(image.tag, image.digest) if image else ("", ""), sound=sound(node), file=target.path)
+    reference = live_image(node.value)
+    version = (reference.tag, reference.digest) if reference else ("", "")
+    return Reading(spot.name, *version, sound=sound(node), file=target.path)
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """The file with the new tag, and with marked scalars set."""
+    """The file with the new tag in its values, and with the marked scalars set."""
     path = target.path
     before = tree = tree_of(files, path)
     edits = []
@@ -73,34 +74,36 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
             else:
                 tree = with_texts(tree, spot.document, [(spot.node, text)])
             edits = [Edit(path, key, old, text)] if tree.text != before.text else []
-        changes = [(marker, marked_text(marker, target, image)) for marker in markers(tree, target)]
-        now = [(marker, text) for marker, text in changes if resolved(marker.document, marker.node).value != text]
-        edits += [Edit(path, key_path(tree, m.node), resolved(m.document, m.node).value, text) for m, text in now]
-        if now:
-            tree = splice(tree, [(alone(tree, marker.document, marker.node), text) for marker, text in now])
+        changes: list[tuple[Node, str]] = []
+        for marker in markers(tree, target):
+            old, text = resolved(marker.document, marker.node).value, marked_text(marker, target, image)
+            if old != text:
+                edits.append(Edit(path, key_path(tree, marker.node), old, text))
+                changes.append((alone(tree, marker.document, marker.node), text))
+        tree = splice(tree, changes) if changes else tree
     return result(files, path, tree.text, tuple(edits))
 
 
 def _spot(tree: Tree, target: Target) -> ImageValue | None:
-    """The tag's place in the values; None where only markers say where to write. TargetError: neither."""
+    """The tag's place in the values; None where only markers say where to write. TargetError: there is neither."""
     name = target.keys.tag or target.keys.name or target.keys.spec
     name = "" if name == TOP else name
     namespace, _, release = target.application.rpartition("/")
     for document in tree.documents:
         if _at(document, "kind") != "HelmRelease" or (release and _at(document, "metadata.name") != release):
             continue
-        if _at(document, "metadata.namespace") not in {"", namespace}:
+        if _at(document, "metadata.namespace") not in {"", namespace}:  # "": kustomize or kubectl adds it later
             continue
         nodes = find(document, parse_path("spec.values"), merges=True)
         if not nodes:
             continue
-        # The mapping that has the image: the values themselves, or what stands at the container's path in them.
+        # The mapping that has the image: the values themselves, or what stands at the container's path below them.
         values = resolved(document, nodes[-1])
         below = replace(document, root=values)
         for holder in find(below, parse_path(name), merges=True) if name else (values,):
             if (spot := _tag(document, resolved(document, holder))) is not None:
                 return spot
-    if any(True for _ in markers(tree, target)):
+    if next(markers(tree, target), None):
         return None
     hint = "give it `image: {repository, tag}` or `image: name:tag`, or mark the scalar with a setter comment"
     raise TargetError(f"no HelmRelease here has the image of {name or TOP} in spec.values", hint=hint)
@@ -112,21 +115,24 @@ def _at(document: Document, path: str) -> str:
 
 
 def _tag(document: Document, holder: Node) -> ImageValue | None:
-    """The tag in `image: {repository, tag}`, `image: name` with `tag:` beside it, or `image: name:tag`."""
+    """The tag's place in one of the forms that Flux v1 knew.
+
+    They are `image: {repository, tag}`, `image: name` with `tag:` beside it, and `image: name:tag`.
+    """
     image = value(holder, "image") if holder.kind == "mapping" else holder
     if image is None:
         return _beside(document, holder, "")
     node = resolved(document, image)
     if node.kind == "mapping":
         return _beside(document, node, "")
-    if node.kind != "scalar" or (found := live_image(node.value)) is None:
+    if node.kind != "scalar" or (reference := live_image(node.value)) is None:
         return None
-    beside = _beside(document, holder, node.value) if holder.kind == "mapping" and not found.tag else None
-    return beside if beside and beside.kind == "tag" else ImageValue(document, image, "reference", found.name)
+    beside = _beside(document, holder, node.value) if holder.kind == "mapping" and not reference.tag else None
+    return beside if beside and beside.kind == "tag" else ImageValue(document, image, "reference", reference.name)
 
 
 def _beside(document: Document, mapping: Node, name: str) -> ImageValue | None:
-    """The `tag` of a mapping; where it has only a repository, the place for a new one."""
+    """The `tag` of a mapping, or the mapping itself where it has a repository and no `tag` yet."""
     repository = value(mapping, "repository") or value(mapping, "name")
     known = name or (resolved(document, repository).value if repository is not None else "")
     tag = value(mapping, "tag")

@@ -1,7 +1,8 @@
-"""A Helm values file: name, tag or whole reference at the key paths that the annotations name.
+"""Reads and writes a Helm values file: name, tag or whole reference at the key paths that the annotations name.
 
-Only the first document counts, as for Helm. Only annotated keys are written; AIU v1.3 writes an `image.name` that
-nobody asked for. Without any annotated key it is `image.tag`, and `image.name` if the file has it.
+Only the first document counts, as Helm reads no other. Only annotated keys are written: AIU v1.3 writes an
+`image.name` that nobody asked for. Where no key is annotated, `image.tag` is written, and `image.name` if the file
+has it already.
 """
 
 from __future__ import annotations
@@ -33,22 +34,24 @@ _HEAD = "# written by image-update\n\n"
 
 
 def places(target: Target) -> tuple[Place, ...]:
-    """The values file."""
+    """The values file, under all its spellings."""
     return (Place(target.path), *map(Place, target.fallbacks))
 
 
 def read(files: Files, target: Target) -> Reading:
-    """What Helm reads at the key paths, aliases and merge keys followed; a missing file or key says nothing."""
+    """What Helm reads at the key paths, through aliases and merge keys; a missing file or key says nothing."""
     keys = _keys(target.keys)
     path = chosen(files, target)
     tree = tree_of(files, path)
     with about(path):
         document = rooted(tree.documents[0], path) if tree.documents else None
-        nodes = {key: _look(tree, document, key) for key in (keys.name, keys.tag, keys.spec) if key}
+        nodes = {key: _scalar_at(tree, document, key) for key in (keys.name, keys.tag, keys.spec) if key}
         good = all(node is None or (sound(node) and node.value == node.value.strip()) for node in nodes.values())
-        if document:  # a key that stands several times must say the same each time
-            found = (find(document, parse_path(key), merges=True) for key in nodes)
-            good = good and all(len({resolved(document, node).value for node in one}) <= 1 for one in found)
+        if document:
+            # A key may stand twice. Helm reads the last one, AIU writes the first one: both must say the same.
+            for key in nodes:
+                values = {resolved(document, node).value for node in find(document, parse_path(key), merges=True)}
+                good = good and len(values) <= 1
     texts = {key: node.value if node else "" for key, node in nodes.items()}
     if keys.spec:
         image = live_image(texts[keys.spec])
@@ -58,7 +61,7 @@ def read(files: Files, target: Target) -> Reading:
 
 
 def _keys(keys: Keys) -> Keys:
-    """The key paths in use: spec alone, or tag and name."""
+    """The key paths to use: the one for the whole reference alone, or those for tag and name."""
     if keys.spec:
         return Keys(spec=keys.spec)
     if keys.name and not keys.tag:
@@ -70,8 +73,8 @@ def _keys(keys: Keys) -> Keys:
     return Keys(tag=keys.tag, name=keys.name) if keys.tag else Keys(tag="image.tag", name="image.name")
 
 
-def _look(tree: Tree, document: Document | None, key: str) -> Node | None:
-    """The scalar at a key path, or None. TargetError where no scalar could be written either."""
+def _scalar_at(tree: Tree, document: Document | None, key: str) -> Node | None:
+    """The scalar at a key path, None where it is missing or null. TargetError: no scalar could be written there."""
     if document is None or document.root.null:
         parse_path(key)
         return None
@@ -88,7 +91,7 @@ def _look(tree: Tree, document: Document | None, key: str) -> Node | None:
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """The values file with the image at its keys, tag before name; a missing file is created."""
+    """The values file with the image at its keys, the tag before the name as in AIU; a missing file is created."""
     keys = _keys(target.keys)
     path = chosen(files, target)
     text = text_of(files, path) or ""
@@ -97,7 +100,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     with about(path):
         for key in filter(None, (keys.spec, keys.tag, keys.name)):
             document = rooted(tree.documents[0], path) if tree.documents else None
-            node = _look(tree, document, key)
+            node = _scalar_at(tree, document, key)
             old = node.value.strip() if node else ""
             if key == keys.name and not target.keys.name and not old:
                 continue  # nobody named a key for the name, and the file has none: only the tag is written
@@ -113,17 +116,20 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
 
 
 def _name(old: str, target: Target, image: Image) -> str:
-    """The image's name, in the short form (without its registry) where the file has it so, as AIU v0.18 writes it."""
-    there = live_image(old)
-    if there and there.identity == image.identity:
-        return there.name
+    """The image's name; without its registry where the file's value has none, as AIU writes it since v0.18.
+
+    Charts with a value of its own for the registry (Bitnami's `image.registry`) would get it twice.
+    """
+    current = live_image(old)
+    if current and current.identity == image.identity:
+        return current.name
     full = target.image.name if target.image.identity == image.identity else image.name
-    short = there is not None and not split_registry(there.name)[0]
+    short = current is not None and not split_registry(current.name)[0]
     return split_registry(full)[1] if short else full
 
 
 def _put(tree: Tree, document: Document | None, key: str, text: str) -> Tree:
-    """The tree with `text` at a key path; what is missing on the way is made."""
+    """The tree with `text` at a key path; missing mappings on the way are added."""
     steps = parse_path(key)
     if document is None:
         if listed := next((step for step in steps if step.text != step.name), None):
@@ -131,10 +137,10 @@ def _put(tree: Tree, document: Document | None, key: str, text: str) -> Tree:
                 f"{listed.text}: there is no list {listed.name}", hint="create the list in the file first"
             )
         return begin(tree, _nested([step.name for step in steps], text))
-    found = locate(tree, document, steps)
-    if found.parent is not None:
-        return add_keys(tree, alone(tree, document, found.parent), _nested(list(found.missing), text))
-    return with_texts(tree, document, [(node, text) for node in found.nodes])
+    place = locate(tree, document, steps)
+    if place.parent is not None:
+        return add_keys(tree, alone(tree, document, place.parent), _nested(list(place.missing), text))
+    return with_texts(tree, document, [(node, text) for node in place.nodes])
 
 
 def _nested(names: list[str], text: str) -> dict[str, Data]:

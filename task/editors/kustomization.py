@@ -1,8 +1,8 @@
-"""`images:` of a kustomization file (or a Component): `newTag`, `digest`, `newName`, edited in place.
+"""Edits `newTag`, `digest` and `newName` in the `images:` of a kustomization file or Component, in place.
 
-kustomize joins `newTag` and `digest` to `name:tag@digest`; a digest without a tag replaces the tag, so a field that
-the new image lacks is removed from its entry. AIU replaces the whole entry and loses its comments and `newName`, and
-leaves `images:` without a list unchanged.
+kustomize joins `newTag` and `digest` to `name:tag@digest`, and a digest without a tag replaces the tag. So a field that
+the new image lacks is removed from its entry. AIU replaces the whole entry, which loses its comments and `newName`, and
+silently writes nothing where `images:` is null.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def places(target: Target) -> tuple[Place, ...]:
 
 
 def read(files: Files, target: Target) -> Reading:
-    """The image's entry, that of `kustomize.image-name` first; not sound where its name does not lead to the image."""
+    """What the image's entry says, that of `kustomize.image-name` first; not sound where it leads to another image."""
     refuse_taken(target)
     path, _, document = _load(files, target)
     named = identity_of(target.keys.kustomize_name)
@@ -56,7 +56,10 @@ def read(files: Files, target: Target) -> Reading:
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """The file with every entry of the image at its version; a missing entry or list is added."""
+    """The file with every entry of the image at its version; a missing entry or list is added.
+
+    A file may have several entries of one name (AIU replaces all of them, too), and kustomize applies them in order.
+    """
     refuse_taken(target)
     path, tree, document = _load(files, target)
     before = _versions(document, target, path)
@@ -71,24 +74,25 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     edits = [Edit(path, name, old.get(name, ""), version) for name, version in dict(after).items()]
     changed = tuple(edit for edit in edits if edit.old != edit.new)
     # Where only the spelling changed (a number became a string), one edit says which entry it was.
-    return result(files, path, tree.text, changed or tuple(Edit(path, *one, one[1]) for one in after[:1]))
+    same = [Edit(path, name, version, version) for name, version in after[:1]]
+    return result(files, path, tree.text, changed or tuple(same))
 
 
 def _load(files: Files, target: Target) -> tuple[str, Tree, Document | None]:
-    there = [place.path for place in places(target) if text_of(files, place.path) is not None]
-    if not there:
+    paths = [place.path for place in places(target) if text_of(files, place.path) is not None]
+    if not paths:
         hint = "create one, or name its folder: write-back-target: kustomization:<folder>"
         raise TargetError("holds no kustomization file", hint=hint, subject=target.path or "/")
-    if len(there) > 1:
-        raise TargetError(f"lies beside {there[1]}: kustomize takes only one", hint="remove one", subject=there[0])
-    tree = tree_of(files, there[0])
-    return there[0], tree, single(tree, there[0])
+    if len(paths) > 1:  # AIU takes the first; kustomize refuses the folder ("Found multiple kustomization files")
+        raise TargetError(f"lies beside {paths[1]}: kustomize takes only one", hint="remove one", subject=paths[0])
+    tree = tree_of(files, paths[0])
+    return paths[0], tree, single(tree, paths[0])
 
 
 def _mine(document: Document | None, target: Target, path: str) -> list[Node]:
     """The entries about the image: by name, by `kustomize.image-name`, or because `newName` is the image."""
-    found = value(document.root, "images") if document and document.root.kind == "mapping" else None
-    images = resolved(document, found) if document and found is not None else None
+    node = value(document.root, "images") if document and document.root.kind == "mapping" else None
+    images = resolved(document, node) if document and node is not None else None
     if document is None or images is None or images.null:
         return []
     if images.kind != "sequence":
@@ -105,23 +109,23 @@ def _mine(document: Document | None, target: Target, path: str) -> list[Node]:
 
 def _text(document: Document | None, entry: Node, field: str) -> str:
     mapping = resolved(document, entry) if document else entry
-    found = value(mapping, field) if document and mapping.kind == "mapping" else None
-    node = resolved(document, found) if document and found is not None else None
+    inner = value(mapping, field) if document and mapping.kind == "mapping" else None
+    node = resolved(document, inner) if document and inner is not None else None
     return node.value if node is not None and node.kind == "scalar" and not node.null else ""
 
 
 def _versions(document: Document | None, target: Target, path: str) -> list[tuple[str, str]]:
     """Key and version of each of the image's entries."""
-    found = []
+    versions = []
     for entry in _mine(document, target, path):
         name, tag, digest = (_text(document, entry, field) for field in ("name", "newTag", "digest"))
         version = f"{tag}@{digest}" if tag and digest else tag or digest
-        found.append((f"kustomize.images[{name}]", version))
-    return found
+        versions.append((f"kustomize.images[{name}]", version))
+    return versions
 
 
 def _renewed(tree: Tree, target: Target, image: Image, path: str) -> Tree:
-    """The entries of the image with their new fields: first those that are there, then those to add or remove."""
+    """The tree with the new fields in the image's entries: existing fields first, then those to add or remove."""
     document = tree.documents[0]
     texts = [
         (node, text)
@@ -140,17 +144,17 @@ def _renewed(tree: Tree, target: Target, image: Image, path: str) -> Tree:
 
 
 def _gap(document: Document, target: Target, image: Image, path: str) -> tuple[Node, str, str] | None:
-    """The first field to add (with its text) or to remove (without)."""
-    for each in _mine(document, target, path):
-        entry = resolved(document, each)
-        for field, text in _fields(document, each, target, image).items():
+    """The first field to add (with its text) or to remove (with ""), and its entry."""
+    for node in _mine(document, target, path):
+        entry = resolved(document, node)
+        for field, text in _fields(document, node, target, image).items():
             if bool(values(entry, field)) != bool(text):
                 return entry, field, text
     return None
 
 
 def _fields(document: Document, entry: Node, target: Target, image: Image) -> dict[str, str]:
-    """What the fields of an entry must say; "" for a field that must not be there."""
+    """What the fields of an entry have to say; "" for a field that must not exist."""
     fields = {"newTag": image.tag, "digest": image.digest}
     name, new = _text(document, entry, "name"), _text(document, entry, "newName")
     named = identity_of(target.keys.kustomize_name)
@@ -160,7 +164,7 @@ def _fields(document: Document, entry: Node, target: Target, image: Image) -> di
 
 
 def _with_new_entry(tree: Tree, target: Target, image: Image, path: str) -> Tree:
-    """The file with one more entry, in a list that is made where it is missing."""
+    """The file with one more entry; a missing list is added."""
     full = spelled(image, target, *target.source.images)
     name = target.keys.kustomize_name or full
     fields = {"name": name, "newName": full if name != full else "", "newTag": image.tag, "digest": image.digest}
@@ -170,9 +174,9 @@ def _with_new_entry(tree: Tree, target: Target, image: Image, path: str) -> Tree
         return begin(tree, {**_HEAD, "images": [entry]})
     if document.root.null:
         return add_keys(tree, document.root, {**_HEAD, "images": [entry]})
-    found = value(document.root, "images")
-    if found is None:
+    images = value(document.root, "images")
+    if images is None:
         return add_keys(tree, document.root, {"images": [entry]})
-    if found.kind == "alias":
-        raise TargetError(f"line {tree.line(found)}: images is an alias", hint="write the list out", subject=path)
-    return add_items(tree, alone(tree, document, found), [entry])
+    if images.kind == "alias":
+        raise TargetError(f"line {tree.line(images)}: images is an alias", hint="write the list out", subject=path)
+    return add_items(tree, alone(tree, document, images), [entry])

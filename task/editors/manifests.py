@@ -1,6 +1,6 @@
-"""Plain manifests: the `image:` of containers, in any object that has them, and marked scalars.
+"""Reads and writes plain manifests: the `image:` of containers in any object that has them, and marked scalars.
 
-Files that are not YAML, such as the templates of a chart, and YAML without manifests are passed over.
+Files that are not YAML, such as the templates of a chart, are skipped, and so is YAML that holds no manifest.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from task.image import live_image
 from task.model import Edit, File, Files, Image, Place, Reading, Target
 
 SUFFIXES = (".yaml", ".yml", ".json")
+# The lists of a pod's spec. Custom resources (Argo Rollouts, Knative, Tekton pod templates) use the same names.
 _LISTS = frozenset(("containers", "initContainers", "ephemeralContainers"))
 
 
 @dataclass(frozen=True)
 class Hit:
-    """A scalar that holds the image, or a part of it."""
+    """A scalar that holds the image or a part of it."""
 
     document: Document
     node: Node
@@ -33,36 +34,36 @@ class Hit:
 
 
 def places(target: Target) -> tuple[Place, ...]:
-    """All manifests of the folder (with its sub-folders where the target says so), or the one file it names."""
+    """All manifests of the folder, with its sub-folders where the target says so, or the one file that it names."""
     if target.path.endswith(SUFFIXES):
         return (Place(target.path),)
     return (Place(target.path, "tree" if target.recurse else "folder"),)
 
 
 def read(files: Files, target: Target) -> Reading:
-    """Name and version of the first hit; not sound where others differ from it.
+    """The first name, tag and digest that the manifests give; not sound where others differ.
 
-    TargetError: nothing in the folder has the image.
+    TargetError: no manifest has the image.
     """
-    found = [(path, hit) for path, tree in _trees(files, target) for hit in _hits(tree, target, None)]
-    if not found:
-        raise _not_there(target)
-    name = next((hit.old.name for _, hit in found if hit.old.name), "")
-    tag = next((hit.old.tag for _, hit in found if hit.old.tag), "")
-    digest = next((hit.old.digest for _, hit in found if hit.old.digest), "")
-    alike = all((hit.old.tag or tag, hit.old.digest or digest) == (tag, digest) for _, hit in found if hit.old.version)
-    firm = all(sound(resolved(hit.document, hit.node)) for _, hit in found)
-    return Reading(name, tag, digest, sound=alike and firm, file=found[0][0])
+    hits = [(path, hit) for path, tree in _trees(files, target) for hit in _hits(tree, target, None)]
+    if not hits:
+        raise _no_such_image(target)
+    name = next((hit.old.name for _, hit in hits if hit.old.name), "")
+    tag = next((hit.old.tag for _, hit in hits if hit.old.tag), "")
+    digest = next((hit.old.digest for _, hit in hits if hit.old.digest), "")
+    alike = all((hit.old.tag or tag, hit.old.digest or digest) == (tag, digest) for _, hit in hits if hit.old.version)
+    strings = all(sound(resolved(hit.document, hit.node)) for _, hit in hits)
+    return Reading(name, tag, digest, sound=alike and strings, file=hits[0][0])
 
 
-def _not_there(target: Target) -> TargetError:
+def _no_such_image(target: Target) -> TargetError:
     name = target.keys.manifests_name or target.image.name
     hint = "name the folder (manifests:<path>), or the image as it stands there (<alias>.manifests.image-name)"
     return TargetError(f"no container in the manifests has the image {name}", hint=hint, subject=target.path or "/")
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """Every manifest that changes. TargetError: nothing in the folder has the image."""
+    """Every manifest that changes, and the edits. TargetError: no manifest has the image."""
     changed: dict[str, File] = {}
     edits: list[Edit] = []
     seen = False
@@ -70,24 +71,26 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         with about(path):
             hits = list(_hits(tree, target, image))
             seen = seen or bool(hits)
-            done = [hit for hit in hits if not says(hit.document, hit.node, hit.new)]
-            new = _rewritten(tree, done)
+            hits = [hit for hit in hits if not says(hit.document, hit.node, hit.new)]
+            new = _rewritten(tree, hits)
         if new.text != tree.text:
             changed[path] = File(new.text, files[path].mode)
-            edits += [Edit(path, key_path(tree, x.node), resolved(x.document, x.node).value, x.new) for x in done]
+            edits += [
+                Edit(path, key_path(tree, hit.node), resolved(hit.document, hit.node).value, hit.new) for hit in hits
+            ]
     if not seen:
-        raise _not_there(target)
+        raise _no_such_image(target)
     return changed, tuple(edits)
 
 
 def _rewritten(tree: Tree, hits: list[Hit]) -> Tree:
-    """All hits at once; an anchored scalar whose every use is a hit is written once, at its anchor."""
+    """The tree with all hits written; an anchored scalar is written once, at its anchor, if all its uses are hits."""
     wanted = {id(hit.node): hit.new for hit in hits}
     changes: list[tuple[Node, str]] = []
     for hit in hits:
         origin = resolved(hit.document, hit.node)
         others = users(hit.document, origin)
-        together = bool(others) and all(wanted.get(id(each)) == hit.new for each in (origin, *others))
+        together = bool(others) and all(wanted.get(id(node)) == hit.new for node in (origin, *others))
         if together and hit.node.kind == "alias":
             continue
         changes.append((hit.node if together else alone(tree, hit.document, hit.node), hit.new))
@@ -96,6 +99,7 @@ def _rewritten(tree: Tree, hits: list[Hit]) -> Tree:
 
 def _trees(files: Files, target: Target) -> Iterator[tuple[str, Tree]]:
     """The readable YAML files that may hold the image, by path."""
+    # Only for its errors: the path, or a folder above it, may be a link, a submodule or no folder at all.
     if target.path in files and files[target.path].mode != "040000":
         text_of(files, target.path)
     elif target.path:
@@ -108,24 +112,25 @@ def _trees(files: Files, target: Target) -> Iterator[tuple[str, Tree]]:
         inside = path.endswith(SUFFIXES) and (folder == target.path or below)
         if not (inside or path == target.path) or file.mode in MODES or file.problem:
             continue
+        # Parsing is most of the time here; a file without the name's last part cannot hold the image.
         if SIGN not in file.text and not any(name and name in file.text for name in names):
             continue
         try:
             yield path, parse(file.text)
         except TargetError:
-            if path == target.path:
+            if path == target.path:  # the target names this file; others in the folder may be templates of a chart
                 raise
 
 
 def _hits(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
-    """Marked scalars, then the images of containers."""
+    """The marked scalars, then the images of containers; of reading only (no image), `new` is empty."""
     marked = set()
     for marker in markers(tree, target):
         marked.add(id(marker.node))
         yield Hit(
             marker.document, marker.node, marked_image(marker), marked_text(marker, target, image) if image else ""
         )
-    for other in target.others:  # a scalar that is marked for another alias belongs to that alias
+    for other in target.others:  # a scalar marked for another alias belongs to that alias
         marked |= {id(marker.node) for marker in markers(tree, replace(target, alias=other.alias)) if other.alias}
     wanted = {target.image.identity}
     if (named := live_image(target.keys.manifests_name)) is not None:
@@ -139,28 +144,28 @@ def _hits(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
 
 
 def _container_images(tree: Tree) -> Iterator[tuple[Document, Node]]:
-    """The `image:` of each container of each manifest. A list that an alias stands for is met where it is written."""
+    """The `image:` of each container of each manifest. A list with aliases comes once, where it is written."""
     for document in tree.documents:
         root = document.root
         if root.kind != "mapping" or value(root, "apiVersion") is None or value(root, "kind") is None:
             continue
         for node in walk(root):
-            for key, each in pairs(node) if node.kind == "mapping" else ():
-                if key.value not in _LISTS or each.kind != "sequence":
+            for key, containers in pairs(node) if node.kind == "mapping" else ():
+                if key.value not in _LISTS or containers.kind != "sequence":
                     continue
-                for container in each.children:
+                for container in containers.children:
                     image = value(container, "image") if container.kind == "mapping" else None
                     if image is not None and resolved(document, image).kind == "scalar":
                         yield document, image
 
 
 def key_path(tree: Tree, node: Node) -> str:
-    """`spec.containers[0].image`: where a node stands in its document."""
+    """Where a node stands in its document: `spec.containers[0].image`."""
     steps: list[str] = []
-    for each in tree.ancestors(node):
-        parent = tree.parent(each)
+    for child in tree.ancestors(node):
+        parent = tree.parent(child)
         if parent is not None and parent.kind == "sequence":
-            steps.append(f"[{next(number for number, item in enumerate(parent.children) if item is each)}]")
-        elif parent is not None and (key := tree.key_of(each)) is not None:
+            steps.append(f"[{next(number for number, item in enumerate(parent.children) if item is child)}]")
+        elif parent is not None and (key := tree.key_of(child)) is not None:
             steps.append(f".{key.value}")
     return "".join(reversed(steps)).lstrip(".")

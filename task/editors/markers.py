@@ -1,4 +1,7 @@
-"""Flux's setter comments: `{"$imagepolicy": "<namespace>:<name>[:tag|:name|:digest]"}` marks a scalar to be set."""
+"""Flux's setter comments: `{"$imagepolicy": "<namespace>:<name>[:tag|:name|:digest]"}` marks a scalar to be set.
+
+Flux v2 reads such a comment in any YAML file of a path. Here `<name>` is the entry's alias.
+"""
 
 from __future__ import annotations
 
@@ -27,21 +30,22 @@ class Marker:
 
 
 def markers(tree: Tree, target: Target) -> Iterator[Marker]:
-    """The scalars that are marked for the target's alias, in the order of the text."""
+    """The scalars marked for the target's alias, in the order of the text."""
     if SIGN not in tree.text:
         return
     namespace = target.application.partition("/")[0]
     alias = target.alias or target.image.repository.rpartition("/")[2]
     for match in _MARKER.finditer(tree.text):
+        # AIU up to v0.18 looks an alias with a slash up as `a_b` in annotation names, so people write that here too.
         if match[1] != namespace or match[2] not in (alias, alias.replace("/", "_")):
             continue
-        found = _before(tree, match.start())
-        if found is not None:
-            yield Marker(*found, match[3] or "")
+        value = _value_before(tree, match.start())
+        if value is not None:
+            yield Marker(*value, match[3] or "")
 
 
-def _before(tree: Tree, at: int) -> tuple[Document, Node] | None:
-    """The value that ends before a comment, on its line; None where the `#` begins no comment, or for a bare key."""
+def _value_before(tree: Tree, at: int) -> tuple[Document, Node] | None:
+    """The value before a comment on its line; None behind a bare key, or where the `#` is part of a value."""
     start = line_start(tree.text, at)
     last = None
     for document in tree.documents:
@@ -56,7 +60,7 @@ def _before(tree: Tree, at: int) -> tuple[Document, Node] | None:
 
 
 def marked_text(marker: Marker, target: Target, image: Image) -> str:
-    """The new text of a marked scalar. TargetError: it asks for a digest, and there is none."""
+    """The new text of a marked scalar. TargetError: it asks for a digest, and the image has none."""
     if marker.part == "tag":
         return image.tag or tag_value(image)
     if marker.part == "digest":

@@ -1,14 +1,20 @@
-"""`helm.parameters` of an override file `.argocd-source-<app>.yaml`."""
+"""Reads and writes `helm.parameters` of an override file `.argocd-source-<app>.yaml`."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from task.editors.argocd_source import Item, Section, items_of, load, merge_items, places, stray_items, unsound_names
-from task.editors.file_text import spelled, split_tag, tag_value
+from task.editors.argocd_source import (
+    Item,
+    Section,
+    items_of,
+    load,
+    merge_image,
+    places,
+    reading_of,
+    stray_items,
+    unsound_names,
+)
 from task.editors.yaml.scalar import looks_typed
 from task.errors import AnnotationError
-from task.image import live_image
 from task.model import Edit, Files, Image, Keys, Reading, Target
 
 __all__ = ["places", "read", "strays", "write"]
@@ -17,52 +23,37 @@ SECTION = Section("helm", "parameters")
 
 
 def read(files: Files, target: Target) -> Reading:
-    """The parameters' values; one that YAML or `helm --set` takes for a number or a boolean is not sound."""
+    """The values of the image's parameters; not sound where YAML or `helm --set` makes a number or boolean of one."""
     path, _, document = load(files, target)
     items = items_of(document, SECTION, path)
-    found = {item.name: item for item in items}
-    name, tag = _names(target.keys)
     unsound = unsound_names(document, SECTION, path)
-    # Without forceString, Argo CD passes `--set`, and Helm makes a number or a boolean of such a value.
+    # Without forceString, Argo CD passes `--set`, and Helm makes a number or a boolean of such a value: 12345678 comes
+    # out as an integer (Helm 3.19 and 4.1). With it Argo CD passes `--set-string`.
     unsound |= {item.name for item in items if not item.force and looks_typed(item.value)}
-    sound = not unsound & {name, tag}
-    if target.keys.spec:
-        image = live_image(found[tag].value) if tag in found else None
-        return Reading(*(image.name, image.tag, image.digest) if image else ("", "", ""), sound=sound, file=path)
-    version = split_tag(found[tag].value if tag in found else "")
-    return Reading(found[name].value if name in found else "", *version, sound=sound, file=path)
+    return reading_of(items, _names(target.keys), unsound, path)
 
 
-def _names(keys: Keys) -> tuple[str, str]:
-    """The parameters that hold name and version; with `helm.image-spec` one that holds both."""
+def _names(keys: Keys) -> Keys:
+    """The parameters to use: the one for the whole reference alone, or those for name and tag."""
     if keys.spec:
-        return keys.spec, keys.spec
-    name, tag = keys.name or "image.name", keys.tag or "image.tag"
+        return Keys(spec=keys.spec)  # as in AIU, it wins over name and tag
+    name, tag = keys.name or "image.name", keys.tag or "image.tag"  # AIU's defaults
     if name == tag:
         raise AnnotationError(
             f"helm.image-name and helm.image-tag are both {name!r}", hint=f"write helm.image-spec: {name}"
         )
-    return name, tag
+    return Keys(name=name, tag=tag)
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """The file with the image's parameters, `forcestring` always there, and what the spec holds carried along."""
-    name, tag = _names(target.keys)
-    path, _, document = load(files, target)
-    spec = _spec(target)
-    texts = [item.value for item in (*items_of(document, SECTION, path), *spec) if item.name == name]
-    full = spelled(image, target, *texts)
-    own = {name: full, tag: tag_value(image)}
-    if target.keys.spec:
-        own = {tag: replace(image, name=full).reference}
-    items = [Item(key, value, force=True) for key, value in own.items() if value]
-    return merge_items(files, target, SECTION, items, spec)
+    """The file with the image's parameters, each with `forcestring`, and with the spec's others carried along."""
+    return merge_image(files, target, SECTION, image, _names(target.keys), _spec(target), force=True)
 
 
 def strays(files: Files, target: Target) -> tuple[tuple[str, str], ...]:
-    """(name, origin) of the parameters that a person wrote, and whose origin has another value."""
+    """(name, origin) of the parameters that a person wrote although their origin has another value."""
     return stray_items(files, target, SECTION, _names(target.keys), _spec(target))
 
 
 def _spec(target: Target) -> list[Item]:
-    return [Item(each.name, each.value, each.force_string) for each in target.source.parameters]
+    return [Item(parameter.name, parameter.value, parameter.force_string) for parameter in target.source.parameters]

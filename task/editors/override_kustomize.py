@@ -1,7 +1,8 @@
-"""`kustomize.images` of an override file: `[name=]image[:tag][@digest]`, as `kustomize edit set image` takes them.
+"""Reads and writes `kustomize.images` of an override file: `[name=]image[:tag][@digest]`.
 
-Entries are compared by the repository's normal form, never by text up to a colon: an image of
-`registry:5000` must not overwrite another (Argo CD Image Updater issue 516).
+Argo CD hands the entries to `kustomize edit set image`. They are compared by the repository's normal form. Argo CD's
+own `KustomizeImage.Match` compares the text up to the first `=`, `:` or `@`, so that one image of `registry:5000`
+overwrites another one (AIU issue 516).
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ SECTION = Section("kustomize", "images")
 
 @dataclass(frozen=True)
 class KustomizeImage:
-    """One entry: `left=right`, `left` being the name in the manifests."""
+    """One entry, `left=right`: `left` is the name in the manifests, `right` the image."""
 
     left: str  # "" where there is no `=`
     right: str
 
     @property
     def identity(self) -> str:
-        """The repository of the new image, in normal form; "" where it cannot be read."""
+        """The repository of the new image in normal form; "" where the entry names no image."""
         image = live_image(self.right)
         return image.identity if image else ""
 
@@ -57,140 +58,145 @@ class KustomizeImage:
         return identity_of(self.left) if self.left else self.identity
 
 
-def entry(text: str) -> KustomizeImage:
-    """The entry of a text."""
+def parse_entry(text: str) -> KustomizeImage:
+    """The entry that a text stands for."""
     left, equals, right = text.partition("=")
     return KustomizeImage(left, right) if equals else KustomizeImage("", text)
 
 
 def read(files: Files, target: Target) -> Reading:
-    """The image's entry; not sound where the name in the manifests does not lead to the image yet."""
+    """What the image's entry says; not sound where the name in the manifests does not lead to the image yet."""
     refuse_taken(target)
     path, _, document = load(files, target)
     wanted = identity_of(target.keys.kustomize_name)
-    mine = [one for one in _entries(document, path) if _mine(one[1], target)]
-    mine.sort(key=lambda one: one[1].key != wanted if wanted else False)
-    if not mine or (image := live_image(mine[0][1].right)) is None:
+    mine = [entry for _, entry in _entries(document, path) if _mine(entry, target)]
+    if wanted:
+        mine.sort(key=lambda entry: entry.key != wanted)
+    if not mine or (image := live_image(mine[0].right)) is None:
         return Reading(file=path)
-    ours = all(each.identity == target.image.identity for _, each in mine)
-    leads = ours and mine[0][1].key == (wanted or mine[0][1].key)
-    alike = all((other := live_image(each.right)) and other.version == image.version for _, each in mine)
+    ours = all(entry.identity == target.image.identity for entry in mine)
+    leads = ours and mine[0].key == (wanted or mine[0].key)
+    # AIU replaces only the first of several entries, so a file of its may hold two versions of the image.
+    alike = all((other := live_image(entry.right)) and other.version == image.version for entry in mine)
     return Reading(image.name, image.tag, image.digest, sound=leads and alike, file=path)
 
 
 def _entries(document: Document | None, path: str) -> list[tuple[Node, KustomizeImage]]:
-    """The elements that are texts."""
-    found = elements(document, SECTION, path)
-    nodes = [(each, resolved(document, each)) for each in found] if document else []
-    return [(each, entry(node.value)) for each, node in nodes if node.kind == "scalar"]
+    """Each element of the list that is a text: its node and its entry."""
+    if document is None:
+        return []
+    nodes = [(node, resolved(document, node)) for node in elements(document, SECTION, path)]
+    return [(node, parse_entry(scalar.value)) for node, scalar in nodes if scalar.kind == "scalar"]
 
 
-def _mine(each: KustomizeImage, target: Target) -> bool:
-    """Whether an entry is about the image: it leads to it, or starts from its name in the manifests."""
+def _mine(entry: KustomizeImage, target: Target) -> bool:
+    """Whether an entry is about the target's image: it leads to it, or is for its name in the manifests."""
     name = target.keys.kustomize_name
-    about = each.identity == target.image.identity or bool(name and each.key == identity_of(name))
-    return about and belongs(each.key, target, "kustomize_name")
+    about = entry.identity == target.image.identity or bool(name and entry.key == identity_of(name))
+    return about and belongs(entry.key, target, "kustomize_name")
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
     """The file with all entries of the image at its version, and with the spec's others carried along.
 
-    An entry with an origin comment follows its origin, and goes when that is gone; every other one stays.
+    An entry with an origin comment follows its origin and is removed with it; every other entry stays.
     """
     refuse_taken(target)
     path, tree, document = load(files, target)
     now, spec = _entries(document, path), _spec(files, target)
     renewed: list[KustomizeImage] = []
-    for node, each in now:
-        if _mine(each, target):
-            renewed.append(_at(each, spec, target, image))
-        elif target.carry and each.key in spec and origin_comment(tree, node) is not None:
-            theirs, _ = spec[each.key]
-            renewed.append(each if _says(theirs) == _says(each) else theirs)
+    for node, entry in now:
+        if _mine(entry, target):
+            renewed.append(_at_version(entry, spec, target, image))
+        elif target.carry and entry.key in spec and origin_comment(tree, node) is not None:
+            theirs, _ = spec[entry.key]
+            renewed.append(entry if _meaning(theirs) == _meaning(entry) else theirs)
         else:
-            renewed.append(each)
+            renewed.append(entry)
     name = target.keys.kustomize_name
-    first = next((place for place, (_, each) in enumerate(now) if _mine(each, target)), None)
-    if name and first is not None and identity_of(name) not in {each.key for each in renewed}:
+    first = next((place for place, (_, entry) in enumerate(now) if _mine(entry, target)), None)
+    if name and first is not None and identity_of(name) not in {entry.key for entry in renewed}:
         renewed[first] = KustomizeImage(name, renewed[first].right)  # another name led to the image: ours replaces it
-    changes = [(node, each, fresh) for (node, each), fresh in zip(now, renewed, strict=True) if fresh != each]
+    changes = [(node, entry, fresh) for (node, entry), fresh in zip(now, renewed, strict=True) if fresh != entry]
     if changes and document:
         tree = splice(tree, [(alone(tree, document, node), fresh.text) for node, _, fresh in changes])
     missing = _missing(renewed, spec, target, image)
-    tree = grow(tree, SECTION, [each.text for each in missing], path)
+    tree = grow(tree, SECTION, [entry.text for entry in missing], path)
 
     def gone(tree: Tree, node: Node) -> bool:
-        each = entry(resolved(tree.documents[0], node).value)
-        return not _mine(each, target) and each.key not in spec and origin_comment(tree, node) is not None
+        entry = parse_entry(resolved(tree.documents[0], node).value)
+        return not _mine(entry, target) and entry.key not in spec and origin_comment(tree, node) is not None
 
     def origin(tree: Tree, node: Node) -> str | None:
-        each = entry(resolved(tree.documents[0], node).value)
-        if _mine(each, target):
+        entry = parse_entry(resolved(tree.documents[0], node).value)
+        if _mine(entry, target):
             return ""
-        follows = each in missing or (origin_comment(tree, node) and target.carry)
-        return spec[each.key][1] if follows and each.key in spec else None
+        follows = entry in missing or (origin_comment(tree, node) and target.carry)
+        return spec[entry.key][1] if follows and entry.key in spec else None
 
     if target.carry:
         tree = without(tree, SECTION, path, gone)
     tree = set_origin_comments(tree, SECTION, path, origin)
-    edits = [Edit(path, _key(fresh), each.text, fresh.text) for _, each, fresh in changes]
-    edits += [Edit(path, _key(each), "", each.text) for each in missing]
-    left = [each for _, each in _entries(single(tree, path), path)]
-    edits += [Edit(path, _key(each), each.text, "") for each in renewed if each not in left]
-    said = [Edit(path, _key(each), each.text, each.text) for each in renewed if _mine(each, target)]
-    return result(files, path, tree.text, tuple(edits or said[:1]))
+    edits = [Edit(path, _key(fresh), entry.text, fresh.text) for _, entry, fresh in changes]
+    edits += [Edit(path, _key(entry), "", entry.text) for entry in missing]
+    left = [entry for _, entry in _entries(single(tree, path), path)]
+    edits += [Edit(path, _key(entry), entry.text, "") for entry in renewed if entry not in left]
+    # Where only a comment or a quote changed, one edit says which entry it was.
+    same = [Edit(path, _key(entry), entry.text, entry.text) for entry in renewed if _mine(entry, target)]
+    return result(files, path, tree.text, tuple(edits or same[:1]))
 
 
 def strays(files: Files, target: Target) -> tuple[tuple[str, str], ...]:
-    """(name, origin) of each entry that a person wrote, and whose origin has another image or version."""
+    """(name, origin) of each entry that a person wrote although its origin has another image or version."""
     if not target.carry:
         return ()
     path, tree, document = load(files, target)
-    spec, found = _spec(files, target), dict[str, str]()
-    for node, each in _entries(document, path):
-        theirs, origin = spec.get(each.key, (each, ""))
-        managed = {each.key, each.identity, each.left, each.right} & set(target.managed)
-        if not managed and not _mine(each, target) and _says(theirs) != _says(each) and not origin_comment(tree, node):
-            found[_key(each)] = origin
-    return tuple(found.items())
+    spec, strays = _spec(files, target), dict[str, str]()
+    for node, entry in _entries(document, path):
+        theirs, origin = spec.get(entry.key, (entry, ""))
+        ours = {entry.key, entry.identity, entry.left, entry.right} & set(target.managed) or _mine(entry, target)
+        if not ours and _meaning(theirs) != _meaning(entry) and not origin_comment(tree, node):
+            strays[_key(entry)] = origin
+    return tuple(strays.items())
 
 
-def _key(each: KustomizeImage) -> str:
-    image = live_image(each.right)
-    return f"kustomize.images[{each.left or (image.name if image else each.right)}]"
+def _key(entry: KustomizeImage) -> str:
+    image = live_image(entry.right)
+    return f"kustomize.images[{entry.left or (image.name if image else entry.right)}]"
 
 
-Carried = Mapping[str, tuple[KustomizeImage, str]]  # by key; with the comment that says where it is from
+Carried = Mapping[str, tuple[KustomizeImage, str]]  # by key: the entry, and the comment that names its origin
 
 
 def _spec(files: Files, target: Target) -> Carried:
-    """What the spec and the common file hold, the latter winning for one name in the manifests."""
+    """The entries of the spec and of the common file; for one name in the manifests the common file wins."""
     path, common = common_document(files, target) if target.carry else ("", None)
-    entries = [(entry(text), FROM_SPEC) for text in target.source.images]
-    entries += [(each, FROM_COMMON) for _, each in _entries(common, path)]
-    return {each.key: (each, origin) for each, origin in entries}
+    entries = [(parse_entry(text), FROM_SPEC) for text in target.source.images]
+    entries += [(entry, FROM_COMMON) for _, entry in _entries(common, path)]
+    return {entry.key: (entry, origin) for entry, origin in entries}
 
 
-def _at(each: KustomizeImage, spec: Carried, target: Target, image: Image) -> KustomizeImage:
+def _at_version(entry: KustomizeImage, spec: Carried, target: Target, image: Image) -> KustomizeImage:
     """An entry of the image at its new version, its name spelled as before."""
-    full = spelled(image, target, each.right, *(other.right for other, _ in spec.values()))
+    full = spelled(image, target, entry.right, *(other.right for other, _ in spec.values()))
     name = target.keys.kustomize_name
-    left = each.left or (name if name and each.identity != image.identity else "")
+    left = entry.left or (name if name and entry.identity != image.identity else "")
     return KustomizeImage(left, replace(image, name=full).reference)
 
 
-def _says(each: KustomizeImage) -> tuple[str, ...]:
-    image = live_image(each.right)
-    return (each.key, image.identity, image.tag, image.digest) if image else (each.key, each.right)
+def _meaning(entry: KustomizeImage) -> tuple[str, ...]:
+    """What kustomize makes of an entry: equal for two spellings of the same."""
+    image = live_image(entry.right)
+    return (entry.key, image.identity, image.tag, image.digest) if image else (entry.key, entry.right)
 
 
 def _missing(now: list[KustomizeImage], spec: Carried, target: Target, image: Image) -> list[KustomizeImage]:
-    """The entries to append: those of the spec that the file lacks, and the image's own if none is there."""
-    keys = {each.key for each in now}
-    lacking = [each for each, _ in spec.values() if each.key not in keys and (target.carry or _mine(each, target))]
-    carried = [_at(each, spec, target, image) if _mine(each, target) else each for each in lacking]
+    """The entries to append: those of the spec that the file lacks, and the image's own if there is none yet."""
+    keys = {entry.key for entry in now}
+    lacking = [entry for entry, _ in spec.values() if entry.key not in keys and (target.carry or _mine(entry, target))]
+    carried = [_at_version(entry, spec, target, image) if _mine(entry, target) else entry for entry in lacking]
     name = target.keys.kustomize_name
-    if any(each.key == identity_of(name) if name else _mine(each, target) for each in (*now, *carried)):
+    if any(entry.key == identity_of(name) if name else _mine(entry, target) for entry in (*now, *carried)):
         return carried
     full = spelled(image, target, *(other.right for other, _ in spec.values()))
     return [*carried, KustomizeImage(name, replace(image, name=full).reference)]

@@ -1,58 +1,50 @@
-"""`plugin.env` of an override file `.argocd-source-<app>.yaml`: the variables of a config management plugin."""
+"""Reads and writes `plugin.env` of an override file: the variables of a config management plugin.
+
+AIU writes them since v1.3, by the same annotations.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from task.editors.argocd_source import PLUGIN, Item, items_of, load, merge_items, places, stray_items, unsound_names
-from task.editors.file_text import spelled, split_tag, tag_value
+from task.editors.argocd_source import (
+    PLUGIN,
+    Item,
+    items_of,
+    load,
+    merge_image,
+    places,
+    reading_of,
+    stray_items,
+    unsound_names,
+)
 from task.errors import AnnotationError
-from task.image import live_image
 from task.model import Edit, Files, Image, Keys, Reading, Target
 
 __all__ = ["places", "read", "strays", "write"]
 
-SECTION = PLUGIN
-
 
 def read(files: Files, target: Target) -> Reading:
-    """The variables' values."""
+    """The values of the image's variables. AnnotationError: no variable is named for the tag."""
     _refuse_unnamed(target.keys)
     path, _, document = load(files, target)
-    found = {item.name: item.value for item in items_of(document, SECTION, path)}
-    keys = target.keys
-    sound = not unsound_names(document, SECTION, path) & {keys.spec or keys.name, keys.spec or keys.tag}
-    if keys.spec:
-        image = live_image(found.get(keys.spec, ""))
-        return Reading(*(image.name, image.tag, image.digest) if image else ("", "", ""), sound=sound, file=path)
-    return Reading(found.get(keys.name, ""), *split_tag(found.get(keys.tag, "")), sound=sound, file=path)
+    return reading_of(items_of(document, PLUGIN, path), target.keys, unsound_names(document, PLUGIN, path), path)
 
 
 def _refuse_unnamed(keys: Keys) -> None:
+    # Every plugin has variables of its own, so no default could be right.
     if not (keys.spec or keys.tag):
         hint = "annotate <alias>.plugin.image-tag or <alias>.plugin.image-spec with the variable's name"
         raise AnnotationError("no variable of the plugin is named for the tag: it would go nowhere", hint=hint)
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """The file with the image's variables, and with the spec's carried along."""
+    """The file with the image's variables, and with the spec's others carried along."""
     _refuse_unnamed(target.keys)
-    path, _, document = load(files, target)
-    spec = _spec(target)
-    known = target.keys.spec or target.keys.name
-    texts = [item.value for item in (*items_of(document, SECTION, path), *spec) if item.name == known]
-    full = spelled(image, target, *texts)
-    own = {target.keys.name: full, target.keys.tag: tag_value(image)}
-    if target.keys.spec:
-        own = {target.keys.spec: replace(image, name=full).reference}
-    items = [Item(key, value) for key, value in own.items() if key and value]
-    return merge_items(files, target, SECTION, items, spec)
+    return merge_image(files, target, PLUGIN, image, target.keys, _spec(target), force=None)
 
 
 def strays(files: Files, target: Target) -> tuple[tuple[str, str], ...]:
-    """(name, origin) of the variables that a person wrote, and whose origin has another value."""
-    keys = target.keys
-    return stray_items(files, target, SECTION, (keys.name, keys.tag, keys.spec), _spec(target))
+    """(name, origin) of the variables that a person wrote although their origin has another value."""
+    return stray_items(files, target, PLUGIN, target.keys, _spec(target))
 
 
 def _spec(target: Target) -> list[Item]:

@@ -1,6 +1,6 @@
-"""States ↔ the plain data of a state file: its keys, and what each may hold.
+"""Turns states into the plain data of a state file, and back: its keys, and what each of them may hold.
 
-A key that is not known here belongs to a newer version: it is ignored, and stays when the file is written.
+A key that is unknown here belongs to a newer version: it is ignored, and stays when the file is written.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Data = Mapping[str, object]
 
 
 def states_of(tree: Tree) -> dict[str, State]:
-    """What a state file says, by write-back file. TargetError: the line, what is wrong in it, how to correct it."""
+    """What a state file says, by write-back file. The TargetError names the line, its mistake and the correction."""
     if len(tree.documents) > 1:
         node = tree.documents[1].root
         raise _wrong(
@@ -47,7 +47,7 @@ def states_of(tree: Tree) -> dict[str, State]:
     if not tree.documents or tree.documents[0].root.null:
         return {}
     for node in walk(tree.documents[0].root):
-        if node.kind == "alias" or node.anchor:  # anchors would tie lines together that change apart
+        if node.kind == "alias" or node.anchor:  # anchors would tie lines together that have to change apart
             name = f"the alias *{node.value}" if node.kind == "alias" else f"the anchor &{node.anchor}"
             raise _wrong(tree, node, f"{name[:50]} is not for a state file", "write the value itself out")
     fields = _fields(tree, tree.documents[0].root, "the file", FILE)
@@ -58,7 +58,7 @@ def states_of(tree: Tree) -> dict[str, State]:
         images = _children(tree, fields["images"], "images") if "images" in fields else {}
         state = State(
             _hold(tree, fields["hold"]) if "hold" in fields else None,
-            {alias: memory for alias, one in images.items() if (memory := _memory(tree, one, alias)) != Memory()},
+            {alias: memory for alias, image in images.items() if (memory := _memory(tree, image, alias)) != Memory()},
         )
         if state != State():
             states[path] = state
@@ -69,8 +69,8 @@ def _memory(tree: Tree, node: Node, alias: str) -> Memory:
     fields = _fields(tree, node, alias, MEMORY)
     rollback = None
     if "rollback" in fields:
-        said = _words(tree, _fields(tree, fields["rollback"], "rollback", MEANT))
-        rollback = Meant(said["to"], said.get("tag", ""), said.get("digest", "")) if said.get("to") else None
+        words = _words(tree, _fields(tree, fields["rollback"], "rollback", MEANT))
+        rollback = Meant(words["to"], words.get("tag", ""), words.get("digest", "")) if words.get("to") else None
     return Memory(
         written=_written(tree, fields["written"], "written") if "written" in fields else None,
         replaced=_list(tree, fields["replaced"], "replaced") if "replaced" in fields else (),
@@ -81,30 +81,30 @@ def _memory(tree: Tree, node: Node, alias: str) -> Memory:
 
 
 def _hold(tree: Tree, node: Node) -> Hold:
-    """A hold that cannot be read is an error, not "no hold": what it covers must not move."""
+    """The hold. One that cannot be read is an error and not "no hold", because its images must not move."""
     hint = "write `reason: …` on a line of its own below it, or remove the hold"
     if node.null or (node.kind == "mapping" and not node.children):
         raise _wrong(tree, node, "hold says nothing", hint)
     fields = _fields(tree, node, "hold", HOLD)
     if "reason" not in fields:
         raise _wrong(tree, node, "hold has no reason", hint)
-    said = _words(tree, fields)
-    return Hold(said["reason"], said.get("by", ""), said.get("at", ""), said.get("until", ""))
+    words = _words(tree, fields)
+    return Hold(words["reason"], words.get("by", ""), words.get("at", ""), words.get("until", ""))
 
 
 def _written(tree: Tree, node: Node, what: str) -> Written | None:
-    said = _words(tree, fields := _fields(tree, node, what, WRITTEN))
-    number = said.get("sequence", "")
+    words = _words(tree, fields := _fields(tree, node, what, WRITTEN))
+    number = words.get("sequence", "")
     if number and not _SEQUENCE.fullmatch(number):
         raise _wrong(tree, fields["sequence"], f"sequence: {number[:50]!r} is no number", "write up to 20 digits")
     names = ("counter", "commit", "repository", "created")
-    build = Build(int(number) if number else None, *(said.get(name, "") for name in names))
-    found = Written(said.get("tag", ""), said.get("digest", ""), build)
-    return found if found != Written() else None
+    build = Build(int(number) if number else None, *(words.get(name, "") for name in names))
+    written = Written(words.get("tag", ""), words.get("digest", ""), build)
+    return written if written != Written() else None
 
 
 def _words(tree: Tree, fields: Mapping[str, Node]) -> dict[str, str]:
-    """The texts of some keys, times in normal form."""
+    """The text of each field, times in normal form."""
     words = {name: _word(tree, node, name) for name, node in fields.items()}
     for name in _TIMES:
         if text := words.get(name):
@@ -133,15 +133,15 @@ def _list(tree: Tree, node: Node, name: str) -> tuple[str, ...]:
 
 
 def _fields(tree: Tree, node: Node, what: str, known: tuple[str, ...]) -> dict[str, Node]:
-    """The values of a mapping by the keys that are known.
+    """The values of a mapping under the known keys.
 
-    A key that is nearly known, or known at another place, is an error: a misspelt hold would hold nothing.
+    A key that is nearly known, or known in another place, is an error: a misspelt hold would hold nothing.
     """
-    found = _children(tree, node, what)
-    for key, _ in pairs(node) if found else ():
+    children = _children(tree, node, what)
+    for key, _ in pairs(node) if children else ():
         if key.value not in known and key.value.lower().rstrip("s") in _STEMS | {word.rstrip("s") for word in known}:
             raise _wrong(tree, key, f"{what[:50]} has a key {key.value!r}", _MISPLACED.format(", ".join(known)))
-    return {key: value for key, value in found.items() if key in known}
+    return {key: value for key, value in children.items() if key in known}
 
 
 def _children(tree: Tree, node: Node, what: str) -> dict[str, Node]:
@@ -150,14 +150,14 @@ def _children(tree: Tree, node: Node, what: str) -> dict[str, Node]:
     if node.kind != "mapping" or node.tag:
         hint = "write `key: value` lines" + (" below it" if node is not tree.documents[0].root else "")
         raise _wrong(tree, node, f"{what[:50]} is {_kind(node)}, not a mapping", hint)
-    found: dict[str, Node] = {}
+    children: dict[str, Node] = {}
     for key, value in pairs(node):
         if key.kind != "scalar" or key.tag not in _TAGS:
             raise _wrong(tree, key, f"a key of {what[:50]} is {_kind(key)}", "write a plain word, or put it in quotes")
-        if key.value in found:
+        if key.value in children:  # YAML readers disagree about which one counts
             raise _wrong(tree, key, f"{key.value[:50]!r} stands twice in {what[:50]}", "keep one of them")
-        found[key.value] = value
-    return found
+        children[key.value] = value
+    return children
 
 
 def _kind(node: Node) -> str:
@@ -171,51 +171,51 @@ def _wrong(tree: Tree, node: Node, what: str, hint: str) -> TargetError:
 
 
 def with_unknown(tree: Tree, data: Data) -> Data:
-    """The data, with the keys of newer versions as the file has them.
+    """The data together with the keys of newer versions that the file has.
 
-    The unknown keys in a hold, or in a build, go when it is removed.
+    When a hold or a build is removed, the unknown keys in it go as well.
     """
-    return _kept(tree.documents[0].root, data, _SHAPE) if tree.documents else data
+    return _with_kept(tree.documents[0].root, data, _SHAPE) if tree.documents else data
 
 
-def _kept(node: Node, data: Data, shape: _Shape) -> Data:
-    found = dict(data)
+def _with_kept(node: Node, data: Data, shape: _Shape) -> Data:
+    whole = dict(data)
     for key, value in pairs(node) if node.kind == "mapping" else ():
         name = key.value
         if name not in shape and ANY not in shape:
-            found[name] = value
+            whole[name] = value
             continue
-        inner, there = shape.get(name, shape.get(ANY)), data.get(name)
-        if inner is None or (there is None and ANY not in inner and ANY not in shape):
+        inner, known = shape.get(name, shape.get(ANY)), data.get(name)
+        if inner is None or (known is None and ANY not in inner and ANY not in shape):
             continue
-        if below := _kept(value, there if isinstance(there, Mapping) else {}, inner):
-            found[name] = below
-    return found
+        if below := _with_kept(value, known if isinstance(known, Mapping) else {}, inner):
+            whole[name] = below
+    return whole
 
 
 def remembered(states: Mapping[str, State]) -> dict[str, State]:
-    """The states as a file gives them back: times in normal form, without images and files that remember nothing.
+    """The states as a file gives them back: times in normal form, and no image or file that remembers nothing.
 
-    TargetError for a text that is not a time, and for a sequence that a file cannot hold.
+    TargetError: a time is invalid, or a sequence has more than 20 digits.
     """
-    found = {}
+    whole = {}
     for path, state in sorted(states.items()):
         images = {}
         for alias, memory in sorted(state.images.items()):
-            asked = memory.rollback
+            rollback = memory.rollback
             kept = Memory(
                 written=_plain(memory.written),
                 replaced=tuple(map(stripped, memory.replaced)),
                 hold=_plain_hold(memory.hold),
                 deferred=_plain(memory.deferred),
-                rollback=Meant(*map(stripped, astuple(asked))) if asked and asked.to else None,
+                rollback=Meant(*map(stripped, astuple(rollback))) if rollback and rollback.to else None,
             )
             if kept != Memory():
                 images[stripped(alias)] = kept
-        whole = State(_plain_hold(state.hold), dict(sorted(images.items())))
-        if whole != State():
-            found[stripped(path)] = whole
-    return dict(sorted(found.items()))
+        kept_state = State(_plain_hold(state.hold), dict(sorted(images.items())))
+        if kept_state != State():
+            whole[stripped(path)] = kept_state
+    return dict(sorted(whole.items()))
 
 
 def _plain_hold(hold: Hold | None) -> Hold | None:
@@ -248,32 +248,35 @@ def _instant(name: str, text: str) -> str:
 
 
 def stripped(text: str) -> str:
-    """The text with U+FFFD for each surrogate: bytes of an argument that were not text, and no file can hold."""
+    """The text with U+FFFD for each surrogate.
+
+    Python makes surrogates of the bytes of an argument that are not UTF-8, and no file can hold them.
+    """
     return _SURROGATES.sub("\ufffd", text)
 
 
 def data_of(states: Mapping[str, State]) -> dict[str, object]:
-    """The states as nested mappings, lists and texts, in the order of the file; what is not known is left out."""
+    """The states as nested mappings, lists and texts in the order of the file; empty values are left out."""
     files = {}
     for path, state in sorted(states.items()):
         images = {
-            alias: _known(
+            alias: _not_empty(
                 {
                     "written": _written_data(memory.written),
                     "replaced": list(memory.replaced),
                     "hold": _hold_data(memory.hold),
                     "deferred": _written_data(memory.deferred),
-                    "rollback": _known(asdict(memory.rollback)) if memory.rollback else {},
+                    "rollback": _not_empty(asdict(memory.rollback)) if memory.rollback else {},
                 }
             )
             for alias, memory in sorted(state.images.items())
         }
-        files[path] = _known({"hold": _hold_data(state.hold), "images": images})
-    return _known({"files": files})
+        files[path] = _not_empty({"hold": _hold_data(state.hold), "images": images})
+    return _not_empty({"files": files})
 
 
 def _hold_data(hold: Hold | None) -> Data:
-    return {"reason": hold.reason, **_known({"by": hold.by, "at": hold.at, "until": hold.until})} if hold else {}
+    return {"reason": hold.reason, **_not_empty({"by": hold.by, "at": hold.at, "until": hold.until})} if hold else {}
 
 
 def _written_data(written: Written | None) -> Data:
@@ -281,8 +284,8 @@ def _written_data(written: Written | None) -> Data:
         return {}
     number = "" if written.build.sequence is None else str(written.build.sequence)
     build = {**asdict(written.build), "sequence": number}
-    return _known({"tag": written.tag, "digest": written.digest, **build})
+    return _not_empty({"tag": written.tag, "digest": written.digest, **build})
 
 
-def _known(data: Data) -> dict[str, object]:
+def _not_empty(data: Data) -> dict[str, object]:
     return {key: value for key, value in data.items() if value}

@@ -1,6 +1,6 @@
-"""Writes other data into a state file's text: line by line, or all lines anew.
+"""Writes new data into a state file's text, line by line or all lines anew.
 
-The result is not trusted: `state_file` reads it again.
+`state_file` does not trust the result: it reads it again.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from task.errors import Malformed, TargetError
 from task.timestamps import utc
 
 _ORDER = ("files", *MEMORY, "images", *HOLD, *WRITTEN)  # `hold` stands before `images` as well
-_NAMED = 1, 3  # how deep the mappings lie whose keys are names: below `files`, below `images`
+_NAMED = 1, 3  # the depths of the mappings whose keys are names: below `files`, below `images`
 _CORE = "tag:yaml.org,2002:"
 _TYPED = set(",[]{}#:\n")  # a plain scalar with one of these may mean something else in flow style
-_LONG_KEY = 1000  # characters; readers give up looking for the `:` of a longer one
+_LONG_KEY = 1000  # characters; libyaml gives up looking for the `:` of a simple key after 1024
 Wanted = Mapping[str, object]  # a Node in it is what a newer version wrote: it stays as it is
 
 
@@ -47,21 +47,21 @@ class _Differences:
     """What differs between a text and the data that it should say."""
 
     words: list[tuple[Node, str]]
-    nothings: list[tuple[Node, object]]  # nulls, and what replaces them
-    splices: list[Splice]  # new entries, lists, what is in flow style
+    nulls: list[tuple[Node, object]]  # and what replaces each of them
+    splices: list[Splice]  # new entries, lists, and everything in flow style
     drops: list[Splice]
 
 
 def edited(tree: Tree, data: Wanted) -> str:
-    """The text with the fewest lines changed. TargetError where the text is not in block style."""
+    """The text with as few changed lines as possible. TargetError where the text is not in block style."""
     root = tree.documents[0].root if tree.documents else None
     if root is None or root.kind != "mapping" or root.style == "{":
         raise TargetError("the state file is not in block style", hint="write one key in each line")
-    # Every step changes the text, so the differences that are left are looked for again.
+    # Every step changes the text and moves the nodes, so the differences that are left are looked up again.
     if words := _differences(tree, data).words:
         tree = splice(tree, words)
-    while nothings := _differences(tree, data).nothings:
-        node, wanted = nothings[0]
+    while nulls := _differences(tree, data).nulls:
+        node, wanted = nulls[0]
         fill = cast("Data", wanted)
         tree = (
             add_keys(tree, node, fill)
@@ -74,7 +74,7 @@ def edited(tree: Tree, data: Wanted) -> str:
 
 
 def fresh(tree: Tree, data: Wanted) -> str:
-    """All lines anew, below the comments that the text begins with."""
+    """All lines written anew, below the comments that the text begins with."""
     head, end = [], eol(tree.text)
     for line in tree.text.splitlines():
         if line.strip("\ufeff \t") and line != "---" and not line.lstrip("\ufeff \t").startswith("#"):
@@ -84,12 +84,12 @@ def fresh(tree: Tree, data: Wanted) -> str:
 
 
 def _differences(tree: Tree, data: Wanted) -> _Differences:
-    found = _Differences([], [], [], [])
-    _compare(tree, tree.documents[0].root, data, found)
-    return found
+    differences = _Differences([], [], [], [])
+    _compare(tree, tree.documents[0].root, data, differences)
+    return differences
 
 
-def _compare(tree: Tree, mapping: Node, data: Wanted, found: _Differences) -> None:
+def _compare(tree: Tree, mapping: Node, data: Wanted, differences: _Differences) -> None:
     text = tree.text
     for key, node in pairs(mapping):
         if key.value not in data:
@@ -98,37 +98,39 @@ def _compare(tree: Tree, mapping: Node, data: Wanted, found: _Differences) -> No
             start = key.start - 2 if text[key.start - 2 : key.start] == "? " else key.start
             if not only_blank(text, line_start(text, start), start):
                 raise TargetError("a key stands behind something else", hint="write it on a line of its own")
-            found.drops.append(without_lines(text, line_start(text, start), line_end(text, entry_end(text, key, node))))
+            end = line_end(text, entry_end(text, key, node))
+            differences.drops.append(without_lines(text, line_start(text, start), end))
             continue
         wanted = data[key.value]
         if _says(key.value, node, wanted):
             continue
         if isinstance(wanted, str):
-            found.words.append((node, wanted))
+            differences.words.append((node, wanted))
         elif node.kind == "scalar":
-            found.nothings.append((node, wanted))
+            differences.nulls.append((node, wanted))
         elif node.style == "{":
-            found.splices.append(Splice(node.start, node.end, in_flow(wanted)))
+            differences.splices.append(Splice(node.start, node.end, in_flow(wanted)))
         elif isinstance(wanted, Mapping):
-            _compare(tree, node, wanted, found)
+            _compare(tree, node, wanted, differences)
         else:
-            found.splices.extend(_items(tree, node, cast("list[str]", wanted)))
-    there = {key.value for key, _ in pairs(mapping)}
-    found.splices.extend(_new_entry(tree, mapping, name, wanted) for name, wanted in data.items() if name not in there)
+            differences.splices.extend(_items(tree, node, cast("list[str]", wanted)))
+    keys = {key.value for key, _ in pairs(mapping)}
+    missing = ((name, wanted) for name, wanted in data.items() if name not in keys)
+    differences.splices.extend(_new_entry(tree, mapping, name, wanted) for name, wanted in missing)
 
 
 def _says(name: str, node: Node, wanted: object) -> bool:
-    """Whether a value means this already, whatever its spelling."""
+    """Whether a value means this already, however it is spelled: `007` is sequence 7, a time may have any zone."""
     if isinstance(wanted, Node):
         return True
     if isinstance(wanted, str):
-        there = "" if node.null else node.value
+        text = "" if node.null else node.value
         if name == "sequence":
-            there = there.lstrip("0") or there[-1:]
+            text = text.lstrip("0") or text[-1:]
         elif name in {"at", "until", "created"}:
             with suppress(Malformed):
-                there = utc(there)
-        return node.kind == "scalar" and there == wanted
+                text = utc(text)
+        return node.kind == "scalar" and text == wanted
     if isinstance(wanted, Mapping):
         entries = {key.value: value for key, value in pairs(node)} if node.kind == "mapping" else {}
         return all(_says_nothing(value) for key, value in entries.items() if key not in wanted) and all(
@@ -138,14 +140,14 @@ def _says(name: str, node: Node, wanted: object) -> bool:
 
 
 def _says_nothing(node: Node) -> bool:
-    """Whether a value that is not wanted may stay, because it is empty: people leave keys without a value."""
+    """Whether a value that is not wanted is empty and may stay: people leave keys without a value."""
     if node.kind == "mapping":
         return all(key.value != "reason" and _says_nothing(value) for key, value in pairs(node))
     return not node.children if node.kind == "sequence" else node.null or not node.value
 
 
 def _new_entry(tree: Tree, mapping: Node, name: str, wanted: object) -> Splice:
-    """A key on lines of its own, in the order of the file: images by name, their fields in the usual order."""
+    """A new key on lines of its own, in its place: images by name, their fields in the usual order."""
     text, end = tree.text, eol(tree.text)
     margin = " " * column(text, mapping)
     lines = [margin + line for line in _lines({name: wanted}, indent_step(tree), sequence_shift(tree))]
@@ -183,7 +185,7 @@ def _rank(tree: Tree, mapping: Node, name: str) -> tuple[int, str]:
 
 
 def _items(tree: Tree, sequence: Node, wanted: Sequence[str]) -> Iterator[Splice]:
-    """The edits that give a list other items; those that stay keep their lines."""
+    """The splices that give a list its new items; items that stay keep their lines."""
     text, end, items = tree.text, eol(tree.text), sequence.children
     margin = " " * column(text, sequence)
     for what, i, j, k, m in SequenceMatcher(None, [i.value for i in items], wanted, autojunk=False).get_opcodes():
@@ -202,7 +204,7 @@ def _items(tree: Tree, sequence: Node, wanted: Sequence[str]) -> Iterator[Splice
 
 
 def in_flow(data: object) -> str:
-    """The data on one line. What a newer version wrote keeps its types: what is plain stays plain."""
+    """The data on one line. Values that a newer version wrote keep their types: a plain scalar stays plain."""
     if isinstance(data, Node):
         tag = f"{'!!' if data.tag.startswith(_CORE) else ''}{data.tag.removeprefix(_CORE)} " if data.tag else ""
         if data.kind == "scalar":
@@ -217,7 +219,7 @@ def in_flow(data: object) -> str:
 
 
 def _lines(data: Wanted, step: int, shift: int) -> list[str]:
-    """Block lines, one key or item each."""
+    """The data as block lines, one key or item each."""
     lines: list[str] = []
     for key, value in data.items():
         name = spell(key)

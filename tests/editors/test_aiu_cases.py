@@ -10,7 +10,7 @@ from editors.editing import edit, image, plain, source, target, typed
 from support import DATA
 
 from task.editors.helm_values import read
-from task.editors.override_kustomize import entry
+from task.editors.override_kustomize import parse_entry
 from task.editors.yaml.scalar import plain_safe
 from task.errors import TargetError
 from task.image import parse_image_list
@@ -221,7 +221,7 @@ def kind_of(given: dict[str, Any]) -> TargetKind:
 def test_entries_merged_into_an_override_file(case: dict[str, Any]) -> None:
     given = case["input"]
     text = None if given["existing"] is None else yaml.safe_dump({"kustomize": {"images": given["existing"]}})
-    (new,) = (entry(each) for each in given["new"])
+    (new,) = (parse_entry(each) for each in given["new"])
     aim = target("kustomize-override", new.right, Keys(kustomize_name=new.left), path="a/.argocd-source-x.yaml")
     assert outcome(aim, aim.path, text, new.right)["kustomize"]["images"] == meant(case)
 
@@ -230,14 +230,14 @@ def test_entries_merged_into_an_override_file(case: dict[str, Any]) -> None:
 def test_images_of_a_kustomization(case: dict[str, Any]) -> None:
     given = case["input"]
     path = "k/kustomization.yaml"
-    (new,) = (entry(each) for each in given["images"])
+    (new,) = (parse_entry(each) for each in given["images"])
     aim = target("kustomization", new.right, Keys(kustomize_name=new.left), path="k")
     assert outcome(aim, path, given["text"], new.right) == meant(case)
 
 
 @pytest.mark.parametrize("case", cases("kustomization", "parse"))
 def test_fields_of_a_new_entry(case: dict[str, Any]) -> None:
-    new = entry(case["input"]["image"])
+    new = parse_entry(case["input"]["image"])
     right = new.right if image(new.right).version else f"{new.right}:1"
     aim = target("kustomization", right, Keys(kustomize_name=new.left), path="k")
     path = "k/kustomization.yaml"

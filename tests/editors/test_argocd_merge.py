@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support import DATA
 
 from task.editors.file_text import identity_of
-from task.editors.override_kustomize import entry
+from task.editors.override_kustomize import parse_entry
 from task.image import parse_image
 from task.model import File, Keys, Parameter
 
@@ -128,9 +128,9 @@ def test_no_kustomize_image_is_lost(spec: list[str], existing: list[str] | None,
     files = {} if existing is None else {OVERRIDE: File(yaml.safe_dump({"kustomize": {"images": existing}}))}
     aim = target("kustomize-override", name, Keys(kustomize_name=kname), source=source(images=tuple(spec)))
     after = {**files, **edit(files, aim, f"{name}:2")[0]}
-    result = [entry(text) for text in merged({}, after[OVERRIDE].text)["kustomize"]["images"]]
+    result = [parse_entry(text) for text in merged({}, after[OVERRIDE].text)["kustomize"]["images"]]
     mine = parse_image(name).identity
-    assert {entry(text).key for text in spec} <= {each.key for each in result}
+    assert {parse_entry(text).key for text in spec} <= {each.key for each in result}
     assert all(each.right.endswith(":2") == (each.identity == mine) for each in result)
     assert any(each.identity == mine and (not kname or each.key == identity_of(kname)) for each in result)
     assert edit(after, aim, f"{name}:2") == ({}, ())

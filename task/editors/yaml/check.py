@@ -1,7 +1,7 @@
 """Applies splices to YAML text and refuses those that would change more than was meant.
 
-The new text is parsed, and must differ from the old one in the meant nodes only, each of which
-must say what it was meant to say, to every reader of YAML.
+The new text is parsed. It must differ from the old text in the meant nodes only, and each of them must say the new
+value to every YAML reader.
 """
 
 from __future__ import annotations
@@ -23,27 +23,31 @@ class Splice(NamedTuple):
     text: str
 
 
-Same = Callable[[Node, Node], Iterable[tuple[Node, Node]] | None]  # pairs still to compare, or None: not what was meant
+# Compares an old and a new node: the pairs that are still to be compared, or None where the new node is not as meant.
+Same = Callable[[Node, Node], Iterable[tuple[Node, Node]] | None]
 
 
 def apply(text: str, splices: Sequence[Splice]) -> str:
-    """The text with all splices; those at one place come out in the order given."""
+    """The text with all splices; splices at the same place come out in the order given."""
     parts, at = [], 0
-    for start, end, fresh in sorted(splices, key=lambda splice: splice[:2]):
+    for start, end, fresh in sorted(splices, key=lambda splice: splice[:2]):  # sorting is stable
         parts += [text[at:start], fresh]
         at = end
     return "".join(parts) + text[at:]
 
 
 def more_than_meant() -> TargetError:
-    """The refusal of a change that would reach further than it should."""
+    """The error for an edit that would change more than was meant."""
     return TargetError(
         "the edit would change more than was meant", hint="write the value on a line of its own, as `key: value`"
     )
 
 
 def checked(tree: Tree, splices: Sequence[Splice], meant: Mapping[int, Same]) -> Tree:
-    """The new tree. TargetError: a node differs that is not in `meant` (by the old node's id), or in another way."""
+    """The new tree. `meant` says, by the old node's id, which nodes may differ and how.
+
+    TargetError: another node differs, or one of these in another way.
+    """
     try:
         new = parse(apply(tree.text, splices))
     except TargetError as error:
@@ -67,7 +71,7 @@ def _alike(old: Node, new: Node) -> Iterable[tuple[Node, Node]] | None:
 
 
 def grows(more: Mapping[str, Data] | Sequence[Data], *, last: bool = True) -> Same:
-    """A collection has these entries more, at its end or before its last entry."""
+    """Accepts a collection with these additional entries, at its end or before its last entry."""
     count = 2 * len(more) if isinstance(more, Mapping) else len(more)
     width = 2 if isinstance(more, Mapping) else 1
 
@@ -82,19 +86,19 @@ def grows(more: Mapping[str, Data] | Sequence[Data], *, last: bool = True) -> Sa
 
 
 def shrinks(*numbers: int) -> Same:
-    """A collection lacks the entries that stood at these places."""
+    """Accepts a collection without the entries that stood at these places."""
 
     def same(old: Node, new: Node) -> Iterable[tuple[Node, Node]] | None:
         width = 2 if old.kind == "mapping" else 1
         gone = set(numbers)
-        left = [each for place, each in enumerate(old.children) if place // width not in gone]
+        left = [child for place, child in enumerate(old.children) if place // width not in gone]
         return zip(left, new.children, strict=True) if len(left) == len(new.children) and new.kind == old.kind else None
 
     return same
 
 
 def holds(node: Node, data: Data) -> bool:
-    """Whether a node says exactly this data, its strings being strings for every reader."""
+    """Whether a node says exactly this data, and every YAML reader takes its strings for strings."""
     if isinstance(data, bool):
         return node.kind == "scalar" and not node.style and node.value == str(data).lower()
     if isinstance(data, str):
@@ -106,7 +110,7 @@ def holds(node: Node, data: Data) -> bool:
 
 
 def becomes(data: Word, old: Node) -> Same:
-    """A node says this, and keeps its anchor."""
+    """Accepts a node that says this and keeps its anchor."""
 
     def same(_: Node, now: Node) -> tuple[tuple[Node, Node], ...] | None:
         return () if holds(now, data) and (old.kind == "alias" or now.anchor == old.anchor) else None

@@ -1,4 +1,4 @@
-"""New keys and items in YAML text, in the style of what stands around them; keys taken out."""
+"""Adds keys and items to YAML text, in the style of their neighbours, and removes them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from task.errors import TargetError
 
 
 def add_keys(tree: Tree, mapping: Node, data: Mapping[str, Data]) -> Tree:
-    """The tree with new last keys in a mapping, or with a mapping instead of a null."""
+    """The tree with new keys at the end of a mapping, or with a mapping where a null was."""
     return _grow(tree, mapping, data)
 
 
 def add_items(tree: Tree, sequence: Node, data: Sequence[Data]) -> Tree:
-    """The tree with new last items in a sequence, or with a sequence instead of a null."""
+    """The tree with new items at the end of a sequence, or with a sequence where a null was."""
     return _grow(tree, sequence, data)
 
 
@@ -50,7 +50,7 @@ def _grow(tree: Tree, node: Node, more: Mapping[str, Data] | Sequence[Data]) -> 
         width = dash_width(text, node) if node.kind == "sequence" else 2
         return checked(tree, [Splice(at, at, _lines(tree, more, column(text, node), width))], check)
     except TargetError:
-        # Some last entries cannot be followed by a line, such as a block scalar that ends with the file: insert before.
+        # No line can follow some last entries, such as a block scalar that ends with the file: insert before them.
         last = node.children[-2] if node.kind == "mapping" else node.children[-1]
         at = line_start(text, last.start)
         lines = _lines(tree, more, column(text, node))[len(eol(text)) :] + eol(text)
@@ -58,7 +58,7 @@ def _grow(tree: Tree, node: Node, more: Mapping[str, Data] | Sequence[Data]) -> 
 
 
 def _lines(tree: Tree, data: Mapping[str, Data] | Sequence[Data], indent: int, width: int = 2) -> str:
-    """The data as block lines, each behind a line end."""
+    """The data as block lines, each after a line end."""
     lines = block(data, indent_step(tree), sequence_shift(tree), width)
     return "".join(f"{eol(tree.text)}{' ' * indent}{line}" for line in lines)
 
@@ -76,15 +76,16 @@ def _grow_flow(tree: Tree, node: Node, more: Mapping[str, Data] | Sequence[Data]
     if not only_blank(text, line_start(text, first), first):
         return [Splice(end, end, f", {fresh}")]
     tail = line_end(text, end)
-    if tail > close:
+    if tail > close:  # the bracket closes on the last entry's line
         return [Splice(end, end, f", {fresh}")]
+    # One entry on each line. Where the last entry has a trailing comma, the new one gets a comma as well.
     comma = "" if text[end:tail].lstrip().startswith(",") else ","
     margin = text[line_start(text, first) : first]
     return [Splice(end, end, comma), Splice(tail, tail, f"{eol(text)}{margin}{fresh}" + ("" if comma else ","))]
 
 
 def _fill(tree: Tree, node: Node, more: Mapping[str, Data] | Sequence[Data]) -> list[Splice]:
-    """Replaces a null or empty brackets: by block lines below the key, or by flow style inside flow style."""
+    """The splices that replace a null or empty brackets: by block lines below the key, or by flow style within such."""
     text, parent = tree.text, tree.parent(node)
     start = body(text, node)
     empty = start >= node.end
@@ -120,13 +121,13 @@ def _before_blanks(text: str, at: int) -> int:
 
 
 def append(text: str, at: int, lines: str) -> Splice:
-    """`lines` on lines of their own at the end of a document."""
+    """The splice that puts `lines` at the end of a document, on lines of their own."""
     before = "" if at == line_start(text, at) else eol(text)
     return Splice(at, at, before + lines + ("" if before else eol(text)))
 
 
 def begin(tree: Tree, data: Mapping[str, Data]) -> Tree:
-    """The tree of a text without documents, with a first one below its comments."""
+    """The tree of a text without documents, with a first document below its comments."""
     splice = append(tree.text, len(tree.text), _lines(tree, data, 0)[len(eol(tree.text)) :])
     new = parse(apply(tree.text, [splice]))
     if len(new.documents) != 1 or not holds(new.documents[0].root, data):
@@ -135,7 +136,7 @@ def begin(tree: Tree, data: Mapping[str, Data]) -> Tree:
 
 
 def drop_key(tree: Tree, mapping: Node, key: Node) -> Tree:
-    """The mapping without one of its keys, with its whole line."""
+    """The tree without one key of a mapping, its whole line included."""
     text, entries = tree.text, list(pairs(mapping))
     index = next(number for number, (name, _) in enumerate(entries) if name is key)
     following = entries[index + 1][0].start if index + 1 < len(entries) else None
@@ -154,7 +155,7 @@ def drop_key(tree: Tree, mapping: Node, key: Node) -> Tree:
 
 
 def drop_items(tree: Tree, sequence: Node, numbers: Sequence[int]) -> Tree:
-    """The block sequence without some of its items, with their whole lines; one that has no lines of its own stays."""
+    """The tree without some items of a block sequence, their lines included; an item that shares its line stays."""
     text = tree.text
     cuts: dict[int, Splice] = {}
     for number in numbers:
@@ -172,7 +173,7 @@ def drop_items(tree: Tree, sequence: Node, numbers: Sequence[int]) -> Tree:
 
 
 def without_lines(text: str, start: int, tail: int) -> Splice:
-    """The edit that removes whole lines, with one line end."""
+    """The splice that removes whole lines, together with one line end."""
     if tail < len(text):
         return Splice(start, tail + (2 if text[tail : tail + 2] == "\r\n" else 1), "")
     return Splice(start - (2 if text[start - 2 : start] == "\r\n" else 1), tail, "")

@@ -1,4 +1,4 @@
-"""Columns, line ends and indentation: where things stand in YAML text, and what new lines look like."""
+"""Columns, line ends and indentation: where a node's text stands, and what new lines look like."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from task.editors.yaml.scalar import spell
 from task.editors.yaml.tree import BREAKS, Node, Tree, pairs, walk
 from task.errors import TargetError
 
-Word: TypeAlias = str | bool  # what stands in one scalar: a string, or a plain true or false
+Word: TypeAlias = str | bool  # the content of one scalar: a string, or a plain true or false
 Data: TypeAlias = "Word | Mapping[str, Data] | Sequence[Data]"
-_WIDEST = 9
+_WIDEST = 9  # columns after a dash; a wider gap is not taken for the file's style
 _BREAK = re.compile(f"[{BREAKS}]")
 _PROPS = re.compile(r"(?:[&!][^\s]*(?:\s+|$)|#[^\n\r]*|\s+)*")
 
@@ -40,12 +40,12 @@ def line_start(text: str, at: int) -> int:
 
 
 def only_blank(text: str, start: int, end: int) -> bool:
-    """Whether nothing but blanks stands between the two."""
+    """Whether there are only blanks in `text[start:end]`."""
     return not text[start:end].strip(" \t")
 
 
 def body(text: str, node: Node) -> int:
-    """Where the node's own text begins, behind its anchor and tag."""
+    """Where the node's own text begins, after its anchor and tag."""
     if not (node.anchor or node.tag) or node.kind == "alias":
         return node.start
     match = _PROPS.match(text, node.start, node.end)
@@ -53,7 +53,7 @@ def body(text: str, node: Node) -> int:
 
 
 def content_end(text: str, node: Node) -> int:
-    """Where the node's last character stands; trailing blank lines and comments are not its own."""
+    """Where the node's last character stands; trailing blank lines and comments do not belong to it."""
     while node.children and node.style != "{":
         key = node.children[-2] if node.kind == "mapping" else None
         node = node.children[-1]
@@ -69,12 +69,12 @@ def content_end(text: str, node: Node) -> int:
 
 
 def entry_end(text: str, key: Node, value: Node) -> int:
-    """Where an entry of a mapping ends: its value, or its `:` where nothing follows."""
+    """Where an entry of a mapping ends: at the end of its value, or at its `:` where it has none."""
     return max(content_end(text, value), key.end, value_slot(text, key) or 0)
 
 
 def value_slot(text: str, key: Node) -> int | None:
-    """Behind the `:` of a key; None where there is none."""
+    """The place after the `:` of a key; None where the key has no `:`."""
     at = key.end
     while at < len(text) and text[at] in " \t":
         at += 1
@@ -82,7 +82,7 @@ def value_slot(text: str, key: Node) -> int | None:
 
 
 def slot(tree: Tree, node: Node) -> int:
-    """Where the value of a key or an item without one would begin."""
+    """Where the value of a key or item that has none would begin."""
     key = tree.key_of(node)
     at = node.end if key is None else value_slot(tree.text, key)
     if at is None or key is node:
@@ -91,11 +91,10 @@ def slot(tree: Tree, node: Node) -> int:
 
 
 def quoted_keys(tree: Tree, node: Node) -> bool:
-    """Whether keys are in double quotes here: JSON."""
-    each: Node | None
-    for each in tree.ancestors(node):
-        if each.kind == "mapping" and each.children:
-            return each.style == "{" and each.children[0].style == '"'
+    """Whether the keys around the node are in double quotes, as in JSON."""
+    for parent in tree.ancestors(node):
+        if parent.kind == "mapping" and parent.children:
+            return parent.style == "{" and parent.children[0].style == '"'
     return False
 
 
@@ -143,14 +142,14 @@ def sequence_shift(tree: Tree) -> int:
 
 
 def dash_width(text: str, sequence: Node) -> int:
-    """How far behind its dash the last item of a block sequence begins; 2 for `- item`."""
+    """How many columns after its dash the last item of a block sequence begins; 2 for `- item`."""
     item = sequence.children[-1].start
     width = item - line_start(text, item) - column(text, sequence)
     return width if 1 < width < _WIDEST and only_blank(text, item - width + 1, item) else 2
 
 
 def block(data: Data, step: int, shift: int, width: int = 2) -> list[str]:
-    """The lines of `data` in block style, without line ends; `width` is that of the outermost dashes."""
+    """The lines of `data` in block style, without line ends; `width` is the width of the outermost dashes."""
     if isinstance(data, Mapping):
         lines = []
         for key, value in data.items():

@@ -1,6 +1,8 @@
 r"""Key paths into a values file: `a.b.c`, `list[0][1].tag`, `labels.app\.kubernetes\.io/name`.
 
-The nested path comes first, as AIU reads; then keys that hold a dot themselves.
+A nested path wins over a key that has a dot in its name, as when AIU reads (v0.18 writes the key with the dot first).
+An index after a segment names an item of its list, as in AIU since v0.17; a dot is escaped with a backslash, which AIU
+cannot do.
 """
 
 from __future__ import annotations
@@ -17,25 +19,25 @@ _INDICES = re.compile(r"(.*?)((?:\[[^\]]*\])+)", re.DOTALL)
 
 @dataclass(frozen=True)
 class Segment:
-    """One step of a path: a key and the list indices behind it."""
+    """One step of a path: a key and the list indices after it."""
 
     name: str
     indices: tuple[int, ...]
-    text: str  # the whole step, unescaped: what a key with brackets in its name would be called
+    text: str  # the whole step, unescaped: the name of a key that has brackets itself
     flaw: str = ""  # why the indices cannot be used
 
 
 @dataclass(frozen=True)
 class Lookup:
-    """Where a path leads: to nodes that exist, or to the mapping that lacks the rest."""
+    """Where a path leads: to existing nodes, or to the mapping that lacks the rest."""
 
-    nodes: tuple[Node, ...]  # several when the key stands several times
+    nodes: tuple[Node, ...]  # several where the key stands several times
     parent: Node | None = None  # the mapping (or null) that lacks the rest of the path
     missing: tuple[str, ...] = ()
 
 
 def parse_path(text: str) -> tuple[Segment, ...]:
-    """The steps of a path. TargetError: more steps than any file has levels."""
+    """The steps of a path. TargetError: it has more steps than a file may have levels."""
     steps = []
     for step in re.split(r"(?<!\\)\.", text):
         plain = step.replace("\\.", ".")
@@ -55,14 +57,15 @@ def parse_path(text: str) -> tuple[Segment, ...]:
 def find(document: Document, path: Sequence[Segment], *, merges: bool) -> tuple[Node, ...]:
     """The nodes at the path; with `merges` also those that only a merge key (`<<`) brings in.
 
-    TargetError: two keys with dots fit equally well, or a list on the way has no such index.
+    TargetError: two keys with dots fit equally well.
     """
-    found = sorted(_matches(document, document.root, path, merges), key=lambda match: match[0])
-    if not found:
+    matches = sorted(_matches(document, document.root, path, merges), key=lambda match: match[0])
+    if not matches:
         return ()
-    best = [node for literals, node, _ in found if literals == found[0][0]]
-    holders = {id(holder) for literals, _, holder in found if literals == found[0][0]}
-    if found[0][0] and len(holders) > 1:
+    fewest = matches[0][0]
+    best = [node for dots, node, _ in matches if dots == fewest]
+    holders = {id(holder) for dots, _, holder in matches if dots == fewest}
+    if fewest and len(holders) > 1:
         raise TargetError(
             f"several keys with dots fit {_text(path)}", hint="escape the dots of the key that is meant: \\."
         )
@@ -84,11 +87,11 @@ def _matches(document: Document, node: Node, path: Sequence[Segment], merges: bo
                     yield used - 1, inner, mapping
                 else:
                     rest = _matches(document, inner, path[used:], merges)
-                    yield from ((literals + used - 1, each, holder) for literals, each, holder in rest)
+                    yield from ((dots + used - 1, match, holder) for dots, match, holder in rest)
 
 
 def _keys(steps: Sequence[Segment]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """The keys, with their indices, that these steps may be when they are read as one."""
+    """The keys, each with its indices, that these steps may mean when they are read as one key."""
     front = "".join(f"{step.text}." for step in steps[:-1])
     last = steps[-1]
     if not last.flaw:
@@ -108,7 +111,7 @@ def _item(document: Document, node: Node, indices: Sequence[int]) -> Node | None
 
 def _merged(document: Document, mapping: Node, key: str) -> tuple[Node, ...]:
     """The values of a key in the mappings that `<<` names, the first of them winning."""
-    queue = [each for name, each in pairs(mapping) if name.value == "<<" and not name.style]
+    queue = [source for name, source in pairs(mapping) if name.value == "<<" and not name.style]
     seen: set[int] = set()
     while queue:
         source = resolved(document, queue.pop(0))
@@ -118,17 +121,17 @@ def _merged(document: Document, mapping: Node, key: str) -> tuple[Node, ...]:
         if source.kind == "sequence":
             queue = [*source.children, *queue]
         elif source.kind == "mapping":
-            if found := values(source, key):
-                return found
-            queue = [*(each for name, each in pairs(source) if name.value == "<<" and not name.style), *queue]
+            if nodes := values(source, key):
+                return nodes
+            queue = [*(inner for name, inner in pairs(source) if name.value == "<<" and not name.style), *queue]
     return ()
 
 
 def locate(tree: Tree, document: Document, path: Sequence[Segment]) -> Lookup:
-    """Where to write: the nodes that are there, else the place for what is missing.
+    """Where to write: the nodes at the path, else the mapping that lacks the rest of it.
 
-    TargetError, beyond those of `find`: a parent on the path is no mapping, a list or an index is
-    missing, or the way leads through a merge key, whose other content a new key would hide.
+    TargetError, beyond those of `find`: a parent on the path is no mapping, a list or an index is missing, or the path
+    leads through a merge key, and a new key would hide the other content of that.
     """
     if nodes := find(document, path, merges=False):
         return Lookup(nodes)
@@ -136,10 +139,10 @@ def locate(tree: Tree, document: Document, path: Sequence[Segment]) -> Lookup:
     while node.kind == "mapping":
         step = _step(document, tree, node, rest)
         if step is None:
-            return Lookup((), node, _to_make(document, node, rest))
+            return Lookup((), node, _missing(document, node, rest))
         node, rest = step
     if node.null:
-        return Lookup((), node, _to_make(document, node, rest))
+        return Lookup((), node, _missing(document, node, rest))
     what = {"sequence": "a list, which needs an index", "scalar": "a single value"}.get(node.kind, "no mapping")
     raise TargetError(f"line {tree.line(node)}: a parent of {_text(path)} is {what}", hint="correct the key path")
 
@@ -151,8 +154,8 @@ def _step(
     first = rest[0]
     plain = value(node, first.name)
     if plain is not None and not first.flaw:
-        if len(found := values(node, first.name)) > 1:
-            lines = " and ".join(str(tree.line(each)) for each in found)
+        if len(twins := values(node, first.name)) > 1:
+            lines = " and ".join(str(tree.line(twin)) for twin in twins)
             raise TargetError(f"the key {first.name} stands in lines {lines}", hint="keep one of them")
         for index in first.indices:
             items = resolved(document, plain)
@@ -179,7 +182,8 @@ def _step(
     return None
 
 
-def _to_make(document: Document, node: Node, rest: tuple[Segment, ...]) -> tuple[str, ...]:
+def _missing(document: Document, node: Node, rest: tuple[Segment, ...]) -> tuple[str, ...]:
+    """The names of the keys to add. TargetError: a list would have to be added, or a merged mapping be hidden."""
     for segment in rest:
         if segment.flaw:
             raise TargetError(segment.flaw, hint="write a number from 0 on between the brackets")
@@ -188,8 +192,8 @@ def _to_make(document: Document, node: Node, rest: tuple[Segment, ...]) -> tuple
                 f"{segment.text}: there is no list {segment.name}", hint="create the list in the file first"
             )
     name = rest[0].name
-    for each in _merged(document, node, name) if node.kind == "mapping" and len(rest) > 1 else ():
-        inner = resolved(document, each)
+    for merged in _merged(document, node, name) if node.kind == "mapping" and len(rest) > 1 else ():
+        inner = resolved(document, merged)
         if inner.kind == "mapping" and any(key.value != rest[1].name for key, _ in pairs(inner)):
             raise TargetError(
                 f"{name} comes from a merge key (<<): a {name} here would hide its other keys", hint="write it out"

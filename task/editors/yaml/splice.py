@@ -1,4 +1,4 @@
-"""Changes scalars in YAML text by splicing: only their bytes change, and quotes and block style stay."""
+"""Changes scalars in YAML text by splicing: only their bytes change; quotes and block style stay."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from task.errors import TargetError
 
 
 def splice(tree: Tree, new: Sequence[tuple[Node, Word]]) -> Tree:
-    """The tree with other contents for some scalars, aliases or nulls; quotes, block headers and anchors stay."""
+    """The tree with new contents for some scalars, aliases or nulls; quotes, block headers and anchors stay."""
     splices = [_scalar(tree, node, text) for node, text in new]
     return checked(tree, splices, {id(node): becomes(text, node) for node, text in new})
 
@@ -45,14 +45,14 @@ def _scalar(tree: Tree, node: Node, data: Word) -> Splice:
 
 
 def _props(tree: Tree, node: Node, start: int) -> str:
-    """The anchor and tag as written, without a tag that makes the value something else than a string."""
+    """The anchor and tag as written, but for a tag such as `!!float`: AIU v0 wrote `!!float v2.0.0`."""
     if node.tag in {"", STRING, "!"}:
         return tree.text[node.start : start]
     return f"&{node.anchor} " if node.anchor else ""
 
 
 def _quotes(tree: Tree, node: Node, text: str) -> bool:
-    """Whether the value needs quotes where it stands: in JSON, behind `"key":`, and in flow if it holds a colon."""
+    """Whether the value needs quotes where it stands: in JSON, after `"key":`, and in flow style if it has a colon."""
     parent, key = tree.parent(node), tree.key_of(node)
     if parent is None or parent.style != "{":
         return False

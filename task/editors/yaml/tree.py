@@ -1,7 +1,7 @@
-"""Reads YAML text into light nodes that know their place in it.
+"""Reads YAML text into light nodes that know their place in the text.
 
-Built from parse events. Aliases stay references: nothing is ever expanded, so an alias bomb costs no more than its
-text. No function here recurses, so deep nesting is an error message and not a crash.
+The nodes are built from parse events. Aliases stay references and are never expanded, so an alias bomb costs no more
+than its text. No function here recurses, so deep nesting is an error message and not a crash.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any, Literal
 from task.errors import Malformed, TargetError
 from task.yaml_events import parsed
 
-DEPTH = 200  # deeper than any person writes, and C loaders crash on it
+DEPTH = 200  # no person nests deeper, and loaders written in C crash on very deep nesting
 BREAKS = "\n\r\x85\u2028\u2029"  # what YAML 1.1 readers take for an end of line
-_LARGE = 1_000_000  # characters; trees of larger texts are not kept
-BOMB = 1_000_000  # values, once every alias is written out; and ten times those of the text
+_LARGE = 1_000_000  # characters; trees of larger texts are not cached
+BOMB = 1_000_000  # values with every alias written out; a bomb also has more than ten times those of the text
 
 
 @dataclass(frozen=True)
 class Node:
-    """One node: `text[start:end]` with its anchor and tag; a block collection's `end` reaches beyond its content."""
+    """One node, `text[start:end]` with its anchor and tag; a block collection's `end` lies beyond its content."""
 
     kind: Literal["scalar", "mapping", "sequence", "alias"]
     start: int
@@ -44,7 +44,7 @@ NULLS = ("", "~", "null", "Null", "NULL")
 
 @dataclass(frozen=True)
 class Document:
-    """One document of a stream; `end` is where its last line ends: at `...`, the next `---` or the text's end."""
+    """One document of a stream; it ends at `end`: at `...`, at the next `---`, or with the text."""
 
     root: Node
     end: int
@@ -52,7 +52,7 @@ class Document:
 
 
 class Tree:
-    """A text and its documents. Parents are looked up when first asked for."""
+    """A text and its documents. Parents are computed when first asked for."""
 
     __slots__ = ("_parents", "documents", "text")
 
@@ -65,16 +65,16 @@ class Tree:
         """The collection that holds `node`; None for a root."""
         if self._parents is None:
             self._parents = {
-                id(child): each for doc in self.documents for each in walk(doc.root) for child in each.children
+                id(child): node for doc in self.documents for node in walk(doc.root) for child in node.children
             }
         return self._parents.get(id(node))
 
     def ancestors(self, node: Node) -> Iterator[Node]:
         """`node`, its parent, and so on to the root."""
-        each: Node | None = node
-        while each is not None:
-            yield each
-            each = self.parent(each)
+        current: Node | None = node
+        while current is not None:
+            yield current
+            current = self.parent(current)
 
     def key_of(self, node: Node) -> Node | None:
         """The key whose value `node` is; None for items of sequences and roots."""
@@ -100,12 +100,12 @@ def values(mapping: Node, key: str) -> tuple[Node, ...]:
 
 
 def value(mapping: Node, key: str) -> Node | None:
-    """The value of a key. If the key stands twice, the last one: readers that allow it take that."""
-    found = None
-    for name, each in pairs(mapping):
+    """The value of a key. If the key stands twice, the last value: readers that allow twins take that one."""
+    last = None
+    for name, node in pairs(mapping):
         if name.value == key and name.kind == "scalar":
-            found = each
-    return found
+            last = node
+    return last
 
 
 def walk(root: Node) -> Iterator[Node]:
@@ -118,7 +118,7 @@ def walk(root: Node) -> Iterator[Node]:
 
 
 def parse(text: str) -> Tree:
-    """The documents of `text`; none for an empty or comment-only one.
+    """The tree of `text`; it has no documents where the text is empty or has only comments.
 
     TargetError: the text is not YAML, nests deeper than 200 levels, or has an undefined alias or an alias bomb.
     """
@@ -126,7 +126,7 @@ def parse(text: str) -> Tree:
 
 
 def _parse(text: str) -> Tree:
-    shift = int(text.startswith("\ufeff"))  # the parsers leave a byte order mark out when they count
+    shift = int(text.startswith("\ufeff"))  # the parsers do not count a byte order mark
     try:
         documents = parsed(text[shift:], lambda events: tuple(_documents(events, shift)))
     except Malformed as problem:
@@ -134,7 +134,7 @@ def _parse(text: str) -> Tree:
     return Tree(text, documents)
 
 
-_parse_again = lru_cache(maxsize=8)(_parse)  # reading, writing and checking look at the same text
+_parse_again = lru_cache(maxsize=8)(_parse)  # reading, writing and checking parse the same text
 
 
 def _documents(events: Iterable[Any], shift: int) -> Iterator[Document]:
@@ -151,7 +151,10 @@ def _documents(events: Iterable[Any], shift: int) -> Iterator[Document]:
 
 
 def _refuse_bomb(root: Node, aliases: Mapping[int, Node]) -> None:
-    """Argo CD and Helm write aliases out when they read the file, and refuse it or break down."""
+    """Raises TargetError for an alias bomb.
+
+    Argo CD and Helm expand aliases when they read the file. Go's YAML refuses such a document ("excessive aliasing").
+    """
     sizes: dict[int, int] = {}
     stack = [root] if aliases else []
     while stack:
@@ -233,4 +236,5 @@ def users(document: Document, node: Node) -> tuple[Node, ...]:
     """The aliases that stand for `node` itself."""
     if not node.anchor:
         return ()
-    return tuple(each for each in walk(document.root) if each.kind == "alias" and document.anchors[id(each)] is node)
+    aliases = (alias for alias in walk(document.root) if alias.kind == "alias")
+    return tuple(alias for alias in aliases if document.anchors[id(alias)] is node)
