@@ -241,7 +241,8 @@ def test_a_patched_application_is_waited_for(server: ArgoCDServer) -> None:
         def __getitem__(self, key: tuple[str, str]) -> list[dict[str, Any]]:
             found = super().__getitem__(key)
             spec = found[0]["spec"]
-            if "kustomize" in spec["source"] and len(found) == 1 and server.asked("PATCH"):
+            asked = any("refresh" in one.query for one in server.asked("GET"))
+            if "kustomize" in spec["source"] and len(found) == 1 and asked:
                 done = operated(revision=OLD)
                 done["syncResult"]["source"] = spec["source"]
                 after = at(found[0], "Synced", "Healthy", revision=OLD, compared=14, operation=done)

@@ -5,12 +5,13 @@ Through Argo CD's API or Kubernetes; `ClusterApplications` gives the latter the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
-from task.errors import Outpaced, SourceDownError, SourceError
+from task.errors import Outpaced, SourceDownError, SourceError, UsageError
 from task.kubernetes.client import APPLICATIONS, Resource
+from task.kubernetes.errors import ForbiddenError
 
 Operation = Mapping[str, Any]  # of a JSON patch
 _TRIES = 4  # of a refresh that meets other changes
@@ -30,22 +31,74 @@ class PatchingApi(Protocol):
 class ApplicationStore:
     """Applications, read and patched one at a time."""
 
-    def __init__(self, api: PatchingApi) -> None:
-        self._api = api
+    def __init__(self, api: PatchingApi, *, atomic: bool) -> None:
+        """`atomic`: a patch lands on what its test saw. Argo CD's API does not promise that, Kubernetes does."""
+        self._api, self._atomic = api, atomic
 
     def read(self, namespace: str, name: str) -> tuple[Mapping[str, Any], str]:
         """The Application and its resourceVersion. Raises `SourceError`s."""
         found = self._api.get_application(namespace, name)
         return found, _version(found, f"{namespace}/{name}")
 
-    def patch(self, namespace: str, name: str, version: str, operations: Sequence[Operation]) -> str:
-        """Change the Application if it still is at that resourceVersion; the new one.
+    def patch(self, namespace: str, name: str, version: str, operations: Sequence[Operation]) -> bool:
+        """Change the Application if it still is at that resourceVersion; whether nobody can have overwritten that.
 
         Raises `Outpaced` where it is not: read it and decide again.
         """
         test = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
-        found = self._api.patch_application(namespace, name, [test, *operations])
-        return _version(found, f"{namespace}/{name}")
+        self._api.patch_application(namespace, name, [test, *operations])
+        return self._atomic
+
+
+class PreferredStore:
+    """Applications that Argo CD's API names, patched through Kubernetes where that has the very same objects.
+
+    A kubeconfig may be one of another cluster, with an Application of the same name: the uid tells. What Kubernetes
+    does not show or allow is left to Argo CD's API.
+    """
+
+    def __init__(
+        self, argocd: ApplicationStore, kubernetes: Callable[[], ApplicationStore], log: Callable[[str, str], None]
+    ) -> None:
+        self._argocd, self._kubernetes, self._log = argocd, kubernetes, log
+        self._why = ""  # why Kubernetes is not asked any more
+        self._read_by: dict[tuple[str, str], ApplicationStore] = {}
+
+    def read(self, namespace: str, name: str) -> tuple[Mapping[str, Any], str]:
+        """The Application and its resourceVersion, from where it will be patched."""
+        found = self._argocd.read(namespace, name)
+        self._read_by[namespace, name] = self._argocd
+        if not self._why:
+            try:
+                other = self._kubernetes().read(namespace, name)
+            except (SourceError, UsageError) as error:
+                self._leave(error.message)
+            else:
+                if _uid(other[0]) and _uid(other[0]) == _uid(found[0]):
+                    self._read_by[namespace, name] = self._kubernetes()
+                    return other
+                self._leave(f"{namespace}/{name} is another object there")
+        return found
+
+    def patch(self, namespace: str, name: str, version: str, operations: Sequence[Operation]) -> bool:
+        """As `ApplicationStore.patch` does it, by the API that the Application was read from."""
+        store = self._read_by[namespace, name]
+        try:
+            return store.patch(namespace, name, version, operations)
+        except ForbiddenError as error:
+            if store is self._argocd:
+                raise
+            self._leave(error.message)
+            raise Outpaced(error.message) from None  # read and patched by Argo CD's API next
+
+    def _leave(self, why: str) -> None:
+        self._why = why
+        self._log("info", f"Applications are patched through Argo CD's API, not through Kubernetes: {why}")
+
+
+def _uid(found: Mapping[str, Any]) -> str:
+    metadata = found.get("metadata")
+    return str(metadata.get("uid") or "") if isinstance(metadata, dict) else ""
 
 
 def _version(found: Mapping[str, Any], key: str) -> str:

@@ -1,16 +1,20 @@
 """`write-back-method: argocd`: the live Application is patched, by the same rules, and nothing is written to Git.
 
-Without Git there is no memory: builds are told apart by their tags, else by arrival.
+Without Git there is no memory: builds are told apart by their tags, else by arrival. Through Kubernetes a patch lands
+only on what was read. Argo CD's own API tests a patch, makes the manifests and only then writes the whole spec, over
+whatever came in between (seen with Argo CD 3.6: two runs at once lost one update in five of six tries). So what was
+written through it is looked at again for a while, and decided and written again where it is gone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial, reduce
 
 from task.editors.live import read, write
 from task.errors import Outpaced, SourceError, TaskError
-from task.model import Decision, Memory, State
+from task.model import Decision, Memory, State, Subscription
 from task.pipeline.contention import Contention
 from task.pipeline.decide import Ask, choose, facts_needed, settled_without_git
 from task.pipeline.deliver import failed_asks, landed_of, last_checks
@@ -22,23 +26,63 @@ from task.pipeline.target import live_reading, target_of
 from task.pipeline.verify import verified
 from task.pipeline.weigh import Facts, Situation
 
+SHORTEST_LOOK, LONGEST_LOOK = 1.0, 30.0  # seconds for which an image that others may overwrite is looked at
+LOOK = 0.25  # seconds between two looks
+
 
 def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
-    """Decide and patch, Application after Application; each fails alone."""
-    done = Outcome()
-    for ask in asks:
-        refused = settled_without_git(ask, job.terms)
-        try:
-            decision = refused or _patched(ask, job, world)
-        except TaskError as error:
-            done = done.plus(failed_asks([ask], error, job.terms))
-            continue
-        done = done.plus(Outcome((decision,), landed=landed_of([decision], ask.subscription.repo, "")))
-    return done
+    """Decide and patch, Application after Application; each fails alone. What others may undo is looked at again."""
+    found: list[Outcome] = []
+    watched: list[_Undoable] = []
+    for place, ask in enumerate(asks):
+        outcome, more = _guarded(ask, job, partial(_first, ask, place, job, world))
+        found.append(outcome)
+        watched += more
+    while watched:
+        world.sleep(LOOK)
+        still: list[_Undoable] = []
+        for one in watched:
+            try:
+                stands = _stands(one)
+            except TaskError as error:  # what was written stays an update
+                image, app = one.decision.candidate.reference, one.ask.subscription.application.key
+                world.log("warning", f"{app}: whether {image} stays there cannot be seen: {error.message}")
+                continue
+            if stands:
+                still += [one] if world.now() < one.until else []
+                continue
+            found[one.place], more = _guarded(one.ask, job, partial(_again, one, job, world))
+            still += more
+        watched = still
+    return reduce(Outcome.plus, found, Outcome())
 
 
-def _patched(ask: Ask, job: Job, world: World) -> Decision:
-    """Read, decide, patch; and again when the Application changed meanwhile, until the deadline."""
+@dataclass(frozen=True)
+class _Undoable:
+    """An image that was written by an API which others may overwrite without knowing it."""
+
+    ask: Ask
+    place: int  # among the asks
+    api: LiveApplications
+    decision: Decision
+    contention: Contention
+    until: float  # it is looked at until then
+
+
+_Result = tuple[Decision, list[_Undoable]]
+
+
+def _guarded(ask: Ask, job: Job, work: Callable[[], _Result]) -> tuple[Outcome, list[_Undoable]]:
+    try:
+        decision, watched = work()
+    except TaskError as error:
+        return failed_asks([ask], error, job.terms), []
+    return Outcome((decision,), landed=landed_of([decision], ask.subscription.repo, "")), watched
+
+
+def _first(ask: Ask, place: int, job: Job, world: World) -> _Result:
+    if refused := settled_without_git(ask, job.terms):
+        return refused, []
     if ask.intent:
         raise SourceError(
             "write-back-method argocd leaves nothing in Git to hold or roll back",
@@ -49,21 +93,49 @@ def _patched(ask: Ask, job: Job, world: World) -> Decision:
             "write-back-method argocd patches the live Application, and these Applications come from files",
             hint="use --applications cluster or argocd, or write-back-method: git",
         )
-    api = world.live()
     contention = Contention(f"changing {ask.subscription.application.key}", job.deadline, world)
+    return _patched(ask, place, world.live(), contention, job, world)
+
+
+def _patched(ask: Ask, place: int, api: LiveApplications, contention: Contention, job: Job, world: World) -> _Result:
+    """Read, decide, patch; and again when the Application changed meanwhile, until the deadline."""
     while True:
         contention.begin()
         try:
-            return _attempt(ask, job, api, world, contention)
+            decision, until = _attempt(ask, job, api, world, contention)
         except Outpaced:
             contention.pause()
+            continue
+        return decision, [_Undoable(ask, place, api, decision, contention, until)] if until else []
 
 
-def _attempt(ask: Ask, job: Job, api: LiveApplications, world: World, contention: Contention) -> Decision:
+def _stands(one: _Undoable) -> bool:
+    """Whether the image that was written is still there. Raises `SourceError`s."""
+    sub, written = one.ask.subscription, one.decision.candidate
+    manifest, _ = one.api.read(sub.application.namespace, sub.application.name)
+    now = read(manifest, _index(sub), target_of(sub, "live", carry=False))
+    return (now.tag, now.digest) == (written.tag, written.digest)
+
+
+def _again(one: _Undoable, job: Job, world: World) -> _Result:
+    image, app = one.decision.candidate.reference, one.ask.subscription.application.key
+    one.contention.pause(f"{app}: somebody else overwrote {image}; deciding again")
+    decision, watched = _patched(one.ask, one.place, one.api, one.contention, job, world)
+    # Unchanged: it has been put back meanwhile. It is the image that was written here all the same.
+    return (one.decision if decision.verdict.verdict == "unchanged" else decision), watched
+
+
+def _index(sub: Subscription) -> int:
+    sources = sub.application.sources
+    return sources.index(sub.source) if sub.source in sources else 0
+
+
+def _attempt(ask: Ask, job: Job, api: LiveApplications, world: World, contention: Contention) -> tuple[Decision, float]:
+    """The decision, patched; and until when it has to be looked at again, 0 where nobody can have overwritten it."""
     sub = ask.subscription
     app = sub.application
     manifest, version = api.read(app.namespace, app.name)
-    index = app.sources.index(sub.source) if sub.source in app.sources else 0
+    index = _index(sub)
     target = target_of(sub, "live", carry=False)
     said = read(manifest, index, target)
     facts = Facts()
@@ -77,11 +149,17 @@ def _attempt(ask: Ask, job: Job, api: LiveApplications, world: World, contention
     with contention.clock_paused():
         decision = verified([move], replace(last_checks(job, world), labels=False))[0].decision
     if decision.verdict.verdict != "update":
-        return decision
+        return decision, 0.0
     try:
         operations, _edits = write(manifest, index, target, decision.candidate)
     except TaskError as error:
-        return failed(decision, error)
-    if operations and not job.dry:
-        api.patch(app.namespace, app.name, version, operations)
-    return decision
+        return failed(decision, error), 0.0
+    if not operations or job.dry:
+        return decision, 0.0
+    began = world.now()
+    if api.patch(app.namespace, app.name, version, operations):
+        return decision, 0.0
+    # Whoever read the Application before this patch landed may write it back as they know it. That takes them about
+    # as long as it took here.
+    now = world.now()
+    return decision, now + min(max(SHORTEST_LOOK, 3 * (now - began)), LONGEST_LOOK)

@@ -67,13 +67,16 @@ class Forge(Protocol):
 
 
 class LiveApplications(Protocol):
-    """Live Applications, as compare-and-swap: `patch` succeeds only at the version that was read."""
+    """Live Applications: `patch` succeeds only at the version that was read, as far as the API can tell."""
 
     def read(self, namespace: str, name: str) -> tuple[Mapping[str, Any], str]:
         """The Application and its resourceVersion."""
 
-    def patch(self, namespace: str, name: str, version: str, operations: Sequence[Mapping[str, Any]]) -> str:
-        """Change it; raises `Outpaced` when it is at another version meanwhile."""
+    def patch(self, namespace: str, name: str, version: str, operations: Sequence[Mapping[str, Any]]) -> bool:
+        """Change it; raises `Outpaced` when it is at another version meanwhile.
+
+        False: others may have changed it in between, or overwrite this patch without knowing it. Look again.
+        """
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from task.errors import Malformed, TaskError, UsageError
 from task.git.access import Plan
 from task.http import Limits
 from task.kubernetes.access import cluster_access, in_cluster
-from task.kubernetes.application_store import ApplicationStore, ClusterApplications
+from task.kubernetes.application_store import ApplicationStore, ClusterApplications, PreferredStore
 from task.kubernetes.client import Kubernetes
 from task.model import Application, Image, Subscription
 from task.once import once
@@ -46,10 +46,12 @@ class Argo:
         self._read: list[ClusterManifests | ArgoCDManifests] = []
         self.kind = next((one for one in sources(settings, environ) if one in ("cluster", "argocd")), "")
         self.api: Callable[[], RolloutApi] = once(self._api)
+        self._live: Callable[[], LiveApplications] = once(self._stores)
         self.patient: Callable[[], RolloutApi] = once(lambda: self._api(patient=True))
 
-    def _kubernetes(self) -> Kubernetes:
-        found = Kubernetes(cluster_access(self.environ, self._given.kubeconfig, self._given.context), log=self.log)
+    def _kubernetes(self, limits: Limits = Limits()) -> Kubernetes:
+        access = cluster_access(self.environ, self._given.kubeconfig, self._given.context)
+        found = Kubernetes(access, limits, self.log)
         self._opened.callback(found.close)
         return found
 
@@ -122,8 +124,10 @@ class Argo:
             return self.kind
         if _server_of(self._given, self.environ):
             return "argocd"
-        at_hand = self._given.kubeconfig or self.environ.get("KUBECONFIG") or in_cluster(self.environ)
-        return "cluster" if at_hand else ""
+        return "cluster" if self._cluster_at_hand() else ""
+
+    def _cluster_at_hand(self) -> bool:
+        return bool(self._given.kubeconfig or self.environ.get("KUBECONFIG") or in_cluster(self.environ))
 
     def check(self) -> None:
         """That somebody can be asked about rollouts, before anything is written. Raises `UsageError`."""
@@ -140,8 +144,17 @@ class Argo:
         return api
 
     def live(self) -> LiveApplications:
-        """Live Applications, to be patched."""
-        return ApplicationStore(self.api())  # type: ignore[arg-type] # both APIs patch
+        """Live Applications, to be patched: through Kubernetes wherever that can be reached."""
+        return self._live()
+
+    def _stores(self) -> LiveApplications:
+        if self.where == "cluster":
+            return ApplicationStore(ClusterApplications(self.kubernetes()), atomic=True)
+        argocd = ApplicationStore(self.server(), atomic=False)
+        if not self._cluster_at_hand():
+            return argocd
+        quick = once(lambda: ApplicationStore(ClusterApplications(self._kubernetes(LIMITS)), atomic=True))
+        return PreferredStore(argocd, quick, self.log)
 
     def plan(self, sub: Subscription, reached: str) -> tuple[str, Plan] | None:
         """The secret that an annotation names, else Argo CD's own for the repository, and what it gives git.

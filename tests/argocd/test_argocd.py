@@ -330,8 +330,8 @@ class FakeCluster:
 @pytest.fixture(params=["argocd", "cluster"])
 def live(request: pytest.FixtureRequest, server: ArgoCDServer) -> ApplicationStore:
     if request.param == "argocd":
-        return ApplicationStore(api_of(server))
-    return ApplicationStore(ClusterApplications(FakeCluster(at(application("web"), "Synced", "Healthy"))))
+        return ApplicationStore(api_of(server), atomic=False)
+    return ApplicationStore(ClusterApplications(FakeCluster(at(application("web"), "Synced", "Healthy"))), atomic=True)
 
 
 def test_a_live_application_is_patched_at_the_version_that_was_read(live: ApplicationStore) -> None:

@@ -10,7 +10,7 @@ import copy
 import json
 import ssl
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
@@ -71,6 +71,8 @@ class ArgoCDServer(ThreadingHTTPServer):
         self.faults: list[Fault] = []
         self.seen: list[Request] = []
         self.wrong: list[str] = []
+        # What the repository server says against an Application with a patch; "": it can make the manifests.
+        self.render: Callable[[Mapping[str, Any]], str] = lambda _changed: ""
 
     def secure(self, certificate: str, key: str) -> None:
         """Speak TLS from now on."""
@@ -132,12 +134,10 @@ class _Handler(BaseHTTPRequestHandler):
         with self.server.lock:
             self.server.seen.append(asked)
             fault = self.server.faults.pop(0) if self.server.faults else None
-            if fault and not fault.after:
-                return self._fault(fault)
-            status, found = self._answer(asked)
-            if fault:
-                return self._fault(fault)
-        return self._send(status, found)
+        if fault and not fault.after:
+            return self._fault(fault)
+        status, found = self._answer(asked)
+        return self._fault(fault) if fault else self._send(status, found)
 
     def _fault(self, fault: Fault) -> None:
         if not fault.status:
@@ -166,7 +166,11 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             self._logged_in(asked)
             raw = urlsplit(self.path).path.removeprefix(api)
-            return 200, self._routed(asked, [unquote(one) for one in raw.split("/")])
+            parts = [unquote(one) for one in raw.split("/")]
+            if parts[0] == "applications" and asked.method == "PATCH":
+                return 200, self._patch(asked, parts[1])
+            with self.server.lock:
+                return 200, self._routed(asked, parts)
         except _Denied as error:
             return CODES[error.code], {"error": error.message, "code": error.code, "message": error.message}
 
@@ -182,8 +186,6 @@ class _Handler(BaseHTTPRequestHandler):
     def _routed(self, asked: Request, parts: Sequence[str]) -> Any:
         if parts[0] != "applications":
             raise _Denied(5, "Not Found")
-        if asked.method == "PATCH":
-            return self._patch(asked, parts[1])
         unknown = set(asked.query) - KNOWN["".join(parts[2:3])]
         self.server.wrong += [f"{asked.path}: unknown parameter {one}" for one in sorted(unknown)]
         if len(parts) == 1:
@@ -228,21 +230,32 @@ class _Handler(BaseHTTPRequestHandler):
         return {"metadata": {"resourceVersion": "7"}, "items": picked or None}
 
     def _patch(self, asked: Request, name: str) -> dict[str, Any]:
-        key = self._key(asked.body.get("appNamespace", ""), name)
-        if key in self.server.frozen:
-            raise _Denied(7, f"permission denied: applications, update, default/{name}")
-        if asked.body.get("patchType", "") not in ("json", ""):
-            self.server.wrong.append("only JSON patches are expected")
-        state = self.server.plays[key][0]
-        try:
-            changed = apply_patch(state, json.loads(asked.body["patch"]))
-        except PatchError as error:
-            raise _Denied(2, f"error applying patch: {error}") from None
-        if wrong := invalid(changed):
-            raise _Denied(3, f"application spec for {name} is invalid: {wrong}")
-        changed["metadata"]["resourceVersion"] = str(int(state["metadata"].get("resourceVersion", "1")) + 1)
-        self.server.plays[key] = [changed]
-        return changed
+        """Test and apply the patch, make the manifests, and write the whole spec over what there is by then."""
+        server = self.server
+        with server.lock:
+            key = self._key(asked.body.get("appNamespace", ""), name)
+            if key in server.frozen:
+                raise _Denied(7, f"permission denied: applications, update, default/{name}")
+            if asked.body.get("patchType", "") not in ("json", ""):
+                server.wrong.append("only JSON patches are expected")
+            try:
+                changed = apply_patch(server.plays[key][0], json.loads(asked.body["patch"]))
+            except PatchError as error:
+                raise _Denied(2, f"error applying patch: {error}") from None
+            if wrong := invalid(changed):
+                raise _Denied(3, f"application spec for {name} is invalid: {wrong}")
+        if wrong := server.render(changed):
+            said = f"InvalidSpecError: Unable to generate manifests in {changed['spec']['source'].get('path')}: {wrong}"
+            raise _Denied(3, f"application spec for {name} is invalid: {said}")
+        with server.lock:
+            now = server.plays[key][0]
+            meta = {
+                part: changed["metadata"][part] for part in ("annotations", "labels") if part in changed["metadata"]
+            }
+            version = str(int(now["metadata"].get("resourceVersion", "1")) + 1)
+            metadata = {**now["metadata"], **meta, "resourceVersion": version}
+            server.plays[key] = [{**now, "metadata": metadata, "spec": changed["spec"]}]
+            return copy.deepcopy(server.plays[key][0])
 
 
 def invalid(item: Mapping[str, Any]) -> str:
