@@ -24,20 +24,30 @@ from pathlib import Path
 from struct import Struct
 from subprocess import PIPE
 
+import coverage
+
 # What Python and its libraries read when they start: each set of values has a server of its own.
 AT_START = ("LANG", "LC_", "PYTHON", "TYPER_")
-# What works on a new process only: measuring its coverage, and other libraries for the linker.
-NO_FORK = ("COVERAGE_", "LD_")
+# What works on a new process only: other libraries for the linker.
+NO_FORK = ("LD_",)
 NUMBER = Struct("i")
 
 
-def start(argv: Sequence[str], *, env: Mapping[str, str], cwd: Path | None = None, before: str = "") -> "Running":
-    """Start the console script `argv[0]`, with pipes as its input and outputs; `before` is Python that goes first."""
+def start(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: Path | None = None,
+    before: str = "",
+    files: Sequence[int] = (PIPE, PIPE, PIPE),
+) -> "Running":
+    """Start the console script `argv[0]`; `before` is Python that goes first, `files` are its input and outputs."""
     if any(name.startswith(NO_FORK) for name in env) or not hasattr(os, "pidfd_open"):
         if before:
             argv = [sys.executable, "-c", f"{before}\nfrom task.__main__ import main\nmain()", *argv[1:]]
-        return subprocess.Popen(argv, env=env, cwd=cwd, stdin=PIPE, stdout=PIPE, stderr=PIPE)
-    return Forked(argv, env, cwd, before)
+        stdin, stdout, stderr = files
+        return subprocess.Popen(argv, env=env, cwd=cwd, stdin=stdin, stdout=stdout, stderr=stderr)
+    return Forked(argv, env, cwd, before, files)
 
 
 @cache
@@ -58,13 +68,19 @@ def _server(settings: frozenset[tuple[str, str]]) -> "tuple[socket.socket, subpr
 class Forked:
     """A run on its way, with what tests use of `subprocess.Popen`."""
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str], cwd: Path | None, before: str) -> None:
+    def __init__(
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: Path | None, before: str, files: Sequence[int]
+    ) -> None:
         door, server = _server(frozenset((name, value) for name, value in env.items() if name.startswith(AT_START)))
-        (stdin, self._stdin), (out, stdout), (err, stderr) = os.pipe(), os.pipe(), os.pipe()
         folder = os.open(cwd or ".", os.O_RDONLY | os.O_DIRECTORY)
         self._end, theirs = socket.socketpair()
-        socket.send_fds(door, [b"."], [theirs.fileno(), folder, stdin, stdout, stderr])
-        for fd in (theirs.detach(), folder, stdin, stdout, stderr):
+        pipes = [os.pipe() if fd == PIPE else (-1, -1) for fd in files]
+        (_, self._stdin), (out, _), (err, _) = pipes
+        its = [
+            pipe[number > 0] if fd == PIPE else fd for number, (fd, pipe) in enumerate(zip(files, pipes, strict=True))
+        ]
+        socket.send_fds(door, [b"."], [theirs.fileno(), folder, *its])
+        for fd in (theirs.detach(), folder, *set(its).difference(files)):
             os.close(fd)
         self._end.sendall(json.dumps([list(argv), dict(env), before]).encode())
         self._end.shutdown(socket.SHUT_WR)
@@ -73,7 +89,7 @@ class Forked:
         self.pid = NUMBER.unpack(pid)[0]
         self.args = argv
         self.returncode: int | None = None
-        self._heard = _Reader(out), _Reader(err)
+        self._heard = [_Reader(fd) if fd >= 0 else None for fd in (out, err)]
 
     def wait(self, timeout: float | None = None) -> int:
         """The exit code, once it has ended."""
@@ -100,7 +116,7 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
     def communicate(self, stdin: bytes = b"", timeout: float | None = None) -> tuple[bytes, bytes]:
-        """What it writes until it has ended and nobody else may write; what takes longer is killed."""
+        """What it writes to pipes until it has ended and nobody else may write; what takes longer is killed."""
         with suppress(BrokenPipeError), open(self._stdin, "wb", 0) as feed:
             feed.write(stdin)
         try:
@@ -109,9 +125,13 @@ class Forked:
             self.kill()
             self.wait(timeout)
             raise
-        for one in self._heard:
-            one.join(timeout)
-        return self._heard[0].text, self._heard[1].text
+        return self._said(0, timeout), self._said(1, timeout)
+
+    def _said(self, number: int, timeout: float | None) -> bytes:
+        if not (reader := self._heard[number]):
+            return b""
+        reader.join(timeout)
+        return reader.text
 
 
 class _Reader(threading.Thread):
@@ -165,8 +185,10 @@ def become_the_next(door: socket.socket) -> None:
         os.close(fd)
     for one in (door, *(end for _, end in running.values())):
         one.close()
+    sys.stdout.reconfigure(line_buffering=os.isatty(1))  # type: ignore[union-attr]
     tempfile.tempdir = None
     time.tzset()
+    coverage.process_startup()  # where the variables ask for it
     exec(before, {})  # noqa: S102 - the test's own
 
 

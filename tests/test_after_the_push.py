@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+import fork_server
 import pytest
 from runs import WEB, application, arguments, manifest, repository, target
 from support import command, git, image_update, show
@@ -58,8 +59,10 @@ def gone() -> Iterator[BinaryIO]:
 
 
 def call(args: list[str], stdout: BinaryIO | int, stderr: BinaryIO | int = subprocess.PIPE) -> tuple[int, str]:
-    done = subprocess.run([command(), *args], stdout=stdout, stderr=stderr, stdin=subprocess.DEVNULL, check=False)
-    return done.returncode, (done.stderr or b"").decode()
+    files = [file if isinstance(file, int) else file.fileno() for file in (stdout, stderr)]
+    running = fork_server.start([command(), *args], env=os.environ, files=(subprocess.PIPE, *files))
+    _, said = running.communicate(timeout=60)
+    return running.wait(), said.decode()
 
 
 @pytest.mark.measured
@@ -101,7 +104,7 @@ def test_a_result_that_cannot_be_written_leaves_the_others(scene: Scene) -> None
 @pytest.mark.parametrize("broken", [full, gone])
 def test_a_log_that_nobody_takes_stops_no_run(scene: Scene, broken: Broken) -> None:
     with broken() as stderr:
-        code, _ = call(scene.arguments(*WARNED), subprocess.DEVNULL, stderr)
+        code, _ = call(scene.arguments(*WARNED), subprocess.PIPE, stderr)
     assert code == 0
     scene.tells_what_landed()
 

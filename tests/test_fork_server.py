@@ -8,6 +8,7 @@ from pathlib import Path
 
 import fork_server
 import pytest
+from coverage import CoverageData
 from fork_server import Forked
 from runs import application, manifest, repository, wait_until
 from support import Result, command, git, image_update
@@ -15,7 +16,7 @@ from support import Result, command, git, image_update
 APPS = ["--applications", "applications.json", "--allow-protocol", "file"]
 PLAN = ["plan", "--image", "ghcr.io/acme/web:1.1.0", *APPS]
 # What a program started by the command sees of it: its environment, folder, files, signals and limits.
-SPY = """{ env | sort | grep -v GIT_DIR; pwd; umask; ulimit -a; date +%Z; grep ^Sig /proc/$PPID/status
+SPY = """{ env | sort | grep -v GIT_DIR; pwd; umask; ulimit -a; date +%Z; grep ^Sig.[^l] /proc/$PPID/status
 ls -l /proc/$PPID/fd | awk '{print $9, substr($11, 1, 5)}'; cut -d')' -f2 /proc/$PPID/stat | cut -d' ' -f4-6
 } >"$HOME/seen" 2>&1; exit 1"""
 
@@ -112,7 +113,14 @@ def test_several_run_at_once_and_take_signals(folder: Path) -> None:
     assert [one.poll() for one in several] == [143, 130, -9]
 
 
-@pytest.mark.parametrize("env", [{"COVERAGE_PROCESS_START": "x"}, {"LD_LIBRARY_PATH": "x"}])
-def test_one_that_starts_otherwise_is_a_process(tmp_path: Path, env: dict[str, str]) -> None:
-    running = fork_server.start(["sh", "-c", "cat"], env={**os.environ, **env}, cwd=tmp_path)
+def test_it_measures_what_it_runs_where_it_is_asked_to(tmp_path: Path) -> None:
+    (tmp_path / "rc").write_text(f"[run]\nbranch = true\nsource = task\ndata_file = {tmp_path}/measured\n")
+    assert fork(["--version"], {"COVERAGE_PROCESS_START": f"{tmp_path}/rc"}, tmp_path, b"").code == 0
+    data = CoverageData(str(tmp_path / "measured"))
+    data.read()
+    assert any(path.endswith("/task/cli/app.py") for path in data.measured_files())
+
+
+def test_one_that_starts_otherwise_is_a_process(tmp_path: Path) -> None:
+    running = fork_server.start(["sh", "-c", "cat"], env={**os.environ, "LD_LIBRARY_PATH": "x"}, cwd=tmp_path)
     assert running.communicate(b"a process", timeout=60)[0] == b"a process"

@@ -4,15 +4,16 @@ import fcntl
 import os
 import pty
 import re
+import signal
 import struct
-import subprocess
 import termios
 import time
 from pathlib import Path
 
+import fork_server
 import pytest
 from runs import application, hook, manifest, repository
-from support import command
+from support import command, image_update
 
 ESCAPE = re.compile(r"\x1b\[\??[0-9;]*[a-zA-Z]")
 
@@ -28,11 +29,11 @@ def at_terminal(
     fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     environ = {name: value for name, value in os.environ.items() if name not in ("CI", "COLUMNS", "NO_COLOR")}
     environ |= {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **(env or {})}
-    out, err = (subprocess.DEVNULL if only == other else side for other in ("stderr", "stdout"))
-    running = subprocess.Popen(
-        [command(), *map(str, args)], stdin=side, stdout=out, stderr=err, env=environ, close_fds=True
-    )
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    out, err = (nothing if only == other else side for other in ("stderr", "stdout"))
+    running = fork_server.start([command(), *map(str, args)], env=environ, files=(side, out, err))
     os.close(side)
+    os.close(nothing)
     shown = b""
     while True:
         try:
@@ -43,7 +44,7 @@ def at_terminal(
             break
         shown += piece
         if until and until in shown:
-            running.terminate()
+            running.send_signal(signal.SIGTERM)
             until = b""
     os.close(main)
     return running.wait(60), shown.decode().replace("\r\n", "\n")
@@ -139,7 +140,6 @@ def test_help_is_as_wide_as_the_terminal() -> None:
 
 
 def test_colours_may_be_asked_for_where_no_terminal_is(scene: tuple[Path, list[str]]) -> None:
-    environ = {**os.environ, "FORCE_COLOR": "1", "COLUMNS": "90"}
-    done = subprocess.run([command(), "plan", *scene[1]], env=environ, capture_output=True, check=False)
-    assert "\x1b[1;34margocd/shop" in done.stdout.decode()
-    assert b"\x1b" not in done.stderr
+    done = image_update("plan", *scene[1], env={"FORCE_COLOR": "1", "COLUMNS": "90"})
+    assert "\x1b[1;34margocd/shop" in done.stdout
+    assert "\x1b" not in done.stderr
