@@ -22,8 +22,10 @@ from task.errors import CredentialsError, RepositoryError, SourceError, Unreacha
 from task.files import exhausted
 from task.git.access import Access
 from task.git.environment import (
+    basic_header,
     clean_environment,
     config_pairs,
+    fitting,
     login_environment,
     sends_header,
     transport,
@@ -47,6 +49,9 @@ _ONE_AT_A_TIME = Lock()  # a process that forks must not do so while another thr
 _TRANSFERS = frozenset({"ls-remote", "fetch", "push"})
 _REFS = "/info/refs?service=git-upload-pack"  # what git asks a server for first
 _REDIRECTED = re.compile(r"returned error: 30[12378]\b")
+_REFUSED = re.compile(
+    r"returned error: 40[0134]\b|Authentication failed|could not read Username|repository '.*' not found"
+)
 _LOCATION = re.compile(r"(?i)<= Recv header: location: *(\S{1,4096})\s")
 _TRACED = {"GIT_TRACE_CURL": "1", "GIT_TRACE_CURL_NO_DATA": "1", "GIT_TRACE_REDACT": "1"}
 _HOPS = 5  # redirects of one repository
@@ -117,6 +122,7 @@ class Git:
         self._warned: set[str] = set()
         self._moved: dict[str, str] = {}  # URLs that their own server redirects, and where to
         self._hops: dict[str, int] = {}
+        self._asks_first: set[str] = set()  # URLs whose server gets a login only when it asks for one
         self._environ = clean_environment(environ, self.protocols)
         self._pairs = transport(config_pairs(environ)) if configured else []
         self._tokens = {name: value for name, value in environ.items() if name in TOKENS}
@@ -156,9 +162,11 @@ class Git:
         hint = f"run as its owner, or trust it: git config --global --add safe.directory {blanked(other)}"
         raise RepositoryError(message, hint=hint, subject=url)
 
-    def login(self, repo: str) -> dict[str, str]:
+    def login(self, repo: str, *, at_once: bool = False) -> dict[str, str]:
         """The environment that gives each login to its server only, with the settings of the user's configuration.
 
+        `at_once`: the login goes along with the first request, which saves the refusal (401) that git waits for, and
+        its way there and back; until `ask_first` says otherwise.
         Raises `CredentialsError` for a configuration that git cannot read, and what a GitHub App's token fails with.
         """
         target = address_of(rewritten(repo, self._rewrites))
@@ -171,6 +179,12 @@ class Git:
         else:
             pairs = without_web(pairs)
         follow = not sends_header(pairs, "" if rewrites else origin(target.url))
+        unasked = at_once and follow and not rewrites and target.url not in self._asks_first
+        if unasked and (login := fitting(logins, target.url)):
+            # Git 2.46 has http.proactiveAuth for this; Debian 12 has 2.39. A header would follow a redirect to another
+            # server, so git must not follow any.
+            pairs.append(basic_header(login, target.url))
+            logins, follow = [], False
         moved = [(target.url, self._moved[target.url])] if target.url in self._moved else []
         found = login_environment(pairs, logins, follow=follow, moved=moved) | self._access.environment()
         needed = needs(self._config.programs) if self._tokens and not alone else ()
@@ -179,6 +193,18 @@ class Git:
             # What begins as https stays https: a redirect to plain http would be read and changed on the way.
             found["GIT_ALLOW_PROTOCOL"] = ":".join(sorted(self.protocols - {"http"}))
         return found
+
+    def ask_first(self, repo: str, error: GitFailed) -> bool:
+        """Whether the command failed because a login went along unasked; from now on the server is waited for.
+
+        A login that a server does not know may keep it from showing a public repository, and a server that redirects
+        has to be followed without it.
+        """
+        url = address_of(rewritten(repo, self._rewrites)).url
+        if url in self._asks_first or not (_REDIRECTED.search(error.err) or _REFUSED.search(error.err)):
+            return False
+        self._asks_first.add(url)
+        return True
 
     def redirected(self, repo: str, error: GitFailed, remote: str, git_dir: str, clock: Clock) -> bool:
         """Whether the server says that the repository has another URL on this same server; `login` uses it from now on.

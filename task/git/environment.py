@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -123,6 +124,21 @@ def without_credentials(pairs: Pairs) -> list[tuple[str, str]]:
 def without_web(pairs: Pairs) -> list[tuple[str, str]]:
     """A configuration without the settings of https and http, which may hold tokens."""
     return [pair for pair in pairs if not pair[0].lower().startswith(("http.", "credential."))]
+
+
+def fitting(logins: Sequence[Login], url: str) -> Login | None:
+    """The login for a URL, with its password, as git would choose it: the last one that fits."""
+    for login in reversed(logins):
+        prefix = login.prefix
+        if login.password and (url in {prefix, f"{prefix}.git"} or url.startswith(f"{prefix}/")):
+            return login
+    return None
+
+
+def basic_header(login: Login, url: str) -> tuple[str, str]:
+    """The setting with which git sends a login to this URL unasked (RFC 7617)."""
+    both = base64.b64encode(f"{login.user}:{login.password.reveal()}".encode()).decode()
+    return f"http.{url}.extraHeader", f"Authorization: Basic {both}"
 
 
 def login_environment(

@@ -55,24 +55,26 @@ def run(git: Git, repo: Path, folder: Path, between: Path | None = None) -> int:
     raise AssertionError("never landed")
 
 
-def test_processes_and_bytes_do_not_grow_with_the_repository(repos: dict[int, Path], tmp_path: Path) -> None:
+def test_processes_do_not_grow_with_the_repository_and_other_files_stay_away(
+    repos: dict[int, Path], tmp_path: Path
+) -> None:
     figures = {}
     for files, repo in repos.items():
         folder = tmp_path / str(files)
         folder.mkdir()
         git = Git({**os.environ, "TMPDIR": str(folder)}, protocols=frozenset({"file"}))
         figures[files] = (run(git, repo, folder), git.calls)
-    # The tip and root, three levels of trees, the text; one reader; the commit; the push.
-    expected = ["fetch", "cat-file", "fetch", "fetch", "fetch", "fetch", "fast-import", "push"]
+    # The tip with its trees; one reader; the text; the commit; the push.
+    expected = ["fetch", "cat-file", "fetch", "fast-import", "push"]
     assert [calls for _, calls in figures.values()] == [expected, expected]
-    assert all(used < 40_000 for used, _ in figures.values())
+    assert all(used < 700_000 for used, _ in figures.values())  # trees only
     assert size(repos[10_000]) > 5_000_000
 
 
 def test_a_lost_race_costs_little(repos: dict[int, Path], tmp_path: Path) -> None:
     git = Git({**os.environ, "TMPDIR": str(tmp_path)}, protocols=frozenset({"file"}))
     run(git, repos[200], tmp_path, between=repos[200])
-    first = ["fetch", "cat-file", "fetch", "fetch", "fetch", "fetch", "fast-import", "push"]
+    first = ["fetch", "cat-file", "fetch", "fast-import", "push"]
     assert git.calls == [*first, "fetch", "fast-import", "push"]  # another file had changed: only the tip is new
 
 

@@ -76,7 +76,7 @@ def test_a_new_head_branch_whose_base_moved_meanwhile(server: GitServer, repo: P
 def test_login_within_the_url(server: GitServer, repo: Path) -> None:
     server.logins["bot"] = "p@ss w:rd"
     assert land(with_login(server, "bot:p%40ss%20w%3Ard")).commit == git(repo, "rev-parse", "main")
-    assert {user for _, user in server.seen} == {"", "bot"}
+    assert {user for _, user in server.seen} == {"bot"}  # sent at once: nothing is refused first
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from support import commit, git, show
 
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
-from task.git.repository.cache import Cache
+from task.git.repository.cache import Cache, Kept
 from task.model import Changeset, Destination, File, Landing, Person, Place
 
 FILE = frozenset({"file"})
@@ -36,7 +36,7 @@ def repo(tmp_path: Path) -> Path:
 def test_the_second_run_fetches_only_the_tip(repo: Path, tmp_path: Path) -> None:
     _, first = land(repo, tmp_path / "cache", "1\n")
     landing, second = land(repo, tmp_path / "cache", "2\n")
-    assert (first.count("fetch"), second.count("fetch")) == (4, 1)
+    assert (first.count("fetch"), second.count("fetch")) == (2, 1)
     assert landing.commit == git(repo, "rev-parse", "main")
     assert show(repo, "main", target("a")) == "2\n"
     assert git(repo, "fsck", "--strict", "--no-dangling") == ""
@@ -46,8 +46,20 @@ def test_only_what_others_have_changed_is_fetched(repo: Path, tmp_path: Path) ->
     land(repo, tmp_path / "cache", "1\n")
     commit(repo, {target("b"): "other\n"})
     _, calls = land(repo, tmp_path / "cache", "2\n")
-    assert calls.count("fetch") == 2  # the tip, and the folder of all Applications
+    assert calls.count("fetch") == 1  # the tip with what is new of its trees
     assert show(repo, "main", target("b")) == "other\n"
+
+
+def test_the_trees_of_a_large_repository_come_once(tmp_path: Path) -> None:
+    repo = repository(tmp_path, "a")
+    commit(repo, {f"other/team{n % 40}/{n}/x.yaml": f"{n}\n" for n in range(4000)})
+    cache = tmp_path / "cache"
+    land(repo, cache, "1\n")
+    before = size(cache)
+    commit(repo, {"other/team1/1/x.yaml": "new\n"})
+    land(repo, cache, "2\n")
+    assert before > 100_000
+    assert size(cache) - before < 20_000
 
 
 def test_a_server_without_filters_sends_only_what_is_new(repo: Path, tmp_path: Path) -> None:
@@ -146,7 +158,6 @@ def test_four_runs_at_the_same_time(repo: Path, tmp_path: Path, whole: bool) -> 
 
 def test_old_packs_go(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("task.git.repository.cache._MOST", 4)
-    monkeypatch.setattr("task.git.repository.cache._IN_USE", -1.0)
     for number in range(5):
         land(repo, tmp_path / "cache", f"{number}\n")
     assert len(list((tmp_path / "cache").rglob("*.idx"))) <= 9
@@ -175,7 +186,7 @@ def test_a_pack_that_is_larger_than_memory_is_kept(tmp_path: Path) -> None:
     assert cache.open("sha1") == ""
     tracemalloc.start()
     try:
-        cache.keep(str(tmp_path / "objects"), "")
+        cache.keep(str(tmp_path / "objects"), Kept())
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

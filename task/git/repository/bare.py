@@ -1,6 +1,6 @@
-"""A remote repository without a work tree: only the trees on the way to the files are fetched, never the files' list.
+"""A remote repository without a work tree: one fetch brings a tip and its trees, one the files that count.
 
-One store is one repository. It keeps what it has fetched, so that the answer to a lost race costs little.
+It keeps what it has fetched, so that the answer to a lost race costs little.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from task.git.repository.history import History
 from task.git.repository.objects import MissingObjectError
 from task.git.repository.remote import Remote, StartAgain
 from task.git.repository.texts import file_of
-from task.git.repository.tree_walk import Tree, Walked, look, parse_tree
+from task.git.repository.tree_walk import Tree, look, parse_tree
 from task.git.signing import Signer
 from task.model import Changeset, File, Landing, Place, Snapshot
 from task.text import blanked
@@ -81,14 +81,17 @@ class BareRepository:
         """
         name = self.default_branch() if branch in {"", "HEAD"} else base_branch_name(branch)
         wanted = cache(lambda: tuple(dict.fromkeys(places)))
-        return self._twice(lambda: self._read(name, wanted))
+        return self._twice(lambda: self._snapshot(name, self._remote.fetch_tip(name, wanted), wanted()))
 
     def head_snapshot(self, head: str, places: Collection[Place]) -> Snapshot | None:
         """The places asked for, at a head branch's tip; None where there is no such branch."""
         name = branch_name(head)
-        if not self._remote.commit_of(name):
-            return None
-        return self._twice(lambda: self._read(name, lambda: places))
+
+        def read() -> Snapshot | None:
+            tip = self._remote.fetch_head(name)
+            return self._snapshot(name, tip, places) if tip else None
+
+        return self._twice(read)
 
     def earlier(self, branch: str, path: str, limit: int = 100) -> History:
         """The path's text at the branch's tip and the different ones before it, newest first; see `History`."""
@@ -109,8 +112,6 @@ class BareRepository:
         base, head = change.destination.base, change.destination.head
         made = self._twice(lambda: self._make(change))
         held, there = self._held(change, made)
-        if change.head_commit is not None and there != change.head_commit and made.tree != self._roots[change.tip]:
-            raise Outpaced(f"{head} moved meanwhile")
         if held:
             return held
         commit = made.commit
@@ -127,32 +128,28 @@ class BareRepository:
         On an older tip the same files may still conflict with what the base became.
         """
         base, head = change.destination.base, change.destination.head
-        if made.tree == self._roots[change.tip]:
+        if made.tree == self._root(change.tip):
             return Landing(change.tip, made.tree, pushed=False), ""
-        there = self._remote.commit_of(head) if head != base else ""
+        there = ""
+        if head != base:
+            there = self._remote.fetch_head(head) if change.head_commit is None else change.head_commit
         if there and self._root(there) == made.tree:
             content = self._remote.objects.read([there])[there].content or b""
             if f"parent {change.tip}".encode() in content.partition(b"\n\n")[0].split(b"\n"):
                 return Landing(there, made.tree, pushed=False), there
         return None, there
 
-    def _read(self, branch: str, places: Callable[[], Collection[Place]]) -> Snapshot:
-        tip = self._tip(branch, places)
-        seen = self._walk(branch, tip, places())
+    def _snapshot(self, branch: str, tip: str, places: Collection[Place]) -> Snapshot:
+        seen = look(self._tree, self._root(tip), places)
         wanted = sorted({seen.entries[path].oid for path in seen.texts} - self._texts.keys())
         if wanted:
-            self._remote.fetch_objects(wanted, branch, trees=False)
-            self._texts.update((oid, file_of(found)) for oid, found in self._remote.objects.read(wanted).items())
+            self._remote.fetch_files(wanted, branch)
+            self._texts.update((oid, file_of(blob)) for oid, blob in self._remote.objects.read(wanted).items())
         files = {
             path: replace(self._texts[entry.oid], mode=entry.mode) if path in seen.texts else File("", entry.mode)
             for path, entry in seen.entries.items()
         }
         return Snapshot(self._remote.repo, branch, tip, files)
-
-    def _tip(self, branch: str, meanwhile: Callable[[], object] | None = None) -> str:
-        tip = self._remote.fetch_tip(branch, meanwhile)
-        self._root(tip)
-        return tip
 
     def _root(self, commit: str) -> str:
         if commit not in self._roots:
@@ -160,15 +157,10 @@ class BareRepository:
             self._roots[commit] = content[len("tree ") :].partition(b"\n")[0].decode()
         return self._roots[commit]
 
-    def _walk(self, branch: str, tip: str, places: Collection[Place]) -> Walked:
-        """Level by level, for all places at once."""
-        root = self._roots[tip]
-        while (seen := look(self._trees, root, places)).missing:
-            missing = sorted(seen.missing)
-            self._remote.fetch_objects([oid for oid in missing if oid != root], branch, trees=True)
-            for oid, found in self._remote.objects.read(missing).items():
-                self._trees[oid] = parse_tree(found.content or b"", len(oid) // 2)
-        return seen
+    def _tree(self, oid: str) -> Tree:
+        if oid not in self._trees:
+            self._trees[oid] = parse_tree(self._remote.objects.read([oid])[oid].content or b"", len(oid) // 2)
+        return self._trees[oid]
 
     def _twice(self, work: Callable[[], T]) -> T:
         """Again, from an empty repository, where the server gives no single objects, or what was kept is broken."""
@@ -184,7 +176,7 @@ class BareRepository:
 
     def _make(self, change: Changeset) -> fast_import.Made:
         """The commit, in the throw-away repository."""
-        if change.tip not in self._roots and self._tip(change.destination.base) != change.tip:
+        if change.tip not in self._roots and self._remote.fetch_tip(change.destination.base) != change.tip:
             raise Outpaced(f"{change.destination.base} is no longer at {change.tip}")
         self._refuse_odd_paths(change)
         try:
@@ -194,12 +186,12 @@ class BareRepository:
             raise git_errors.failure(error.err, self._remote.subject(change.destination.base)) from error
 
     def _refuse_odd_paths(self, change: Changeset) -> None:
-        """fast-import would replace a link by a folder, or write `.git/config`. Looking fetches the trees it needs."""
+        """fast-import would replace a link by a folder, or write `.git/config`."""
         subject = self._remote.subject(change.destination.base)
         for path in change.files:
             if not fast_import.is_path(path):
                 raise TargetError(f"{blanked(path)!r} is no path that git can hold", subject=subject)
-        seen = self._walk(change.destination.base, change.tip, [Place(path, "exists") for path in change.files])
+        seen = look(self._tree, self._root(change.tip), [Place(path, "exists") for path in change.files])
         for path, entry in seen.entries.items():
             if not (path in change.files and entry.is_file):
                 raise TargetError(f"{blanked(path)!r} stands where a file is to be written", subject=subject)

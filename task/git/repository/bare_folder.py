@@ -10,7 +10,7 @@ from task import shutdown
 from task.errors import UnreachableError
 from task.files import remove_folder, temporary_folder
 from task.git.owner import Local
-from task.git.repository.cache import Cache
+from task.git.repository.cache import Cache, Kept
 
 REMOTE = "image-update"  # not "origin", of which a user's git configuration may say something
 
@@ -66,7 +66,7 @@ _CONFIG = """\
 	pushUpdateRejected = false
 """
 _PARTIAL = f"\tpartialClone = {REMOTE}\n"
-_PROMISOR = "\tpromisor = true\n\tpartialCloneFilter = tree:0\n"
+_PROMISOR = "\tpromisor = true\n\tpartialCloneFilter = blob:none\n"
 # A local repository is served by our own git: it may filter. Its configuration is its own, and not ours, so that a
 # `safe.directory` of the user has to be said once more.
 _LOCAL = """\
@@ -86,7 +86,7 @@ class BareFolder:
         self._local = local
         self._stall = stall
         self.cache = cache
-        self.whole = ""  # the tip that was fetched with everything
+        self.kept = Kept()  # what the cache may keep of it
         self.object_format = "sha1"
 
     def create(self) -> None:
@@ -112,7 +112,7 @@ class BareFolder:
         with self._room():
             os.mkdir(f"{self.path}/objects/info")
         self._write("objects/info/alternates", f"{_quoted(self.cache.objects)}\n")
-        if tip := self.cache.whole():
+        if tip := self.cache.kept().tip:
             self._write("packed-refs", f"{tip} refs/image-update/kept\n")
             self._write("shallow", f"{tip}\n")
 
@@ -154,7 +154,7 @@ class BareFolder:
         """Remove it, with all that is in it."""
         if self.path:
             if self.cache:
-                self.cache.keep(f"{self.path}/objects", self.whole)
+                self.cache.keep(f"{self.path}/objects", self.kept)
             remove_folder(self.path)
             self.path = ""
 

@@ -6,17 +6,24 @@ without a lock. Nothing here is needed: what cannot be read is fetched again, an
 
 import hashlib
 import os
-import time
 from contextlib import suppress
+from dataclasses import dataclass
 from io import BytesIO
 from typing import IO
 
 from task.files import remove_folder
 
-_MOST = 100  # packs; every one of them is looked into
-_IN_USE = 3600.0  # seconds for which a run may still need a pack
+_MOST = 100  # packs: git looks into each of them. Later ones build on earlier ones, so all of them go at once.
 _PIECE = 1 << 20  # bytes
 _KINDS = (".rev", ".promisor", ".pack", ".idx")  # git sees a pack once its .idx is there
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The last tip of which the packs hold all trees, and, if `whole`, all files; "" for none."""
+
+    tip: str = ""
+    whole: bool = False  # the server knows no filters
 
 
 class Cache:
@@ -43,21 +50,23 @@ class Cache:
             return f"{self._parent} cannot be used as --git-cache-dir: {error.strerror}"
         return ""
 
-    def whole(self) -> str:
-        """The last tip of a server that sends only whole trees; "" for one that does better."""
-        with suppress(OSError), open(f"{self.objects}/whole", encoding="ascii") as file:
-            return file.read().strip()
-        return ""
+    def kept(self) -> Kept:
+        """The last tip that was kept. Git tells the server of it, and gets only what is new."""
+        with suppress(OSError), open(f"{self.objects}/tip", encoding="ascii") as file:
+            tip, _, how = file.read().strip().partition(" ")
+            return Kept(tip, how == "whole")
+        return Kept()
 
-    def keep(self, objects: str, whole: str) -> None:
-        """Take over the packs of a run. `whole`: the tip of which they, with those kept before, hold everything."""
+    def keep(self, objects: str, kept: Kept) -> None:
+        """Take over the packs of a run; together with those kept before they hold all of the tip `kept`."""
         with suppress(OSError):
             for name in sorted(os.listdir(f"{objects}/pack")):
                 if name.endswith(".idx"):
                     self._take(f"{objects}/pack/{name[:-4]}")
-            if whole:
-                self._place(f"{self.objects}/whole", BytesIO(whole.encode()))
-            self._tidy()
+            if kept.tip:
+                self._place(f"{self.objects}/tip", BytesIO(f"{kept.tip} {'whole' if kept.whole else 'trees'}".encode()))
+            if sum(name.endswith(".idx") for name in os.listdir(f"{self.objects}/pack")) > _MOST:
+                self.drop()
 
     def drop(self) -> None:
         """Forget everything: it is broken."""
@@ -87,18 +96,3 @@ class Cache:
             with suppress(OSError):
                 os.unlink(aside)
             raise
-
-    def _tidy(self) -> None:
-        """Too many packs are slow: the oldest go. A whole repository needs all of them, and starts again."""
-        indexes = [entry for entry in os.scandir(f"{self.objects}/pack") if entry.name.endswith(".idx")]
-        packs = sorted((entry.stat().st_mtime, entry.path[:-4]) for entry in indexes)
-        if len(packs) <= _MOST:
-            return
-        if self.whole():
-            self.drop()
-            return
-        for changed, path in packs[: -_MOST // 2]:
-            if time.time() - changed > _IN_USE:
-                for kind in reversed(_KINDS):
-                    with suppress(OSError):
-                        os.unlink(path + kind)

@@ -1,6 +1,6 @@
-"""The earlier texts of one path on a branch, found with commits, the trees on the way and the blobs of that path only.
+"""Finds the earlier texts of one path on a branch.
 
-Commits come first, ever more of them (their trees left out), then level by level the trees of all of them at once.
+Commits and their trees come first, ever more of them; of the files only those that the path was.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class History:
             return _Found([], {}, "limit" if self._seen >= DEPTHS[-1] else "server")
         changes, used, path, newer = self._changes(commits, self._entries([one.tree for one in commits]))
         blobs = list(dict.fromkeys(blob for _, blob in changes[: self._limit] if blob))
-        self._fetch(blobs, trees=False)
+        self._remote.fetch_files(blobs, self._branch)
         texts: dict[str, str | None] = {}
         for start in range(0, len(blobs), _TEXTS_AT_ONCE):
             if self._size < 0:
@@ -184,34 +184,27 @@ class History:
         return self._changes(commits, self._entries([one.tree for one in commits]))
 
     def _entries(self, roots: Sequence[str]) -> list[TreeEntry | None]:
-        """The file in each of these trees, level by level for all at once."""
+        """The file in each of these trees."""
         entries: list[TreeEntry | None] = [TreeEntry(FOLDER, root) for root in roots]
         for name in self.path.split("/"):
-            self._look(name, {one.oid for one in entries if one and one.is_folder})
+            folders = {one.oid for one in entries if one and one.is_folder}
+            unknown = sorted(oid for oid in folders if (oid, name) not in self._names)
+            self._names.update(((oid, name), tree.get(name)) for oid, tree in self._trees(unknown))
             entries = [self._names[one.oid, name] if one and one.is_folder else None for one in entries]
         return [one if one and one.is_file else None for one in entries]
 
-    def _look(self, name: str, trees: set[str]) -> None:
-        unknown = sorted(oid for oid in trees if (oid, name) not in self._names)
-        self._names.update(((oid, name), tree.get(name)) for oid, tree in self._trees(unknown))
-
     def _trees(self, oids: Sequence[str]) -> Iterator[tuple[str, Tree]]:
-        self._fetch(oids, trees=True)
-        for start in range(0, len(oids), 100):
+        for start in range(0, len(oids), 100):  # few at a time: a tree of a large folder has a megabyte
             for oid, found in self._remote.objects.read(oids[start : start + 100]).items():
                 yield oid, parse_tree(found.content or b"", len(oid) // 2)
 
     def _texts(self, blobs: Sequence[str]) -> dict[str, str | None]:
         oids = sorted(set(blobs))
-        self._fetch(oids, trees=False)
+        self._remote.fetch_files(oids, self._branch)
         found = self._remote.objects.read(oids)
         self._size -= sum(one.size for one in found.values() if one.content is not None)
         files = ((oid, file_of(one)) for oid, one in found.items())
         return {oid: None if file.problem else file.text for oid, file in files}
-
-    def _fetch(self, oids: Sequence[str], *, trees: bool) -> None:
-        if absent := self._remote.objects.absent(oids):
-            self._remote.fetch_objects(absent, self._branch, trees=trees)
 
     def _moved_from(self, older: str, newer: str, entry: TreeEntry) -> str:
         """The path that became ours between two trees: the same blob, else much the same text under the same name."""

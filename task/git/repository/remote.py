@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from io import BytesIO
+from pathlib import Path
 
 from task.errors import Outpaced, SourceError, TaskError
 from task.git import errors as git_errors
 from task.git.command import Git, Ran
 from task.git.failed import GitEnded, GitFailed
 from task.git.repository.bare_folder import REMOTE, BareFolder
-from task.git.repository.cache import Cache
+from task.git.repository.cache import Cache, Kept
 from task.git.repository.objects import Objects
 from task.process_bounds import Clock
 from task.retry import again
 from task.urls import without_login
 
-# How little of a tip is asked for, and what is tried where a server refuses that (GitHub limits the depth of tree
-# filters; old and dumb servers know no filters).
-_WALK, _TREES, _WHOLE = "tree:1", "blob:none", ""
-_AGAIN = "tree:2"  # for a tip that moved: what others wrote beside our files has changed the trees above
-_FILTER_REFUSED = ("filter '", "tree filter allows", "filter-spec", "unadvertised object")
+# A tip comes with its trees and without its files: every large host allows that, where many refuse filters of trees
+# (GitHub: `uploadpackfilter.tree.maxDepth=0`). Old servers and dumb ones know no filters, and send everything.
+_PARTIAL, _WHOLE = "blob:none", ""
+_FILTER_REFUSED = ("filter '", "filter-spec", "unadvertised object")
 _NO_FILTER, _NO_SHALLOW, _OTHER_FORMAT = "filtering not recognized", "does not support shallow", "mismatched algorithms"
 _BROKEN = (
     "corrupt", "inflate", "bad object", "does not match", "unable to read", "unresolved delta", "index-pack failed",
@@ -48,15 +49,15 @@ class Remote:
         url = git.url(repo)
         self._log_in()
         self._folder = BareFolder(git.temporary, url, local=git.local(url), stall=git.stall)
-        self._filter = _WALK
+        self._filter = _PARTIAL
         if cache_dir:
             self._borrow(cache_dir, url)
         self._depth = ["--depth=1"]
-        self._again = False  # whether a tip was fetched before
+        self._size = 0  # bytes of packs in the folder
         self.objects = Objects(git, self._folder)
 
     def _log_in(self) -> None:
-        self._env = self._git.login(self._url) | self._git.ssh_environment(self._git.url(self._url))
+        self._env = self._git.login(self._url, at_once=True) | self._git.ssh_environment(self._git.url(self._url))
 
     def _borrow(self, cache_dir: str, url: str) -> None:
         cache = Cache(cache_dir, url)
@@ -64,7 +65,7 @@ class Remote:
             self._git.log(f"warning: {why}")
             return
         self._folder.cache = cache
-        self._filter = _WHOLE if cache.whole() else _WALK
+        self._filter = _WHOLE if cache.kept().whole else _PARTIAL
 
     def without_cache(self) -> None:
         """Something that lies here cannot be read. Raises `StartAgain` if it may be what earlier runs have left."""
@@ -73,7 +74,7 @@ class Remote:
             self._folder.cache = None
             cache.drop()
             self.close()
-            self._filter = _WALK
+            self._filter = _PARTIAL
             raise StartAgain
 
     def subject(self, branch: str) -> str:
@@ -89,7 +90,8 @@ class Remote:
         """(id or `ref: name`, ref) for each of the refs that exists."""
         self._folder.create()
         try:
-            out = self._ask("ls-remote", *(["--symref"] if symbolic else []), REMOTE, *names).out
+            with self._logged(f"list {' '.join(names)}"):
+                out = self._ask("ls-remote", *(["--symref"] if symbolic else []), REMOTE, *names).out
         except GitFailed as error:
             raise git_errors.failure(error.err, self.repo) from error
         # A pattern of ls-remote fits the end of a name, and a server may have a million such branches: one at a time.
@@ -97,61 +99,65 @@ class Remote:
         return [(word, name) for word, _, name in lines if name in names]
 
     def fetch_tip(self, branch: str, meanwhile: Callable[[], object] | None = None) -> str:
-        """The branch's tip, its root tree present. Raises `SourceError` where there is no such branch.
+        """The branch's tip, with its trees. Raises `SourceError` where there is no such branch.
 
         `meanwhile`: what the caller has to do until the server answers.
         """
-        self._folder.create()
-        try:
-            ref = f"+refs/heads/{branch}:refs/image-update/base"
-            filtered = _AGAIN if self._again else ""
-            said = self._fetch(*self._depth, ref, filtered=filtered, meanwhile=meanwhile)
-        except GitFailed as error:
-            if not self._coarser(error):
-                raise self._no_tip(error, branch) from error
-            return self.fetch_tip(branch)
-        if _NO_FILTER in said:
-            self._filter = _WHOLE
-        self._again = True
-        tip = self._fetched()
-        self._folder.whole = tip if self._filter == _WHOLE and self._depth else ""
+        tip = self._fetch_branch(branch, 1, "base", "the tip of the branch and its folders", meanwhile)
+        if not tip:
+            raise self._no_branch(branch)
+        if self._depth:
+            self._folder.kept = Kept(tip, self._filter == _WHOLE)
         return tip
 
-    def commit_of(self, branch: str) -> str:
-        """The branch's tip, only its commit present; "" where there is no such branch."""
-        try:
-            self._fetch("--depth=1", f"+refs/heads/{branch}:refs/image-update/head", filtered="tree:0")
-        except GitFailed as error:
-            if f"couldn't find remote ref refs/heads/{branch}" in error.err:
-                return ""
-            raise git_errors.failure(error.err, self.subject(branch)) from error
-        return self._fetched()
+    def fetch_head(self, branch: str) -> str:
+        """The tip of a head branch, with its trees; "" where there is no such branch."""
+        return self._fetch_branch(branch, 1, "head", "what the head branch holds")
 
     def fetch_commits(self, depth: int, branch: str) -> str:
-        """The branch's tip, so many commits deep; trees come along only where the server cannot leave them out."""
-        self._folder.create()
-        depths = [f"--depth={depth}"] if self._depth else []
-        try:
-            said = self._fetch(*depths, f"+refs/heads/{branch}:refs/image-update/history", filtered="tree:0")
-        except GitFailed as error:
-            if not self._coarser(error):
-                raise self._no_tip(error, branch) from error
-            return self.fetch_commits(depth, branch)
-        if _NO_FILTER in said:
-            self._filter = _WHOLE
-        return self._fetched()
+        """The branch's tip, and the trees of so many commits. Raises `SourceError` where there is no such branch."""
+        tip = self._fetch_branch(branch, depth, "history", "earlier commits")
+        if not tip:
+            raise self._no_branch(branch)
+        return tip
 
-    def fetch_objects(self, oids: list[str], branch: str, *, trees: bool) -> None:
-        """These very objects, unless the tip brought them along."""
-        if not oids or self._filter == _WHOLE or (trees and self._filter == _TREES):
+    def _fetch_branch(
+        self, branch: str, depth: int, ref: str, why: str, meanwhile: Callable[[], object] | None = None
+    ) -> str:
+        """The tip of a branch, in the coarsest way that the server allows; "" where there is no such branch."""
+        self._folder.create()
+        refspec = f"+refs/heads/{branch}:refs/image-update/{ref}"
+        while True:
+            depths = [f"--depth={depth}"] if self._depth else []
+            try:
+                said = self._fetch(*depths, refs=[refspec], why=why, meanwhile=meanwhile)
+            except GitFailed as error:
+                if f"couldn't find remote ref refs/heads/{branch}" in error.err:
+                    return ""
+                if not self._coarser(error):
+                    raise git_errors.failure(error.err, self.subject(branch)) from error
+                continue
+            if _NO_FILTER in said:
+                self._filter = _WHOLE
+            with open(os.path.join(self._folder.path, "FETCH_HEAD"), encoding="utf-8") as file:
+                return file.readline().partition("\t")[0]
+
+    def fetch_files(self, oids: Sequence[str], branch: str) -> None:
+        """These blobs, as far as they are not here yet."""
+        absent = self.objects.absent(oids) if oids and self._filter != _WHOLE else []
+        if not absent:
             return
-        if self._folder.cache is not None or self._again:
-            oids = self.objects.absent(oids)
-            if not oids:
-                return
+        # The way in which git itself fetches what a partial clone lacks. With `haves` the server would leave out all
+        # that the tip refers to.
+        stdin = "".join(f"{oid}\n" for oid in absent)
         try:
-            wanted = "".join(f"{oid}\n" for oid in oids)
-            self._fetch("--no-write-fetch-head", "--stdin", filtered="tree:0", stdin=wanted)
+            self._fetch(
+                "--no-write-fetch-head",
+                "--stdin",
+                negotiation="noop",
+                stdin=stdin,
+                why=f"{len(absent)} files",
+            )
         except GitFailed as error:
             if any(words in error.err for words in _FILTER_REFUSED):
                 self._filter = _WHOLE
@@ -167,17 +173,18 @@ class Remote:
         self._folder.complete()
         options = ["--porcelain", "--no-verify", *filter(None, [lease])]
         argv = ("push", *options, REMOTE, f"{commit}:refs/heads/{head}")
-        push = partial(self._git.ran, git_dir=self._folder.path, env=self._env, clock=self.clock)
+        run = partial(self._git.ran, git_dir=self._folder.path, clock=self.clock)
         try:
-            try:
-                said = push(*argv).out
-            except GitFailed as error:
-                if not (lease and _lacks_objects(error.err)):
-                    raise
-                # A new branch, and its base has moved since we fetched it: the server names no commit that we know,
-                # so git wants to send history that we never had. It can ask the server what both have (protocol v2);
-                # that is a request more, so only where it is needed.
-                said = push("-c", "push.negotiate=true", *argv).out
+            with self._logged(f"push to {head}"):
+                try:
+                    said = self._logged_in(lambda: run(*argv, env=self._env)).out
+                except GitFailed as error:
+                    if not (lease and _lacks_objects(error.err)):
+                        raise
+                    # A new branch, and its base has moved since we fetched it: the server names no commit that we
+                    # know, so git wants to send history that we never had. It can ask the server what both have
+                    # (protocol v2); that is a request more, so only where it is needed.
+                    said = run("-c", "push.negotiate=true", *argv, env=self._env).out
             return not any(line.startswith(b"=") for line in said.splitlines())
         except GitFailed as error:
             lines = error.out.decode("utf-8", "replace").splitlines()
@@ -195,7 +202,9 @@ class Remote:
         if not at or at == commit:
             return bool(at)
         try:
-            self._fetch(f"--depth={_LOOK_BACK}", f"+{name}:refs/image-update/look", filtered="tree:0")
+            self._fetch(
+                f"--depth={_LOOK_BACK}", refs=[f"+{name}:refs/image-update/look"], why="whether the push arrived"
+            )
             return commit.encode() in self.local("rev-list", "refs/image-update/look").split()
         except GitFailed as error:
             raise git_errors.failure(error.err, self.subject(branch)) from error
@@ -218,7 +227,7 @@ class Remote:
         def ask() -> Ran:
             while True:
                 try:
-                    return run(env=self._env)
+                    return self._logged_in(lambda: run(env=self._env))
                 except GitFailed as error:
                     if not self._git.redirected(self._url, error, REMOTE, folder, self.clock):
                         raise
@@ -233,26 +242,45 @@ class Remote:
 
         return again(ask, _PAUSES, GitFailed, may_pass, time.monotonic() + self._git.patience)
 
+    def _logged_in(self, run: Callable[[], Ran]) -> Ran:
+        """Run it, and once more where the login should have waited until the server asked."""
+        try:
+            return run()
+        except GitFailed as error:
+            if not self._git.ask_first(self._url, error):
+                raise
+            self._log_in()
+            return run()
+
+    @contextmanager
+    def _logged(self, why: str) -> Iterator[None]:
+        """Log what a transfer cost. What was committed since the last one counts as what a push sends."""
+        began = time.monotonic()
+        yield
+        size = sum(file.stat().st_size for file in Path(self._folder.path, "objects/pack").glob("*.pack"))
+        seconds = time.monotonic() - began
+        self._git.log(f"{self.repo}: {why}: {size - self._size} bytes of objects, {seconds:.2f} s")
+        self._size = size
+
     def _fetch(
-        self, *what: str, filtered: str = "", stdin: str = "", meanwhile: Callable[[], object] | None = None
+        self,
+        *options: str,
+        why: str,
+        refs: Sequence[str] = (),
+        negotiation: str = "default",
+        stdin: str = "",
+        meanwhile: Callable[[], object] | None = None,
     ) -> str:
-        """Fetch, and return what was said. Without `haves`: the server would send deltas against what we never had."""
-        whole = self._filter == _WHOLE
-        wanted = filtered if filtered and self._filter == _WALK else self._filter
-        if whole:
+        """Fetch, and return what git said."""
+        if self._filter == _WHOLE:
             self._folder.complete()
         else:
             self._folder.partial()
-        options = ["--quiet", "--no-tags", *([f"--filter={wanted}"] if wanted else [])]
-        options += [one for one in what if one.startswith("--")]
-        refs = [one for one in what if not one.startswith("--")]
-        negotiation = f"fetch.negotiationAlgorithm={'default' if whole else 'noop'}"
-        argv = ("-c", negotiation, "fetch", *options, REMOTE, *refs)
-        return self._ask(*argv, stdin=stdin, meanwhile=meanwhile).err
-
-    def _fetched(self) -> str:
-        with open(os.path.join(self._folder.path, "FETCH_HEAD"), encoding="utf-8") as file:
-            return file.readline().partition("\t")[0]
+        filters = [f"--filter={self._filter}"] if self._filter else []
+        argv = ("fetch", "--quiet", "--no-tags", *filters, *options, REMOTE, *refs)
+        negotiated = ("-c", f"fetch.negotiationAlgorithm={negotiation}")
+        with self._logged(f"fetch {why}"):
+            return self._ask(*negotiated, *argv, stdin=stdin, meanwhile=meanwhile).err
 
     def _coarser(self, error: GitFailed) -> bool:
         """Whether there is a coarser request that this server may answer; it is made from now on.
@@ -270,26 +298,25 @@ class Remote:
         elif _NO_SHALLOW in said and self._depth:
             self._depth, self._filter = [], _WHOLE
         elif self._filter != _WHOLE and any(words in said for words in _FILTER_REFUSED):
-            self._filter = _TREES if self._filter == _WALK else _WHOLE
+            self._filter = _WHOLE
         else:
             return False
         return True
 
-    def _no_tip(self, error: GitFailed, branch: str) -> TaskError:
-        """The error; where the branch is missing it says whether it is a tag, or nothing is there at all."""
-        found = git_errors.failure(error.err, self.subject(branch))
-        if not isinstance(found, SourceError) or "couldn't find remote ref" not in error.err:
-            return found
-        tag, at = f"refs/tags/{branch}", found.subject
+    def _no_branch(self, branch: str) -> TaskError:
+        """The error for a branch that is not there; it says whether it is a tag, or nothing is there at all."""
+        subject, tag = self.subject(branch), f"refs/tags/{branch}"
+        missing = git_errors.failure(f"fatal: couldn't find remote ref refs/heads/{branch}", subject)
         try:
             there = {name for _, name in self.refs(tag, "HEAD")}
         except TaskError:
-            return found
+            return missing
         if tag in there:
-            return SourceError("this is a tag, and only a branch can be written to", hint="name a branch", subject=at)
+            return SourceError(
+                "this is a tag, and only a branch can be written to", hint="name a branch", subject=subject
+            )
         empty = "the repository may be empty: push a first commit, or name another branch"
-        hint = found.hint if "HEAD" in there else empty
-        return SourceError(found.message, hint=hint, subject=at)
+        return SourceError(missing.message, hint=missing.hint if "HEAD" in there else empty, subject=subject)
 
 
 def _lacks_objects(said: str) -> bool:

@@ -1,8 +1,8 @@
-"""From the trees known so far: what lies at a place, and which trees must be known to say more. Pure."""
+"""Says what lies at a place of a commit. The trees are read through a function. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from task.errors import SourceError
@@ -16,6 +16,7 @@ LONGEST = 4096  # letters of a path: no checkout holds a longer one, so Argo CD 
 _MANIFESTS = (".yaml", ".yml", ".json")
 
 Tree = Mapping[str, "TreeEntry"]
+ReadTree = Callable[[str], Tree]
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,6 @@ class Walked:
 
     entries: dict[str, TreeEntry]  # path → what is there
     texts: set[str]  # the paths among them whose text is wanted
-    missing: set[str]  # trees that must be fetched first
 
 
 def parse_tree(raw: bytes, width: int) -> Tree:
@@ -59,33 +59,30 @@ def parse_tree(raw: bytes, width: int) -> Tree:
     return tree
 
 
-def look(trees: Mapping[str, Tree], root: str, places: Iterable[Place]) -> Walked:
-    """Walk all places at once, as far as the trees are known."""
-    seen = Walked({}, set(), set())
+def look(read: ReadTree, root: str, places: Iterable[Place]) -> Walked:
+    """What is at each of these places, below the tree `root`; `read` returns a tree by its object id."""
+    seen = Walked({}, set())
     for place in places:
-        _look_at(trees, root, place, seen)
+        _look_at(read, root, place, seen)
     return seen
 
 
-def _look_at(trees: Mapping[str, Tree], root: str, place: Place, seen: Walked) -> None:
+def _look_at(read: ReadTree, root: str, place: Place, seen: Walked) -> None:
     entry, path = TreeEntry(FOLDER, root), ""
     for name in filter(None, place.path.split("/")):
         if not entry.is_folder:
             break
-        tree = trees.get(entry.oid)
-        if tree is None:
-            seen.missing.add(entry.oid)
-            return
+        tree = read(entry.oid)
         if name not in tree:
             return
         entry, path = tree[name], f"{path}/{name}" if path else name
-    _take(trees, place, path, entry, seen)
 
-
-def _take(trees: Mapping[str, Tree], place: Place, path: str, entry: TreeEntry, seen: Walked) -> None:
     reached = path == place.path.strip("/")
     if entry.is_folder and reached and place.want in {"folder", "tree"}:
-        _list(trees, path, entry.oid, place.want == "tree", seen)
+        for below, file in _listed(read, path, entry.oid, deep=place.want == "tree"):
+            if file.is_file and below.endswith(_MANIFESTS):
+                seen.entries[below] = file
+                seen.texts.add(below)
         return
     if path:
         seen.entries[path] = entry
@@ -93,28 +90,19 @@ def _take(trees: Mapping[str, Tree], place: Place, path: str, entry: TreeEntry, 
         seen.texts.add(path)
 
 
-def _list(trees: Mapping[str, Tree], start: str, oid: str, deep: bool, seen: Walked) -> None:  # noqa: FBT001
+def _listed(read: ReadTree, start: str, oid: str, *, deep: bool) -> Iterator[tuple[str, TreeEntry]]:
+    """All that is in a folder, or below it. Raises `SourceError` for more than `MOST`."""
     open_folders, looked = [(start, oid)], 0
     while open_folders:
         folder, oid = open_folders.pop()
-        tree = trees.get(oid)
-        if tree is None:
-            seen.missing.add(oid)
-            continue
-        for path, entry in _joined(folder, tree):
+        for name, entry in read(oid).items():
             looked += 1
             if looked > MOST:
                 message = f"{blanked(start) or 'the repository'} holds more than {MOST} files and folders"
                 raise SourceError(message, hint="name a smaller folder")
+            path = f"{folder}/{name}" if folder else name
             if len(path) > LONGEST:
                 continue
-            if entry.is_file and path.endswith(_MANIFESTS):
-                seen.entries[path] = entry
-                seen.texts.add(path)
-            elif deep and entry.is_folder:
+            yield path, entry
+            if deep and entry.is_folder:
                 open_folders.append((path, entry.oid))
-
-
-def _joined(folder: str, tree: Tree) -> Iterator[tuple[str, TreeEntry]]:
-    for name, entry in tree.items():
-        yield (f"{folder}/{name}" if folder else name), entry
