@@ -1,6 +1,8 @@
-"""A rollback stays, a hold holds, a release applies what waited: from the command line to the branch."""
+"""A rollback stays, a hold holds, a release applies what waited: from the command line to the branch.
 
-import json
+What is decided, event after event, is in tests/pipeline/test_by_hand.py.
+"""
+
 from pathlib import Path
 from typing import Any
 
@@ -47,67 +49,21 @@ class Scene:
         return int(git(self.repo, "rev-list", "--count", "main"))
 
 
-@pytest.mark.parametrize(("strategy", "tags"), [("newest-build", "cab"), ("semver", "123"), ("alphabetical", "123")])
-@pytest.mark.parametrize("identified", [True, False])
-def test_a_rollback_stays_until_it_is_released(
-    tmp_path: Path,
-    strategy: str,
-    tags: str,
-    identified: bool,
-) -> None:
-    one, two, three = (f"2.{tag}.0" if strategy == "semver" else f"b{tag}" for tag in tags)
-    scene = Scene(tmp_path, strategy)
-    number = {tag: (["--sequence", str(place)] if identified else []) for place, tag in enumerate((one, two, three))}
-    assert scene.event(one, *number[one]) == scene.event(two, *number[two]) == ("update", "admitted")
-    back = scene.do("rollback", "a", "--to", one, "--reason", "errors")
-    assert (back["verdict"], scene.value) == ("update", one)
+def test_a_rollback_stays_until_it_is_released(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    assert scene.event("bc", "--sequence", "1") == scene.event("ba", "--sequence", "2") == ("update", "admitted")
+    back = scene.do("rollback", "a", "--to", "bc", "--reason", "errors")
+    assert (back["verdict"], scene.value) == ("update", "bc")
     assert changed_paths(scene.repo) == [STATE, target("a")]
     tip = scene.tip
-    assert scene.event(two, *number[two]) == ("refuse", "superseded")
+    assert scene.event("ba", "--sequence", "2") == ("refuse", "superseded")
     assert scene.tip == tip
-    assert scene.event(three, *number[three]) == ("defer", "held")
-    assert (scene.value, changed_paths(scene.repo)) == (one, [STATE])
+    assert scene.event("bb", "--sequence", "3") == ("defer", "held")
+    assert (scene.value, changed_paths(scene.repo)) == ("bc", [STATE])
     before = scene.commits
     assert scene.do("release", "a")["verdict"] == "update"
-    assert (scene.value, scene.commits) == (three, before + 1)
-    assert scene.event(two, *number[two])[0] == "refuse"
-    assert scene.value == three
-
-
-def test_the_newest_event_is_remembered_while_held(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
-    scene.do("hold", "a", "--reason", "freeze")
-    assert scene.event("m5", "--sequence", "5") == ("defer", "held")
-    assert scene.event("m7", "--sequence", "7") == ("defer", "held")
-    tip = scene.tip
-    assert scene.event("m6", "--sequence", "6") == ("refuse", "superseded")
-    assert scene.event("m7", "--sequence", "7") == ("defer", "held")
-    assert (scene.tip, scene.value) == (tip, "1.0.0")
-    scene.do("release", "a")
-    assert scene.value == "m7"
-    assert STATE in git(scene.repo, "ls-tree", "-r", "--name-only", "main")
-    assert "freeze" not in show(scene.repo, "main", STATE)
-
-
-def test_release_may_drop_what_waited(tmp_path: Path) -> None:
-    scene = Scene(tmp_path, "semver")
-    scene.do("hold", "a", "--reason", "freeze")
-    scene.event("1.2.0")
-    assert scene.do("release", "a", "--discard")["verdict"] == "unchanged"
-    assert scene.value == "1.0.0"
-    assert STATE not in git(scene.repo, "ls-tree", "-r", "--name-only", "main")  # nothing is left to remember
-    assert scene.do("release", "a")["because"] == "it is not held"
-
-
-def test_release_asks_the_rules_again(tmp_path: Path) -> None:
-    scene = Scene(tmp_path, "semver")
-    scene.do("hold", "a", "--reason", "freeze")
-    scene.event("1.2.0")
-    scene.apps = manifest(
-        tmp_path, application("a", scene.repo, update_strategy="semver", image_list=f"web={WEB}:~1.1")
-    )
-    found = scene.do("release", "a")
-    assert (found["verdict"], found["rule"], scene.value) == ("refuse", "constraint", "1.0.0")
+    assert (scene.value, scene.commits) == ("bb", before + 1)
+    assert STATE in git(scene.repo, "ls-tree", "-r", "--name-only", "main")  # the newest build is remembered
 
 
 def test_a_hold_says_who_why_and_until_when(tmp_path: Path) -> None:
@@ -133,78 +89,27 @@ def test_a_hold_counts_as_something_that_was_written(tmp_path: Path) -> None:
     assert scene.call("hold", "a", "--reason", "x").json["status"] != "updated"
 
 
-def test_a_hold_ends_by_itself(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
-    hold, waits = {"reason": "freeze", "until": "2020-01-01T00:00:00Z"}, {"tag": "m9", "sequence": "9"}
-    state = {"files": {target("a"): {"hold": hold, "images": {"web": {"deferred": waits}}}}}
-    commit(scene.repo, {STATE: json.dumps(state)})
-    assert scene.event("m8", "--sequence", "8") == ("update", "admitted")
-    assert scene.value == "m9"  # what waited is the newer one
-    assert "freeze" not in show(scene.repo, "main", STATE)
-
-
-@pytest.mark.parametrize(
-    ("to", "value"), [("previous", "1.3.0"), ("2-back", "1.2.0"), ("3-back", "1.1.0"), ("1.1.0", "1.1.0")]
-)
-def test_what_to_go_back_to(tmp_path: Path, to: str, value: str) -> None:
+@pytest.mark.parametrize("more", [(), ("--no-hold", "--image", "web")])
+def test_a_rollback_that_runs_twice_goes_back_once(tmp_path: Path, more: tuple[str, ...]) -> None:
     scene = Scene(tmp_path, "semver")
-    for number in range(1, 5):
-        scene.event(f"1.{number}.0")
-        commit(scene.repo, {"README": str(number)})
-    scene.do("rollback", "a", "--to", to)
-    assert scene.value == value
-    tip = scene.tip
-    for tag in ("1.4.0", "1.3.0"):
-        verdict, _ = scene.event(tag)
-        assert verdict in ("refuse", "unchanged")
-    assert scene.tip == tip
-
-
-@pytest.mark.parametrize("more", [(), ("--no-hold",), ("--image", "web"), ("--reason", "INC-42")])
-@pytest.mark.parametrize(("to", "value"), [("previous", "1.2.0"), ("2-back", "1.1.0")])
-def test_a_rollback_that_runs_twice_goes_back_once(tmp_path: Path, to: str, value: str, more: tuple[str, ...]) -> None:
-    """Git's history says that the value before is now the one that was rolled back from."""
-    scene = Scene(tmp_path, "semver")
-    for tag in ("1.1.0", "1.2.0", "1.3.0"):
+    for tag in ("1.1.0", "1.2.0"):
         scene.event(tag)
-    assert scene.do("rollback", "a", "--to", to, *more)["verdict"] == "update"
+        commit(scene.repo, {"README": tag})
+    assert scene.do("rollback", "a", "--to", "2-back", *more)["verdict"] == "update"
     tip = scene.tip
-    again = scene.do("rollback", "a", "--to", to, *more)
-    assert (again["verdict"], scene.value, scene.tip) == ("unchanged", value, tip)
-    assert f"{value}, which {to} meant" in again["because"]
+    again = scene.do("rollback", "a", "--to", "2-back", *more)
+    assert (again["verdict"], scene.value, scene.tip) == ("unchanged", "1.0.0", tip)
     state = yaml.safe_load(show(scene.repo, "main", STATE))["files"][target("a")]
-    assert state["images"]["web"]["rollback"] == {"to": to, "tag": value}
+    assert state["images"]["web"]["rollback"] == {"to": "2-back", "tag": "1.0.0"}
 
 
-def test_after_a_release_or_an_update_previous_is_asked_anew(tmp_path: Path) -> None:
+def test_release_may_drop_what_waited(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "semver")
-    for tag in ("1.1.0", "1.2.0"):
-        scene.event(tag)
-    scene.do("rollback", "a", "--to", "previous")
-    scene.do("release", "a")
-    assert scene.do("rollback", "a", "--to", "previous")["verdict"] == "update"
-    assert scene.value == "1.2.0"
-    scene.do("release", "a")
-    scene.event("1.3.0")
-    assert scene.do("rollback", "a", "--to", "previous")["verdict"] == "update"
-    assert scene.value == "1.2.0"
-
-
-@pytest.mark.parametrize(
-    ("images", "more", "reason"),
-    [
-        (f"web={WEB}", (), "rolled back to 1.1.0"),
-        (f"web={WEB}, db=ghcr.io/acme/db", ("--image", "web"), "rolled back to 1.1.0"),
-        (f"web={WEB}, db=ghcr.io/acme/db", (), "rolled back to previous"),  # it may be another tag for each image
-    ],
-)
-def test_a_hold_without_a_reason_names_the_tag(tmp_path: Path, images: str, more: tuple[str, ...], reason: str) -> None:
-    scene = Scene(tmp_path, "semver", image_list=images)
-    for tag in ("1.1.0", "1.2.0"):
-        scene.event(tag)
-        scene.call("run", "--image", f"ghcr.io/acme/db:{tag}")
-    scene.do("rollback", "a", "--to", "previous", *more)
-    assert f"reason: {reason}\n" in show(scene.repo, "main", STATE)
+    scene.do("hold", "a", "--reason", "freeze")
+    scene.event("1.2.0")
+    assert scene.do("release", "a", "--discard")["verdict"] == "unchanged"
+    assert scene.value == "1.0.0"
+    assert STATE not in git(scene.repo, "ls-tree", "-r", "--name-only", "main")  # nothing is left to remember
 
 
 def test_more_steps_back_than_there_are(tmp_path: Path) -> None:
@@ -212,19 +117,6 @@ def test_more_steps_back_than_there_are(tmp_path: Path) -> None:
     found = scene.do("rollback", "a", "--to", "3-back", code=3)
     assert (found["verdict"], found["rule"]) == ("error", "target")
     assert "no earlier value" in found["because"]
-
-
-def test_a_rollback_need_not_hold(tmp_path: Path) -> None:
-    scene = Scene(tmp_path, "semver")
-    for tag in ("1.1.0", "1.2.0"):
-        scene.event(tag)
-    scene.do("rollback", "a", "--to", "previous", "--no-hold")
-    assert scene.value == "1.1.0"
-    assert scene.event("1.2.0") == ("refuse", "superseded")
-    assert scene.event("1.1.1") == ("update", "admitted")
-    assert scene.event("1.2.0") == ("refuse", "superseded")
-    assert scene.event("1.3.0") == ("update", "admitted")
-    assert STATE not in git(scene.repo, "ls-tree", "-r", "--name-only", "main")
 
 
 def test_single_images_and_several_applications(tmp_path: Path) -> None:

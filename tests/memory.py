@@ -1,0 +1,129 @@
+"""A branch in memory, and runs on it: what the pipeline decides and lands, without Git and without a process."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from runs import KUSTOMIZATION, WEB, application, target
+
+from task.annotations.application import PREFIX
+from task.annotations.narrow import Narrow
+from task.annotations.subscription import Defaults
+from task.applications import Found
+from task.errors import Outpaced
+from task.image import parse_image
+from task.model import Build, Changeset, Decision, File, Hold, Landing, Person, Place, Report, Snapshot
+from task.pipeline.changeset import Wording
+from task.pipeline.discover import Scope
+from task.pipeline.job import Job
+from task.pipeline.ports import World
+from task.pipeline.run import run
+from task.pipeline.weigh import Intent, Terms
+
+URL = "https://git.example/gitops.git"
+NOW = "2026-11-22T12:00:00Z"
+
+
+class Branch:
+    """One branch of a repository, as compare-and-swap; the files at each of its commits."""
+
+    def __init__(self, files: Mapping[str, str]) -> None:
+        self.commits = [dict(files)]
+
+    @property
+    def tip(self) -> str:
+        return f"{len(self.commits):040x}"
+
+    @property
+    def files(self) -> dict[str, str]:
+        return self.commits[-1]
+
+    def commit(self, files: Mapping[str, str]) -> None:
+        """Somebody else's commit."""
+        self.commits.append({**self.files, **files})
+
+    def default_branch(self) -> str:
+        return "main"
+
+    def snapshot(self, branch: str, places: Iterable[Place]) -> Snapshot:
+        list(places)
+        folders = {path[:end] for path in self.files for end, letter in enumerate(path) if letter == "/"}
+        files = {path: File(text) for path, text in self.files.items()}
+        return Snapshot(URL, branch, self.tip, {**files, **{path: File("", "040000") for path in folders}})
+
+    def head_snapshot(self, head: str, places: Iterable[Place]) -> Snapshot | None:  # noqa: ARG002 - there is none
+        return None
+
+    def land(self, change: Changeset) -> Landing:
+        landing = self.predict(change)
+        new = {**self.files, **{path: file.text for path, file in change.files.items()}}
+        self.commits.append(
+            {path: text for path, text in new.items() if path not in change.files or change.files[path].mode}
+        )
+        return replace(landing, commit=self.tip)
+
+    def predict(self, change: Changeset) -> Landing:
+        if change.tip != self.tip:
+            raise Outpaced(change.destination.head)
+        return Landing("", "t" * 40)
+
+    def earlier(self, branch: str, path: str, limit: int) -> Iterable[tuple[str, str | None]]:  # noqa: ARG002 - one branch
+        texts = [(f"{number:040x}", files.get(path)) for number, files in enumerate(self.commits, 1)]
+        changed = [one for one, before in zip(texts, [("", None), *texts], strict=False) if one[1] != before[1]]
+        return changed[::-1][:limit]
+
+    def close(self) -> None:
+        pass
+
+
+class Story:
+    """The Application `a` on a branch; events and a person's commands for it, one run after another."""
+
+    def __init__(self, strategy: str = "newest-build", **annotations: str) -> None:
+        self.branch = Branch({target("a"): KUSTOMIZATION})
+        self.annotate(strategy, **annotations)
+
+    def annotate(self, strategy: str, **annotations: str) -> None:
+        """From now on the Application says this."""
+        self.app: dict[str, Any] = application("a", URL, update_strategy=strategy, **annotations)
+
+    def event(self, tag: str, sequence: int | None = None, image: str = WEB) -> tuple[str, str]:
+        """What becomes of a build: verdict and rule."""
+        one = parse_image(f"{image}:{tag}")
+        decision = self._one(Job("run", (one,), SCOPE, Terms(build=Build(sequence=sequence), now=NOW), WORDING))
+        return decision.verdict.verdict, decision.verdict.rule
+
+    def hold(self, reason: str) -> Decision:
+        return self._by_hand(Intent("hold", Hold(reason, "jane", NOW)))
+
+    def release(self, *, discard: bool = False) -> Decision:
+        return self._by_hand(Intent("release", discard=discard))
+
+    def rollback(self, to: str, *images: str, hold: bool = True, reason: str = "") -> Decision:
+        held = Hold(reason, "jane", NOW) if hold else None
+        return self._by_hand(Intent("rollback", held, not images, to), images)
+
+    @property
+    def value(self) -> str:
+        """The tag that the branch says."""
+        return self.branch.files[target("a")].partition("newTag: ")[2].partition("\n")[0].strip("\"'")
+
+    def _by_hand(self, intent: Intent, images: tuple[str, ...] = ()) -> Decision:
+        return self._one(Job(intent.verb, (), SCOPE, Terms(now=NOW), WORDING, intent=intent, aliases=images))
+
+    def _one(self, job: Job) -> Decision:
+        report = self.run(job)
+        return next(one for one in report.decisions if not job.images or one.candidate.name == job.images[0].name)
+
+    def run(self, job: Job) -> Report:
+        """A whole run; other Applications and repositories there are none."""
+        world = World(
+            applications=lambda: [Found(self.app, "applications.json:1")], locate=lambda _origin: None,
+            repository=lambda _url, _subscription: self.branch, now=lambda: 0.0, sleep=lambda _seconds: None,
+            jitter=lambda: 0.5, log=lambda _level, _text: None,
+        )  # fmt: skip
+        return run(job, world)
+
+
+SCOPE = Scope(PREFIX, Narrow(), Defaults())
+WORDING = Wording(Person("a", "a@example.com"))
