@@ -292,7 +292,7 @@ class Proposed:
 
     url: str  # the page for people
     number: str
-    state: Literal["open", "merged", "closed"]
+    state: Literal["open", "merged", "closed", "gone"]  # "gone": closed by the forge, since its branch was deleted
     title: str = ""
     body: str = ""
     head_commit: str = ""

@@ -14,6 +14,7 @@ from urllib.parse import urljoin
 from task import shutdown
 from task.errors import Outpaced, TaskError, UnreachableError
 from task.forges.address import ForgeAddress
+from task.forges.content import overtaken
 from task.forges.proposal import described
 from task.forges.refusal import limited, refused, unanswered, words
 from task.http import Http, Limits, Login, NoAnswerError, Response
@@ -79,10 +80,13 @@ class Steps(Protocol):
     def create(self, proposal: Proposal) -> Proposed:
         """Open a request with everything. Raises `AlreadyThere` where the forge says that one is open."""
 
-    def update(self, found: Proposed, proposal: Proposal) -> Proposed:
+    def read(self, number: str) -> tuple[Proposed, Any]:
+        """One request as it is now, and what the forge says of it."""
+
+    def update(self, said: Any, proposal: Proposal) -> Proposed:
         """Give the open request this content; what is right already is not written again.
 
-        Raises `Overtaken` where it is open no longer, or describes another commit than when it was found.
+        `said` is the second half of what `read` gave. Raises `Overtaken` where it is open no longer.
         """
 
     def tip(self, head: str) -> str:
@@ -259,13 +263,19 @@ def settle(steps: Steps, proposal: Proposal, found: Proposed | None) -> Proposed
 
 def _brought_up_to_date(steps: Steps, found: Proposed, proposal: Proposal) -> Proposed:
     ours = described(proposal.body)
-    if newer := _moved(steps, ours, proposal.head):
+    now, said = steps.read(found.number)
+    if now.state != "open" or overtaken(found, now, proposal):
+        raise Overtaken
+    # Forges take their time to see a push, and some show twelve letters of a commit: only where a request does not
+    # show ours, the branch itself is asked for.
+    shown = now.head_commit != "" and ours.startswith(now.head_commit)
+    if not shown and (newer := _moved(steps, ours, proposal.head)):
         return replace(found, head_commit=newer, note=MOVED)
-    done = steps.update(found, proposal)
+    done = steps.update(said, proposal)
     if not (newer := _moved(steps, ours, proposal.head)):
-        return replace(done, head_commit=ours or done.head_commit)  # forges take their time to see a push
-    if described(found.body) == newer:  # we wrote over the text of a newer commit: put it back
-        done = steps.update(done, replace(proposal, title=found.title, body=found.body))
+        return replace(done, head_commit=ours or done.head_commit)
+    if described(now.body) == newer:  # we wrote over the text of a newer commit: put it back
+        done = steps.update(steps.read(found.number)[1], replace(proposal, title=now.title, body=now.body))
     return replace(done, head_commit=newer, note=MOVED)
 
 

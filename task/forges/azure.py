@@ -14,7 +14,7 @@ from typing import Any
 
 from task.errors import CredentialsError, ForgeError, RepositoryError, TaskError
 from task.forges import AlreadyThere, Client, ForgeToken, Overtaken, Reach, settle
-from task.forges.content import dig, fitted, listed, numbered, ours_to_delete, overtaken, same
+from task.forges.content import dig, fitted, listed, numbered, ours_to_delete, same
 from task.forges.notes import Notes, tried
 from task.forges.proposal import LONGEST_BODY
 from task.http import Response
@@ -94,25 +94,27 @@ class Azure:
             if _key(answer) == "GitPullRequestExistsException" or b"TF401179" in answer.body:
                 raise AlreadyThere
             raise self._client.refused(answer, what)
-        return self._complete(self._client.parsed(answer, what), proposal)
+        return self._complete(self._client.parsed(answer, what), proposal, is_new=True)
 
-    def update(self, found: Proposed, proposal: Proposal) -> Proposed:
+    def read(self, number: str) -> tuple[Proposed, Any]:
+        """As `Steps.read`."""
+        item = self._read(number)
+        return self._proposed(item), item
+
+    def update(self, said: Any, proposal: Proposal) -> Proposed:
         """As `Steps.update`. Reviewers and labels are added, never taken away."""
-        item = self._read(found.number)
-        now = self._proposed(item)
-        if overtaken(found, now, proposal):
-            raise Overtaken
-        if now.state == "open" and not same(now, proposal):
-            path, what = f"{self._base}/pullrequests/{path_part(found.number)}", f"update pull request {found.number}"
+        now = self._proposed(said)
+        if not same(now, proposal):
+            path, what = f"{self._base}/pullrequests/{path_part(now.number)}", f"update pull request {now.number}"
             body = {"title": proposal.title, "description": proposal.body}
             answer = self._client.ask("PATCH", path, what, json=body, fine=_NOT_NOW, again=True)
-            item = self._client.parsed(answer, what) if answer.status < _REFUSED else self._read(found.number)
-            now = self._proposed(item)
-            if answer.status >= _REFUSED and now.state == "open":
+            said = self._client.parsed(answer, what) if answer.status < _REFUSED else self._read(now.number)
+            is_open = self._proposed(said).state == "open"
+            if answer.status >= _REFUSED and is_open:
                 raise self._client.refused(answer, what)
-        if now.state != "open":
-            raise Overtaken
-        return self._complete(item, proposal)
+            if not is_open:
+                raise Overtaken
+        return self._complete(said, proposal)
 
     def tip(self, head: str) -> str:
         """As `Steps.tip`."""
@@ -121,7 +123,7 @@ class Azure:
         names = (dig(one, "objectId") for one in listed(found, "value") if dig(one, "name") == f"refs/heads/{head}")
         return next(names, "")
 
-    def _complete(self, item: Any, proposal: Proposal) -> Proposed:
+    def _complete(self, item: Any, proposal: Proposal, *, is_new: bool = False) -> Proposed:
         """The request with its reviewers, labels and auto-complete. What Azure refuses is noted, and left out."""
         found, notes = self._proposed(item), Notes()
         if proposal.assignees:
@@ -136,7 +138,7 @@ class Azure:
                     self._client.ask("PUT", path, f"add the reviewer {name}", json={"vote": 0})
         if proposal.labels:
             with tried(notes, "labels"):
-                labels = listed(self._client.json("GET", f"{request}/labels", "add labels"), "value")
+                labels = [] if is_new else listed(self._client.json("GET", f"{request}/labels", "add labels"), "value")
                 known = {dig(one, "name").casefold() for one in labels}
                 for label in dict.fromkeys(proposal.labels):
                     if label.casefold() not in known:

@@ -15,7 +15,7 @@ from task import shutdown
 from task.errors import ForgeError, Outpaced, TaskError
 from task.forges import MOVED, Client, Overtaken, Reach, settle
 from task.forges.bitbucket import login, unable
-from task.forges.content import dig, fitted, listed, numbered, ours_to_delete, overtaken, same
+from task.forges.content import dig, fitted, listed, numbered, ours_to_delete, same
 from task.forges.notes import Notes, tried
 from task.forges.proposal import LONGEST_BODY, described
 from task.http import Response
@@ -92,21 +92,20 @@ class BitbucketCloud:
             self._send(_CloudWrite("POST", f"{self._base}/pullrequests", body, what), reviewers, notes)
         )
         if not same(made, proposal):  # it was open already, and took the title only
-            return self.update(made, proposal)
+            return self.update(self._read(made.number), proposal)
         return replace(made, note=notes.text(made.note))
 
-    def update(self, found: Proposed, proposal: Proposal) -> Proposed:
+    def read(self, number: str) -> tuple[Proposed, Any]:
+        """As `Steps.read`."""
+        item = self._read(number)
+        return self._proposed(item), item
+
+    def update(self, said: Any, proposal: Proposal) -> Proposed:
         """As `Steps.update`. Reviewers are added, never taken away."""
-        right, notes = same(found, proposal), _unable(proposal)
-        people = self._people(proposal.reviewers, notes)
-        if right and not people:
-            return replace(found, note=notes.text(found.note))
-        item = self._read(found.number)
-        if overtaken(found, self._proposed(item), proposal):
-            raise Overtaken
-        present = [dig(one, "uuid") for one in listed(item, "reviewers")]
-        wanted = list(dict.fromkeys([*present, *people]))
-        if right and wanted == present:
+        found, notes = self._proposed(said), _unable(proposal)
+        present = [dig(one, "uuid") for one in listed(said, "reviewers")]
+        wanted = list(dict.fromkeys([*present, *self._people(proposal.reviewers, notes)]))
+        if same(found, proposal) and wanted == present:
             return replace(found, note=notes.text(found.note))
         body = {"title": proposal.title, "description": proposal.body}
         try:

@@ -87,25 +87,31 @@ class BitbucketDataCenter:
             notes.add("this Bitbucket knows no drafts: they came with 8.18")
         return self._merging(item, proposal, notes)
 
-    def update(self, found: Proposed, proposal: Proposal) -> Proposed:
+    def read(self, number: str) -> tuple[Proposed, Any]:
+        """As `Steps.read`."""
+        item = self._read(number)
+        return self._proposed(item), item
+
+    def update(self, said: Any, proposal: Proposal) -> Proposed:
         """As `Steps.update`. Reviewers are added, never taken away."""
-        path, what = f"{self._base}/pull-requests/{path_part(found.number)}", f"update pull request {found.number}"
+        before = now = self._proposed(said)
+        path, what = f"{self._base}/pull-requests/{path_part(now.number)}", f"update pull request {now.number}"
         for _turn in range(_RACES):
-            notes, item = unable(proposal), self._read(found.number)
-            now = self._proposed(item)
-            if now.state != "open" or overtaken(found, now, proposal):
-                raise Overtaken
-            present = [dig(one, "user", "name") for one in listed(item, "reviewers")]
+            notes = unable(proposal)
+            present = [dig(one, "user", "name") for one in listed(said, "reviewers")]
             known = {name.lower() for name in present}
             wanted = [*present, *dict.fromkeys(name for name in proposal.reviewers if name.lower() not in known)]
             if same(now, proposal) and wanted == present:
-                return self._merging(item, proposal, notes)
-            body = {"version": item.get("version"), "title": proposal.title, "description": proposal.body}
+                return self._merging(said, proposal, notes)
+            body = {"version": said.get("version"), "title": proposal.title, "description": proposal.body}
             answer = self._send(_DataCenterWrite("PUT", path, body, what), wanted, notes)
             if answer.status != _CONFLICT:
                 return self._merging(self._client.parsed(answer, what), proposal, notes)
             if not _says(answer, "PullRequestOutOfDateException", "IllegalPullRequestStateException"):
                 raise self._client.refused(answer, what)
+            now, said = self.read(now.number)
+            if now.state != "open" or overtaken(before, now, proposal):
+                raise Overtaken
         raise UnreachableError(f"{self._host}: others kept changing it: could not {what}", hint="run it again")
 
     def tip(self, head: str) -> str:

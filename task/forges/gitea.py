@@ -6,25 +6,28 @@ import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from task.errors import TaskError
-from task.forges import AlreadyThere, Client, ForgeToken, Reach, settle
+from task.errors import RepositoryError
+from task.forges import AlreadyThere, Client, ForgeToken, Overtaken, Reach, settle
 from task.forges.content import dig, fitted, ours_to_delete, same
-from task.forges.notes import Notes, check, missing, rows, tried
+from task.forges.notes import Notes, missing, rows, tried
 from task.forges.proposal import LONGEST, described
 from task.model import Proposal, Proposed
 from task.retry import until
 from task.urls import path_part
 
 NEEDS = "give a token with write:repository and write:issue, of a user who may write to the repository"
-DRAFTS = ("WIP:", "[WIP]", "Draft:", "[Draft]")  # what may make a title a draft's; by default it is the first two
+# What makes a title a draft's: by default the first two, the others where an instance's settings say so.
+DRAFTS = ("WIP:", "[WIP]", "Draft:", "[Draft]")
 COLOR = "#5b6b7b"  # of labels that are made
 _PAGE, _PAGES = 20, 25  # a request has some 12 KB in a list, which describes both repositories
 _LABEL_PAGE, _LABEL_PAGES = 50, 10
 _PAUSES = (0.5, 1.0, 2.0, 4.0)  # seconds, while Gitea still looks for conflicts
+_AT_ONCE = 1  # seconds between a request's end and its branch's, where one is the other's cause
 _STYLES = (
     ("merge", "allow_merge_commits"), ("squash", "allow_squash_merge"), ("rebase", "allow_rebase"),
     ("rebase-merge", "allow_rebase_explicit"), ("fast-forward-only", "allow_fast_forward_only_merge"),
@@ -51,27 +54,34 @@ class Gitea:
         path = f"{self._path}/pulls/{path_part(base)}/{quote(head)}"
         answer = self._client.ask("GET", path, what, fine=(404,))
         one: Any = self._client.parsed(answer, what) if answer.status < 300 else None
-        known = proposed(one) if _is_ours(one, base, head) else None
-        if (known and known.state == "open") or (known is None and "/" not in base):
-            return known
-        params = {"state": "all", "base_branch": base}  # newest first
-        for other in self._pages(f"{self._path}/pulls", what, params):
-            if known and dig(other, "number") == known.number:
-                break
-            if _is_ours(other, base, head):
-                return proposed(other)
-        return known
+        known = one if _is_ours(one, base, head) else None
+        if known is None and "/" not in base:
+            return None
+        if known is None or known["state"] != "open":
+            params = {"state": "all", "base_branch": base}  # newest first
+            for other in self._pages(f"{self._path}/pulls", what, params, _PAGE, _PAGES):
+                if known and dig(other, "number") == dig(known, "number"):
+                    break
+                if _is_ours(other, base, head):
+                    known = other
+                    break
+        if known is None:
+            return None
+        found = proposed(known)
+        gone = found.state == "closed" and dig(known, "head", "ref") != head and self._closed_by_gitea(known)
+        return replace(found, state="gone") if gone else found
 
     def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
         """As `ForgeApi.propose`."""
         return settle(self, fitted(proposal, LONGEST), found)
 
     def state(self, number: str) -> Proposed:
-        """As `ForgeApi.state`."""
-        pull = self._read(number)
-        done = proposed(pull)
-        stuck = done.state == "open" and pull.get("mergeable") is False and not _draft_word(pull)
-        return replace(done, note=f"it cannot be merged into {pull['base']['ref']}: conflicts" if stuck else "")
+        """As `ForgeApi.state`. It "cannot be merged" also while Gitea looks for conflicts: that is waited for."""
+        read = partial(self._read, number)
+        pull = until(lambda one: not _is_stuck(one), read(), read, _PAUSES[:-1])
+        stuck = _is_stuck(pull)
+        note = f"it conflicts with {pull['base']['ref']}" if stuck else ""
+        return replace(proposed(pull), conflicts=stuck, note=note)
 
     def close(self) -> None:
         """Connections are closed."""
@@ -86,20 +96,23 @@ class Gitea:
         if answer.status == 409:
             number = re.search(r"already exists .*\bissue_id: (\d+)", self._client.words(answer))
             if number:
-                raise AlreadyThere(self.state(number[1]))
+                raise AlreadyThere(proposed(self._read(number[1])))
             raise self._client.refused(answer, what)
-        return self._completed(self._client.parsed(answer, what), proposal, Notes())
+        return self._completed(self._client.parsed(answer, what), proposal, Notes(), is_new=True)
 
-    def update(self, found: Proposed, proposal: Proposal) -> Proposed:
+    def read(self, number: str) -> tuple[Proposed, Any]:
+        """As `Steps.read`."""
+        pull = self._read(number)
+        return proposed(pull), pull
+
+    def update(self, said: Any, proposal: Proposal) -> Proposed:
         """As `Steps.update`. A draft stays one, and what a person made ready stays ready."""
-        pull = self._read(found.number)
-        check(found, proposed(pull), proposal)
-        if not same(proposed(pull), proposal):
-            title = f"{_draft_word(pull)}{proposal.title}"
-            fields = {"title": title, "body": proposal.body}
-            pull = self._write(found.number, "update the pull request", fields)
-            check(found, proposed(pull), proposal)
-        return self._completed(pull, proposal, Notes())
+        if not same(proposed(said), proposal):
+            text = {"title": f"{_draft_word(said)}{proposal.title}", "body": proposal.body}
+            said = self._write(str(said["number"]), "update the pull request", text)
+            if said["state"] != "open":
+                raise Overtaken
+        return self._completed(said, proposal, Notes())
 
     def tip(self, head: str) -> str:
         """As `Steps.tip`."""
@@ -113,32 +126,63 @@ class Gitea:
     def _write(self, number: str, what: str, fields: Mapping[str, Any]) -> Any:
         return self._client.json("PATCH", f"{self._path}/pulls/{number}", what, json=fields, again=True)
 
-    def _pages(self, path: str, what: str, params: Mapping[str, Any]) -> Iterator[Any]:
-        """The items of some pages. An instance may give shorter ones than asked for; only an empty one is the last."""
-        for page in range(1, _PAGES + 1):
-            found = rows(self._client.json("GET", path, what, params={**params, "page": page, "limit": _PAGE}))
+    def _pages(
+        self, path: str, what: str, params: Mapping[str, Any], rows_each: int, pages: int, fine: tuple[int, ...] = ()
+    ) -> Iterator[Any]:
+        """The items of some pages. An instance may give shorter ones than asked for; a header counts all items."""
+        seen = 0
+        for page in range(1, pages + 1):
+            answer = self._client.ask("GET", path, what, params={**params, "page": page, "limit": rows_each}, fine=fine)
+            found = rows(self._client.parsed(answer, what)) if answer.status < 300 else []
             yield from found
-            if not found:
+            seen += len(found)
+            if not found or str(seen) == answer.headers.get("X-Total-Count"):
                 return
 
-    def _completed(self, pull: Mapping[str, Any], proposal: Proposal, notes: Notes) -> Proposed:
+    def _closed_by_gitea(self, pull: Mapping[str, Any]) -> bool:
+        """Whether a closed request was closed because its branch was deleted, and by nobody's decision.
+
+        Gitea notes both on its timeline, one right behind the other and in one person's name. Nothing else tells: the
+        request looks as one that a person closed, and one whose branch is deleted later is not noted by Git's push.
+        """
+        path, params = f"{self._path}/issues/{pull['number']}/timeline", {"since": pull["closed_at"]}
+        answer = self._client.ask("GET", path, "read what happened to the request", params=params, fine=(403, 404))
+        events = rows(self._client.parsed(answer, "read its timeline")) if answer.status < 300 else []
+        ends = [one for one in events if dig(one, "type") in ("close", "reopen", "delete_branch")][-2:]
+        if [dig(one, "type") for one in ends] != ["close", "delete_branch"]:
+            return False
+        closed, deleted = (datetime.fromisoformat(dig(one, "created_at")) for one in ends)
+        by_one = dig(ends[0], "user", "login") == dig(ends[1], "user", "login")
+        return by_one and (deleted - closed).total_seconds() <= _AT_ONCE
+
+    def _completed(
+        self, pull: Mapping[str, Any], proposal: Proposal, notes: Notes, *, is_new: bool = False
+    ) -> Proposed:
         """With what is still missing of labels, people and auto-merge; what cannot be is noted."""
         number = str(pull["number"])
         if labels := missing(proposal.labels, (one["name"] for one in pull.get("labels") or ())):
             with tried(notes, "labels"):
                 self._set_labels(number, labels)
-        people = [one["login"] for one in pull.get("assignees") or ()]
-        for name in missing(proposal.assignees, people):
-            with tried(notes, f"assignee {name}"):
-                self._write(number, "assign people", {"assignees": [*people, name]})
-                people.append(name)
+        self._assign(number, proposal.assignees, [one["login"] for one in pull.get("assignees") or ()], notes)
         with tried(notes, "reviewers"):
-            self._ask_reviewers(pull, proposal.reviewers, notes)
+            self._ask_reviewers(pull, proposal.reviewers, notes, is_new=is_new)
         done = proposed(pull)
         if proposal.auto_merge and done.state == "open":
             with tried(notes, "auto-merge"):
-                done = self._auto_merged(done, proposal, notes)
+                done = self._auto_merged(pull, done, proposal, notes)
         return replace(done, note=notes.text(done.note))
+
+    def _assign(self, number: str, names: Iterable[str], people: list[str], notes: Notes) -> None:
+        """Add these names to the people who are assigned."""
+        for some in _together_or_singly(missing(names, people)):
+            if not missing(some, people):
+                continue
+            try:
+                self._write(number, "assign people", {"assignees": [*people, *some]})
+                people = [*people, *some]
+            except RepositoryError as error:
+                if len(some) == 1:
+                    notes.add(f"assignee {some[0]}: {error.message}")
 
     def _set_labels(self, number: str, names: list[str]) -> None:
         """By name, which finds the organization's as well, without the right to read them; what is missing is made.
@@ -164,40 +208,41 @@ class Gitea:
 
     def _known_labels(self, path: str, fine: tuple[int, ...]) -> dict[str, str]:
         """Lower case → the name as it is."""
-        found: dict[str, str] = {}
-        for page in range(1, _LABEL_PAGES + 1):
-            params = {"page": page, "limit": _LABEL_PAGE}
-            answer = self._client.ask("GET", path, "read the labels", params=params, fine=fine)
-            labels = rows(self._client.parsed(answer, "read the labels")) if answer.status < 300 else []
-            if not labels:
-                break
-            found |= {dig(one, "name").lower(): dig(one, "name") for one in labels}
-        return found
+        found = self._pages(path, "read the labels", {}, _LABEL_PAGE, _LABEL_PAGES, fine)
+        return {dig(one, "name").lower(): dig(one, "name") for one in found}
 
-    def _ask_reviewers(self, pull: Mapping[str, Any], names: Iterable[str], notes: Notes) -> None:
+    def _ask_reviewers(self, pull: Mapping[str, Any], names: Iterable[str], notes: Notes, *, is_new: bool) -> None:
         """Ask those who have neither been asked nor answered; teams are `organization/team`."""
         path = f"{self._path}/pulls/{pull['number']}"
-        if not (wanted := list(dict.fromkeys(names))):
-            return
-        params = {"page": 1, "limit": 50}
-        reviews = self._client.json("GET", f"{path}/reviews", "read the reviews", params=params)
-        asked = [dig(one, "user", "login") for one in reviews] + [dig(one, "team", "name") for one in reviews]
-        asked += [one["login"] for one in pull.get("requested_reviewers") or ()]
+        asked = [one["login"] for one in pull.get("requested_reviewers") or ()]
         asked += [one["name"] for one in pull.get("requested_reviewers_teams") or ()]
-        for name in wanted:
-            if not missing([name.rpartition("/")[2]], asked):
+        wanted = [name for name in dict.fromkeys(names) if missing([name.rpartition("/")[2]], asked)]
+        if wanted and not is_new:
+            params = {"page": 1, "limit": 50}
+            reviews = self._client.json("GET", f"{path}/reviews", "read the reviews", params=params)
+            asked += [dig(one, who, name) for one in reviews for who, name in (("user", "login"), ("team", "name"))]
+            wanted = [name for name in wanted if missing([name.rpartition("/")[2]], asked)]
+        for some in _together_or_singly(wanted):
+            left = [name for name in some if missing([name.rpartition("/")[2]], asked)]
+            people = [name for name in left if "/" not in name]
+            teams = [name.rpartition("/")[2] for name in left if "/" in name]
+            who = {**({"reviewers": people} if people else {}), **({"team_reviewers": teams} if teams else {})}
+            if not who:
                 continue
-            who = {"team_reviewers": [name.rpartition("/")[2]]} if "/" in name else {"reviewers": [name]}
             try:
-                self._client.ask("POST", f"{path}/requested_reviewers", f"ask {name} to review", json=who)
-            except TaskError as error:
-                if error.exit.name == "TEMPORARY":
-                    raise
-                notes.add(error.message)
+                self._client.ask("POST", f"{path}/requested_reviewers", f"ask {', '.join(left)} to review", json=who)
+                asked += [*people, *teams]
+            except RepositoryError as error:
+                if len(some) == 1:
+                    notes.add(error.message)
 
-    def _auto_merged(self, done: Proposed, proposal: Proposal, notes: Notes) -> Proposed:
-        """To be merged by Gitea once its checks pass; of exactly this commit, so of no other push."""
-        repo = self._client.json("GET", self._path, "read the repository's settings")
+    def _auto_merged(self, pull: Mapping[str, Any], done: Proposed, proposal: Proposal, notes: Notes) -> Proposed:
+        """To be merged by Gitea once its checks pass.
+
+        Gitea 1.26 takes the commit only where it merges at once: a schedule is for whatever the branch holds when the
+        checks pass, and outlives a newer push. So it is set anew for each build, and the log says what it means.
+        """
+        repo = pull["base"].get("repo") or {}
         allowed = [style for style, setting in _STYLES if repo.get(setting)]
         style = repo.get("default_merge_style") or "merge"
         body = {
@@ -210,8 +255,13 @@ class Gitea:
         ask = partial(self._client.ask, "POST", path, what, json=body, fine=fine)
         # Gitea says "try again later" while it still looks for conflicts.
         answer = until(lambda answer: b"try again later" not in answer.body.lower(), ask(), ask, _PAUSES)
-        if answer.status < 300 or b"already scheduled" in answer.body:
-            return proposed(self._read(done.number))
+        if b"already scheduled" in answer.body:
+            self._client.ask("DELETE", path, "set auto-merge anew", fine=(404,))
+            answer = ask()
+            host = self._client.reach.place.host
+            notes.add(f"auto-merge was set anew; {host} merges what the branch holds when its checks pass")
+        if answer.status < 300:
+            return done  # also where nothing is required: it is merged a moment later
         notes.add(f"{self._client.reach.place.host} cannot merge it by itself: {self._client.words(answer)}")
         return done
 
@@ -236,13 +286,22 @@ def _is_ours(pull: Any, base: str, head: str) -> bool:
     return ours and head in (dig(pull, "head", "ref"), dig(pull, "head", "label")) and dig(pull, "base", "ref") == base
 
 
+def _is_stuck(pull: Mapping[str, Any]) -> bool:
+    """Whether it cannot be merged now: it conflicts with its base, or Gitea has not looked yet."""
+    return pull["state"] == "open" and pull.get("mergeable") is False and not pull.get("draft")
+
+
 def _draft_word(pull: Mapping[str, Any]) -> str:
     """The beginning of the title that makes it a draft; "" where it is none."""
     title = str(pull["title"])
-    is_draft = pull.get("draft", True)  # older ones do not say
-    found = next((word for word in DRAFTS if is_draft and title.lower().startswith(word.lower())), "")
+    found = next((word for word in DRAFTS if pull.get("draft") and title.lower().startswith(word.lower())), "")
     rest = title[len(found) :]
     return title[: len(title) - len(rest.lstrip())] if found else ""
+
+
+def _together_or_singly(names: list[str]) -> list[list[str]]:
+    """All names at once, and then one by one: Gitea refuses all where it does not know one of them."""
+    return [names, *([name] for name in names)] if len(names) > 1 else [names]
 
 
 def proposed(pull: Mapping[str, Any]) -> Proposed:

@@ -8,10 +8,10 @@ from typing import Any
 from urllib.parse import quote
 
 from task.errors import Outpaced, TaskError
-from task.forges import AlreadyThere, Client, Reach, settle
+from task.forges import AlreadyThere, Client, Overtaken, Reach, settle
 from task.forges.content import dig, fitted, same
 from task.forges.github_merge import AutoMerge
-from task.forges.notes import Notes, check, missing, rows, tried
+from task.forges.notes import Notes, missing, rows, tried
 from task.forges.proposal import LONGEST_BODY
 from task.http import Response
 from task.model import Proposal, Proposed
@@ -71,19 +71,21 @@ class GitHub:
             raise Outpaced(f"{proposal.base} holds all of {proposal.head} by now")
         if answer.status != 201:
             raise self._client.refused(answer, "open the pull request")
-        return self._completed(self._client.parsed(answer, "open the pull request"), proposal, notes)
+        return self._completed(self._client.parsed(answer, "open the pull request"), proposal, notes, is_new=True)
 
-    def update(self, found: Proposed, proposal: Proposal) -> Proposed:
+    def read(self, number: str) -> tuple[Proposed, Any]:
+        """As `Steps.read`."""
+        pull = self._pull(number)
+        return proposed(pull), pull
+
+    def update(self, said: Any, proposal: Proposal) -> Proposed:
         """As `Steps.update`."""
-        pull = self._pull(found.number)
-        check(found, proposed(pull), proposal)
-        text = {"title": proposal.title, "body": proposal.body}
-        if not same(proposed(pull), proposal):
-            pull = self._client.json(
-                "PATCH", f"{self._path}/pulls/{found.number}", "update the pull request", json=text, again=True
-            )
-            check(found, proposed(pull), proposal)
-        return self._completed(pull, proposal, Notes())
+        if not same(proposed(said), proposal):
+            path, text = f"{self._path}/pulls/{said['number']}", {"title": proposal.title, "body": proposal.body}
+            said = self._client.json("PATCH", path, "update the pull request", json=text, again=True)
+            if said["state"] != "open":
+                raise Overtaken
+        return self._completed(said, proposal, Notes())
 
     def tip(self, head: str) -> str:
         """As `Steps.tip`."""
@@ -116,7 +118,9 @@ class GitHub:
     def _pull(self, number: str) -> Any:
         return self._client.json("GET", f"{self._path}/pulls/{number}", "read the pull request")
 
-    def _completed(self, pull: Mapping[str, Any], proposal: Proposal, notes: Notes) -> Proposed:
+    def _completed(
+        self, pull: Mapping[str, Any], proposal: Proposal, notes: Notes, *, is_new: bool = False
+    ) -> Proposed:
         """With what is still missing of labels, people and auto-merge; what cannot be is noted."""
         number = pull["number"]
         issue = f"{self._path}/issues/{number}"
@@ -133,14 +137,14 @@ class GitHub:
                 if left := missing(people, (one["login"] for one in answer.get("assignees") or ())):
                     notes.add(f"not assigned, since they may not push here: {', '.join(left)}")
         with tried(notes, "reviewers"):
-            self._ask_reviewers(pull, proposal, notes)
+            self._ask_reviewers(pull, proposal, notes, is_new=is_new)
         done = proposed(pull)
         if proposal.auto_merge and done.state == "open":
             with tried(notes, "auto-merge"):
                 done = AutoMerge(self._client, self._path, pull, notes).switch_on(done)
         return replace(done, note=notes.text(done.note))
 
-    def _ask_reviewers(self, pull: Mapping[str, Any], proposal: Proposal, notes: Notes) -> None:
+    def _ask_reviewers(self, pull: Mapping[str, Any], proposal: Proposal, notes: Notes, *, is_new: bool) -> None:
         """Ask those who have neither been asked nor answered. One whom GitHub refuses does not keep out the others."""
         asked = [one["login"] for one in pull["requested_reviewers"] or ()]
         teams = [one["slug"] for one in pull["requested_teams"] or ()]
@@ -150,7 +154,9 @@ class GitHub:
         if not users and not groups:
             return
         where = f"{self._path}/pulls/{pull['number']}"
-        answered = self._client.json("GET", f"{where}/reviews", "read the reviews", params={"per_page": 100})
+        answered = []
+        if not is_new:
+            answered = self._client.json("GET", f"{where}/reviews", "read the reviews", params={"per_page": 100})
         users = missing(users, ((one["user"] or {}).get("login", "") for one in answered))
         groups = [] if answered else groups  # a team's request is over once one of it has answered
         single = [{"reviewers": [name]} for name in users] + [{"team_reviewers": [name]} for name in groups]

@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from task.forges import AlreadyThere, Client, Reach, settle
+from task.forges import AlreadyThere, Client, Overtaken, Reach, settle
 from task.forges.content import dig, fitted, ours_to_delete, same
-from task.forges.notes import Notes, check, missing, rows, tried
+from task.forges.notes import Notes, missing, rows, tried
 from task.forges.proposal import LONGEST, described
 from task.model import Proposal, Proposed
 from task.retry import until
@@ -81,15 +81,19 @@ class GitLab:
             raise self._client.refused(answer, what)
         return self._completed(self._client.parsed(answer, what), proposal, notes)
 
-    def update(self, found: Proposed, proposal: Proposal) -> Proposed:
+    def read(self, number: str) -> tuple[Proposed, Any]:
+        """As `Steps.read`."""
+        request = self._read(number)
+        return proposed(request), request
+
+    def update(self, said: Any, proposal: Proposal) -> Proposed:
         """As `Steps.update`. A draft stays one, and what a person made ready stays ready."""
-        request = self._read(found.number)
-        check(found, proposed(request), proposal)
-        if not same(proposed(request), proposal):
-            title = f"{DRAFT if request.get('draft') else ''}{proposal.title}"
-            request = self._write(found.number, "update the merge request", title=title, description=proposal.body)
-            check(found, proposed(request), proposal)
-        return self._completed(request, proposal, Notes())
+        if not same(proposed(said), proposal):
+            text = {"title": f"{DRAFT if said.get('draft') else ''}{proposal.title}", "description": proposal.body}
+            said = self._write(str(said["iid"]), "update the merge request", **text)
+            if _state(said) != "open":
+                raise Overtaken
+        return self._completed(said, proposal, Notes())
 
     def tip(self, head: str) -> str:
         """As `Steps.tip`."""

@@ -1,4 +1,4 @@
-"""Notes: what a forge could not do and is no error. And whether a request has changed since it was found."""
+"""Notes: what a forge could not do and is no error."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from task.errors import ForgeError, RepositoryError
-from task.forges import Overtaken
-from task.forges.content import overtaken
-from task.model import Proposal, Proposed
 
 LONGEST = 1000
 
@@ -37,12 +34,6 @@ def tried(notes: Notes, what: str) -> Iterator[None]:
         yield
     except (ForgeError, RepositoryError) as error:
         notes.add(f"{what}: {error.message}")
-
-
-def check(found: Proposed, now: Proposed, proposal: Proposal) -> None:
-    """Raise `Overtaken` where the request is open no longer, or describes what others pushed since it was found."""
-    if now.state != "open" or overtaken(found, now, proposal):
-        raise Overtaken
 
 
 def rows(value: Any) -> list[Any]:

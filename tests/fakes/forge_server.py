@@ -81,7 +81,12 @@ class ForgeServer(ThreadingHTTPServer):
         self.seen: list[Request] = []
         self.wrong: list[str] = []
         self.sent = 0  # bytes of all answers
+        self.connections = 0
         self.before: Callable[[Request], None] = lambda _request: None  # what others do just then
+
+    def get_request(self) -> Any:
+        self.connections += 1
+        return super().get_request()
 
     @property
     def url(self) -> str:

@@ -1,14 +1,15 @@
-"""Gitea's API v1, as far as pull requests go. Compared with a real Gitea 1.26.0, November 2026: states, words, shapes.
+"""Gitea's API v1, as far as pull requests go. Compared with a real Gitea 1.26.0 on 2026-11-22.
 
-What it does that its description does not say: a deleted branch closes the open request, and only `head.label` keeps
-the branch's name; labels are taken by name, and unknown ones passed over; titles are cut; an empty request is opened;
-a renamed repository answers 301 whatever the method.
+tests/data/recorded/gitea-1.26 holds what the real one said; tests/forges/test_gitea_recorded.py puts this one into the
+same situations. Two things are from Gitea's source alone: the timeline, and that DELETE takes auto-merge back.
 """
 
 import base64
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from unicodedata import east_asian_width
 
 from fakes.forge_server import ForgeServer, Pull, Reply, Request
 
@@ -24,6 +25,9 @@ MERGE = {
     "head_commit_id", "merge_when_checks_succeed",
 }  # fmt: skip
 STYLES = {"merge", "rebase", "rebase-merge", "squash", "fast-forward-only", "manually-merged"}
+SWAGGER = "https://gitea.example.com/api/swagger"
+STRANGER = "Only signed in user is allowed to call APIs."
+PROHIBITED = "This account is prohibited from signing in, please contact your site administrator."
 
 
 class Gitea(ForgeServer):
@@ -33,28 +37,42 @@ class Gitea(ForgeServer):
 
     def __init__(self) -> None:
         super().__init__()
+        self.people |= {"person": "", "stranger": "", "ci": ""}
         self.assigned: dict[int, list[str]] = {}
         self.teams: dict[int, list[str]] = {}
+        self.known_teams = {"deployers", "ops"}
         self.tips: dict[int, str] = {}  # of the requests' branches, as long as they were there
         self.known_labels: dict[int, str] = {1: "deploy"}
         self.organization_labels: dict[int, str] = {90: "automatic"}
-        self.reads_organization = False  # the scope read:organization, which nobody is asked to give
         self.passwords: dict[str, str] = {}  # of users, for Basic
         self.old_names: set[str] = set()  # names that the repository had before
-        self.sign_in_required = False
+        self.sign_in_required = self.prohibited = False
+        # Whose token it is, what the token may do, and what its user may do in the repository.
+        self.user, self.scopes, self.role = "ci", ["write:issue", "write:repository", "read:user"], "write"
+        self.private = self.public_only = self.archived = self.without_pulls = False
         self.merging: set[int] = set()  # what is merged after it was looked at once more
         self.most = 50  # rows of a page
         self.checks = "pending"  # "pending", "none", "forbidden"
         self.looks = 0  # how often it still looks for conflicts
-        self.conflicts = False
-        self.settings = {"allow_merge_commits": True, "allow_squash_merge": True, "default_merge_style": "merge"}
+        self.conflicts = self.signs_not = self.fork_gone = False
+        self.settings = {
+            "allow_merge_commits": True, "allow_squash_merge": True, "allow_rebase": True,
+            "allow_rebase_explicit": True, "allow_fast_forward_only_merge": True, "default_merge_style": "merge",
+        }  # fmt: skip
+        self.events: dict[int, list[dict[str, Any]]] = {}  # the timeline of each request
+        self.now = datetime(2026, 11, 20, 10, tzinfo=UTC)
 
     def serve(self, request: Request) -> Reply:
         if request.path == "/api/v1/version":
             self.seen.append(request)
             if self.sign_in_required and not self._known(request):
-                return Reply(403, {"message": "Only signed in user is allowed to call APIs."})
+                return Reply(403, {"message": STRANGER})
             return Reply(200, {"version": "1.26.0"})
+        if "authorization" not in request.headers and not self.faults:
+            with self.lock:
+                self.seen.append(request)
+                unseen = self.private or request.method == "GET"
+                return NOT_FOUND if unseen and request.method == "GET" else _error(401, "token is required")
         if self._known(request):
             request.headers["authorization"] = self.login
         return super().serve(request)
@@ -70,20 +88,25 @@ class Gitea(ForgeServer):
     def answer(self, request: Request) -> Reply:
         self._close_without_branch()
         path = request.path.removeprefix("/api/v1")
-        if path == f"/orgs/{OWNER}/labels":
-            if not self.reads_organization:
-                said = "token does not have at least one of required scope(s), required=[read:organization]"
-                return _error(403, f"{said}, token scope=write:issue,write:repository,read:user")
+        if self.prohibited:
+            return Reply(403, {"message": PROHIBITED})
+        if refusal := self._out_of_scope(request.method, path):
+            return refusal
+        if match := re.fullmatch("/orgs/([^/]+)/labels", path):
+            if match[1] != OWNER:
+                said = f"user redirect does not exist [name: {match[1]}]"
+                return Reply(404, {"errors": [said], "message": "GetOrgByName", "url": SWAGGER})
             return self._page(request, _labels(self.organization_labels))
         for name in self.old_names:
             if path == f"/repos/{OWNER}/{name}" or path.startswith(f"/repos/{OWNER}/{name}/"):
                 there = request.target.replace(f"/{OWNER}/{name}", f"/{OWNER}/{REPO}", 1)
                 return Reply(301, "" if request.method == "GET" else None, (("Location", there),))
         ours = f"/repos/{OWNER}/{REPO}"
+        if self.private and self.role == "none":
+            return NOT_FOUND
         if path == ours:
-            web = f"{self.url}/{OWNER}/{REPO}"
-            return Reply(200, {"id": NUMBER, "full_name": f"{OWNER}/{REPO}", "html_url": web, **self.settings})
-        if not path.startswith(f"{ours}/"):
+            return Reply(200, {**self._repository(), "html_url": f"{self.url}/{OWNER}/{REPO}"})
+        if not path.startswith(f"{ours}/") or (self.without_pulls and "/pulls" in path):
             return NOT_FOUND
         path = path.removeprefix(ours)[1:]
         for (method, route), work in ROUTES.items():
@@ -92,20 +115,50 @@ class Gitea(ForgeServer):
         self.wrong.append(f"{request.method} {request.path} is not documented")
         return NOT_FOUND
 
+    def _out_of_scope(self, method: str, path: str) -> Reply | None:
+        """What a token says that may not do this. Issues and labels have a scope of their own, requests have not."""
+        of_issues = "/issues/" in path or path.endswith("/labels")
+        kind = "organization" if path.startswith("/orgs/") else "issue" if of_issues else "repository"
+        wanted = f"{'read' if method == 'GET' else 'write'}:{kind}"
+        if not {wanted, wanted.replace("read:", "write:")} & set(self.scopes):
+            said = f"token does not have at least one of required scope(s), required=[{wanted}]"
+            return _error(403, f"{said}, token scope={','.join(self.scopes)}")
+        return _error(403, "token scope is limited to public repos") if self.public_only and self.private else None
+
     def _close_without_branch(self) -> None:
-        """Deleting the branch of an open request closes it; nothing tells that from a person who closed it."""
+        """Deleting the branch of an open request closes it, in the name of who deleted it; the timeline has both."""
         for pull in self.pulls:
             tip = self.branches.get(pull.head)
             if tip:
                 self.tips[pull.number] = tip
             elif pull.state == "open" and not pull.fork:
                 pull.state = "closed"
+                self.happened(pull, "close", "delete_branch")
+            if pull.state == "open" and pull.fork and self.fork_gone:
+                pull.state = "closed"
+
+    def happened(self, pull: Pull, *kinds: str, user: str = "person", later: int = 60) -> None:
+        """On a request's timeline, all at once."""
+        self.now += timedelta(seconds=later)
+        at = self.now.isoformat().replace("+00:00", "Z")
+        events = self.events.setdefault(pull.number, [])
+        events += [{"id": len(events) + n, "type": kind, "user": {"login": user}, "created_at": at}
+                   for n, kind in enumerate(kinds)]  # fmt: skip
+
+    def decline(self, number: str) -> None:
+        super().decline(number)
+        pull = self.pull(number)
+        assert pull is not None
+        self.happened(pull, "close")
 
     def _page(self, request: Request, found: list[Any]) -> Reply:
         known = {"page", "limit", "state", "sort", "base_branch"}
         self.require(set(request.query) <= known, f"{request.query}")
         size, page = min(self.most, int(request.one("limit", "30"))), int(request.one("page", "1"))
-        return Reply(200, found[(page - 1) * size : page * size], (("X-Total-Count", str(len(found))),))
+        headers = [("X-Total-Count", str(len(found)))]
+        if page * size < len(found):
+            headers.append(("Link", f'<{self.url}{request.path}?page={page + 1}>; rel="next"'))
+        return Reply(200, found[(page - 1) * size : page * size], tuple(headers))
 
     def _branch(self, _request: Request, name: str) -> Reply:
         tip = self.branches.get(name)
@@ -131,6 +184,10 @@ class Gitea(ForgeServer):
     def _create(self, request: Request) -> Reply:
         body = request.body
         self.require(set(body) <= CREATE, f"POST pulls knows no {set(body) - CREATE}")
+        if self.archived:
+            return _error(423, f"{OWNER}/{REPO} is archived")
+        if self.role == "none":
+            return _error(403, "user must be a collaborator")
         if not body["title"]:
             return _error(422, "[Title]: Required")
         if body["head"] == body["base"]:
@@ -151,9 +208,12 @@ class Gitea(ForgeServer):
             return NOT_FOUND
         if request.method == "GET":
             reply = Reply(200, self.shown(pull))
+            self.looks -= self.looks > 0
             if pull.number in self.merging:
                 self.merging.remove(pull.number)
                 self.merge(number)
+                if pull.auto and pull.auto["delete_branch_after_merge"] and isinstance(self.branches, dict):
+                    self.branches.pop(pull.head, None)
             return reply
         body = request.body
         self.require(set(body) <= EDIT, f"PATCH pulls knows no {set(body) - EDIT}")
@@ -170,6 +230,8 @@ class Gitea(ForgeServer):
             return self._page(request, _labels(self.known_labels))
         self.require(set(request.body) == {"name", "color"}, f"POST labels: {set(request.body)}")
         self.require(re.fullmatch("#[0-9a-f]{6}", request.body["color"]), "POST labels: color")
+        if self.role != "write":
+            return _error(403, "user should have a permission to write to a repo")
         self.known_labels[10 + len(self.known_labels)] = request.body["name"]
         return Reply(201, _labels(self.known_labels)[-1])
 
@@ -177,47 +239,71 @@ class Gitea(ForgeServer):
         """By numbers or by names; what is not known is passed over, and names in other letters are not."""
         if (pull := self.pull(number)) is None:
             return NOT_FOUND
+        if self.role != "write":
+            return _error(403, "write permission is required")
         wanted = request.body["labels"]
         if len({type(one) for one in wanted}) > 1:
             return _error(400, "labels should be an array of strings or integers")
         for one, name in {**self.organization_labels, **self.known_labels}.items():
             if (one in wanted or name in wanted) and name not in pull.labels:
                 pull.labels.append(name)
-        return Reply(200, _labels(dict(enumerate(pull.labels))))
+        known = {**self.known_labels, **self.organization_labels}
+        return Reply(200, _labels({one: name for one, name in known.items() if name in pull.labels}))
+
+    def _timeline(self, request: Request, number: str) -> Reply:
+        self.require(set(request.query) <= {"since", "before", "page", "limit"}, f"{request.query}")
+        since = request.one("since", "1970-01-01T00:00:00Z")
+        return Reply(200, [one for one in self.events.get(int(number), []) if one["created_at"] >= since])
 
     def _reviews(self, request: Request, number: str) -> Reply:
         pull = self.pull(number)
         assert pull is not None
-        people = [{"user": {"login": name}, "team": None, "state": "REQUEST_REVIEW"} for name in pull.reviewers]
-        teams = [{"user": None, "team": {"name": name}} for name in self.teams.get(pull.number, [])]
-        return self._page(request, people + teams)
+        asked = [_review(name) for name in pull.reviewers]
+        return self._page(request, asked + [_review(team=name) for name in self.teams.get(pull.number, [])])
 
     def _ask_reviewers(self, request: Request, number: str) -> Reply:
+        """All or nobody; who was asked already is not in the answer."""
         pull = self.pull(number)
         assert pull is not None
         self.require(set(request.body) <= {"reviewers", "team_reviewers"}, f"{request.body}")
-        for name in request.body.get("reviewers", []):
+        people, teams = request.body.get("reviewers", []), request.body.get("team_reviewers", [])
+        for name in people:
             if name not in self.people:
                 return Reply(404, {**NOT_FOUND.body, "message": f"User '{name}' not exist"})
-            pull.reviewers.append(name)
-        self.teams.setdefault(pull.number, []).extend(request.body.get("team_reviewers", []))
-        return Reply(201, [])
+            if name == self.user:
+                return _error(422, f"poster of pr can't be reviewer [user_id: 3, repo_id: {NUMBER}]")
+            if name == "stranger" and self.private:
+                return _error(422, f"Reviewer can't read [user_id: 3, repo_id: {NUMBER}]")
+        if unknown := [name for name in teams if name not in self.known_teams]:
+            return Reply(404, {**NOT_FOUND.body, "message": f"Team '{unknown[0]}' not exist"})
+        has = self.teams.setdefault(pull.number, [])
+        new, new_teams = ([one for one in some if one not in there]
+                          for some, there in ((people, pull.reviewers), (teams, has)))  # fmt: skip
+        pull.reviewers += new
+        has += new_teams
+        return Reply(201, [*(_review(name) for name in new), *(_review(team=name) for name in new_teams)])
 
     def _merge(self, request: Request, number: str) -> Reply:
+        """What is scheduled is for no commit; a way to merge that is off, and a missing approval, are accepted."""
         pull = self.pull(number)
         assert pull is not None
+        if request.method == "DELETE":
+            found, pull.auto = pull.auto, None
+            return NOT_FOUND if found is None else Reply(204)
         body = request.body
         self.require(set(body) <= MERGE, f"merge knows no {set(body) - MERGE}")
         self.require(body["Do"] in STYLES and body["merge_when_checks_succeed"] is True, f"merge: {body}")
-        if self.checks == "forbidden":
+        if pull.state == "merged":
+            return _error(405, "The PR is already merged")
+        if self.checks == "forbidden" or self.role != "write":
             return _error(405, "User not allowed to merge PR")
+        if _draft(pull):
+            return _error(405, "Work in progress PRs cannot be merged")
         if self.looks or self.conflicts:
             self.looks -= self.looks > 0
             return _error(405, "Please try again later")
-        if pull.title.startswith("WIP:"):
-            return _error(405, "Work in progress PRs cannot be merged")
-        if pull.state == "merged":
-            return _error(405, "The PR is already merged")
+        if self.signs_not:
+            return _error(405, "wont sign: nokey")
         if pull.auto is not None:
             return _error(409, "pull request is already scheduled to auto merge when checks succeed [pull_id: 1]")
         pull.auto = body
@@ -238,15 +324,21 @@ class Gitea(ForgeServer):
             "down": Reply(502, "<html><body>Bad Gateway</body></html>"),
         }[kind]
 
+    def _repository(self) -> dict[str, Any]:
+        return {
+            "id": NUMBER, "full_name": f"{OWNER}/{REPO}", "archived": self.archived, "private": self.private,
+            **self.settings,
+        }  # fmt: skip
+
     def shown(self, pull: Pull, *, brief: bool = False) -> dict[str, Any]:
         """A pull request as the API shows it; in a list, empty lists are null."""
-        draft = pull.title.startswith(("WIP:", "[WIP]"))
-        there = pull.head in self.branches
+        there = not self.fork_gone if pull.fork else pull.head in self.branches
         none: list[Any] | None = None if brief else []
-        repository = {"id": NUMBER, "full_name": f"{OWNER}/{REPO}"}
-        ours = FORK if pull.fork else NUMBER
-        if there:
+        ours = (-1 if self.fork_gone else FORK) if pull.fork else NUMBER
+        if there and not pull.fork:
             self.tips[pull.number] = self.branches[pull.head]
+        fork = None if self.fork_gone else {"id": FORK, "full_name": f"stranger/{REPO}"}
+        closed = [one["created_at"] for one in self.events.get(pull.number, []) if one["type"] == "close"]
         return {
             "id": 100 + pull.number,
             "number": pull.number,
@@ -254,9 +346,10 @@ class Gitea(ForgeServer):
             "title": pull.title,
             "body": pull.body,
             "state": "open" if pull.state == "open" else "closed",
-            "draft": draft,
+            "closed_at": None if pull.state == "open" else closed[-1] if closed else "2026-11-20T10:00:00Z",
+            "draft": _draft(pull),
             "merged": pull.state == "merged",
-            "mergeable": pull.state != "open" or not (self.conflicts or draft or self.looks),
+            "mergeable": pull.state != "open" or not (self.conflicts or _draft(pull) or self.looks),
             "merge_commit_sha": pull.merge_commit or None,
             "labels": _labels(dict(enumerate(pull.labels))),
             "assignees": [{"login": name} for name in self.assigned.get(pull.number, [])] or none,
@@ -267,14 +360,14 @@ class Gitea(ForgeServer):
                 "label": pull.base,
                 "sha": self.branches[pull.base],
                 "repo_id": NUMBER,
-                "repo": repository,
+                "repo": self._repository(),
             },
             "head": {
                 "ref": pull.head if there else f"refs/pull/{pull.number}/head",
                 "label": pull.head,
                 "sha": self.tips.get(pull.number, ""),
                 "repo_id": ours,
-                "repo": {**repository, "id": ours},
+                "repo": fork if pull.fork else self._repository(),
             },
         }
 
@@ -289,23 +382,46 @@ ROUTES: dict[tuple[str, str], Callable[..., Reply]] = {
     ("GET", r"labels"): Gitea._labels,
     ("POST", r"labels"): Gitea._labels,
     ("POST", r"issues/(\d+)/labels"): Gitea._set_labels,
+    ("GET", r"issues/(\d+)/timeline"): Gitea._timeline,
     ("GET", r"pulls/(\d+)/reviews"): Gitea._reviews,
     ("POST", r"pulls/(\d+)/requested_reviewers"): Gitea._ask_reviewers,
     ("POST", r"pulls/(\d+)/merge"): Gitea._merge,
+    ("DELETE", r"pulls/(\d+)/merge"): Gitea._merge,
 }
 
 
+def _draft(pull: Pull) -> bool:
+    return pull.title.startswith(("WIP:", "[WIP]"))
+
+
 def _cut(title: str) -> str:
-    """A title that is too long is no error."""
-    return title if len(title) <= 255 else f"{title[:252]}…"
+    """A title that is too long is no error: it is cut to 255 columns, of which a wide letter takes two."""
+    if sum(map(_columns, title)) <= 255:
+        return title
+    kept = ""
+    for letter in title:
+        if sum(map(_columns, kept + letter)) > 252:
+            break
+        kept += letter
+    return f"{kept}…"
+
+
+def _columns(letter: str) -> int:
+    return 2 if east_asian_width(letter) in "WF" else 1
 
 
 def _error(status: int, message: str) -> Reply:
-    return Reply(status, {"message": message, "url": "https://gitea.example.com/api/swagger"})
+    return Reply(status, {"message": message, "url": SWAGGER})
 
 
-NOT_FOUND = Reply(404, {"errors": None, "message": "not found", "url": "https://gitea.example.com/api/swagger"})
+NOT_FOUND = Reply(404, {"errors": None, "message": "not found", "url": SWAGGER})
 
 
 def _labels(names: dict[int, str]) -> list[dict[str, Any]]:
     return [{"id": number, "name": name, "color": "5b6b7b"} for number, name in names.items()]
+
+
+def _review(user: str = "", team: str = "") -> dict[str, Any]:
+    """A review that was asked for and is not given yet."""
+    who = {"user": {"login": user} if user else None, "team": {"name": team} if team else None}
+    return {**who, "state": "REQUEST_REVIEW"}

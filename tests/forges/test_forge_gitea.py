@@ -25,6 +25,11 @@ def world(server: Server) -> World:
     )
 
 
+@pytest.fixture(autouse=True)
+def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("task.forges.gitea._PAUSES", (0.0, 0.0, 0.0))
+
+
 @pytest.mark.parametrize("play", PLAYS, ids=lambda play: play.__name__)
 def test_play(play: Callable[[World], None], world: World) -> None:
     play(world)
@@ -110,7 +115,7 @@ def test_labels_are_made_once(world: World, server: Server, labels: tuple[str, .
 
 
 def test_labels_of_the_organization_in_other_letters(world: World, server: Server) -> None:
-    server.reads_organization = True
+    server.scopes.append("read:organization")
     world.propose(replace(world.push("1.1"), labels=("AUTOMATIC",)))
     assert (server.open[0].labels, list(server.known_labels.values())) == (["automatic"], ["deploy"])
 
@@ -174,11 +179,19 @@ def test_auto_merge(world: World, server: Server, settings: dict[str, object], s
     assert auto is not None
     assert (auto["Do"], auto["head_commit_id"]) == (style, server.branches[HEAD])
     assert (done.state, done.note) == ("open", "")
-    assert world.propose(wanted).note == ""  # scheduled already
 
 
-def test_auto_merge_waits_while_gitea_looks(world: World, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("task.forges.gitea._PAUSES", (0.0, 0.0))
+def test_auto_merge_is_set_anew_for_a_newer_build(world: World, server: Server) -> None:
+    """Gitea would merge the newer one by the schedule of the older one."""
+    world.propose(replace(world.push("1.1"), auto_merge=True))
+    done = world.propose(replace(world.push("1.2"), auto_merge=True))
+    auto = server.open[0].auto
+    assert auto is not None
+    assert auto["head_commit_id"] == server.branches[HEAD]
+    assert "set anew" in done.note
+
+
+def test_auto_merge_waits_while_gitea_looks(world: World, server: Server) -> None:
     server.looks = 2
     done = world.propose(replace(world.push("1.1"), auto_merge=True))
     assert server.open[0].auto is not None
@@ -189,8 +202,9 @@ def test_auto_merge_without_checks_merges_a_moment_later(world: World, server: S
     server.checks = "none"
     done = world.propose(replace(world.push("1.1"), auto_merge=True))
     assert done.state == "open"
-    now = world.forge().state(done.number)
-    assert (now.state, now.merge_commit) == ("merged", server.pulls[0].merge_commit)
+    states = [world.forge().state(done.number) for _ in range(2)]
+    assert [one.state for one in states] == ["open", "merged"]
+    assert states[1].merge_commit == server.pulls[0].merge_commit
 
 
 @pytest.mark.parametrize(("reason", "said"), [("forbidden", "not allowed"), ("draft", "Work in progress")])
@@ -205,7 +219,46 @@ def test_auto_merge_that_cannot_be_is_noted(world: World, server: Server, reason
 def test_conflicts_are_told_while_waiting(world: World, server: Server) -> None:
     done = world.propose(world.push("1.1"))
     server.conflicts = True
-    assert "conflicts" in world.forge().state(done.number).note
+    now = world.forge().state(done.number)
+    assert (now.conflicts, now.note) == (True, "it conflicts with main")
+
+
+def test_a_look_for_conflicts_is_no_conflict(world: World, server: Server) -> None:
+    done = world.propose(world.push("1.1"))
+    server.looks = 2  # "mergeable" is false meanwhile
+    now = world.forge().state(done.number)
+    assert (now.conflicts, now.note) == (False, "")
+
+
+@pytest.mark.parametrize(
+    ("events", "state"),
+    [
+        ([("close", "delete_branch")], "gone"),
+        ([("close",)], "closed"),
+        ([("close",), ("delete_branch",)], "closed"),  # a minute later
+        ([("close", "delete_branch"), ("reopen",), ("close",)], "closed"),
+    ],
+)
+def test_who_closed_a_request_without_a_branch(
+    world: World, server: Server, events: list[tuple[str, ...]], state: str
+) -> None:
+    world.propose(world.push("1.1"))
+    del server.branches[HEAD]
+    server.pulls[0].state = "closed"
+    for kinds in events:
+        server.happened(server.pulls[0], *kinds)
+    found = world.forge().find("main", HEAD)
+    assert found is not None
+    assert found.state == state
+
+
+def test_a_timeline_that_may_not_be_read_is_a_persons_word(world: World, server: Server) -> None:
+    world.propose(world.push("1.1"))
+    del server.branches[HEAD]
+    server.fail(server.refusal("forbidden"), "GET", "/timeline")
+    found = world.forge().find("main", HEAD)
+    assert found is not None
+    assert found.state == "closed"
 
 
 def test_labels_of_a_user_who_is_no_organization(world: World, server: Server) -> None:

@@ -79,14 +79,10 @@ def closed_and_branch_deleted(scene: Scene) -> None:
 
 
 def branch_deleted(scene: Scene) -> None:
-    """The branch comes back, and its request with it; on Gitea, that has closed the request."""
+    """The branch comes back, and its request with it; on Gitea, which has closed the request, another."""
     scene.event(f"{WEB}:1.1.0")
     scene.delete()
-    again = verdict(scene.event(f"{WEB}:1.1.0"))
-    if scene.kind.name == "gitea":
-        assert (again, scene.server.open) == (("refuse", "superseded"), [])
-        return
-    assert again == ("update", "admitted")
+    assert verdict(scene.event(f"{WEB}:1.1.0")) == ("update", "admitted")
     assert "newTag: 1.1.0" in scene.text()
     assert len(scene.server.open) == 1
 

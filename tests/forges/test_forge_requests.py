@@ -1,0 +1,85 @@
+"""How many requests a forge gets for one pull request: the rest of a run's fourteen are Git's.
+
+A first request costs a look before the push and the request itself; a newer build a look, the request as it is now, the
+new text, and one look at the branch, which tells whether a still newer build came in between.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pytest
+from fakes import azure_api, bitbucket_cloud_api, bitbucket_data_center_api, gitea_api, github_api, gitlab_api
+from fakes.forge_server import ForgeServer, serving
+from forge_plays import World
+
+from task.forges import ForgeApi, Reach
+from task.forges.address import ForgeAddress, ForgeName
+from task.forges.azure import Azure
+from task.forges.bitbucket_cloud import BitbucketCloud
+from task.forges.bitbucket_data_center import BitbucketDataCenter
+from task.forges.gitea import Gitea
+from task.forges.github import GitHub
+from task.forges.gitlab import GitLab
+
+
+class Kind(NamedTuple):
+    """A forge: its fake, our client, where its API is, and the project there."""
+
+    fake: type[ForgeServer]
+    client: Callable[[Reach], ForgeApi]
+    api: str
+    project: tuple[str, ...]
+
+
+KINDS: dict[ForgeName, Kind] = {
+    "github": Kind(github_api.GitHub, GitHub, "/api/v3", (github_api.OWNER, github_api.REPO)),
+    "gitlab": Kind(gitlab_api.GitLab, GitLab, "/api/v4", tuple(gitlab_api.PROJECT.split("/"))),
+    "gitea": Kind(gitea_api.Gitea, Gitea, "/api/v1", (gitea_api.OWNER, gitea_api.REPO)),
+    "bitbucket": Kind(
+        bitbucket_cloud_api.BitbucketCloud, BitbucketCloud, "/2.0",
+        (bitbucket_cloud_api.WORKSPACE, bitbucket_cloud_api.SLUG),
+    ),
+    "bitbucket-server": Kind(
+        bitbucket_data_center_api.BitbucketDataCenter, BitbucketDataCenter, "/rest/api/1.0",
+        (bitbucket_data_center_api.KEY, bitbucket_data_center_api.SLUG),
+    ),
+    "azure": Kind(
+        azure_api.AzureDevOps, Azure, f"/{azure_api.ORGANIZATION}",
+        (azure_api.ORGANIZATION, azure_api.PROJECT, azure_api.REPOSITORY),
+    ),
+}  # fmt: skip
+# Forge, requests for a first request, for a newer build; the same with a label, a reviewer, an assignee and auto-merge
+# (the first of these asks for everything, the second for what a newer build changes: auto-merge, if at all).
+ROWS: list[tuple[ForgeName, int, int, int, int]] = [
+    ("github", 2, 4, 6, 4),
+    ("gitlab", 2, 4, 8, 4),
+    ("gitea", 2, 4, 6, 7),
+    ("bitbucket", 3, 4, 4, 5),  # looks at the branch first: opening a second request is no error there
+    ("bitbucket-server", 2, 4, 5, 7),
+    ("azure", 2, 5, 7, 7),  # its list holds no whole texts
+]
+MOST = 8  # Git takes six of a run's fourteen
+EXTRAS: dict[str, Any] = {"labels": ("deploy",), "reviewers": ("ann",), "assignees": ("bob",), "auto_merge": True}
+
+
+@pytest.mark.parametrize(("name", "first", "newer", "first_whole", "newer_whole"), ROWS)
+def test_requests(name: ForgeName, first: int, newer: int, first_whole: int, newer_whole: int) -> None:
+    for more, wanted in (({}, (first, newer)), (EXTRAS, (first_whole, newer_whole))):
+        kind = KINDS[name]
+        with serving(kind.fake()) as server:
+            place = ForgeAddress(name, "git.example.com", f"{server.url}{kind.api}", kind.project, server.url)
+            world = World(server, place, kind.client)
+            seen = []
+            for build in ("1.1", "1.2"):
+                forge, proposal = world.forge(), replace(world.push(build), **more)
+                server.seen.clear()
+                forge.propose(proposal, forge.find(proposal.base, proposal.head))
+                seen.append([f"{one.method} {one.target}" for one in server.seen])
+            assert server.connections <= 2 * (2 if name == "azure" else 1)  # people of Azure are on another host
+        assert tuple(map(len, seen)) == wanted, "\n".join(map(str, seen))
+        assert max(wanted) <= MOST
+
+
+def test_every_forge_has_its_row() -> None:
+    assert {row[0] for row in ROWS} == set(KINDS)
