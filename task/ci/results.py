@@ -12,13 +12,14 @@ from collections.abc import Mapping
 
 from task.model import Report
 from task.output.outcome import current, status
-from task.text import exact_json, visible
+from task.text import exact_json, printable_lines, visible
 from task.urls import web_page, without_login
 
 LIMIT = 2048
 LARGEST_SUMMARY, MOST_COMMITS = 500_000, 20  # bytes of rows; GitHub takes a summary of 1 MiB, or none of it
 LONGEST_CELL = 1000  # characters
 NOTES = 20  # problems that a summary lists
+WOULD = {"updated": "would update", "refused": "would refuse", "unchanged": "nothing to do"}  # of a dry run
 _MARKDOWN = re.compile(r"(www)\.|[\\`*_~|<>\[\]&$]|:(?! |$)", re.IGNORECASE)
 DOTENV_PREFIX = "IMAGE_UPDATE_RESULT_"
 NAMES = (
@@ -112,16 +113,24 @@ def _one_line(value: str) -> str:
 
 
 def github_summary(report: Report) -> str:
-    """A Markdown table for $GITHUB_STEP_SUMMARY."""
-    rows = ["| Application | Image | Was | Now | Decision |", "|---|---|---|---|---|"]
+    """A Markdown table for $GITHUB_STEP_SUMMARY, and the diff of what `plan` would write."""
+    title, was, now = status(report), "Was", "Now"
+    if report.dry:
+        title, was, now = WOULD.get(title, title), "Now", "Then"
+    rows = [f"| Application | Image | {was} | {now} | Decision |", "|---|---|---|---|---|"]
     left = LARGEST_SUMMARY
     for number, one in enumerate(report.decisions):
+        before, verdict, offered = current(one) or "", one.verdict, one.candidate
+        # A request changes nothing on the base branch before it is merged.
+        changed = verdict.verdict == "update" and (report.dry or one.head == one.branch)
+        hint = f"; {verdict.hint}" if verdict.verdict == "error" and verdict.hint else ""
+        tag = f":{offered.tag}" if offered.tag else ""
         cells = (
             one.subscription.application.key,
-            one.subscription.entry.image.name,
-            current(one) or "",
-            one.candidate.version,
-            f"{one.verdict.verdict} ({one.verdict.rule}): {one.verdict.because}",
+            f"{one.subscription.entry.image.name}{tag}",
+            before,
+            offered.version if changed else before,
+            f"{verdict.verdict} ({verdict.rule}): {verdict.because}{hint}",
         )
         row = "| " + " | ".join(_cell(cell) for cell in cells) + " |"
         left -= len(row.encode(errors="replace")) + 1
@@ -147,7 +156,20 @@ def github_summary(report: Report) -> str:
         notes.append(f"- {problem.severity}: {_cell(message)}{hint}")
     if len(rest) > NOTES:
         notes.append(f"- and {len(rest) - NOTES} more, in the log")
-    return "\n".join([f"### Image Update: {status(report)}", "", *rows, *commits, *requests, *notes]) + "\n"
+    diffs = []
+    for commit in report.commits[:MOST_COMMITS]:
+        if commit.diff:
+            text = _block(commit.diff)
+            where = f"<code>{_cell(commit.head)}</code> of {_cell(without_login(commit.repo))}"
+            left -= len(text.encode(errors="replace"))
+            diffs.append(f"\nOn {where}:\n\n{text}" if left >= 0 else f"\nOn {where}: the diff is in the log")
+    return "\n".join([f"### Image Update: {title}", "", *rows, *commits, *requests, *diffs, *notes]) + "\n"
+
+
+def _block(diff: str) -> str:
+    """A diff in Markdown: no line of it ends the block that it stands in."""
+    fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", diff))])
+    return f"{fence}diff\n{printable_lines(diff.rstrip())}\n{fence}"
 
 
 def _cell(text: str) -> str:

@@ -12,7 +12,7 @@ from reports import WEB, commit, decision, report
 from runner_rules import ATTACKS, dangers
 
 from task.ci.results import LIMIT, NAMES, dotenv, github_output, github_summary, repositories, results
-from task.model import Image, Report
+from task.model import Decision, Image, Reading, Report, Verdict
 
 PAGE = "https://git.example.com/acme/gitops/pulls/7"
 LONG = "https://git.example.com/" + "x" * 20_000
@@ -113,9 +113,56 @@ def test_a_summary_holds_text_and_nothing_else(text: str) -> None:
 def test_a_summary_says_where_the_request_is() -> None:
     shown = github_summary(report(decision(), commits=(commit(pull_request=PAGE),)))
     assert f"\nPull request: <{PAGE}>\n" in shown
-    assert "| argocd/web | ghcr.io/acme/web | 1.0.0 | 1.1.0 | update (admitted): so |" in shown
+    assert "| argocd/web | ghcr.io/acme/web&#58;1.1.0 | 1.0.0 | 1.1.0 | update (admitted): so |" in shown
     for other in ("javascript:alert(1)", "https://x/)[y](z) w", LONG):
         assert "Pull request" not in github_summary(report(decision(), commits=(commit(pull_request=other),)))
+
+
+PROPOSED = decision(head="image-update/web")
+MISSING = replace(decision("error", "target"), verdict=Verdict("error", "target", "no such file", "name another", 3))
+
+
+@pytest.mark.parametrize(
+    ("one", "row"),
+    [
+        (decision(), "1.0.0 | 1.1.0 | update (admitted): so |"),
+        (PROPOSED, "1.0.0 | 1.0.0 | update (admitted): so |"),
+        (decision("unchanged", "same", current=Reading(tag="1.1.0")), "1.1.0 | 1.1.0 | unchanged (same): so |"),
+        (decision("refuse", "not-newer"), "1.0.0 | 1.0.0 | refuse (not-newer): so |"),
+        (decision("refuse", "ignore-tags", current=Reading()), " |  | refuse (ignore-tags): so |"),
+        (decision("defer", "held"), "1.0.0 | 1.0.0 | defer (held): so |"),
+        (MISSING, "1.0.0 | 1.0.0 | error (target): no such file; name another |"),
+    ],
+)
+def test_a_summary_says_what_git_says_after_the_run(one: Decision, row: str) -> None:
+    shown = github_summary(report(one)).splitlines()
+    assert shown[2] == "| Application | Image | Was | Now | Decision |"
+    assert shown[4] == f"| argocd/web | ghcr.io/acme/web&#58;1.1.0 | {row}"
+
+
+def test_a_summary_of_a_plan_says_what_would_happen() -> None:
+    diff = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-tag: 1.0.0\n+tag: 1.1.0\n"
+    planned = replace(report(PROPOSED, commits=(commit(commit=None, diff=diff),), command="plan"), dry=True)
+    shown = github_summary(planned)
+    assert shown.startswith("### Image Update: would update\n\n| Application | Image | Now | Then | Decision |")
+    assert "| 1.0.0 | 1.1.0 |" in shown
+    assert f"\nOn <code>main</code> of https&#58;//git.example.com/acme/gitops.git:\n\n```diff\n{diff}```\n" in shown
+
+
+@pytest.mark.parametrize("text", ["```", "````\n# heading", "~~~", *ATTACKS])
+def test_nothing_in_a_diff_ends_its_block(text: str) -> None:
+    planned = replace(report(decision(), commits=(commit(commit=None, diff=f"-a\n+{text}\n"),)), dry=True)
+    shown = github_summary(planned)
+    fence = re.findall(r"^(`+)diff$", shown, re.MULTILINE)[0]
+    assert shown.count(fence) == 2
+    assert dangers(shown) == []
+
+
+def test_a_summary_leaves_out_a_diff_that_is_too_long() -> None:
+    planned = replace(report(decision(), commits=(commit(commit=None, diff="+x\n" * 400_000),)), dry=True)
+    shown = github_summary(planned)
+    assert len(shown.encode()) < 1 << 20
+    assert "the diff is in the log" in shown
 
 
 def test_a_summary_stays_below_what_github_takes() -> None:
