@@ -1,11 +1,12 @@
 """Writes the Tekton StepAction, the Task without what a StepAction cannot have: `python -m scripts.stepaction`.
 
-A StepAction has no workspaces, so each becomes a parameter with a path; the step of the using Task says how long it
-may take and what it needs of the machine.
+A StepAction has no workspaces, so each becomes a parameter with a path, unless the Task has a parameter for it already;
+the step of the using Task says how long it may take and what it needs of the machine.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -34,10 +35,11 @@ def step_action(task: Mapping[str, Any]) -> dict[str, Any]:
     """The StepAction of a Task with one step."""
     spec = task["spec"]
     (step,) = spec["steps"]
-    folders = spec["workspaces"]
+    folders, params = spec["workspaces"], spec["params"]
+    known = {one["name"] for one in params}
     made = {
         "description": spec["description"],
-        "params": [*spec["params"], *map(_path_of, folders)],
+        "params": [*params, *(_path_of(one) for one in folders if one["name"] not in known)],
         "results": spec["results"],
         **{key: step[key] for key in ("image", "command", "args", "workingDir", "env")},
         "securityContext": spec["stepTemplate"]["securityContext"],
@@ -56,7 +58,9 @@ def _path_of(workspace: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_workspaces(text: str, names: list[str]) -> str:
+    text = re.sub(r", where no workspace [\w-]+ is bound", "", text)
     for name in names:
+        text = text.replace(f"$(workspaces.{name}.path)$(params.{name})", f"$(params.{name})")
         text = text.replace(f"$(workspaces.{name}.path)", f"$(params.{name}-path)")
         text = text.replace(f"elative to the workspace {name}", f"elative to {name}-path")
     return text

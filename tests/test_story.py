@@ -143,7 +143,9 @@ def test_plan_knows_a_head_branch_that_holds_the_change_already(tmp_path: Path) 
     manifest = write(tmp_path, application("a", repo, git_branch="main:upd"))
     run(manifest)
     args = ("--image", f"{WEB}:1.1.0", "--applications", manifest, "--allow-protocol", "file", "--output", "json")
-    planned, again = image_update("plan", *args), image_update("run", *args)
+    planned, dry = image_update("plan", *args), image_update("run", "--dry-run", *args)
+    assert {**dry.json, "timings": None} == {**planned.json, "timings": None}
+    again = image_update("run", *args)
     assert planned.json["decisions"] == again.json["decisions"]
     assert planned.json["status"] == "unchanged"
 

@@ -212,7 +212,6 @@ By = Annotated[str, option("--by", HELD, "Who; else the CI system's own variable
 Hold = Annotated[bool, flag("--hold", HELD, "Hold what is rolled back to.")]
 Discard = Annotated[bool, flag("--discard", HELD, "Drop what was deferred in place of applying it.")]
 Holds = Annotated[bool, flag("--holds", HELD, "Also ask repositories that need a login what is held.")]
-DryRun = Annotated[bool, flag("--dry-run", HELD, "Show the diff, as plan does; write nothing.")]
 
 Applications = Annotated[
     Texts,
@@ -384,6 +383,7 @@ Html = Annotated[
         "--html", RESULTS, "Make one self-contained page of it: here, or on stdout where no file is named.", "[OUT]"
     ),
 ]
+DryRun = Annotated[bool, flag("--dry-run", RESULTS, "Show the diff, as plan does; write nothing.")]
 Report = Annotated[str, option("--report", RESULTS, "Also write the JSON report here.", "FILE")]
 ResultsDir = Annotated[str, option("--results-dir", RESULTS, "One file per result (Tekton, Argo Workflows).", "DIR")]
 Dotenv = Annotated[str, option("--dotenv", RESULTS, "Results as KEY=VALUE lines (GitLab).", "FILE")]

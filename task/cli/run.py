@@ -50,6 +50,7 @@ def run(
     forge: options.Forge = "",
     forge_token_file: options.ForgeTokenFile = "",
     forge_username: options.ForgeUsername = "",
+    dry_run: options.DryRun = False,
     output: options.Output = "text",
     report: options.Report = "",
     results_dir: options.ResultsDir = "",
@@ -105,4 +106,4 @@ def run(
     verify_timeout: options.VerifyTimeout = 0,
 ) -> int:
     """Commit a built image to every Application that asks for it."""
-    return update(settings_of("run", context.params), context.obj.environ, context.obj.log)
+    return update(settings_of("plan" if dry_run else "run", context.params), context.obj.environ, context.obj.log)

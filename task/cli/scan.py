@@ -11,7 +11,6 @@ from task.errors import UsageError
 def scan(
     context: typer.Context,
     *,
-    dry_run: options.DryRun = False,
     applications: options.Applications = None,
     application: options.Application = None,
     selector: options.Selector = "",
@@ -44,6 +43,7 @@ def scan(
     forge: options.Forge = "",
     forge_token_file: options.ForgeTokenFile = "",
     forge_username: options.ForgeUsername = "",
+    dry_run: options.DryRun = False,
     output: options.Output = "text",
     report: options.Report = "",
     results_dir: options.ResultsDir = "",

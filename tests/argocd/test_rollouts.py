@@ -86,6 +86,14 @@ def test_a_rollout_is_followed_to_its_end(server: ArgoCDServer) -> None:
     assert len([one for one in server.asked("GET", "/web") if "refresh" in one.query]) >= 1
 
 
+def test_a_rollout_may_take_longer_than_ten_minutes(server: ArgoCDServer) -> None:
+    """Nothing but `--wait-timeout` ends a wait: the hosts' manifests hold no limit of their own."""
+    server.add(*ROLLOUT[:5], *[RUNS] * 40, *ROLLOUT[5:], GOOD)
+    *_, last = rollouts(server, pace=Pace(limit=3600, longest=60)).sights()
+    assert [row.state for row in last.rows] == ["synced-and-healthy"]
+    assert last.seconds > 600
+
+
 @pytest.mark.parametrize("length", range(1, len(ROLLOUT) + 1))
 def test_no_moment_before_the_end_is_taken_for_it(server: ArgoCDServer, length: int) -> None:
     server.add(*ROLLOUT[:length])

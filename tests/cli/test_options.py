@@ -50,7 +50,7 @@ EVENT = "image image-digest tag images-from sequence created source-commit sourc
 TAKING = "application allow-downgrade require-live require-update require-match"
 TELLING = "metrics-file cloudevent-url"
 TAKEN = {
-    "run": f"{EVENT} {TAKING} {TELLING} {WRITING}",
+    "run": f"{EVENT} dry-run {TAKING} {TELLING} {WRITING}",
     "plan": f"{EVENT} {TAKING} {WRITING}",
     "scan": f"dry-run {TAKING} {TELLING} {WRITING}",
     "hold": f"app image reason until by dry-run {TELLING} {WRITING}",

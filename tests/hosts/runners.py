@@ -27,6 +27,7 @@ NOTHING: Mapping[str, Any] = {}
 
 TEKTON = re.compile(r"\$\(([^()]+)\)")
 ARGO = re.compile(r"\{\{([^{}]+)\}\}")
+CHOICE = re.compile(r"=([\w.-]+) == '([^']*)' \? '([^']*)' : '([^']*)'")  # of Argo's expressions, the one that we use
 GITHUB = re.compile(r"\$\{\{ *([^}]+?) *\}\}")
 
 
@@ -144,6 +145,8 @@ def argo(
 
 def _argo_names(given: Given, submitted: Given) -> Resolve:
     def resolve(name: str) -> str:
+        if choice := CHOICE.fullmatch(name):
+            return choice[3] if resolve(choice[1]) == choice[2] else choice[4]
         kind, _, key = name.rpartition(".")
         if kind == "inputs.parameters":
             return given[key]

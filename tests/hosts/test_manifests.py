@@ -19,14 +19,16 @@ from task.wiring import SECRETS
 TASK = ROOT / "tekton" / "task" / "image-update" / "image-update.yaml"
 TEMPLATE = ROOT / "argo-workflows" / "image-update" / "manifests.yaml"
 ACTION = ROOT / "action.yml"
+COMPONENT = ROOT / "templates" / "image-update.yml"
+STEP_ACTION = ROOT / "tekton" / "stepaction" / "image-update" / "image-update.yaml"
 MANIFESTS = {"tekton": TASK, "argo": TEMPLATE, "github": ACTION}
 
-MOUNTED = {"ssh-directory", "basic-auth-directory", "ca-file"}  # workspaces of Tekton, Secrets of Argo Workflows
+MOUNTED = {"basic-auth-directory", "ca-file"}  # workspaces of Tekton, Secrets of Argo Workflows
 GIVEN = [one for one in SECRETS if one.startswith("IMAGE_UPDATE_")]  # the others are variables of CI systems
-# What a host settles itself; and what it adds to the command's options.
+# What a host settles itself; and what it adds to the command's options, or has another default for.
 SETTLED = {
-    "tekton": {"results-dir", "report", "dotenv", *MOUNTED},
-    "argo": {"results-dir", "report", "dotenv", *MOUNTED},
+    "tekton": {"results-dir", "dotenv", *MOUNTED},
+    "argo": {"results-dir", "dotenv", *MOUNTED},
     "github": {"results-dir", "dotenv"},
 }
 OWN = {
@@ -34,18 +36,28 @@ OWN = {
     "argo": {
         "command",
         "report",
-        "mutex",
         "secret",
         "ssh-secret",
+        "ssh-directory",
         "basic-auth-secret",
         "ca-secret",
         "dockerconfig-secret",
     },
-    "github": {"github-token", *(one.removeprefix("IMAGE_UPDATE_").lower().replace("_", "-") for one in GIVEN)},
+    "github": {
+        "command",
+        "github-token",
+        *(one.removeprefix("IMAGE_UPDATE_").lower().replace("_", "-") for one in GIVEN),
+    },
 }
+# What most pipelines use has the same name on every host.
+EVERYWHERE = {
+    "image", "image-digest", "images-from", "applications", "application", "dry-run", "require-match", "pin-digest",
+    "pull-request", "auto-merge", "forge-token-file", "git-username", "git-password-file", "git-credentials-url",
+    "ssh-directory", "wait", "wait-timeout", "output", "report", "log-level", "command",
+}  # fmt: skip
 REFERENCE = {
     "tekton": re.compile(r"\$\(params\.([^)]+)\)"),
-    "argo": re.compile(r"\{\{inputs\.parameters\.([^}]+)\}\}"),
+    "argo": re.compile(r"\{\{=?inputs\.parameters\.([\w-]+)[^}]*\}\}"),
     "github": re.compile(r"\$\{\{ inputs\.(\S+) \}\}"),
 }
 # Tekton Chains reads these as "this run built that image".
@@ -112,9 +124,23 @@ def test_every_parameter_is_declared_and_used(host: str) -> None:
 
 @pytest.mark.parametrize("host", MANIFESTS)
 def test_every_option_is_a_parameter_with_its_default(host: str) -> None:
-    expected = {name_of(one): default_of(one) for one in options_of("run") if name_of(one) not in SETTLED[host]}
+    settled = SETTLED[host] | OWN[host]
+    expected = {name_of(one): default_of(one) for one in options_of("run") if name_of(one) not in settled}
     declared = {name: value for name, value in parameters(host).items() if name not in OWN[host]}
     assert declared == expected
+
+
+@pytest.mark.parametrize("path", [*MANIFESTS.values(), COMPONENT, STEP_ACTION], ids=lambda path: path.stem)
+def test_what_most_pipelines_use_is_called_the_same_everywhere(path: Path) -> None:
+    document = next(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+    spec = document.get("spec", document)
+    if "templates" in spec:
+        spec = leaf()["inputs"] | {"params": leaf()["inputs"]["parameters"]}
+    named = spec.get("inputs") or {one["name"]: one for one in spec["params"]}
+    assert set(named) >= EVERYWHERE
+    said = named["applications"]["description"]
+    assert said.startswith("cluster, argocd, a file or folder of manifests, or REPO//PATH?ref=REF.")
+    assert "stdin" not in said  # no host gives a step any
 
 
 @pytest.mark.parametrize("host", MANIFESTS)
@@ -156,8 +182,8 @@ def test_values_travel_by_environment_only(host: str) -> None:
         assert "script" not in container(host)
     assert command == ["/usr/local/bin/image-update"]
     (argument,) = arguments
-    assert argument == "run" or REFERENCE[host].findall(argument) == ["command"]
-    assert host == "github" or parameters(host)["command"] == "run"
+    assert REFERENCE[host].findall(argument) == ["command"]
+    assert parameters(host)["command"] == "run"
 
 
 @pytest.mark.parametrize("host", ["tekton", "argo"])
@@ -213,7 +239,23 @@ def test_argo_has_a_default_for_every_output() -> None:
 
 def test_argo_tries_again_what_is_temporary() -> None:
     assert "asInt(lastRetry.exitCode) == 75" in leaf()["retryStrategy"]["expression"]
-    assert list(leaf()["synchronization"]) == ["mutexes"]
+
+
+def test_a_caller_decides_about_locks_and_time() -> None:
+    """A lock would be held all through `--wait`; a limit of ours would be shorter than somebody's `wait-timeout`."""
+    assert not leaf().keys() & {"synchronization", "activeDeadlineSeconds", "timeout"}
+    assert "timeout" not in load(TASK)["spec"]["steps"][0]
+
+
+def test_argo_keeps_a_report_only_where_it_is_wanted() -> None:
+    """Argo fails a step whose artifact it cannot keep, and a plain installation has no artifact repository."""
+    assert parameters("argo")["report"] == "false"
+    (artifact,) = leaf()["outputs"]["artifacts"]
+    assert artifact["optional"] is True
+    assert (
+        environment("argo")["IMAGE_UPDATE_REPORT"]
+        == f"{{{{=inputs.parameters.report == 'true' ? '{artifact['path']}' : ''}}}}"
+    )
 
 
 def test_argo_needs_nothing_that_templateref_leaves_behind() -> None:

@@ -54,8 +54,8 @@ HOSTS: dict[str, Start] = {
     "github": github,
     "gitlab": gitlab,
 }
-# What the host keeps for itself: a lock, the place in a pipeline.
-ASIDE = {"argo": {"mutex"}, "gitlab": {"job-name", "stage", "resource-group"}}
+# What the host keeps for itself: the place in a pipeline.
+ASIDE = {"gitlab": {"job-name", "stage"}}
 ALL = pytest.mark.parametrize("host", HOSTS)
 
 
@@ -186,8 +186,10 @@ def test_every_parameter_reaches_the_step(host: str) -> None:
 
 
 def another(host: str, name: str) -> str:
-    """A value that is not the default; one of those that GitLab lets through."""
+    """A value that is not the default; one of those that GitLab lets through, or the switch knows."""
     choices = documents()[0]["spec"]["inputs"][name].get("options") if host == "gitlab" else None
+    if declared(host)[name] == "false":
+        return "true"
     return choices[-1] if choices else f"mark-of-{name}"
 
 
@@ -282,3 +284,11 @@ def test_github_gets_a_table_and_annotations(tmp_path: Path) -> None:
     failed = as_process(github({"image": f"{WEB}:1.1.0"}, apps), tmp_path / "other")
     assert failed.code == 3
     assert "::error" in failed.stdout + failed.stderr
+    given = {"image": "ghcr.io/acme/wbe:1.2.0", "allow-protocol": "file", "dry-run": "true"}
+    strange = as_process(github(given, apps), tmp_path / "third")
+    assert (
+        "\n::warning::no Application tracks ghcr.io/acme/wbe; did you mean ghcr.io/acme/web?\n" in f"\n{strange.stderr}"
+    )
+    told = (tmp_path / "third/github/file_commands/step_summary_1").read_text()
+    assert told.startswith("### Image Update: nothing to do\n")
+    assert "- warning: no Application tracks ghcr.io/acme/wbe; did you mean ghcr.io/acme/web?" in told
