@@ -133,6 +133,10 @@ class SourceDownError(SourceError):
     exit = Exit.TEMPORARY
 
 
+class AbsentError(SourceError):
+    """There is no such object, or the cluster does not know its kind."""
+
+
 class SourceAccessError(SourceError):
     """The Kubernetes or Argo CD API did not accept who we are, or what we ask: the platform team acts."""
 

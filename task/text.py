@@ -25,6 +25,14 @@ def shortened(text: str, longest: int = 200) -> str:
     return text if len(text) <= longest else f"{text[:longest]}…"
 
 
+def both_ends(text: str, longest: int) -> str:
+    """The beginning and the end of a long text: of a tool's error, the reason often comes last."""
+    if len(text) <= longest:
+        return text
+    head = longest // 3
+    return f"{text[:head]} … {text[head - longest :]}"
+
+
 def blanked(text: str) -> str:
     """The text with a blank for each character that is not printable, line ends included: no terminal obeys it."""
     return "".join(char if char.isprintable() else " " for char in text)

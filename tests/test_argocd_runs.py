@@ -66,6 +66,19 @@ def test_mistakes_in_what_is_passed_over(tmp_path: Path, server: ArgoCDServer) -
     assert "did you mean web?" in unknown.stderr
 
 
+def test_a_token_that_may_see_nothing(tmp_path: Path, server: ArgoCDServer) -> None:
+    server.add(versioned(app("web", repository(tmp_path, "web"))))
+    server.hidden.add(("argocd", "web"))
+    result = with_argocd(server)
+    assert (result.code, result.json["status"]) == (0, "unchanged")
+    told = [one for one in result.json["errors"] if "shows no Application" in one["message"]]
+    assert ["applications, get, */*, allow" in one["hint"] for one in told] == [True]
+    assert "there is none, or the token may not get it" in result.stderr
+    named = with_argocd(server, "--application", "web")
+    assert named.code == 3
+    assert "no Application is called 'web'" in named.stderr
+
+
 def test_a_second_run_refreshes_nothing(tmp_path: Path, server: ArgoCDServer) -> None:
     server.add(versioned(app("web", repository(tmp_path, "web"))))
     assert with_argocd(server, "--applications", "argocd").json["status"] == "updated"
@@ -222,7 +235,7 @@ def test_a_token_that_may_not_update(tmp_path: Path, server: ArgoCDServer) -> No
     server.frozen.add(("argocd", "web"))
     result = with_argocd(server)
     assert (result.code, rules(result)) == (4, {"argocd/web": "source", "argocd/git": "admitted"})
-    assert "applications, update, <project>/web" in result.stderr
+    assert "ci may not (applications, update, default/web)" in result.stderr
     assert git(repo, "rev-list", "--count", "main") == "2"
 
 

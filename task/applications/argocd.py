@@ -18,6 +18,7 @@ from task.model import Application
 
 AT_ONCE = 8  # requests
 ORIGIN = "argocd"
+RIGHT = "applications, get, */*"
 Wants = Callable[[Mapping[str, Any]], bool]
 
 
@@ -54,11 +55,17 @@ class ArgoCDManifests:
         self._projects = projects if not any(map(is_glob, projects)) else ()
         self._namespaces = namespaces if namespaces and not any(map(is_glob, namespaces)) else ("",)
         self._passed = passed
+        self._narrowed = bool(self._projects or selector or self._namespaces != ("",))
+        self._listed = 0
         self.passed_over: list[Application] = []  # what `passed` kept of the others
 
     def all(self) -> Iterable[Found]:
         """The Applications of interest, whole. One that cannot be read is a problem; a server that is down raises."""
         keys = list(dict.fromkeys(key for namespace in self._namespaces for key in self._keys(namespace)))
+        if not self._listed:  # what a token without any right sees is an empty list, not an error
+            narrowed = " in what --project, --selector and --namespace leave" if self._narrowed else ""
+            why = f"Argo CD shows no Application{narrowed}: there is none, or the token may not get it"
+            return [Found({}, ORIGIN, why, f"grant it in argocd-rbac-cm: p, <subject>, {RIGHT}, allow")]
         if len(keys) < 2:  # one needs no threads, which take time to load
             return [self._found(key) for key in keys]
         with ThreadPoolExecutor(min(len(keys), AT_ONCE)) as pool:
@@ -68,6 +75,7 @@ class ArgoCDManifests:
 
     def _keys(self, namespace: str) -> list[tuple[str, str]]:
         listed = self._api.list_applications(projects=self._projects, selector=self._selector, namespace=namespace)
+        self._listed += len(listed)
         chosen = [item for item in listed if self._wanted(item)]
         keys = {key for item in chosen if (key := _key(item))}
         self.passed_over += [app for item in listed if _key(item) not in keys and (app := self._passed(item))]

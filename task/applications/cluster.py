@@ -16,8 +16,9 @@ from task import shutdown
 from task.annotations.application import annotated
 from task.annotations.narrow import Narrow, considered
 from task.applications import Found
+from task.errors import AbsentError
 from task.kubernetes.client import APPLICATIONS, UPDATERS, Kubernetes
-from task.kubernetes.errors import AbsentError, ForbiddenError
+from task.kubernetes.errors import ForbiddenError
 from task.model import Application
 from task.policy.tag_filter import LONGEST, glob_match
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from task.argocd.connection import Connection
-from task.errors import Outpaced, SourceAccessError, SourceDownError, SourceError, TaskError
+from task.errors import AbsentError, Outpaced, SourceAccessError, SourceDownError, SourceError, TaskError, UsageError
 from task.http import NoAnswerError, Response
-from task.text import blanked
+from task.text import blanked, both_ends
 from task.urls import origin
 
 _TOKEN = "make one: argocd account generate-token; give it as ARGOCD_AUTH_TOKEN or --argocd-auth-token-file"  # noqa: S105
 _CONFLICT, _ACCEPTABLE = 409, 300
+_NOT_FOUND = 5  # gRPC's code
 _SHORT = 4  # letters; a shorter secret would be found in any text
 
 
@@ -40,8 +42,8 @@ def explained(answer: Response, to: Connection, right: str, subject: str, secret
         return SourceAccessError(f"Argo CD's server redirects to {origin(answer.url)}, where no token goes", hint=hint)
     code, message = _message(answer, secrets)
     low = message.lower()
-    signs = ("too many conflicts" in low, "applying patch" in message, "testing value" in low)  # with status 500
-    if answer.status == _CONFLICT or any(signs):  # a patch met another state than it was made for
+    # The code of whatever the client did wrong is 2, too (unknown), with status 500.
+    if answer.status == _CONFLICT or any(sign in low for sign in _MEANWHILE):
         return Outpaced(f"{subject}: {message}")
     if code is None and (page := _page(answer, to)):
         return page
@@ -50,13 +52,59 @@ def explained(answer: Response, to: Connection, right: str, subject: str, secret
         what = "Argo CD does not accept the token" if given else "Argo CD wants a token, and none is given"
         return SourceAccessError(f"{what} ({message or 'unauthenticated'})", hint=_TOKEN)
     if answer.status == 403:
-        hint = f"check the name, or grant it in argocd-rbac-cm: p, <subject>, {right}, allow"
-        return SourceAccessError(f"{subject}: does not exist, or the token may not ({right})", hint=hint)
+        return _forbidden(message, right, subject)
+    if answer.status == 404 and code == _NOT_FOUND:
+        return AbsentError(f"{subject}: does not exist", hint="check the name and its namespace")
+    if "parsing the selector" in low:
+        return UsageError(f"--selector: Argo CD says: {message}", hint="write a=b, a!=b, a in (b,c), a or !a")
     said = f"{subject}: Argo CD says: {message or 'nothing'} ({answer.status})"
+    if "unable to generate manifests" in low or "repository not accessible" in low:
+        # Argo CD takes no patch before its repository server has made the manifests with it.
+        if any(sign in low for sign in _PASSING):
+            return SourceDownError(said, hint="Argo CD's repository server could not make the manifests: run it again")
+        hint = "the manifests cannot be made with this change: correct the Application's source, or what it sets"
+        return SourceError(said, hint=hint)
+    if any(sign in low for sign in _MALFORMED):
+        return SourceError(said, hint="the Application has another shape than Image Update knows: write to Git instead")
     if answer.status == 429 or answer.status >= 500:
         return SourceDownError(said, hint="run it again")
     hint = "check the name and --argocd-root-path" if answer.status == 404 else "see Argo CD's log for more"
     return SourceError(said, hint=hint)
+
+
+# Another state was met than the patch was made for: its test failed, or a path is gone.
+_MEANWHILE = ("too many conflicts", "error applying patch", "testing value")
+_MALFORMED = ("error unmarshaling patched app", "error decoding json patch")
+# The repository server, or Git behind it, could not be asked just now. Errors of Helm and Kustomize hold none of these.
+_PASSING = (
+    "code = unavailable",
+    "code = deadlineexceeded",
+    "code = canceled",
+    "code = resourceexhausted",
+    "connection refused",
+    "connection reset",
+    "context deadline exceeded",
+    "i/o timeout",
+    "tls handshake timeout",
+    "no such host",
+    "temporary failure",
+)
+
+
+def _forbidden(message: str, right: str, subject: str) -> SourceAccessError:
+    """403 is also what Argo CD says of an Application that does not exist. Who may at least get it is told more."""
+    said = _DENIED.search(message)
+    if not said:
+        hint = f"check the name, or grant it in argocd-rbac-cm: p, <subject>, {right}, allow"
+        return SourceAccessError(f"{subject}: does not exist, or the token may not ({right})", hint=hint)
+    missing, who = said["right"].strip(), said["who"] or "<subject>"
+    return SourceAccessError(
+        f"{subject}: {who if said['who'] else 'the token'} may not ({missing})",
+        hint=f"grant it in argocd-rbac-cm: p, {who}, {missing}, allow",
+    )
+
+
+_DENIED = re.compile(r"permission denied: (?P<right>[^,]+, [^,]+, [^,]+)(?:, sub: (?P<who>[^,]+))?")
 
 
 def _message(answer: Response, secrets: tuple[str, ...]) -> tuple[int | None, str]:
@@ -71,14 +119,17 @@ def _message(answer: Response, secrets: tuple[str, ...]) -> tuple[int | None, st
     text = blanked(str(message or ""))
     for secret in secrets:
         text = text.replace(secret, "***") if len(secret) >= _SHORT else text
-    return found["code"], text[:300]
+    return found["code"], both_ends(
+        " ".join(text.replace("Use --debug flag to render out invalid YAML", "").split()), 400
+    )
 
 
 def _page(answer: Response, to: Connection) -> TaskError | None:
     """The error for what the API itself never says: web pages, other services."""
     kind = str(answer.headers.get("Content-Type", "")).partition(";")[0].strip().lower()
     html = kind == "text/html" or answer.body.lstrip()[:1] == b"<"
-    if answer.status < _ACCEPTABLE or (html and answer.status in (401, 403, 404)):
+    # With a root path of its own, the server says "404 page not found" as plain text everywhere else.
+    if answer.status < _ACCEPTABLE or answer.status == 404 or (html and answer.status in (401, 403)):
         what = "a web page" if html else f"{kind or 'something'} that is not its JSON"
         return SourceAccessError(
             f"{origin(to.base)} answers with {what} ({answer.status}), not with Argo CD's API",

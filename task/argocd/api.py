@@ -101,9 +101,10 @@ class ArgoCDApi:
             raise SourceDownError("Argo CD answers with something else than a list of Applications", hint="ask again")
         return [{**KIND, **item} for item in items if isinstance(item, dict)]
 
-    def get_application(self, namespace: str, name: str) -> dict[str, Any]:
-        """The whole Application."""
-        found = self._get(_path(name), self._where(namespace), *self._right("get", namespace, name))
+    def get_application(self, namespace: str, name: str, project: str = "") -> dict[str, Any]:
+        """The whole Application. With its project, one that is not there is an `AbsentError`, else no access."""
+        where = {**self._where(namespace), **({"project": project} if project else {})}
+        found = self._get(_path(name), where, *self._right("get", namespace, name))
         return {**KIND, **found}
 
     def refresh_application(self, namespace: str, name: str) -> None:

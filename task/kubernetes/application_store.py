@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from task.errors import Outpaced, SourceDownError, SourceError, UsageError
+from task.errors import AbsentError, Outpaced, SourceDownError, SourceError, UsageError
 from task.kubernetes.client import APPLICATIONS, Resource
 from task.kubernetes.errors import ForbiddenError
 
 Operation = Mapping[str, Any]  # of a JSON patch
 _TRIES = 4  # of a refresh that meets other changes
-REFRESH = {"metadata": {"annotations": {"argocd.argoproj.io/refresh": "normal"}}}
+REFRESH = "argocd.argoproj.io/refresh"
+# Since 3.6 Argo CD takes a refresh away only if this is what it saw when it began (argo-cd 28392). Without it, what is
+# asked for while a refresh runs is forgotten. Older versions pass over it.
+STAMP = "argocd.argoproj.io/refresh-timestamp"
 
 
 class PatchingApi(Protocol):
@@ -136,7 +140,7 @@ class ClusterApplications:
         """The whole Application."""
         found = self._cluster.get(APPLICATIONS, namespace, name)
         if found is None:
-            raise SourceError(f"there is no Application {namespace}/{name}", hint="check its name and namespace")
+            raise AbsentError(f"there is no Application {namespace}/{name}", hint="check its name and namespace")
         return found
 
     def patch_application(self, namespace: str, name: str, operations: Sequence[Operation]) -> Mapping[str, Any]:
@@ -144,10 +148,11 @@ class ClusterApplications:
         return self._cluster.patch(APPLICATIONS, namespace, name, operations)
 
     def refresh_application(self, namespace: str, name: str) -> None:
-        """Argo CD looks at Git soon: it removes the annotation when it has."""
+        """Argo CD looks at Git soon: it removes the annotations when it has."""
+        change = {"metadata": {"annotations": {REFRESH: "normal", STAMP: datetime.now(UTC).isoformat()}}}
         for _ in range(_TRIES):
             with suppress(Outpaced):  # the controller writes the same object
-                self._cluster.merge(APPLICATIONS, namespace, name, REFRESH)
+                self._cluster.merge(APPLICATIONS, namespace, name, change)
                 return
         raise SourceDownError(f"others keep changing {namespace}/{name}", hint="run it again")
 

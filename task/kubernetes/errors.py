@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from task.errors import SourceAccessError, SourceDownError, SourceError, TaskError, UsageError
+from task.errors import AbsentError, SourceAccessError, SourceDownError, SourceError, TaskError, UsageError
 from task.http import NoAnswerError, Response
 from task.text import one_line
 from task.urls import origin
@@ -15,10 +15,6 @@ _AGAIN = "run it again"
 
 class ForbiddenError(SourceAccessError):
     """We are known, but may not do this (403)."""
-
-
-class AbsentError(SourceError):
-    """There is no such object, or the cluster does not know its kind (404)."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from task.annotations.image_updater import configure, is_image_updater
 from task.annotations.narrow import Narrow, considered
 from task.annotations.subscription import Defaults, subscribe
 from task.errors import Malformed
-from task.model import Application, Image, Problem, Subscribed
+from task.image import parse_image_list, split_image_list
+from task.model import Application, Entry, Image, Problem, Subscribed
 
 
 class FoundManifest(Protocol):
@@ -125,10 +126,12 @@ def _application(manifest: FoundManifest, scope: Scope, problems: list[Problem])
 
 
 def concerns(images: Collection[Image], prefix: str) -> Callable[[Mapping[str, Any]], bool]:
-    """Whether an Application's metadata, or an ImageUpdater, may concern these images: a first look, by their names.
+    """Whether an Application's metadata, or an ImageUpdater, may concern these images: a first look.
 
+    An entry that can be read must name one of them; of one that cannot, it is enough to hold the last part of a name.
     Without images (`lint`, `scan`, `hold`) everything with annotations does.
     """
+    identities = {image.identity for image in images}
     names = {image.repository.rpartition("/")[2].lower() for image in images}
 
     def wanted(item: Mapping[str, Any]) -> bool:
@@ -140,8 +143,18 @@ def concerns(images: Collection[Image], prefix: str) -> Callable[[Mapping[str, A
             return False
         if not names:
             return any(key.startswith(prefix) for key in annotations)
-        listed = str(annotations.get(f"{prefix}image-list") or "").lower()
-        return any(name in listed for name in names)
+        listed = str(annotations.get(f"{prefix}image-list") or "")
+        low = listed.lower()
+        if not any(name in low for name in names):  # nearly all of them; nothing has to be parsed
+            return False
+        for text, entry in zip(split_image_list(listed), parse_image_list(listed), strict=True):
+            if (
+                entry.image.identity in identities
+                if isinstance(entry, Entry)
+                else any(n in text.lower() for n in names)
+            ):
+                return True
+        return False
 
     return wanted
 

@@ -14,7 +14,7 @@ from support import needs
 from task.applications.argocd import ArgoCDManifests
 from task.argocd.api import ArgoCDApi
 from task.argocd.connection import Connection
-from task.errors import Outpaced, SourceAccessError, SourceDownError, SourceError, TaskError, UsageError
+from task.errors import AbsentError, Outpaced, SourceAccessError, SourceDownError, SourceError, TaskError, UsageError
 from task.http import Limits
 from task.kubernetes.application_store import ApplicationStore, ClusterApplications
 from task.secret import Secret
@@ -116,7 +116,16 @@ ANSWERS = [
     ("not there, or not allowed", Fault(403, '{"error":"permission denied","code":7,"message":"permission denied"}'),
      SourceAccessError, "does not exist, or the token may not", "applications, get, <project>/web, allow"),
     ("not there", Fault(404, '{"error":"no","code":5,"message":"applications.argoproj.io web not found"}'),
-     SourceError, "not found", "check the name"),
+     AbsentError, "argocd/web: does not exist", "check the name"),
+    ("what is wrong is the patch", Fault(500, '{"error":"x","code":2,"message":"error unmarshaling patched app: json: '
+     'cannot unmarshal number"}'), SourceError, "cannot unmarshal number", "write to Git instead"),
+    ("the repository server is away", Fault(400, '{"error":"x","code":3,"message":"application spec for web is '
+     'invalid: InvalidSpecError: Unable to generate manifests in apps/web: rpc error: code = Unavailable desc = '
+     'connection '
+     'error: dial tcp 10.0.0.1:8081: connect: connection refused"}'), SourceDownError, "refused", "run it again"),
+    ("no such folder", Fault(400, '{"error":"x","code":3,"message":"application spec for web is invalid: '
+     'InvalidSpecError: Unable to generate manifests in apps/no-such: rpc error: code = Unknown desc = apps/no-such: '
+     'app path does not exist"}'), SourceError, "app path does not exist", "correct the Application's source"),
     ("invalid", Fault(400, '{"error":"no","code":3,"message":"bad project"}'), SourceError, "bad project", "log"),
     ("internal", Fault(500, '{"error":"no","code":13,"message":"redis is down"}'), SourceDownError, "redis", "again"),
     ("unavailable", Fault(503, "<html>upstream</html>"), SourceDownError, "503", "again"),
@@ -281,9 +290,9 @@ def test_an_application_deleted_meanwhile_is_a_problem_of_its_own(server: ArgoCD
     server.add(application("gone"))
 
     class Late(ArgoCDApi):
-        def get_application(self, namespace: str, name: str) -> dict[str, Any]:
+        def get_application(self, namespace: str, name: str, project: str = "") -> dict[str, Any]:
             server.hidden.add(("argocd", "gone"))
-            return super().get_application(namespace, name)
+            return super().get_application(namespace, name, project)
 
     late = Late(Connection(server.address, Secret(TOKEN), plaintext=True), {}, limits=QUICK)
     found = list(ArgoCDManifests(late, wants_image).all())
@@ -292,9 +301,9 @@ def test_an_application_deleted_meanwhile_is_a_problem_of_its_own(server: ArgoCD
 
 def test_a_server_that_goes_down_meanwhile_is_an_error(server: ArgoCDServer) -> None:
     class Late(ArgoCDApi):
-        def get_application(self, namespace: str, name: str) -> dict[str, Any]:
+        def get_application(self, namespace: str, name: str, project: str = "") -> dict[str, Any]:
             server.faults.append(Fault(503))
-            return super().get_application(namespace, name)
+            return super().get_application(namespace, name, project)
 
     with pytest.raises(SourceDownError):
         list(
@@ -354,8 +363,12 @@ def test_a_live_application_that_is_not_there_is_an_error(live: ApplicationStore
 
 
 def test_a_cluster_is_asked_for_a_refresh_by_annotation() -> None:
+    """Twice: the second one must count where it comes while Argo CD 3.6 works on the first."""
     cluster = FakeCluster(application("web"))
     api = ClusterApplications(cluster)
     api.refresh_application("argocd", "web")
-    assert cluster.merged == [{"metadata": {"annotations": {"argocd.argoproj.io/refresh": "normal"}}}]
+    api.refresh_application("argocd", "web")
+    asked = [one["metadata"]["annotations"] for one in cluster.merged]
+    assert [one["argocd.argoproj.io/refresh"] for one in asked] == ["normal"] * 2
+    assert len({one["argocd.argoproj.io/refresh-timestamp"] for one in asked}) == 2
     assert (api.resource_tree("argocd", "web"), api.sync_windows("argocd", "web")) == ({}, {})

@@ -1,4 +1,6 @@
-"""Argo CD's API in this process, behaving as its swagger and its source say; Applications may play a rollout.
+"""Argo CD's API in this process, compared with the recorded answers of Argo CD 3.6 on 2026-11-22; rollouts are plays.
+
+tests/argocd/test_recorded.py puts it into the situations of tests/data/recorded/argocd-3.6 and compares its answers.
 
 A play is a list of Application states. Each look at an Application (a GET, or a refresh) shows the next one; the last
 one stays. What the real server refuses is refused here, and told in `wrong` where no client should send it.
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -63,6 +66,10 @@ class ArgoCDServer(ThreadingHTTPServer):
         self.root = root
         self.lock = threading.RLock()
         self.tokens = {"good-token"}  # empty: anonymous access
+        self.expired: set[str] = set()
+        self.user = "ci"  # whom the tokens belong to
+        self.projects: set[str] | None = None  # those that exist; None: any
+        self.tls = ""  # the URL that speaks TLS, where this is asked without
         self.plays: dict[tuple[str, str], list[dict[str, Any]]] = {}
         self.trees: dict[tuple[str, str], dict[str, Any]] = {}
         self.windows: dict[tuple[str, str], dict[str, Any]] = {}
@@ -136,8 +143,8 @@ class _Handler(BaseHTTPRequestHandler):
             fault = self.server.faults.pop(0) if self.server.faults else None
         if fault and not fault.after:
             return self._fault(fault)
-        status, found = self._answer(asked)
-        return self._fault(fault) if fault else self._send(status, found)
+        status, found, more = self._answer(asked)
+        return self._fault(fault) if fault else self._send(status, found, more)
 
     def _fault(self, fault: Fault) -> None:
         if not fault.status:
@@ -150,56 +157,69 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(fault.body.encode())
 
-    def _send(self, status: int, found: Any) -> None:
-        html = isinstance(found, str)
-        content = (found if html else json.dumps(found)).encode()
+    def _send(self, status: int, found: Any, headers: Mapping[str, str] = {}) -> None:
+        text = isinstance(found, str)
+        html = text and found.startswith("<")
+        content = (found if text else json.dumps(found)).encode()
         self.send_response(status)
-        self.send_header("Content-Type", "text/html; charset=utf-8" if html else "application/json")
-        self.send_header("Content-Length", str(len(content)))
+        kind = f"text/{'html' if html else 'plain'}; charset=utf-8" if text else "application/json"
+        for name, value in {"Content-Type": kind, "Content-Length": str(len(content)), **headers}.items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(content)
 
-    def _answer(self, asked: Request) -> tuple[int, Any]:
-        api = f"{self.server.root}/api/v1/"
+    def _answer(self, asked: Request) -> tuple[int, Any, Mapping[str, str]]:
+        server, api = self.server, f"{self.server.root}/api/v1/"
+        if server.tls and asked.path.startswith(f"{server.root}/"):
+            to = f"{server.tls}{unquote(self.path)}"
+            return 307, f'<a href="{to}">Temporary Redirect</a>.\n\n', {"Location": to}
         if not asked.path.startswith(api):
-            return 200, "<!doctype html><title>Argo CD</title>"  # the user interface answers everything else
+            if "text/html" in asked.headers.get("accept", ""):
+                return 200, "<!doctype html><title>Argo CD</title>", {}  # the user interface answers everything else
+            return 404, "404 page not found\n", {}
         try:
             self._logged_in(asked)
             raw = urlsplit(self.path).path.removeprefix(api)
             parts = [unquote(one) for one in raw.split("/")]
-            if parts[0] == "applications" and asked.method == "PATCH":
-                return 200, self._patch(asked, parts[1])
-            with self.server.lock:
-                return 200, self._routed(asked, parts)
+            if parts[0] != "applications":
+                return 404, "Not Found", {}
+            if asked.method == "PATCH":
+                return 200, self._patch(asked, parts[1]), {}
+            with server.lock:
+                return 200, self._routed(asked, parts), {}
         except _Denied as error:
-            return CODES[error.code], {"error": error.message, "code": error.code, "message": error.message}
+            return CODES[error.code], {"error": error.message, "code": error.code, "message": error.message}, {}
 
     def _logged_in(self, asked: Request) -> None:
         header = asked.headers.get("authorization", "")
-        if not self.server.tokens:
-            return
-        if not header:
+        token = header.removeprefix("Bearer ")
+        if self.server.tokens and token in self.server.expired:
+            raise _Denied(16, "invalid session: token has invalid claims: token is expired")
+        if self.server.tokens and token not in self.server.tokens:  # none, or one that is no JWT
             raise _Denied(16, "no session information")
-        if header.removeprefix("Bearer ") not in self.server.tokens:
-            raise _Denied(16, "invalid session: token is expired")
 
     def _routed(self, asked: Request, parts: Sequence[str]) -> Any:
-        if parts[0] != "applications":
-            raise _Denied(5, "Not Found")
         unknown = set(asked.query) - KNOWN["".join(parts[2:3])]
         self.server.wrong += [f"{asked.path}: unknown parameter {one}" for one in sorted(unknown)]
         if len(parts) == 1:
             return self._list(asked)
-        key = self._key(asked.query.get("appNamespace", [""])[0], parts[1])
+        namespace, project = (asked.query.get(name, [""])[0] for name in ("appNamespace", "project"))
+        key = self._key(namespace, project, parts[1])
         if len(parts) == 2:
             return self._look(key, refresh="refresh" in asked.query)
         return {"resource-tree": self.server.trees, "syncwindows": self.server.windows}[parts[2]].get(key, {})
 
-    def _key(self, namespace: str, name: str) -> tuple[str, str]:
-        """An Application that may be seen; whether any other exists is nobody's business."""
+    def _key(self, namespace: str, project: str, name: str) -> tuple[str, str]:
+        """An Application that may be seen; whether any other exists is told to those only who may see its project."""
         key = (namespace or "argocd", name)
-        if key not in self.server.plays or key in self.server.hidden:
+        play = self.server.plays.get(key) if key not in self.server.hidden else None
+        if project and (not play or play[0]["spec"]["project"] != project):
+            raise _Denied(5, f'applications.argoproj.io "{name}" not found')
+        if not play:
             raise _Denied(7, "permission denied")
+        own = play[0]["spec"]["project"]
+        if self.server.projects is not None and own not in self.server.projects:
+            raise _Denied(3, f'app is not allowed in project "{own}", or the project does not exist')
         return key
 
     def _look(self, key: tuple[str, str], *, refresh: bool) -> dict[str, Any]:
@@ -219,6 +239,9 @@ class _Handler(BaseHTTPRequestHandler):
         ]
         found = [one for one in found if not projects or one["spec"].get("project") in projects]
         if selector := asked.query.get("selector", [""])[0]:
+            if wrong := re.search(r"\bin\s+([^\s(])", selector):
+                said = f"unable to parse requirement: found '{wrong[1]}' expected: '('"
+                raise _Denied(2, f"error parsing the selector: {said}")
             name, _, value = selector.partition("=")
             found = [one for one in found if one["metadata"].get("labels", {}).get(name) == value]
         fields = asked.query.get("fields", [""])[0]
@@ -233,9 +256,10 @@ class _Handler(BaseHTTPRequestHandler):
         """Test and apply the patch, make the manifests, and write the whole spec over what there is by then."""
         server = self.server
         with server.lock:
-            key = self._key(asked.body.get("appNamespace", ""), name)
+            key = self._key(asked.body.get("appNamespace", ""), "", name)
             if key in server.frozen:
-                raise _Denied(7, f"permission denied: applications, update, default/{name}")
+                right = f"applications, update, {server.plays[key][0]['spec']['project']}/{name}"
+                raise _Denied(7, f"permission denied: {right}, sub: {server.user}, iat: 2026-11-21T06:14:26Z")
             if asked.body.get("patchType", "") not in ("json", ""):
                 server.wrong.append("only JSON patches are expected")
             try:
@@ -320,7 +344,7 @@ def _picked(item: Mapping[str, Any], fields: Sequence[str]) -> dict[str, Any]:
         value: Any = item
         for part in (*parents, last):
             value = value.get(part) if isinstance(value, Mapping) else None
-        if value is None:
+        if value is None and field != "metadata.labels":
             continue
         holder = found
         for part in parents:

@@ -1,0 +1,42 @@
+"""The first look at an Application, by its metadata: is it worth reading whole?"""
+
+from typing import Any
+
+import pytest
+
+from task.image import parse_images
+from task.pipeline.discover import concerns
+
+PREFIX = "argocd-image-updater.argoproj.io/"
+WEB = "ghcr.io/acme/web:1.1.0"
+LOOKS = [
+    ("the very image", "web=ghcr.io/acme/web:~1.0", WEB, True),
+    ("one of several", "db=postgres, web = ghcr.io/acme/web@sha256:x", WEB, True),
+    ("another spelling of it", "Library/Nginx, docker.io/nginx", "nginx:1", True),
+    ("upper case in a host", "GHCR.io/acme/web", WEB, True),
+    ("a name that holds the name", "ghcr.io/acme/web-api,ghcr.io/acme/webhook", WEB, False),
+    ("the same last part elsewhere", "quay.io/acme/web,ghcr.io/other/web", WEB, False),
+    ("a path that holds the name", "ghcr.io/web/api", WEB, False),
+    ("an alias that is the name", "web=ghcr.io/acme/api", WEB, False),
+    ("an entry that cannot be read", "web=https://ghcr.io/acme/web", WEB, True),
+    ("another one that cannot be read", "web=https://ghcr.io/acme/api", WEB, True),
+    ("one that cannot be read and holds no such name", "x=https://ghcr.io/acme/api", WEB, False),
+    ("any of several images", "ghcr.io/acme/api", f"{WEB},ghcr.io/acme/api:2", True),
+    ("nothing", "", WEB, False),
+    ("any image", "ghcr.io/acme/api", "", True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("listed", "images", "expected"), [row[1:] for row in LOOKS], ids=[row[0] for row in LOOKS])
+def test_whole_names_are_compared(listed: str, images: str, expected: bool) -> None:
+    item: dict[str, Any] = {"metadata": {"annotations": {f"{PREFIX}image-list": listed}}}
+    assert concerns(parse_images([images] if images else []), PREFIX)(item) is expected
+
+
+def test_of_2_000_applications_one_is_read() -> None:
+    items = [
+        {"metadata": {"name": str(number), "annotations": {f"{PREFIX}image-list": f"ghcr.io/acme/web-{number:x}"}}}
+        for number in range(2000)
+    ]
+    wanted = concerns(parse_images(["ghcr.io/acme/web-1f:2"]), PREFIX)
+    assert [item["metadata"]["name"] for item in items if wanted(item)] == ["31"]
