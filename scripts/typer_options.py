@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import cast
 
-from typer.core import TyperArgument, TyperGroup, TyperOption
-from typer.main import get_command
+from typer.core import TyperArgument, TyperOption
 
-from task.cli.app import app
+from task.cli.app import group
 
 TyperParam = TyperOption | TyperArgument
 
 
 @cache
-def _group() -> TyperGroup:
-    return cast("TyperGroup", get_command(app))
-
-
-@cache
 def commands() -> dict[str, str]:
     """The commands with their help."""
-    return {name: str(one.help) for name, one in _group().commands.items()}
+    return {name: str(one.help) for name, one in group.commands.items()}
 
 
 @cache
 def options_of(command: str) -> tuple[TyperParam, ...]:
     """The options with a variable that a command takes, in the order of its signature."""
-    found = _group().commands[command].params
+    found = group.commands[command].params
     return tuple(one for one in found if isinstance(one, TyperParam) and one.envvar)
 
 

@@ -4,13 +4,12 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, cast, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.core import TyperArgument, TyperGroup
-from typer.main import get_command
+from typer.core import TyperArgument
 
 from scripts.typer_options import (
     TyperParam,
@@ -24,12 +23,11 @@ from scripts.typer_options import (
 )
 from task import settings as records
 from task.cli import options
-from task.cli.app import app
+from task.cli.app import group
 from task.cli.records import settings_of
 from task.errors import UsageError
 from task.settings import Settings
 
-GROUP = cast("TyperGroup", get_command(app))
 SEARCH = "applications argocd-namespace log-level log-format"
 ACCESS = """
     allow-protocol rewrite-url git-username git-password-file git-credentials-url basic-auth-directory github-app-id
@@ -103,7 +101,7 @@ def _nothing_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def given_to(command: str, *words: str) -> Mapping[str, Any]:
     """What Typer reads."""
-    return GROUP.commands[command].make_context(command, list(words)).params
+    return group.commands[command].make_context(command, list(words)).params
 
 
 def read(command: str, *words: str) -> Settings:
