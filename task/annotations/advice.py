@@ -1,4 +1,4 @@
-"""What to write instead of a value that belongs to another key: a range in `allow-tags`, a tag in `helm.image-tag`.
+"""Advice for values that belong to another key: a range in `allow-tags`, a tag in `helm.image-tag`.
 
 People reported each of these mistakes in issues of Argo CD Image Updater (AIU); the numbers name some of them.
 """
@@ -18,38 +18,41 @@ _WILD_PART = re.compile(r"(?:^|\.)[xX*](?:\.|$|-)")
 _SHA = re.compile(r"(?:sha-?)?(?=[0-9]*[a-f])(?=[a-f]*[0-9])[0-9a-f]{7,40}")
 _TOKENS = r"\.[*+]|\\[._-]|\[\^?[A-Za-z0-9_-]+\]|[A-Za-z0-9_.-]"
 _TOKEN, _SIMPLE = re.compile(_TOKENS), re.compile(rf"(?:{_TOKENS})+")
-_AS_GLOB = {".*": "*", ".+": "?*"}  # a lone "." is meant as itself: ^0.28.*
+_AS_GLOB = {".*": "*", ".+": "?*"}  # people mean a lone "." as itself: ^0.28.*
 _TAG_WORDS = ("tag", "version")
 _NAME_WORDS = ("repository", "repo", "registry", "name")
 
 
 def range_of(text: str) -> str:
-    """The range of versions that a text must be, with blanks for commas; "" for a text that may be something else.
+    """The text as a range of versions, with blanks for commas; "" for a text that may mean something else.
 
     `1.2.3` and `*` are ranges as well, but people write them for a tag and for any tag.
     """
     word, colon, rest = text.partition(":")
     named = bool(colon) and word.strip().lower() == "semver"
-    found = " ".join((rest if named else text).replace(",", " ").split())
-    looks = named or found[:1] in tuple("<>=!^~") or "||" in found or " - " in found or _WILD_PART.search(found)
-    if not looks or not any(letter.isdigit() for letter in found):
+    wanted = " ".join((rest if named else text).replace(",", " ").split())
+    looks = named or wanted[:1] in tuple("<>=!^~") or "||" in wanted or " - " in wanted or _WILD_PART.search(wanted)
+    if not looks or not any(letter.isdigit() for letter in wanted):
         return ""
     try:
-        parse_range(found)
+        parse_range(wanted)
     except Malformed:
         return ""
-    return found
+    return wanted
 
 
 def listed(entry: Entry, constraint: str) -> str:
-    """The entry of `image-list` with this constraint. Without an alias, an `=` of the constraint would end one."""
+    """The entry of `image-list` with this constraint. It gets an alias where the constraint has an `=`.
+
+    AIU takes all before the first `=` for the alias: `nginx:>=1.0` is the image `1.0` under the alias `nginx:>`.
+    """
     alias = entry.alias or (entry.image.name.rpartition("/")[2] if "=" in constraint else "")
     text = f"{entry.image.name}:{constraint}" if constraint else entry.image.name
     return f"{alias}={text}" if alias else text
 
 
 def key_of(entry: Entry, key: str) -> str:
-    """The annotation's name for a per-image key of the entry."""
+    """The name of the annotation for a per-image key of the entry."""
     return f"{entry.alias}.{key}" if entry.alias else key
 
 
@@ -96,14 +99,14 @@ def on_ignored_constraint(entry: Entry) -> str:
     """What to write where the strategy ignores the constraint."""
     if wanted := range_of(entry.constraint):
         return f"write {key_of(entry, 'update-strategy')}: semver to take {wanted} only, or leave {wanted!r} out"
-    said = on_constraint(entry)
-    if said.startswith("to follow"):
-        return f"{said}; for every tag, write {listed(entry, '')}"
-    return said or f"write {listed(entry, '')}, and allow-tags: regexp:… to choose tags"
+    hint = on_constraint(entry)
+    if hint.startswith("to follow"):
+        return f"{hint}; for every tag, write {listed(entry, '')}"
+    return hint or f"write {listed(entry, '')}, and allow-tags: regexp:… to choose tags"
 
 
 def blind_pattern(text: str) -> str:
-    """What to write instead of a pattern within blanks, quotes or slashes, which no tag has; "" for a clean one."""
+    """The pattern without the blanks, quotes or slashes around it, which no tag has; "" where it has none."""
     bare = text.strip()
     for mark in ("/", "'", '"'):
         if len(bare) > 1 and bare[0] == bare[-1] == mark:
@@ -118,7 +121,7 @@ def blind_pattern(text: str) -> str:
 
 
 def blind_glob(glob: str) -> str:
-    """The first character of a glob that no tag can have, so that it ignores nothing; "" where there is none."""
+    """The first character of a glob that no tag can have, so that the glob ignores nothing; "" for other globs."""
     outside = re.sub(r"\[(?:\\.|[^\]])*\]|\\", "", glob)
     return next((letter for letter in outside if letter not in TAG_LETTERS and letter not in "*?"), "")
 
@@ -145,7 +148,10 @@ def glob_of_regexp(text: str) -> str:
 
 
 def is_image(value: str, entry: Entry) -> bool | None:
-    """Whether a Helm key is really an image: True for the entry's own or one with a tag, None where it may be a key."""
+    """Whether the value of a Helm key is an image.
+
+    True for the entry's own image or one with a tag, False for a key, None where it may be either.
+    """
     if not set(value) & set("/:@") or set(value) & set("\\[{"):
         return False
     image = live_image(value)
@@ -156,7 +162,7 @@ def is_image(value: str, entry: Entry) -> bool | None:
 
 
 def is_tag(value: str) -> bool:
-    """Whether a Helm key is really a tag: `v1.2.3`, `latest`, `develop-v0.20.0-33` (AIU pull request 663), a commit."""
+    """Whether the value of a Helm key is a tag: `v1.2.3`, `latest`, a commit, `develop-v0.20.0-33` (AIU pull 663)."""
     if not value or set(value) - TAG_LETTERS:
         return False
     if value == "latest" or parse_version(value) or _SHA.fullmatch(value):
@@ -166,12 +172,12 @@ def is_tag(value: str) -> bool:
 
 
 def is_tag_key(key: str) -> bool:
-    """Whether a Helm key has a name that people give to keys of tags."""
+    """Whether a Helm key's name says that it holds a tag."""
     return _last(key).lower().endswith(_TAG_WORDS)
 
 
 def is_name_key(key: str) -> bool:
-    """Whether a Helm key has a name that people give to keys of image names."""
+    """Whether a Helm key's name says that it holds an image's name."""
     return _last(key).lower().endswith(_NAME_WORDS)
 
 

@@ -1,6 +1,7 @@
-"""One Argo CD Application (as JSON) → `Application`.
+"""Parses an Argo CD Application, as JSON, into an `Application`.
 
-Others wrote everything in it, so nothing is trusted: a value of the wrong shape is left out, or is an error.
+The data is untrusted, as it comes from files, servers and other teams: a value of the wrong shape is left out, or is
+an error.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ def is_application(item: object) -> bool:
 def parse_application(
     item: Mapping[str, Any], prefix: str = PREFIX, origin: str = "", namespace: str = "argocd"
 ) -> Application:
-    """Read an Application manifest or API object.
+    """The Application of a manifest or API object.
 
     `namespace` is the namespace of a manifest that names none. Raises `Malformed` for a manifest without a name, and
-    for a section that must be a mapping and is something else.
+    for a section that is not a mapping.
     """
     metadata, spec, status = (_mapping(item, key) for key in ("metadata", "spec", "status"))
     name = metadata.get("name")
@@ -66,7 +67,7 @@ def parse_application(
 
 
 def annotated(item: Mapping[str, Any], prefix: str, origin: str = "") -> Application | None:
-    """An Application from its metadata alone; None without a name or without annotations under the prefix."""
+    """An Application from its metadata alone; None where it has no name, or no annotation under the prefix."""
     try:
         app = parse_application({"metadata": item.get("metadata")}, prefix, origin)
     except Malformed:
@@ -76,23 +77,24 @@ def annotated(item: Mapping[str, Any], prefix: str, origin: str = "") -> Applica
 
 def _sources(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[tuple[Source, ...], bool]:
     hydrator = spec.get("sourceHydrator")
-    if isinstance(hydrator, dict):  # people edit the dry source; Argo CD generates the hydrated branch
+    if isinstance(hydrator, dict):  # Argo CD generates the hydrated branch from the dry source; AIU reads it since v1.3
         return (_source(_mapping(hydrator, "drySource"), status.get("sourceType")),), False
     several = spec.get("sources")
     if isinstance(several, list) and several:
+        # `status.sourceTypes` is aligned with `spec.sources`, and shorter or absent until Argo CD has compared.
         types = list(status.get("sourceTypes") or ()) if isinstance(status.get("sourceTypes"), list) else []
         types += [""] * (len(several) - len(types))
-        return tuple(_source(one, kind) for one, kind in zip(several, types, strict=False)), True
-    one = _mapping(spec, "source")
-    return ((_source(one, status.get("sourceType")),) if one else ()), False
+        return tuple(_source(raw, kind) for raw, kind in zip(several, types, strict=False)), True
+    single = _mapping(spec, "source")
+    return ((_source(single, status.get("sourceType")),) if single else ()), False
 
 
 def _source(raw: object, status_kind: object) -> Source:
     if not isinstance(raw, dict):
         raise Malformed("a source of the Application is not a mapping", "see the Application specification")
-    there = {key: _mapping(raw, key) for key in SECTIONS if raw.get(key) is not None}
-    section: Kind = SECTIONS[next(iter(there))] if there else ""
-    helm, kustomize, plugin = (there.get(key, NOTHING) for key in ("helm", "kustomize", "plugin"))
+    sections = {key: _mapping(raw, key) for key in SECTIONS if raw.get(key) is not None}
+    section: Kind = SECTIONS[next(iter(sections))] if sections else ""
+    helm, kustomize, plugin = (sections.get(key, NOTHING) for key in ("helm", "kustomize", "plugin"))
     return Source(
         repo=_text(raw.get("repoURL")),
         # `./apps/web/` and `/apps/web` are `apps/web` to Argo CD, and `.` is the root.
@@ -103,14 +105,14 @@ def _source(raw: object, status_kind: object) -> Source:
         kind=KINDS.get(status_kind, section) if isinstance(status_kind, str) else section,
         section=section,
         parameters=tuple(
-            Parameter(_text(one.get("name")), _text(one.get("value")), one.get("forceString") is True)
-            for one in _mappings(helm.get("parameters"))
-            if one.get("name")
+            Parameter(_text(item.get("name")), _text(item.get("value")), item.get("forceString") is True)
+            for item in _mappings(helm.get("parameters"))
+            if item.get("name")
         ),
         images=tuple(_strings(kustomize.get("images"))),
-        env=tuple((_text(one.get("name")), _text(one.get("value"))) for one in _mappings(plugin.get("env"))),
+        env=tuple((_text(item.get("name")), _text(item.get("value"))) for item in _mappings(plugin.get("env"))),
         value_files=tuple(_strings(helm.get("valueFiles"))),
-        recurse=there.get("directory", NOTHING).get("recurse") is True,
+        recurse=sections.get("directory", NOTHING).get("recurse") is True,
     )
 
 
@@ -127,15 +129,15 @@ def _mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _mappings(raw: object) -> list[Mapping[str, Any]]:
-    return [one for one in raw if isinstance(one, dict)] if isinstance(raw, list) else []
+    return [item for item in raw if isinstance(item, dict)] if isinstance(raw, list) else []
 
 
 def _strings(raw: object) -> list[str]:
-    return [one for one in raw if isinstance(one, str)] if isinstance(raw, list) else []
+    return [item for item in raw if isinstance(item, str)] if isinstance(raw, list) else []
 
 
 def _text(value: object) -> str:
-    """A scalar as text: what is a string to Argo CD may be a number or a boolean in an unquoted manifest."""
+    """A scalar as text. An unquoted manifest may have a number or boolean where Argo CD wants a string."""
     if isinstance(value, str):
         return value
     if value is None or isinstance(value, (dict, list)):

@@ -1,6 +1,6 @@
-"""Where a registry's credentials come from: the text of `pull-secret`, and of `credentials` in registries.conf.
+"""Parses where a registry's credentials come from: `pull-secret`, and `credentials` in registries.conf.
 
-The text only names a place and holds no secret. The grammar is that of Argo CD Image Updater (AIU).
+The text names a place and holds no secret. The grammar is that of Argo CD Image Updater (AIU).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ CredentialKind = Literal["pullsecret", "secret", "env", "ext"]
 
 @dataclass(frozen=True)
 class CredentialSource:
-    """A place to find a login; the fields of other kinds are ""."""
+    """The place of a login. Fields that the kind does not have are ""."""
 
     kind: CredentialKind
-    registry: str = ""  # of `registry=…`; "" where none is written
+    registry: str = ""  # the part before `=`; "" where the text names no registry
     namespace: str = ""
     name: str = ""
     field: str = ""
@@ -30,9 +30,9 @@ class CredentialSource:
 
 
 def parse_credential_source(spec: str, *, prefix_required: bool = False) -> CredentialSource:
-    """Read `[registry=]kind:place`.
+    """The source that `[registry=]kind:place` names. Raises `Malformed`.
 
-    A script's path is not judged here, as in AIU: it must be absolute when it is run. Raises `Malformed`.
+    A script's path is not checked here, as in AIU: it must be absolute when it is run.
     """
     registry, _, rest = spec.partition("=")
     if not (registry and rest):

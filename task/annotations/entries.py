@@ -1,4 +1,4 @@
-"""The settings of one entry → Policy and Keys, with everything that is wrong with them."""
+"""Turns the settings of one entry into its Policy and Keys, and collects their flaws."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ BLANK_INDEX = re.compile(r"\[[0-9]*\s[0-9\s]*\]")
 
 @dataclass(frozen=True)
 class EntryReading:
-    """What one entry asks for, and its flaws."""
+    """What one entry asks for, and the flaws of its settings."""
 
     entry: Entry
     policy: Policy
     keys: Keys
     flaws: tuple[Flaw, ...]
-    broken: bool  # whether an error (not only a warning) was found
+    broken: bool  # whether there is an error, not only a warning
     managed: tuple[str, ...]  # the names in an override file that belong to this entry
-    strategy: Strategy | None = None  # None: the annotation names none that exists
+    strategy: Strategy | None = None  # None where the annotation names an unknown strategy
 
 
 def read_entry(entry: Entry, settings: Mapping[str, Setting], strategy: Strategy, *, pin_digest: bool) -> EntryReading:
-    """Read the settings of an entry; `strategy` and `pin_digest` are the defaults."""
+    """What an entry asks for by its settings; `strategy` and `pin_digest` are the defaults."""
     return _Reader(entry, settings).read(strategy, pin_digest)
 
 
 class _Reader:
-    """Reads the settings of one entry and collects what is wrong with them."""
+    """Reads the settings of one entry and collects their flaws."""
 
     def __init__(self, entry: Entry, settings: Mapping[str, Setting]) -> None:
         self.entry = entry
@@ -59,6 +59,7 @@ class _Reader:
             pin_digest=self._try(lambda: annotation.boolean(pin) if pin else pin_digest, otherwise=False),
             pull_secret=self._get("pull-secret").value,
         )
+        # A strange value only warns: `force-update` has no effect here. In AIU v1 it fails the whole Application.
         try:
             annotation.boolean(self._get("force-update"))
         except Faulty as error:
@@ -66,7 +67,7 @@ class _Reader:
         for key in ("helm.image-name", "helm.image-tag", "helm.image-spec"):
             setting = self._get(key)
             if BLANK_INDEX.search(setting.value):
-                # AIU refuses an index with blanks, and so does Helm. Here it would be a key that no file has.
+                # AIU refuses an index with blanks, and so does Helm. Here it would become a key that no file has.
                 fixed = BLANK_INDEX.sub(lambda match: "".join(match[0].split()), setting.value)
                 message = f"{setting.value!r} has a blank inside an index"
                 self.flaws.append(flaw_of(self.entry, Faulty(setting.key, setting.value, message, f"write {fixed}")))
@@ -110,19 +111,20 @@ class _Reader:
             raise
 
     def _constraints(self, strategy: Strategy, extra: str) -> tuple[str, ...]:
-        found = tuple(dict.fromkeys(filter(None, (self.entry.constraint, extra))))
+        constraints = tuple(dict.fromkeys(filter(None, (self.entry.constraint, extra))))
         if strategy == "digest" and not self.entry.constraint:
             fix = f"write {self.entry.alias or 'web'}={self.entry.image.name}:<tag>"
             raise Faulty("image-list", self.entry.text, "the digest strategy needs the tag to follow", fix)
-        for text in found if strategy == "semver" else ():
+        for text in constraints if strategy == "semver" else ():
             if text == self.entry.constraint:
                 _checked(Setting("image-list", text), parse_range, lambda: advice.on_constraint(self.entry))
             else:
                 _checked(Setting(self._get("update-strategy").key, text), parse_range)
-        return found
+        return constraints
 
     def _allow(self) -> str | None:
         setting = self._get("allow-tags")
+        # `tag-match` is the name from before AIU v0.7; v1 does not read it any more.
         if not setting and (setting := self._get("tag-match")):
             self._warn(setting.key, setting.value, "tag-match is now called allow-tags", "rename the annotation")
         if not setting:
@@ -136,10 +138,10 @@ class _Reader:
     def _ignore(self) -> tuple[str, ...]:
         setting = self._get("ignore-tags")
         globs = _checked(setting, tag_filter.ignore_globs) if setting else ()
-        for glob in globs:  # AIU goes on, and takes the tags that somebody wanted ignored
+        for glob in globs:  # AIU accepts it, and takes the tags that somebody wanted ignored
             if sign := advice.blind_glob(glob):
-                told = f"{glob!r} ignores nothing: no tag has {sign!r}"
-                raise Faulty(setting.key, setting.value, told, advice.on_blind_glob(glob))
+                message = f"{glob!r} ignores nothing: no tag has {sign!r}"
+                raise Faulty(setting.key, setting.value, message, advice.on_blind_glob(glob))
         return globs
 
 
@@ -147,12 +149,12 @@ NONE = Setting()
 
 
 def flaw_of(entry: Entry, error: Faulty) -> Flaw:
-    """An annotation that cannot be used, as a flaw of an entry."""
+    """The flaw of an entry that an unusable annotation makes."""
     return Flaw(entry.text, entry, error.key, error.value, str(error), error.hint)
 
 
 def _checked(setting: Setting, read: Callable[[str], T], advise: Callable[[], str] = str) -> T:
-    """What `read` makes of the value. Its error becomes a `Faulty` with the key, and with a hint of `advise`."""
+    """What `read` makes of the value. Its error becomes a `Faulty` with the key, and with advice if there is any."""
     try:
         return read(setting.value)
     except Malformed as error:

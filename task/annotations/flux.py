@@ -1,8 +1,8 @@
-"""Flux v1 `HelmRelease` (Helm Operator) → the Subscriptions that its annotations ask for.
+"""Turns a Flux v1 `HelmRelease` (Helm Operator) into the Subscriptions that its annotations ask for.
 
-What Flux v1.21 reads: policies under `fluxcd.io/` and `flux.weave.works/`, tag filters also under
-`filter.fluxcd.io/`; images where its `FindHelmReleaseContainers` finds them. A broken filter is an error
-here; Flux takes any tag then.
+Flux v1.21 reads policies under `fluxcd.io/` and `flux.weave.works/`, and tag filters also under `filter.fluxcd.io/`. It
+takes images from where its `FindHelmReleaseContainers` finds them. A broken filter is an error here, where Flux took
+any tag.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FILTER = "filter.fluxcd.io/"
 
 
 def is_helm_release(item: object) -> bool:
-    """Whether a manifest is a HelmRelease of Flux v1; those of Flux v2 are not."""
+    """Whether a manifest is a HelmRelease of Flux v1; Flux v2's have the group `helm.toolkit.fluxcd.io`."""
     return (
         isinstance(item, Mapping)
         and item.get("kind") == "HelmRelease"
@@ -34,11 +34,11 @@ def is_helm_release(item: object) -> bool:
 
 
 def subscribe_helm_release(item: Mapping[str, Any], origin: str, repo: str, branch: str, path: str) -> Subscribed:
-    """One Subscription for each image in `spec.values` that Flux would update, and what is wrong.
+    """One Subscription for each image in `spec.values` that Flux would update, and the release's flaws.
 
     `repo`, `branch` ("" is the default branch) and `path` say where the manifest is in Git. Without a `repo` every
-    image gets a `source` flaw. A release that is not `automated`, or that Flux is to `ignore`, asks for nothing; of a
-    `locked` one the Subscriptions say so in `held`.
+    image gets a `source` flaw. A release that is not `automated`, or that Flux is to `ignore`, has no Subscriptions;
+    those of a `locked` release are `suspended`.
     """
     metadata = _mapping(item.get("metadata"))
     annotations = {
@@ -56,26 +56,26 @@ def subscribe_helm_release(item: Mapping[str, Any], origin: str, repo: str, bran
         origin=origin,
     )
     flaws = []
-    for name in ("automated", "locked"):  # Flux knows `true` only, and takes any other word for off
+    for name in ("automated", "locked"):  # Flux takes any word but `true` for off
         key, value = _policy(annotations, name)
         if key and value not in ("true", "false"):
             flaws.append(_warned(key, value, f"{value!r} is not true: it counts as false", f'write {key}: "true"'))
     if _policy(annotations, "automated")[1] != "true" or _policy(annotations, "ignore")[1] == "true":
         return Subscribed(app, (), tuple(flaws))
     values = expanded(_mapping(item.get("spec")).get("values"))
-    found = containers(values, annotations)
-    flaws += _nameless(annotations, found)
+    images = containers(values, annotations)
+    flaws += _unknown_containers(annotations, images)
     flaws += [_warned(*words) for words in unmapped(values, annotations)]
-    app = replace(app, live=tuple(one.image.reference for one in found))
+    app = replace(app, live=tuple(container.image.reference for container in images))
     held = ""
     key, value = _policy(annotations, "locked")
-    if value == "true":
+    if value == "true":  # a locked release stays as it is, although it is automated
         words = [_policy(annotations, name)[1] for name in ("locked_msg", "locked_user")]
         held = f"{key}: true" + (f" ({' by '.join(filter(None, words))})" if any(words) else "")
     subscriptions = []
-    for one in found:
-        entry = Entry(one.name, one.bare, "", f"{one.name}={one.image.name}")
-        key, value = _policy(annotations, f"tag.{one.name}")
+    for container in images:
+        entry = Entry(container.name, container.bare, "", f"{container.name}={container.image.name}")
+        key, value = _policy(annotations, f"tag.{container.name}")
         try:
             policy: Policy | None = filter_policy(value if key else "glob:*")
         except Malformed as error:
@@ -86,7 +86,7 @@ def subscribe_helm_release(item: Mapping[str, Any], origin: str, repo: str, bran
             message = f"{path or 'the manifest'} lies in no Git work tree that has an origin and a commit"
             hint = "check the repository out with git, or give --applications REPO//PATH"
             flaws.append(Flaw(entry.text, entry, "", "", message, hint, rule="source"))
-        elif not one.path:
+        elif not container.path:
             key = f"repository.fluxcd.io/{entry.alias}"
             message = f"{key}: repository and tag do not stand side by side, or beside another image"
             hint = "keep the two keys in one mapping of their own, as repository and tag"
@@ -97,7 +97,7 @@ def subscribe_helm_release(item: Mapping[str, Any], origin: str, repo: str, bran
                     application=app,
                     entry=entry,
                     policy=policy,
-                    keys=Keys(tag=one.path),
+                    keys=Keys(tag=container.path),
                     source=source,
                     target="flux",
                     path=path,
@@ -111,14 +111,14 @@ def subscribe_helm_release(item: Mapping[str, Any], origin: str, repo: str, bran
 
 
 def _policy(annotations: Mapping[str, str], name: str) -> tuple[str, str]:
-    """(key, value) of a policy; "" for both where there is none."""
+    """(key, value) of a policy; ("", "") where no annotation sets it."""
     keys = [prefix + name for prefix in PREFIXES]
     keys += [FILTER + name.removeprefix("tag.")] if name.startswith("tag.") else []
     return next(((key, annotations[key]) for key in keys if key in annotations), ("", ""))
 
 
-def _nameless(annotations: Mapping[str, str], containers: tuple[Container, ...]) -> Iterator[Flaw]:
-    known = {one.name for one in containers}
+def _unknown_containers(annotations: Mapping[str, str], containers: tuple[Container, ...]) -> Iterator[Flaw]:
+    known = {container.name for container in containers}
     for key, value in annotations.items():
         for prefix in (*(f"{prefix}tag." for prefix in PREFIXES), FILTER):
             name = key.removeprefix(prefix)
@@ -134,7 +134,7 @@ def _warned(key: str, value: str, message: str, hint: str) -> Flaw:
 def filter_policy(text: str) -> Policy:
     """The Policy of `semver:<range>`, `glob:<glob>` (or a glob alone), `regex:<RE2>` or `regexp:<RE2>`.
 
-    What no version orders, Flux orders by the time of the build. Raises `Malformed`.
+    Without a range of versions, Flux orders tags by the time of the build. Raises `Malformed`.
     """
     kind, colon, pattern = text.partition(":")
     if colon and kind == "semver":
@@ -154,7 +154,7 @@ def filter_policy(text: str) -> Policy:
 
 
 def glob_pattern(glob: str) -> str:
-    """The RE2 pattern of a Flux glob: only `*` is special, and takes anything (github.com/ryanuber/go-glob)."""
+    """The RE2 pattern of a Flux glob. Flux v1 used github.com/ryanuber/go-glob: only `*` is special."""
     return r"(?s)\A" + ".*".join(map(re.escape, re.split(r"\*+", glob))) + r"\z"
 
 

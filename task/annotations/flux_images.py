@@ -1,7 +1,7 @@
-"""The images in `spec.values` of a Flux v1 HelmRelease, where Flux finds them.
+"""Finds the images in `spec.values` of a Flux v1 HelmRelease.
 
-The rules are those of Flux's `FindHelmReleaseContainers`: an image at the top level of the values, one
-under each key of them, and those whose keys annotations name. No deeper.
+The rules are those of Flux v1's `FindHelmReleaseContainers`: an image at the top level of the values, one below each
+of their keys, and those whose keys annotations name. It looks no deeper.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ TOP = "chart-image"  # the image at the top level of the values
 
 @dataclass(frozen=True)
 class Container:
-    """One image in the values: its name to Flux, and the key path under which the editor finds it."""
+    """One image in the values: Flux's name for it, and the key path that the editor takes."""
 
     name: str
     image: Image
-    path: str  # below `spec.values`; "chart-image" is the top level; "": the editor cannot reach it
+    path: str  # below `spec.values`; "chart-image" is the top level; "" where the editor cannot write it
 
     @property
     def bare(self) -> Image:
@@ -32,16 +32,17 @@ class Container:
 
 
 def containers(values: Mapping[str, Any], annotations: Mapping[str, str]) -> tuple[Container, ...]:
-    """The images, each once; one that annotations map wins over one that was only found."""
-    found = {TOP: _container(TOP, values, "")}
-    found |= {key: _container(key, expanded(value), key.replace(".", "\\.")) for key, value in values.items()}
-    found = {name: one for name, one in found.items() if one}
-    found |= {name: one for name, _, _ in _mappings(annotations) if (one := _mapped(name, values, annotations))}
-    return tuple(one for one in found.values() if one)
+    """The images by name, each once; an image that annotations map wins over one of that name in the usual place."""
+    usual = {TOP: _container(TOP, values, "")}
+    usual |= {key: _container(key, expanded(value), key.replace(".", "\\.")) for key, value in values.items()}
+    mapped = {name: _mapped(name, values, annotations) for name, _, _ in _mappings(annotations)}
+    by_name = {name: container for name, container in usual.items() if container}
+    by_name |= {name: container for name, container in mapped.items() if container}
+    return tuple(by_name.values())
 
 
 def unmapped(values: Mapping[str, Any], annotations: Mapping[str, str]) -> Iterator[tuple[str, str, str, str]]:
-    """(key, value, message, hint) of each annotation that maps an image which is not there."""
+    """(key, value, message, hint) of each annotation that maps an image, but the values have none in that place."""
     for name, key, where in _mappings(annotations):
         if _mapped(name, values, annotations) is None:
             yield key, where, "spec.values has no image there", "name a key path below spec.values"
@@ -49,9 +50,9 @@ def unmapped(values: Mapping[str, Any], annotations: Mapping[str, str]) -> Itera
 
 def _container(name: str, holder: Mapping[str, Any], path: str) -> Container | None:
     """The image of a mapping: `image: {repository, tag}`, or `image` with or without `tag`, and perhaps `registry`."""
-    said = holder.get("image")
-    inner = {} if isinstance(said, str) else expanded(said)
-    image = _image(said, holder) if isinstance(said, str) else _image(inner.get("repository"), inner)
+    raw = holder.get("image")
+    inner = {} if isinstance(raw, str) else expanded(raw)
+    image = _image(raw, holder) if isinstance(raw, str) else _image(inner.get("repository"), inner)
     if image is None:
         return None
     # A whole reference in `repository` is rewritten there, as Flux does.
@@ -61,7 +62,7 @@ def _container(name: str, holder: Mapping[str, Any], path: str) -> Container | N
 
 
 def _image(text: object, beside: Mapping[str, Any]) -> Image | None:
-    """The image of a text, with the registry and tag of its sibling keys. None: the text is not a reference."""
+    """The image of a text with the registry and tag of its sibling keys; None where the text is no reference."""
     image = live_image(text) if isinstance(text, str) else None
     if image is None:
         return None
@@ -80,7 +81,7 @@ def _mappings(annotations: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
 
 
 def _mapped(name: str, values: Mapping[str, Any], annotations: Mapping[str, str]) -> Container | None:
-    """The image whose keys annotations name: `repository.fluxcd.io/<name>: path`, and `tag…`, `registry…`."""
+    """The image whose keys the annotations `repository.fluxcd.io/<name>: path`, `tag…` and `registry…` name."""
     where, tag, registry = (annotations.get(prefix + name, "") for prefix in MAPPED)
     beside = {"tag": _at(values, tag), "registry": _at(values, registry)}
     image = _image(_at(values, where), beside)
@@ -90,18 +91,19 @@ def _mapped(name: str, values: Mapping[str, Any], annotations: Mapping[str, str]
 
 
 def _common(values: Mapping[str, Any], repository: str, tag: str) -> str:
-    """The path of the mapping that holds both keys; without a tag key the repository's own; "" for none."""
+    """The path of the mapping that holds both keys; without a tag key the repository's own path; "" for neither."""
     if not tag:
         return repository
-    (folder, _, one), (other, _, two) = repository.rpartition("."), tag.rpartition(".")
-    if folder != other or one not in ("repository", "image") or two != "tag":
+    (folder, _, name_key), (tag_folder, _, tag_key) = repository.rpartition("."), tag.rpartition(".")
+    if folder != tag_folder or name_key not in ("repository", "image") or tag_key != "tag":
         return ""
     holder = expanded(_at(values, folder)) if folder else values
-    return "" if one == "repository" and "image" in holder else folder or TOP
+    # Beside an `image`, the editor would take that one for the image of the mapping.
+    return "" if name_key == "repository" and "image" in holder else folder or TOP
 
 
 def _at(values: Mapping[str, Any], path: str) -> object:
-    """What stands at a dotted path; None where nothing does."""
+    """The value at a dotted path; None where the path leads nowhere."""
     place: object = values
     for step in path.split("."):
         place = expanded(place).get(step)
@@ -109,16 +111,18 @@ def _at(values: Mapping[str, Any], path: str) -> object:
 
 
 def expanded(value: object) -> dict[str, Any]:
-    """A mapping with what its merge keys (`<<`) bring in; {} for anything else. No alias is followed twice."""
-    found: dict[str, Any] = {}
+    """A mapping together with the keys that its merge keys (`<<`) bring in; {} for anything else."""
+    whole: dict[str, Any] = {}
     queue, seen = [value], set[int]()
     while queue:
-        one = queue.pop(0)
-        if isinstance(one, list) and id(one) not in seen:
-            seen.add(id(one))
-            queue = [*one, *queue]
-        elif isinstance(one, Mapping) and id(one) not in seen:
-            seen.add(id(one))
-            found = {**{str(k): v for k, v in one.items() if k != "<<"}, **found}
-            queue.append(one.get("<<"))
-    return found if isinstance(value, Mapping) else {}
+        source = queue.pop(0)
+        if id(source) in seen:  # an alias may stand for a mapping that holds it
+            continue
+        if isinstance(source, list):
+            seen.add(id(source))
+            queue = [*source, *queue]
+        elif isinstance(source, Mapping):
+            seen.add(id(source))
+            whole = {**{str(key): inner for key, inner in source.items() if key != "<<"}, **whole}
+            queue.append(source.get("<<"))
+    return whole if isinstance(value, Mapping) else {}

@@ -1,8 +1,8 @@
-"""`ImageUpdater`, AIU's custom resource → the annotations that say the same on the Applications it references.
+"""Turns `ImageUpdater`, AIU's custom resource, into annotations on the Applications that it references.
 
 Selection, specificity and merge order (global < applicationRef < image) are those of AIU v1.3
-(its docs/configuration/applications.md). Every setting becomes a per-image annotation, so no Application-wide one is
-needed, and none applies by accident.
+(its docs/configuration/applications.md). Every setting becomes a per-image annotation, so that no Application-wide
+annotation applies by accident.
 """
 
 import re
@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from task.annotations.image_updater_settings import Said, annotations, mapping, mappings, strings, text
+from task.annotations.image_updater_settings import ReferenceSettings, annotations, mapping, mappings, strings, text
 from task.annotations.known_keys import nearest
 from task.annotations.narrow import OPERATORS, Requirement
 from task.errors import Malformed
 from task.model import Application, Problem
 from task.policy.tag_filter import glob_match, ignore_globs
 
-# AIU ignores these on an Application that a resource configures as on any other: they say what no resource can.
+# AIU ignores these keys. They stay on an Application that a resource configures: no resource can say the same.
 OURS = ("write-back-source", "pull-request", "pin-digest", "manifests.image-name")
 _WILD = re.compile(r"[*?\[\]]")
 _SET = re.compile(r"\[.*?]")
@@ -27,7 +27,7 @@ _SET = re.compile(r"\[.*?]")
 class Reference:
     """One `applicationRef` of one resource. An Application belongs to the reference with the least `order`."""
 
-    order: tuple[int, int, int]  # the resource; how unspecific; the place in its list
+    order: tuple[int, int, int]  # the resource's number, the negative score, the place in its list
     updater: str  # namespace/name
     pattern: str
     labels: tuple[Requirement, ...]
@@ -36,25 +36,25 @@ class Reference:
 
     @property
     def place(self) -> str:
-        """Its name in messages."""
+        """The reference's name in messages."""
         return f"ImageUpdater {self.updater}, applicationRefs[{self.order[2]}]"
 
     def takes(self, app: Application) -> bool:
-        """Whether it references an Application of its namespace."""
-        return glob_match(self.pattern, app.name) and all(one.met(app.labels) for one in self.labels)
+        """Whether the reference selects this Application of the resource's namespace."""
+        return glob_match(self.pattern, app.name) and all(label.met(app.labels) for label in self.labels)
 
 
 @dataclass(frozen=True)
 class References:
-    """All references, so that an Application meets only those that may reference it."""
+    """All references, sorted so that each Application is compared only with those that may select it."""
 
     exact: dict[tuple[str, str], list[Reference]]  # namespace, name
     others: dict[str, list[Reference]]  # namespace
 
     def of(self, app: Application) -> list[Reference]:
-        """Those that take an Application, the winner first."""
-        found = (*self.exact.get((app.namespace, app.name), ()), *self.others.get(app.namespace, ()))
-        return sorted((reference for reference in found if reference.takes(app)), key=lambda reference: reference.order)
+        """The references that select an Application, the winner first."""
+        possible = (*self.exact.get((app.namespace, app.name), ()), *self.others.get(app.namespace, ()))
+        return sorted((reference for reference in possible if reference.takes(app)), key=lambda taken: taken.order)
 
 
 def is_image_updater(item: object) -> bool:
@@ -69,31 +69,31 @@ def is_image_updater(item: object) -> bool:
 def configure(
     apps: Sequence[Application], updaters: Sequence[Mapping[str, Any]], namespace: str = "argocd"
 ) -> tuple[tuple[Application, ...], tuple[Problem, ...]]:
-    """The Applications; one that a resource references gets its settings instead of its own annotations of AIU.
+    """The Applications, those that a resource references with its settings in place of their own AIU annotations.
 
     With `useAnnotations` the Application's annotations count; if it has no `image-list`, the next reference is asked,
-    as AIU does. An Application that no resource references stays as it is. `namespace` is that of a resource that
-    names none. Problems are warnings: what cannot be read of a malformed resource is left out, with its images.
+    as AIU does. An Application that no resource references stays as it is. `namespace` is the namespace of a resource
+    that names none. Problems are warnings: the invalid parts of a resource are left out, with their images.
     """
     if not updaters:
         return tuple(apps), ()
     references, problems = _references(updaters, namespace)
-    said: dict[tuple[int, int, int], Said] = {}
-    done = []
+    settings: dict[tuple[int, int, int], ReferenceSettings] = {}
+    configured = []
     for app in apps:
-        found = references.of(app)
-        while found:
-            reference = found[0]
-            if reference.order not in said:
-                said[reference.order] = annotations(reference.spec, reference.ref)
-                problems += [_warning(f"{reference.place}: {words}") for words in said[reference.order].warnings]
-            if said[reference.order].annotations is not None or app.annotations.get("image-list"):
+        matching = references.of(app)
+        while matching:
+            reference = matching[0]
+            if reference.order not in settings:
+                settings[reference.order] = annotations(reference.spec, reference.ref)
+                problems += [_warning(f"{reference.place}: {words}") for words in settings[reference.order].warnings]
+            if settings[reference.order].annotations is not None or app.annotations.get("image-list"):
                 break
-            found = found[1:]
-        wanted = said[found[0].order].annotations if found else None
-        others = dict.fromkeys(one.updater for one in found[1:] if one.updater != found[0].updater)
-        if others:  # AIU lets several resources overwrite each other's changes for ever
-            message = f"{found[0].updater} counts, not {', '.join(others)}"
+            matching = matching[1:]
+        wanted = settings[matching[0].order].annotations if matching else None
+        others = dict.fromkeys(other.updater for other in matching[1:] if other.updater != matching[0].updater)
+        if others:  # in AIU several resources overwrite each other's changes for ever
+            message = f"{matching[0].updater} counts, not {', '.join(others)}"
             problems.append(
                 Problem(
                     app.key,
@@ -104,15 +104,15 @@ def configure(
                 )
             )
         if wanted is not None:
-            # A misspelt key of ours stays as well: it must not vanish without a word.
+            # A misspelt key of ours stays as well, so that its warning comes.
             ours = {
                 key: value
                 for key, value in app.annotations.items()
-                if key.endswith(OURS) or any(nearest(one, OURS) for one in (key, key.partition(".")[2]))
+                if key.endswith(OURS) or any(nearest(name, OURS) for name in (key, key.partition(".")[2]))
             }
             app = replace(app, annotations={**ours, **wanted})  # noqa: PLW2901 - the Application as configured
-        done.append(app)
-    return tuple(done), tuple(problems)
+        configured.append(app)
+    return tuple(configured), tuple(problems)
 
 
 def _warning(message: str, hint: str = "") -> Problem:
@@ -133,11 +133,8 @@ def _references(updaters: Sequence[Mapping[str, Any]], namespace: str) -> tuple[
             continue  # the same object from two files: the first one counts, as with Applications
         try:
             spec = mapping(item, "spec")
-            if spec.get("namespace") not in (
-                None,
-                "",
-                name[0],
-            ):  # AIU up to v1.1 took the Applications' namespace there
+            # AIU up to v1.1 read the Applications' namespace from here.
+            if spec.get("namespace") not in (None, "", name[0]):
                 message = f"spec.namespace is not read any more; only Applications in {name[0]!r} are referenced"
                 hint = "put the ImageUpdater into the namespace of its Applications"
                 problems.append(_warning(f"ImageUpdater {'/'.join(name)}: {message}", hint))
@@ -154,11 +151,11 @@ def _references(updaters: Sequence[Mapping[str, Any]], namespace: str) -> tuple[
 def _of_resource(
     index: int, name: tuple[str, str], spec: Mapping[str, Any], problems: list[Problem]
 ) -> list[Reference]:
-    """The references of one resource. Raises `Malformed` where AIU gives up the whole resource."""
+    """The references of one resource. Raises `Malformed` where AIU rejects the whole resource."""
     refs = mappings(spec, "applicationRefs")
     if not refs:
         raise Malformed("spec.applicationRefs is empty", "reference an Application with namePattern")
-    found = []
+    references = []
     for at, ref in enumerate(refs):
         pattern = text(ref, "namePattern")
         if not pattern:
@@ -178,8 +175,8 @@ def _of_resource(
         selector = ref.get("labelSelectors")
         if isinstance(selector, Mapping):
             score += 10_000 + 100 * sum(len(selector.get(key) or ()) for key in ("matchLabels", "matchExpressions"))
-        found.append(Reference((index, -score, at), "/".join(name), pattern, labels, spec, ref))
-    return found
+        references.append(Reference((index, -score, at), "/".join(name), pattern, labels, spec, ref))
+    return references
 
 
 def _labels(ref: Mapping[str, Any]) -> Iterator[Requirement]:
@@ -187,8 +184,8 @@ def _labels(ref: Mapping[str, Any]) -> Iterator[Requirement]:
     labels = mapping(selector, "matchLabels")
     for key in labels:
         yield Requirement(str(key), "In", (text(labels, key),))
-    for one in mappings(selector, "matchExpressions"):
-        key, operator, values = text(one, "key"), text(one, "operator"), tuple(strings(one, "values") or ())
+    for raw in mappings(selector, "matchExpressions"):
+        key, operator, values = text(raw, "key"), text(raw, "operator"), tuple(strings(raw, "values") or ())
         if not key or operator not in OPERATORS or bool(values) != operator.endswith("In"):
             raise Malformed(f"matchExpressions: {key!r} {operator!r} {list(values)} is no requirement of a selector")
         yield Requirement(key, operator, values)

@@ -1,7 +1,7 @@
-"""The settings of one `applicationRef` of an `ImageUpdater` → the annotations that they correspond to.
+"""Turns the settings of one `applicationRef` of an `ImageUpdater` into the annotations that mean the same.
 
-An API server refuses what its schema does not know, but nobody has checked a manifest in Git. An image whose settings
-cannot be read is left out with a warning, so that a broken rule never lets a tag through.
+An API server checks a resource against the CRD's schema; nobody has checked a manifest in Git. An image whose settings
+are invalid is left out with a warning, so that a broken rule never lets a tag through.
 """
 
 import re
@@ -28,14 +28,15 @@ TARGETS = {
     "plugin": {"name": "plugin.image-name", "tag": "plugin.image-tag", "spec": "plugin.image-spec"},
 }
 IMAGE = ("alias", "imageName", "commonUpdateSettings", "manifestTargets", "imagesVerification")
+# Kubernetes reads manifests as YAML 1.1, in which `yes` and `on` are booleans.
 _TRUE, _FALSE = frozenset(("true", "yes", "on", "y")), frozenset(("false", "no", "off", "n"))
 
 
 @dataclass(frozen=True)
-class Said:
-    """The annotations that one reference stands for; None: the Application's own count."""
+class ReferenceSettings:
+    """The annotations that one `applicationRef` gives its Applications, and the warnings about it."""
 
-    annotations: Mapping[str, str] | None
+    annotations: Mapping[str, str] | None  # None: the Application's own annotations count
     warnings: tuple[str, ...] = ()
 
 
@@ -47,38 +48,47 @@ class _Images:
     warnings: list[str]
 
 
-def annotations(spec: Mapping[str, Any], ref: Mapping[str, Any]) -> Said:
-    """The merged settings, global < reference < image; {} if none of them can be used. Never raises."""
+def annotations(spec: Mapping[str, Any], ref: Mapping[str, Any]) -> ReferenceSettings:
+    """The settings of one reference, merged from `spec`, `ref` and each image; a later level wins.
+
+    The annotations are empty where no image can be used. Never raises.
+    """
     images = _Images({}, [])
     try:
         if flag(ref, "useAnnotations"):
-            return Said(None)
+            return ReferenceSettings(None)  # AIU ignores every other setting of the reference then
         places = _write_back(spec, ref, images.warnings)
         levels = [mapping(level, "commonUpdateSettings") for level in (spec, ref)]
         listed = mappings(ref, "images")
     except Malformed as error:
-        return Said({}, (f"{error.message}: nothing is updated",))
+        return ReferenceSettings({}, (f"{error.message}: nothing is updated",))
     for number, raw in enumerate(listed):
         try:
-            _read(raw, levels, images)
+            _add_image(raw, levels, images)
         except Malformed as error:
             images.warnings.append(f"images[{number}] is left out: {error.message}")
     for image in listed:
-        # The innermost level that mentions verification decides.
-        said = [one for level in (image, ref, spec) if (one := level.get("imagesVerification")) is not None]
-        if said and not (isinstance(said[0], Mapping) and _word(said[0].get("enabled")) in _FALSE):
+        # The innermost level that mentions verification decides. AIU verifies since v1.3.
+        verifications = [
+            verification
+            for level in (image, ref, spec)
+            if (verification := level.get("imagesVerification")) is not None
+        ]
+        if verifications and not (
+            isinstance(verifications[0], Mapping) and _word(verifications[0].get("enabled")) in _FALSE
+        ):
             images.warnings.append("imagesVerification is not supported: signatures are not verified here")
             break
     if not images.known:
-        return Said({}, (*images.warnings, "no image is named: nothing is updated"))
+        return ReferenceSettings({}, (*images.warnings, "no image is named: nothing is updated"))
     named = {f"{alias}.{key}": value for alias, (_, keys) in images.known.items() for key, value in keys.items()}
     listing = ", ".join(f"{alias}={image}" for alias, (image, _) in images.known.items())
-    return Said({"image-list": listing, **places, **named}, tuple(images.warnings))
+    return ReferenceSettings({"image-list": listing, **places, **named}, tuple(images.warnings))
 
 
-def _read(raw: Mapping[str, Any], levels: Iterable[Mapping[str, Any]], images: _Images) -> None:
-    """Add one image."""
-    # A comma in a constraint means the same as a blank, and `image-list` has room for the blank only.
+def _add_image(raw: Mapping[str, Any], levels: Iterable[Mapping[str, Any]], images: _Images) -> None:
+    """Reads one image of the reference and adds it to `images`. Raises `Malformed`."""
+    # A comma in a constraint means the same as a blank, and in `image-list` a comma would end the entry.
     image = " ".join(text(raw, "imageName").replace(",", " ").split())
     if not image:
         raise Malformed("it has no imageName")
@@ -88,11 +98,12 @@ def _read(raw: Mapping[str, Any], levels: Iterable[Mapping[str, Any]], images: _
     alias = text(raw, "alias")
     if not ALIAS.fullmatch(alias):
         short = parse_entry(f"alias={image}").image.repository.rpartition("/")[2].lower()
-        said = f"{alias!r} is no alias: {image} is called {short!r}" if alias else f"{image} has no alias"
-        images.warnings.append(said)
+        warning = f"{alias!r} is no alias: {image} is called {short!r}" if alias else f"{image} has no alias"
+        images.warnings.append(warning)
         alias = short
     if images.known.get(alias) == (image, keys):
         return
+    # Two images with one alias would read each other's annotations.
     number, free = 1, alias
     while free in images.known:
         number += 1
@@ -103,24 +114,24 @@ def _read(raw: Mapping[str, Any], levels: Iterable[Mapping[str, Any]], images: _
 
 
 def _update(levels: Iterable[Mapping[str, Any]], warnings: list[str]) -> dict[str, str]:
-    """`commonUpdateSettings`: a later level wins, and an empty key hides those of earlier levels."""
-    merged = {key: value for level in levels for key, value in level.items() if value is not None}
+    """The annotations for `commonUpdateSettings`; a later level wins, and its empty value hides earlier ones."""
+    merged = _merged(levels)
     unknown = (_unknown("commonUpdateSettings", key) for key in merged if key not in UPDATE)
-    warnings += [one for one in unknown if one not in warnings]
-    found = {}
+    warnings += [warning for warning in unknown if warning not in warnings]
+    values = {}
     for key, name in UPDATE.items():
         if key == "forceUpdate":
-            found[name] = "true" if flag(merged, key) else ""
+            values[name] = "true" if flag(merged, key) else ""
         elif key in ("ignoreTags", "platforms"):
-            # No tag holds a comma: any other letter that no tag holds says the same in a glob, and the list keeps it.
-            found[name] = ",".join(one.replace(",", "+") for one in strings(merged, key) or ())
+            # A comma would split the glob in the annotation. No tag has a comma or a `+`, so both match nothing.
+            values[name] = ",".join(glob.replace(",", "+") for glob in strings(merged, key) or ())
         else:
-            found[name] = text(merged, key)
-    return {name: value for name, value in found.items() if value}
+            values[name] = text(merged, key)
+    return {name: value for name, value in values.items() if value}
 
 
 def _targets(targets: Mapping[str, Any]) -> dict[str, str]:
-    """`manifestTargets`: one kind only. With a `spec`, `name` and `tag` are ignored."""
+    """The annotations for `manifestTargets`, which has one kind only. With a `spec`, `name` and `tag` are ignored."""
     kinds = [kind for kind in TARGETS if targets.get(kind) is not None]
     if len(kinds) > 1:
         raise Malformed(f"manifestTargets has {' and '.join(kinds)}, and only one of them can be")
@@ -129,29 +140,29 @@ def _targets(targets: Mapping[str, Any]) -> dict[str, str]:
     if not kinds:
         return {}
     raw = mapping(targets, kinds[0])
-    found = {key: value for key in TARGETS[kinds[0]] if (value := text(raw, key))}
+    fields = {key: value for key in TARGETS[kinds[0]] if (value := text(raw, key))}
     if unknown := [key for key in raw if key not in TARGETS[kinds[0]]]:
         raise Malformed(_unknown(f"manifestTargets.{kinds[0]}", unknown[0]))
-    if "spec" in found:
-        found = {"spec": found["spec"]}
-    return {TARGETS[kinds[0]][key]: value for key, value in found.items()}
+    if "spec" in fields:
+        fields = {"spec": fields["spec"]}
+    return {TARGETS[kinds[0]][key]: value for key, value in fields.items()}
 
 
 def _write_back(spec: Mapping[str, Any], ref: Mapping[str, Any], warnings: list[str]) -> dict[str, str]:
-    """`writeBackConfig`: each setting is the reference's, else the global one."""
+    """The annotations for `writeBackConfig`: each setting is the reference's, else the global one."""
     levels = [mapping(level, "writeBackConfig") for level in (spec, ref)]
     method = text(_merged(levels), "method")
     git = _merged([mapping(level, "gitConfig") for level in levels])
-    found = {"write-back-method": method}
-    if method != "argocd":  # AIU does not read them then
-        found |= {name: text(git, key) for key, name in GIT.items()}
+    values = {"write-back-method": method}
+    if method != "argocd":  # AIU does not read gitConfig then
+        values |= {name: text(git, key) for key, name in GIT.items()}
         request = mapping(git, "pullRequest")
-        found["pull-request"] = "true" if git.get("pullRequest") is not None else ""
+        values["pull-request"] = "true" if git.get("pullRequest") is not None else ""
         if request.get("labels"):
             warnings.append("gitConfig.pullRequest.labels are not set on the pull request")
     warnings += [_unknown("writeBackConfig", key) for key in _merged(levels) if key not in ("method", "gitConfig")]
     warnings += [_unknown("gitConfig", key) for key in git if key not in (*GIT, "pullRequest")]
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in values.items() if value}
 
 
 def _merged(levels: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -163,7 +174,7 @@ def _unknown(where: str, key: object) -> str:
 
 
 def mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """The mapping at a key, {} where there is none. Raises `Malformed` for anything else."""
+    """The mapping at a key, {} where the key is absent or null. Raises `Malformed` for anything else."""
     value = raw.get(key)
     if value is None:
         return {}
@@ -173,27 +184,27 @@ def mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def mappings(raw: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    """The list of mappings at a key, [] where there is none. Raises `Malformed` for anything else."""
+    """The list of mappings at a key, [] where the key is absent or null. Raises `Malformed` for anything else."""
     value = raw.get(key)
     if value is None:
         return []
-    if not isinstance(value, list) or not all(isinstance(one, Mapping) for one in value):
+    if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
         raise Malformed(f"{key} is not a list of mappings")
     return value
 
 
 def strings(raw: Mapping[str, Any], key: str) -> list[str] | None:
-    """The list of texts at a key, None where there is none. Raises `Malformed` for anything else."""
+    """The list of texts at a key, None where the key is absent or null. Raises `Malformed` for anything else."""
     value = raw.get(key)
     if value is None:
         return None
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise Malformed(f"{key} is not a list of strings")
     return value
 
 
 def text(raw: Mapping[str, Any], key: str) -> str:
-    """The text at a key, trimmed, "" where there is none. Raises `Malformed` for anything else."""
+    """The trimmed text at a key, "" where the key is absent or null. Raises `Malformed` for anything else."""
     value = raw.get(key)
     if value is None:
         return ""
@@ -203,7 +214,7 @@ def text(raw: Mapping[str, Any], key: str) -> str:
 
 
 def flag(raw: Mapping[str, Any], key: str) -> bool:
-    """The boolean at a key, false where there is none; `yes` and `no` of YAML 1.1 count. Raises `Malformed`."""
+    """The boolean at a key, False where the key is absent or null. Raises `Malformed` for anything else."""
     value = raw.get(key)
     if value is None or _word(value) in _FALSE:
         return False

@@ -1,6 +1,7 @@
 """The annotation keys: their legal values, and which of several spellings and levels wins.
 
-docs/annotations.md says what each key means. Facts about Argo CD Image Updater (AIU) are those of v0.18 and v1.3.
+docs/annotations.md says what each key means. Comments about Argo CD Image Updater (AIU) hold for v0.18 (v0), the last
+version that reads annotations by default, and for v1.3 (v1).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ STRATEGIES: Mapping[str, Strategy] = {
     "alphabetical": "alphabetical",
     "digest": "digest",
 }
-DEPRECATED: Mapping[str, Strategy] = {"latest": "newest-build", "name": "alphabetical"}
+DEPRECATED: Mapping[str, Strategy] = {"latest": "newest-build", "name": "alphabetical"}  # renamed in AIU v0.13
 
 APPLICATION_KEYS = (
     "image-list",
@@ -52,7 +53,7 @@ IMAGE_KEYS = (
 
 @dataclass(frozen=True)
 class Setting:
-    """A value, and the key (without prefix) that says it; both "" where nothing does."""
+    """A value and its key, without the prefix; both "" where no annotation sets it."""
 
     key: str = ""
     value: str = ""
@@ -62,7 +63,7 @@ class Setting:
 
 
 class Faulty(Malformed):
-    """An annotation whose value cannot be used; knows its key and value."""
+    """An annotation has a value that cannot be used; the error knows both."""
 
     def __init__(self, key: str, value: str, message: str, hint: str = "") -> None:
         super().__init__(f"{key}: {message}", hint)
@@ -74,17 +75,18 @@ Warn = Callable[[str, str, str, str], None]  # key, value, message, hint
 
 
 def prefixes(entry: Entry, taken: frozenset[str] = frozenset()) -> tuple[str, ...]:
-    """The names under which the per-image keys of an entry are looked up; the first one found wins.
+    """The names under which the per-image keys of an entry are looked up; the first one with a value wins.
 
-    With an alias: the alias with "/" as "_" (AIU v0) and as written (v1). Without: the whole
-    name and its path with "/" as "_", then its last part, unless an alias has that name (`taken`).
+    With an alias they are the alias with "/" as "_" (AIU v0) and as written (v1). Without one they are the whole name
+    and its path with "/" as "_", then its last part, unless an alias has that name (`taken`). AIU reads no per-image
+    key without an alias, and people expect it to.
     """
     if entry.alias:
         return tuple(dict.fromkeys((entry.alias.replace("/", "_"), entry.alias)))
     name = entry.image.name
     _, path = split_registry(name)
     names = (name.replace("/", "_"), path.replace("/", "_"), path.rpartition("/")[2])
-    return tuple(one for one in dict.fromkeys(names) if one not in taken)
+    return tuple(name for name in dict.fromkeys(names) if name not in taken)
 
 
 # Image key → name in front of it ("" for the Application-wide form) → value.
@@ -92,13 +94,16 @@ Index = Mapping[str, Mapping[str, str]]
 
 
 def index(annotations: Mapping[str, str]) -> Index:
-    """The per-image settings of an Application. Empty values are left out, but for a per-image `ignore-tags`."""
-    found: dict[str, dict[str, str]] = {}
+    """The per-image settings of an Application. Empty values are left out, but for a per-image `ignore-tags`.
+
+    In AIU v0 an empty per-image value hides the Application-wide one; in v1 it counts as absent, but for `ignore-tags`.
+    """
+    values: dict[str, dict[str, str]] = {}
     for full, value in annotations.items():
         name, key = split_key(full)
         if key and (value or (key == "ignore-tags" and name)):
-            found.setdefault(key, {})[name] = value
-    return found
+            values.setdefault(key, {})[name] = value
+    return values
 
 
 def split_key(full: str) -> tuple[str, str]:
@@ -111,30 +116,30 @@ def split_key(full: str) -> tuple[str, str]:
     return "", ""
 
 
-def settings(found: Index, names: tuple[str, ...]) -> dict[str, Setting]:
+def settings(annotated: Index, names: tuple[str, ...]) -> dict[str, Setting]:
     """The settings of one entry by image key: under its own names first, then Application-wide."""
-    held = {}
-    for key, values in found.items():
+    chosen = {}
+    for key, values in annotated.items():
         for name in (*names, ""):
             if name in values:
-                held[key] = Setting(f"{name}.{key}" if name else key, values[name])
+                chosen[key] = Setting(f"{name}.{key}" if name else key, values[name])
                 break
-    return held
+    return chosen
 
 
 def strategy(setting: Setting, default: str, warn: Warn) -> tuple[Strategy, str]:
-    """The canonical strategy and the constraint of `semver:<constraint>` ("" without one).
+    """The canonical strategy, and the constraint of `semver:<constraint>` or "".
 
-    Raises `Faulty` for an unknown one: AIU silently falls back to semver.
+    Raises `Faulty` for an unknown strategy, where AIU warns and falls back to semver.
     """
     if not setting:
         return cast("Strategy", default), ""
     name, _, constraint = setting.value.partition(":")
     word = name.strip().lower()
-    if word == "semver":
+    if word == "semver":  # guides show `semver:1.6.x`, which AIU reads as plain semver
         return "semver", constraint.strip()
-    found = DEPRECATED.get(setting.value.lower()) or STRATEGIES.get(setting.value.lower())
-    if found is None:
+    known = DEPRECATED.get(setting.value.lower()) or STRATEGIES.get(setting.value.lower())
+    if known is None:
         raise Faulty(
             setting.key,
             setting.value,
@@ -142,8 +147,8 @@ def strategy(setting: Setting, default: str, warn: Warn) -> tuple[Strategy, str]
             f"write one of {', '.join(STRATEGIES)}",
         )
     if setting.value.lower() in DEPRECATED:
-        warn(setting.key, setting.value, f"the strategy {setting.value!r} is now called {found!r}", f"write {found}")
-    return found, ""
+        warn(setting.key, setting.value, f"the strategy {setting.value!r} is now called {known!r}", f"write {known}")
+    return known, ""
 
 
 # Go's strconv.ParseBool, which AIU v1 uses.
@@ -152,7 +157,7 @@ FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 
 
 def boolean(setting: Setting) -> bool:
-    """A boolean as AIU v1 spells it; absent is false. Raises `Faulty` for any other text."""
+    """The boolean, in the spellings of AIU v1; False where the setting is absent. Raises `Faulty` for other texts."""
     if setting.value in TRUE:
         return True
     if not setting or setting.value in FALSE:
@@ -161,12 +166,15 @@ def boolean(setting: Setting) -> bool:
 
 
 def platforms(setting: Setting) -> tuple[str, ...]:
-    """The platforms named, trimmed; a text of another form than `os/arch[/variant]` matches nothing, as in AIU."""
-    return tuple(one.strip() for one in setting.value.split(",") if one.strip())
+    """The platforms, trimmed; one that is not of the form `os/arch[/variant]` matches nothing, as in AIU."""
+    return tuple(platform.strip() for platform in setting.value.split(",") if platform.strip())
 
 
 def write_back_method(value: str) -> tuple[str, str]:
-    """`write-back-method` → (`git` | `argocd`, credentials). Credentials: "" or `secret:<namespace>/<name>`."""
+    """The method (`git` or `argocd`) and the credentials ("" or `secret:<namespace>/<name>`).
+
+    Without a method it is `git`, where AIU's default is `argocd`.
+    """
     method, colon, credentials = value.partition(":")
     method, credentials = method.strip(), credentials.strip()
     if method not in ("", "git", "argocd") or (method != "git" and colon) or (colon and not credentials):
@@ -191,7 +199,10 @@ def write_back_method(value: str) -> tuple[str, str]:
 
 
 def git_branch(value: str) -> tuple[str, str]:
-    """`git-branch` → (base, head template); "" where it says nothing. A `:` inside `{{ }}` does not split."""
+    """The base branch and the head's template, each "" where the value names none.
+
+    A `:` inside `{{ }}` does not split. AIU splits at every `:`, so its templates cannot hold one.
+    """
     parts, depth, start = [], 0, 0
     for i, char in enumerate(value):
         two = value[i : i + 2]

@@ -1,8 +1,8 @@
-"""Annotations that have no effect here: what was probably meant, and what to write instead.
+"""Annotations that have no effect here: what people probably meant, and what to write instead.
 
-A misspelt rule never lets a tag through, so what counts as a misspelling is fixed: a *near miss* equals a known key
-after lower case and `_`, `.` → `-`, or differs from one in at most two letters or in the order of its words. Keys of
-older versions and of forks of Argo CD Image Updater are not near misses; `FORMER` has advice for each.
+A misspelt rule never lets a tag through, so the definition of a misspelling is fixed. A *near miss* equals a known key
+in lower case with `-` for `_` and `.`, or differs from one in at most two letters, or in the order of its words. Keys
+of older versions and of forks of Argo CD Image Updater (AIU) are not near misses; `FORMER` has advice for each.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from task.annotations.keys import APPLICATION_KEYS, IMAGE_KEYS, prefixes, split_
 from task.errors import Malformed
 from task.image import parse_image_list, split_image_list
 
-# What people find in older manifests, in guides and in forks of AIU; keys in the normal form of `_normal`. `{}` is
+# Keys that people find in older manifests, in guides and in forks of AIU, in the normal form of `_normal`. `{}` is
 # the alias with its dot. Deckhouse's fork updates charts (`chart-version`); the `git-…` keys are settings of AIU's
 # ConfigMap or command line that guides show as annotations.
 FORMER: Mapping[str, str] = {
@@ -34,33 +34,33 @@ FORMER: Mapping[str, str] = {
     "git-commit-sign-off": "give the step --sign-off",
     "git-commit-signing-key": "give the step --signing-key",
     "git-commit-signing-method": "give the step --signing-format",
-    # nothing ever read these; people guess them (AIU issue 1018)
+    # No version ever read these; people guess them (AIU issue 1018).
     "filter-tag": "write {}allow-tags: regexp:…",
     "filter-tags": "write {}allow-tags: regexp:…",
     "image-name": "write {0}helm.image-name, or {0}kustomize.image-name",
     "image-tag": "write {}helm.image-tag",
     "chart-version": "write the range as targetRevision of the chart's source: Argo CD follows it",
 }
-MOST_LETTERS = 2  # in which a near miss differs
+MOST_LETTERS = 2  # in which a near miss may differ
 SHOWN = 10  # aliases that a hint lists
-LONGEST = 253  # letters; Kubernetes takes 63 behind the prefix, a manifest may hold anything
+LONGEST = 253  # letters; Kubernetes allows 63 after the prefix, but nobody has checked a manifest in Git
 
 
 @dataclass(frozen=True)
 class Doubt:
-    """A key without effect, why it has none, and what to write instead."""
+    """A key without effect, the reason, and what to write instead."""
 
     # near: a near miss of a known key. former: a key of older versions or forks. level: a key of the whole
     # Application under an alias. orphan: a per-image key whose prefix names no entry. unknown: none of these.
     kind: Literal["near", "former", "level", "orphan", "unknown"]
     message: str
     hint: str
-    meant: str = ""  # the key that was meant, as it would be written: "web.allow-tags"; "" where none is near
+    meant: str = ""  # the key that was probably meant, as it would be written: "web.allow-tags"
     name: str = ""  # of a near miss: the prefix whose entries it governs; "" is every entry
 
     @property
     def governs(self) -> bool:
-        """Whether it is a misspelt rule or place: the entries that it governs must not be written."""
+        """Whether the key is a misspelt rule or place, so that the entries that it governs must not be written."""
         return self.kind == "near" and self.meant != "image-list"
 
 
@@ -73,32 +73,32 @@ class Names:
 
 
 def doubts(annotations: Mapping[str, str]) -> tuple[tuple[str, Doubt], ...]:
-    """The annotations (keys without prefix) that have no effect, as (key, why)."""
+    """The annotations (keys without prefix) that have no effect, each with its doubt."""
     names = names_of(annotations.get("image-list", ""))
-    return tuple((key, one) for key in annotations if (one := doubt(key, names)))
+    return tuple((key, doubtful) for key in annotations if (doubtful := doubt(key, names)))
 
 
 @lru_cache(maxsize=4096)
 def names_of(image_list: str) -> Names:
-    """The prefixes that name the entries of an `image-list`; an entry that cannot be read keeps its alias."""
+    """The prefixes that name the entries of an `image-list`; a malformed entry keeps its alias."""
     listed = zip(split_image_list(image_list), parse_image_list(image_list), strict=True)
-    entries, unread = [], []
-    for text, one in listed:
-        if isinstance(one, Malformed):
+    entries, malformed = [], []
+    for text, parsed in listed:
+        if isinstance(parsed, Malformed):
             alias, equals, _ = text.partition("=")
-            unread += [alias.strip()] if equals else []
+            malformed += [alias.strip()] if equals else []
         else:
-            entries.append(one)
-    aliases = frozenset(name for one in entries if one.alias for name in prefixes(one))
-    bare = [names for one in entries if not one.alias and (names := prefixes(one, aliases))]
-    known = aliases.union(unread, *bare)
-    shown = (*(prefixes(one)[0] for one in entries if one.alias), *unread, *(names[-1] for names in bare))
+            entries.append(parsed)
+    aliases = frozenset(name for entry in entries if entry.alias for name in prefixes(entry))
+    bare = [names for entry in entries if not entry.alias and (names := prefixes(entry, aliases))]
+    known = aliases.union(malformed, *bare)
+    shown = (*(prefixes(entry)[0] for entry in entries if entry.alias), *malformed, *(names[-1] for names in bare))
     return Names(known, tuple(dict.fromkeys(shown)))
 
 
 @lru_cache(maxsize=4096)
 def doubt(key: str, names: Names) -> Doubt | None:
-    """Why a key has no effect on these entries; None for a key that is read."""
+    """The doubt about a key that has no effect on these entries; None for a key that has one."""
     name, known = split_key(key)
     if key in APPLICATION_KEYS or (known and (not name or name in names.known)):
         return None
@@ -118,14 +118,14 @@ def doubt(key: str, names: Names) -> Doubt | None:
     for _, rest in _splits(key):
         if rest in APPLICATION_KEYS:
             return _level(key, rest)
-    # A key that is spelt well can only have its prefix spelt in another way.
+    # A key that is spelt right can only have a wrong prefix.
     if not known and (near := nearest(key, (*APPLICATION_KEYS, *IMAGE_KEYS))):
         return _near(key, near)
     normal = {_normal(name): name for name in sorted(names.known)}
     for head, rest in _splits(key, "." if known else "._-"):
         if (alias := normal.get(_normal(head))) and (near := nearest(rest, IMAGE_KEYS)):
             return _near(key, near, alias)
-    # A per-image key whose prefix names no entry; else a key that nobody knows.
+    # Left is a per-image key whose prefix names no entry, or an unknown key.
     for head, rest in reversed(_splits(key)):
         if _normal(rest) in FORMER:
             return _former(key, head, rest)
@@ -172,15 +172,14 @@ def _orphan(key: str, head: str, known: str, names: Names) -> Doubt:
 
 
 def nearest(word: str, known: Iterable[str], most: int = MOST_LETTERS) -> str:
-    """The known key that equals a word or nearly does; "" where none is near."""
+    """The known key that equals a word, or differs from it in at most `most` letters; "" where no key does."""
     normal, words = _normal(word), _words(word)
     best, least = "", most + 1
-    for one in known:
-        other = _normal(one)
-        if normal == other or words == _words(one):
-            return one
-        if (letters := differ(normal, other, least)) < least:
-            best, least = one, letters
+    for key in known:
+        if normal == _normal(key) or words == _words(key):
+            return key
+        if (letters := differ(normal, _normal(key), least)) < least:
+            best, least = key, letters
     return best
 
 
@@ -195,7 +194,10 @@ def _words(key: str) -> Sequence[str]:
 
 
 def differ(one: str, other: str, limit: int) -> int:
-    """The letters in which two words differ (inserted, dropped, replaced, swapped), up to `limit`."""
+    """In how many letters two words differ (inserted, dropped, replaced or swapped), at most `limit`.
+
+    This is the Damerau-Levenshtein distance, cut off early: a manifest may hold long keys, and many.
+    """
     if abs(len(one) - len(other)) >= limit:
         return limit
     start = next((i for i, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None)

@@ -1,7 +1,7 @@
-"""One Application → every problem of its annotations, each with what to write. Pure.
+"""Finds every problem of an Application's annotations, and says what to write instead. Pure.
 
-What would stop `run` is an error of `lint` too. Typical mistakes, found in issues of Argo CD Image Updater (AIU), get
-a sentence of their own.
+An annotation that would stop `run` is an error of `lint`, too. Typical mistakes from the issues of Argo CD Image
+Updater (AIU) have a message of their own.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from task.templates.branch_name import check_branch_template
 
 Severity = Literal["error", "warning", "info"]
 OURS = ("pull-request", "write-back-source", "pin-digest", "manifests.image-name")
-# AIU reads these per image only; here their Application-wide form counts for every image.
+# AIU reads these per image only, and users expect more (AIU issues 1122, 1142): here their Application-wide form counts
+# for every image.
 PER_IMAGE_IN_AIU = (*(key for key in IMAGE_KEYS if "." in key), "platforms")
 PLACEHOLDER = re.compile(
     r"<(?!v?(?:[0-9*]|[xX]\b))[A-Za-z][^<>]*>|\{\{.*|\$?\{[A-Za-z][^{}]*\}|\$\([A-Za-z][^()]*\)|\$[A-Z_]+"
@@ -49,7 +50,7 @@ ALIAS = re.compile(r"[A-Za-z0-9_./-]+")
 
 @dataclass(frozen=True)
 class Finding:
-    """One problem, where it is and what to write."""
+    """One problem, its place, and what to write."""
 
     application: str
     key: str
@@ -57,17 +58,17 @@ class Finding:
     severity: Severity
     message: str
     hint: str
-    origin: str  # "file:line" of the manifest, "" when it came from elsewhere
+    origin: str  # "file:line" of the manifest; "" for an Application from a cluster or from Argo CD
 
 
 def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding, ...]:
-    """Everything about the annotations of one Application, errors first."""
+    """All problems of one Application's annotations, errors first."""
     subscribed = subscribe(app, defaults)
     listed = dict(_misplaced(app.annotations.get("image-list", "")))
     # `_key` reports misspelt keys.
     flaws = (flaw for flaw in subscribed.flaws if flaw.severity != "info" and not flaw.misspelt)
     found = [of_flaw(app, flaw) for flaw in flaws if flaw.text not in listed]
-    found += [_finding(app, "image-list", "error", *said) for said in listed.values()]
+    found += [_finding(app, "image-list", "error", message, hint) for message, hint in listed.values()]
     if app.annotations and not split_image_list(app.annotations.get("image-list", "")):
         message = "there are annotations but no image-list: nothing is ever updated"
         found.append(_finding(app, "image-list", "warning", message, "write image-list: <alias>=<image>"))
@@ -82,7 +83,7 @@ def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding
     found += _shared(app, subscribed)
     found += _targets(app, subscribed)
     order = ("error", "warning", "info")
-    return tuple(sorted(dict.fromkeys(found), key=lambda one: order.index(one.severity)))
+    return tuple(sorted(dict.fromkeys(found), key=lambda finding: order.index(finding.severity)))
 
 
 def _finding(app: Application, key: str, severity: Severity, message: str, hint: str) -> Finding:
@@ -95,13 +96,13 @@ def of_flaw(app: Application, flaw: Flaw) -> Finding:
 
 
 def _misplaced(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
-    """The pieces of an `image-list` that cannot be images, each with what is wrong and what to write."""
+    """The pieces of an `image-list` that cannot be images, each with a message and a hint."""
     pieces, entries = split_image_list(text), parse_image_list(text)
     for number, piece in enumerate(pieces):
         before = pieces[number - 1] if number else ""
-        ranged = before and isinstance(one := entries[number - 1], Entry) and one.constraint
-        if found := PLACEHOLDER.search(piece):
-            yield piece, (f"{piece!r} holds the placeholder {found.group()!r}", "write what it stands for")
+        ranged = before and isinstance(previous := entries[number - 1], Entry) and previous.constraint
+        if placeholder := PLACEHOLDER.search(piece):
+            yield piece, (f"{piece!r} holds the placeholder {placeholder.group()!r}", "write what it stands for")
         elif (before and RANGE.fullmatch(piece)) or (ranged and VERSION.fullmatch(piece)):
             hint = "join constraints with a blank: >=1.2 <2"
             yield piece, (f"{piece!r} stands behind a comma: a comma ends an entry", hint)
@@ -116,29 +117,31 @@ def _misplaced(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
 
 
 def _key(app: Application, key: str) -> Iterator[Finding]:
-    """A key that has no effect here, or that AIU does not read at this place."""
+    """The problems of a key: it has no effect here, or AIU does not read it in this place."""
     name, known = split_key(key)
     if key in PER_IMAGE_IN_AIU:
         message = f"{key} counts for every image here; AIU ignores it without an alias"
         yield _finding(app, key, "info", message, f"write <alias>.{key}")
         return
     if known and name:
-        entries = [one for one in parse_image_list(app.annotations.get("image-list", "")) if isinstance(one, Entry)]
-        aliases = {prefix for one in entries if one.alias for prefix in prefixes(one)}
-        bare = [one for one in entries if not one.alias and name in prefixes(one, frozenset(aliases))]
+        parsed = parse_image_list(app.annotations.get("image-list", ""))
+        entries = [entry for entry in parsed if isinstance(entry, Entry)]
+        aliases = {prefix for entry in entries if entry.alias for prefix in prefixes(entry)}
+        bare = [entry for entry in entries if not entry.alias and name in prefixes(entry, frozenset(aliases))]
         if bare and name not in aliases:
             message = f"the entry {bare[0].text!r} has no alias; AIU reads per-image keys only under an alias"
             yield _finding(app, key, "info", message, f"write {name}={bare[0].text} in image-list")
             return
-    if said := doubt(key, names_of(app.annotations.get("image-list", ""))):
-        wrong = said.kind in ("near", "level") or (said.kind == "orphan" and said.meant)
-        yield _finding(app, key, "error" if wrong else "warning", said.message, said.hint)
+    if doubtful := doubt(key, names_of(app.annotations.get("image-list", ""))):
+        # A key whose alias resembles none was probably left over from an image that went.
+        wrong = doubtful.kind in ("near", "level") or (doubtful.kind == "orphan" and doubtful.meant)
+        yield _finding(app, key, "error" if wrong else "warning", doubtful.message, doubtful.hint)
     elif key in OURS or known in OURS:
         yield _finding(app, key, "info", f"{known or key} works here; AIU ignores it", "")
 
 
 def _value(app: Application, key: str) -> Iterator[Finding]:
-    """A value that would only fail when the registry is asked."""
+    """The problems of a value that would show only when a run asks the registry."""
     value = app.annotations[key]
     if not value:
         return
@@ -157,21 +160,21 @@ def _value(app: Application, key: str) -> Iterator[Finding]:
                 message = f"{key}: the field {source.field} is no user:password, which secret:…#<field> takes"
                 yield _finding(app, key, "error", message, f"write pullsecret:{source.namespace}/{source.name}")
     if key == "platforms" or key.endswith(".platforms"):
-        names = [name for one in value.split(",") if (name := one.strip())] or [value]
+        names = [name for part in value.split(",") if (name := part.strip())] or [value]
         if bad := [name for name in names if not is_platform(name)]:
             message = f"{key}: {bad[0]!r} is no platform: no image is ever for it"
             yield _finding(app, key, "error", message, "write <os>/<architecture>[/<variant>], as in linux/arm64")
-        elif value != value.lower():
+        elif value != value.lower():  # the comparison is case-sensitive, as in AIU
             message = f"{key}: platforms are written in small letters: no image is ever for {value!r}"
             yield _finding(app, key, "error", message, f"write {value.lower()}")
 
 
 def _entries(app: Application, misplaced: Collection[str]) -> Iterator[Finding]:
-    """Mistakes that show only when the settings of an entry are seen together."""
+    """Mistakes that show only when all settings of an entry are looked at together."""
     text = app.annotations.get("image-list", "")
-    entries = [one for one in parse_image_list(text) if isinstance(one, Entry) and one.text not in misplaced]
-    aliases = frozenset(name for one in entries if one.alias for name in prefixes(one))
-    found = index(app.annotations)
+    entries = [entry for entry in parse_image_list(text) if isinstance(entry, Entry) and entry.text not in misplaced]
+    aliases = frozenset(name for entry in entries if entry.alias for name in prefixes(entry))
+    annotated = index(app.annotations)
     for entry in entries:
         if entry.image.repository != entry.image.repository.lower():
             message = (
@@ -185,7 +188,7 @@ def _entries(app: Application, misplaced: Collection[str]) -> Iterator[Finding]:
                 f"the alias {entry.alias!r} has signs that no annotation's name can have: no per-image key is found"
             )
             yield _finding(app, "image-list", "warning", message, "take letters, digits, '-', '_' and '.' only")
-        settings_of = settings(found, prefixes(entry, aliases))
+        settings_of = settings(annotated, prefixes(entry, aliases))
         yield from _helm_keys(app, entry, settings_of)
         yield from _kinds(app, entry, settings_of)
         strategy = settings_of.get("update-strategy", Setting())
@@ -210,11 +213,11 @@ def _entries(app: Application, misplaced: Collection[str]) -> Iterator[Finding]:
             yield _finding(app, named.key, "error", message, f"write {image.name}")
 
 
-def _helm_keys(app: Application, entry: Entry, found: Mapping[str, Setting]) -> Iterator[Finding]:
-    """A Helm key takes the name of a parameter, or the path of a value; people write the value itself."""
-    name, tag, spec = (found.get(f"helm.image-{what}", Setting()) for what in ("name", "tag", "spec"))
-    for one, sample in ((name, "image.repository"), (tag, "image.tag"), (spec, "image")):
-        key, value = one.key, one.value
+def _helm_keys(app: Application, entry: Entry, own: Mapping[str, Setting]) -> Iterator[Finding]:
+    """Mistakes in Helm keys: a key takes a parameter's name or a value's path, and people write the value itself."""
+    name, tag, spec = (own.get(f"helm.image-{what}", Setting()) for what in ("name", "tag", "spec"))
+    for setting, sample in ((name, "image.repository"), (tag, "image.tag"), (spec, "image")):
+        key, value = setting.key, setting.value
         wanted = "the key takes the name of the Helm parameter that holds it"
         bare = value.removeprefix("$").lstrip(".")
         if bare.startswith("Values."):
@@ -243,12 +246,12 @@ def _helm_keys(app: Application, entry: Entry, found: Mapping[str, Setting]) -> 
         yield _finding(app, tag.key, "error" if swapped else "warning", message, hint)
 
 
-def _kinds(app: Application, entry: Entry, found: Mapping[str, Setting]) -> Iterator[Finding]:
+def _kinds(app: Application, entry: Entry, own: Mapping[str, Setting]) -> Iterator[Finding]:
     """Keys of two types for one image: AIU 0.x takes those of the Application's type, 1.x refuses the Application."""
     first = {
-        kind: one
+        kind: setting
         for kind in ("helm", "kustomize", "plugin")
-        for key, one in found.items()
+        for key, setting in own.items()
         if key.startswith(f"{kind}.")
     }
     target = app.annotations.get("write-back-target", "")
@@ -256,15 +259,15 @@ def _kinds(app: Application, entry: Entry, found: Mapping[str, Setting]) -> Iter
         return
     kinds = {source.kind.lower() for source in app.sources} & set(first)
     kept = next(iter(kinds)) if len(kinds) == 1 else ""
-    names = " and ".join(one.key for one in first.values())
+    names = " and ".join(setting.key for setting in first.values())
     message = f"{entry.text!r} has keys of several types: {names}; only those of the Application's type count"
     hint = f"keep the {kept}.… keys" if kept else "keep those of the Application's type (spec.source)"
-    wrong = next(one.key for kind, one in first.items() if kind != kept)
+    wrong = next(setting.key for kind, setting in first.items() if kind != kept)
     yield _finding(app, wrong, "warning", message, hint)
 
 
 def _shared(app: Application, subscribed: Subscribed) -> Iterator[Finding]:
-    """Two images that take turns in one Helm value: each event would undo the other's."""
+    """Two images that are written to one Helm value: each event would undo the other's."""
     taken: dict[tuple[str, str], str] = {}
     for sub in subscribed.subscriptions:
         if sub.target != "helmvalues" and (sub.target not in ("override", "file") or sub.source.kind != "Helm"):
@@ -282,7 +285,7 @@ def _shared(app: Application, subscribed: Subscribed) -> Iterator[Finding]:
 
 
 def _targets(app: Application, subscribed: Subscribed) -> Iterator[Finding]:
-    """Mistakes that show only when a target is seen with its keys and its source."""
+    """Mistakes that show only when a target is looked at with its keys and its source."""
     for sub in subscribed.subscriptions:
         if sub.entry.constraint and sub.policy.strategy in ("newest-build", "alphabetical"):
             yield _finding(
@@ -328,7 +331,10 @@ def _targets(app: Application, subscribed: Subscribed) -> Iterator[Finding]:
 
 
 def _meant_from_the_root(sub: Subscription) -> str:
-    """The values file that a path means when it begins at the root, as people expect (AIU issue 1518); "" if none."""
+    """The values file that a relative path names if it is read from the root, or "".
+
+    People expect paths to begin there (AIU issue 1518).
+    """
     folder = f"{sub.source.path}/" if sub.source.path else ""
     if sub.repo != sub.source.repo or not folder or not sub.path.startswith(folder):
         return ""

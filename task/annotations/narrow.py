@@ -14,7 +14,7 @@ from task.model import Application
 
 @dataclass(frozen=True)
 class Narrow:
-    """An empty part narrows nothing; several values of one part widen it."""
+    """The Applications to consider. An Application must fit every part that is given, by one value of it."""
 
     names: tuple[str, ...] = ()  # globs of `name` or `namespace/name`
     namespaces: tuple[str, ...] = ()
@@ -23,17 +23,17 @@ class Narrow:
 
 
 def considered(app: Application, narrow: Narrow) -> bool:
-    """Whether an Application passes every part. Raises `UsageError` for a selector that cannot be read."""
+    """Whether an Application fits every part. Raises `UsageError` for an invalid selector."""
     return (
         (not narrow.names or any(fnmatchcase(app.key if "/" in glob else app.name, glob) for glob in narrow.names))
         and (not narrow.namespaces or any(fnmatchcase(app.namespace, glob) for glob in narrow.namespaces))
         and (not narrow.projects or any(fnmatchcase(app.project, glob) for glob in narrow.projects))
-        and (not narrow.selector or all(one.met(app.labels) for one in _selector(narrow.selector)))
+        and (not narrow.selector or all(requirement.met(app.labels) for requirement in _selector(narrow.selector)))
     )
 
 
 def is_glob(text: str) -> bool:
-    """Whether a name may fit several Applications."""
+    """Whether the text is a glob, which may fit several Applications."""
     return any(char in text for char in "*?[")
 
 
@@ -46,7 +46,7 @@ class Requirement:
     values: tuple[str, ...] = ()
 
     def met(self, labels: Mapping[str, str]) -> bool:
-        """Whether the labels meet it, as Kubernetes decides: a missing label meets every negated one."""
+        """Whether the labels meet the requirement; as in Kubernetes, a missing label meets `NotIn`."""
         if self.operator in ("Exists", "DoesNotExist"):
             return (self.key in labels) == (self.operator == "Exists")
         return (labels.get(self.key) in self.values) == (self.operator == "In")
@@ -60,15 +60,15 @@ _EXISTS = re.compile(r"(?P<not>!?)\s*(?P<key>[^\s!=,()]+)")
 
 @lru_cache(maxsize=16)
 def _selector(text: str) -> tuple[Requirement, ...]:
-    """The requirements of `a=b,c in (d,e),!f`, as kubectl reads it. Raises `UsageError`."""
-    found = []
+    """The requirements of `a=b,c in (d,e),!f`, in kubectl's grammar. Raises `UsageError`."""
+    requirements = []
     for part in filter(None, map(str.strip, re.findall(r"(?:[^,()]|\([^()]*\))+", text))):
         if match := _SET.fullmatch(part) or _EQUAL.fullmatch(part):
             values = tuple(value.strip() for value in match["values"].split(","))
-            found.append(Requirement(match["key"], "NotIn" if match["not"] in ("!", "notin") else "In", values))
+            requirements.append(Requirement(match["key"], "NotIn" if match["not"] in ("!", "notin") else "In", values))
         elif match := _EXISTS.fullmatch(part):
-            found.append(Requirement(match["key"], "DoesNotExist" if match["not"] else "Exists"))
+            requirements.append(Requirement(match["key"], "DoesNotExist" if match["not"] else "Exists"))
         else:
             hint = "write a=b, a!=b, a in (b,c), a or !a"
             raise UsageError(f"--selector: cannot read {part!r} in {text!r}", hint=hint)
-    return tuple(found)
+    return tuple(requirements)

@@ -1,7 +1,7 @@
-"""Application → the Subscriptions that its annotations ask for, and everything that is wrong with them.
+"""Turns an Application into the Subscriptions that its annotations ask for, and the flaws of these annotations.
 
 An entry with an error gets no Subscription: a broken rule never lets a tag through. AIU logs a warning and goes on
-with another meaning.
+with another meaning: an unknown strategy, for example, is semver to it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from task.model import Application, Claim, Entry, Flaw, Strategy, Subscribed, Su
 
 @dataclass(frozen=True)
 class Defaults:
-    """What the command line says for all Applications."""
+    """What the command line sets for all Applications."""
 
     argocd_namespace: str = "argocd"
     strategy: Strategy = "semver"
@@ -31,29 +31,29 @@ class Defaults:
 
 
 def subscribe(app: Application, defaults: Defaults = Defaults(), wanted: Collection[str] | None = None) -> Subscribed:
-    """All Subscriptions of an Application (entry × write-back target), and every flaw of its annotations.
+    """All Subscriptions of an Application, one for each entry and write-back target, and every flaw of its annotations.
 
-    `wanted`: identities of images; Subscriptions are made for these only.
+    With `wanted`, Subscriptions are made only for images of these identities.
     """
     listed = _image_list(tuple(app.annotations.items()), defaults)
     flaws = list(listed.flaws)
-    said = app.annotations.get("pull-request", "")
+    asked = app.annotations.get("pull-request", "")
     pull_request, wheres = defaults.pull_request, tuple[Where, ...]()
     try:
-        if said:
-            pull_request = keys.boolean(Setting("pull-request", said))
+        if asked:
+            pull_request = keys.boolean(Setting("pull-request", asked))
         wheres = write_backs(app, defaults.argocd_namespace)
     except (Faulty, TaskError) as first:
-        found: list[Faulty | TaskError] = list(problems(app, defaults.argocd_namespace))
+        errors: list[Faulty | TaskError] = list(problems(app, defaults.argocd_namespace))
         if isinstance(first, Faulty) and first.key == "pull-request":
-            found.insert(0, first)
-        flaws += [flaw for error in found for flaw in _of_every_entry(app, listed.entries, error)]
+            errors.insert(0, first)
+        flaws += [flaw for error in errors for flaw in _of_every_entry(app, listed.entries, error)]
     subscriptions = tuple(
         Subscription(
             application=app,
-            entry=one.entry,
-            policy=one.policy,
-            keys=one.keys,
+            entry=reading.entry,
+            policy=reading.policy,
+            keys=reading.keys,
             source=where.source,
             target=where.target,
             path=where.path,
@@ -68,7 +68,7 @@ def subscribe(app: Application, defaults: Defaults = Defaults(), wanted: Collect
             pull_request=pull_request,
             home=where.home,
         )
-        for identity, one in listed.sound
+        for identity, reading in listed.sound
         if wanted is None or identity in wanted
         for where in wheres
     )
@@ -78,7 +78,7 @@ def subscribe(app: Application, defaults: Defaults = Defaults(), wanted: Collect
 
 
 def _of_every_entry(app: Application, entries: Sequence[Entry], error: Faulty | TaskError) -> list[Flaw]:
-    """One flaw for every entry; a broken annotation is one even where no entry can be read."""
+    """One flaw for each entry; for a broken annotation one flaw without an entry where no entry can be parsed."""
     if isinstance(error, Faulty):
         flaw = Flaw("", None, error.key, error.value, str(error), error.hint)
         return [replace(flaw, text=entry.text, entry=entry) for entry in entries] or [flaw]
@@ -89,10 +89,10 @@ def _of_every_entry(app: Application, entries: Sequence[Entry], error: Faulty | 
 
 @dataclass(frozen=True)
 class _ImageList:
-    """What a set of annotations asks for, wherever it is written to."""
+    """What a set of annotations asks for, apart from where it is written."""
 
     entries: tuple[Entry, ...]
-    sound: tuple[tuple[str, EntryReading], ...]  # by their images' identities
+    sound: tuple[tuple[str, EntryReading], ...]  # the identity of each image, and its entry
     managed: tuple[str, ...]
     claims: tuple[Claim, ...]
     flaws: tuple[Flaw, ...]
@@ -101,12 +101,12 @@ class _ImageList:
 
 @lru_cache(maxsize=4096)  # the Applications of one generator carry the same annotations
 def _image_list(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _ImageList:
-    found = dict(annotations)
-    text = found.get("image-list", "")
+    by_key = dict(annotations)
+    text = by_key.get("image-list", "")
     listed = tuple(zip(split_image_list(text), parse_image_list(text), strict=True))
-    entries = tuple(one for _, one in listed if isinstance(one, Entry))
-    aliases = frozenset(name for one in entries if one.alias for name in keys.prefixes(one))
-    index = keys.index(found)
+    entries = tuple(parsed for _, parsed in listed if isinstance(parsed, Entry))
+    aliases = frozenset(name for entry in entries if entry.alias for name in keys.prefixes(entry))
+    index = keys.index(by_key)
     readings = tuple(
         read_entry(
             entry,
@@ -116,35 +116,46 @@ def _image_list(annotations: tuple[tuple[str, str], ...], defaults: Defaults) ->
         )
         for entry in entries
     )
-    managed = tuple(dict.fromkeys(name for one in readings for name in one.managed))
+    managed = tuple(dict.fromkeys(name for reading in readings for name in reading.managed))
     claims = tuple(
-        Claim(one.entry.alias, one.entry.image.identity, one.keys.kustomize_name, one.keys.manifests_name)
-        for one in readings
+        Claim(
+            reading.entry.alias, reading.entry.image.identity, reading.keys.kustomize_name, reading.keys.manifests_name
+        )
+        for reading in readings
         if len(readings) > 1
     )
-    misspelt = _misspelt(found, entries, aliases, index)
+    misspelt = _misspelt(by_key, entries, aliases, index)
     stopped = {flaw.text for flaw in misspelt}
     sound = tuple(
-        (one.entry.image.identity, one) for one in readings if not one.broken and one.entry.text not in stopped
+        (reading.entry.image.identity, reading)
+        for reading in readings
+        if not reading.broken and reading.entry.text not in stopped
     )
     unreadable = (
         Flaw(text, None, "image-list", text, f"image-list: {error.message}", error.hint)
         for text, error in listed
         if isinstance(error, Malformed)
     )
-    flaws = (*unreadable, *misspelt, *(flaw for one in readings for flaw in one.flaws))
-    return _ImageList(entries, sound, managed, claims, flaws, {one.entry.text: one.strategy for one in readings})
+    flaws = (*unreadable, *misspelt, *(flaw for reading in readings for flaw in reading.flaws))
+    strategies = {reading.entry.text: reading.strategy for reading in readings}
+    return _ImageList(entries, sound, managed, claims, flaws, strategies)
 
 
-def _misspelt(found: Mapping[str, str], entries: Sequence[Entry], aliases: frozenset[str], index: Index) -> list[Flaw]:
-    """A misspelt rule or place stops every entry that it would govern: nobody knows which tag it should refuse."""
+def _misspelt(
+    annotations: Mapping[str, str], entries: Sequence[Entry], aliases: frozenset[str], index: Index
+) -> list[Flaw]:
+    """The flaws of misspelt rules and places: each stops every entry that it would govern.
+
+    AIU, and version 0.1, ignored a misspelt `allow-tags` and let every tag through.
+    """
     flaws = []
-    for key, one in doubts(found):
-        if not one.governs or not found[key]:
+    for key, doubt in doubts(annotations):
+        value = annotations[key]
+        if not doubt.governs or not value:
             continue
         for entry in entries:
             names = keys.prefixes(entry, aliases)
-            own = any(name in index.get(one.meant, ()) for name in names)  # hides the form for the whole Application
-            if one.name in names or (not one.name and not own):
-                flaws.append(Flaw(entry.text, entry, key, found[key], one.message, one.hint, misspelt=True))
+            own = any(name in index.get(doubt.meant, ()) for name in names)  # hides the form for the whole Application
+            if doubt.name in names or (not doubt.name and not own):
+                flaws.append(Flaw(entry.text, entry, key, value, doubt.message, doubt.hint, misspelt=True))
     return flaws

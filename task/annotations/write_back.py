@@ -1,7 +1,7 @@
-"""Where an update of an Application goes: repository, branches and target, from its annotations.
+"""Resolves where an update of an Application goes: repository, branches and targets, from its annotations.
 
-AIU chooses the source of a multi-source Application by the type that the target asks for;
-so do we (`choose_source`). A `chart:` source is a Helm repository, and is never cloned as Git.
+Of a multi-source Application AIU takes a source of the type that the target asks for, and so does `choose_source`. A
+`chart:` source is a Helm repository and never cloned as Git.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FORCED: Mapping[str, Kind] = {"kustomization": "Kustomize", "helmvalues": "Helm"
 TARGETS = ("kustomization", "helmvalues", "manifests")
 MANIFESTS = (".yaml", ".yml", ".json")
 KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
-# AIU takes these words for file names, and writes files that nobody reads (AIU issues 867, 934). What was meant:
+# AIU takes these words for file names, and writes files that nobody reads (AIU issues 867, 934). People mean:
 MEANT: Mapping[str, str] = {
     "helm": "helmvalues",
     "values": "helmvalues",
@@ -38,7 +38,7 @@ WAY_OUT_OF_CHARTS = (
 
 @dataclass(frozen=True)
 class Where:
-    """One write-back target, resolved as far as it can be without looking into Git."""
+    """One write-back target, resolved as far as possible without looking into Git."""
 
     target: str  # "override", "kustomization", "helmvalues", "manifests", "file"
     path: str
@@ -49,58 +49,60 @@ class Where:
     method: str
     credentials: str
     fallbacks: tuple[str, ...] = ()
-    home: str = ""  # the folder of the first target that goes to the same branch: what is remembered lies there
+    home: str = ""  # the folder of the first target that goes to the same branch, for the state file's path
 
 
 def write_backs(app: Application, argocd_namespace: str) -> tuple[Where, ...]:
     """All write-back targets of an Application.
 
-    Raises `Faulty` for an annotation that cannot be used, `SourceError` or `TargetError`
-    for a place that cannot be written.
+    Raises `Faulty` for an unusable annotation, `SourceError` or `TargetError` for a place that cannot be written.
     """
     method, credentials = write_back_method(app.annotations.get("write-back-method", ""))
     base, head = git_branch(app.annotations.get("git-branch", ""))
     homes: dict[tuple[str, str], str] = {}
-    found = []
+    wheres = []
     # A target that is named twice is written once.
     for place in dict.fromkeys(_where(app, text, argocd_namespace) for text in _texts(app)):
         branch = base or place.base
+        # To Argo CD an empty `targetRevision` is HEAD, the default branch, and `refs/heads/main` is `main`.
         branch = "" if branch == "HEAD" else branch.removeprefix("refs/heads/")
         is_folder = place.target in ("kustomization", "manifests") and not place.path.endswith(MANIFESTS)
         folder = place.path if is_folder else posixpath.dirname(place.path)
         home = homes.setdefault((normal_url(place.repo), branch), folder)
-        found.append(replace(place, base=branch, head=head, method=method, credentials=credentials, home=home))
-    return tuple(found)
+        wheres.append(replace(place, base=branch, head=head, method=method, credentials=credentials, home=home))
+    return tuple(wheres)
 
 
 def problems(app: Application, argocd_namespace: str) -> tuple[Faulty | SourceError | TargetError, ...]:
-    """Everything that keeps an Application from being written, where `write_backs` raises the first."""
-    found: list[Faulty | SourceError | TargetError] = []
+    """All errors that keep an Application from being written; `write_backs` raises the first of them."""
+    errors: list[Faulty | SourceError | TargetError] = []
     for read, key in ((write_back_method, "write-back-method"), (git_branch, "git-branch")):
         try:
             read(app.annotations.get(key, ""))
         except Faulty as error:
-            found.append(error)
+            errors.append(error)
     for text in _texts(app):
         try:
             _where(app, text, argocd_namespace)
         except (Faulty, SourceError, TargetError) as error:
-            found.append(error)
-    return tuple(found)
+            errors.append(error)
+    return tuple(errors)
 
 
 def _texts(app: Application) -> list[str]:
-    return [one.strip() for one in app.annotations.get(TARGET, "").split(",") if one.strip()] or [""]
+    # AIU knows one target; several, with commas between them, are ours.
+    return [text.strip() for text in app.annotations.get(TARGET, "").split(",") if text.strip()] or [""]
 
 
 def _where(app: Application, text: str, argocd_namespace: str) -> Where:
     target, path = _target(text)
     source = choose_source(app, FORCED.get(target, ""))
+    # As in a chart's `valueFiles`, `$ref` is the root of the repository that the source with this `ref` names.
     if target == "helmvalues" and path.startswith("$"):
         ref, _, rest = path[1:].partition("/")
-        named = next((one for one in app.sources if one.ref == ref), None)
+        named = next((other for other in app.sources if other.ref == ref), None)
         if named is None or not rest:
-            known = ", ".join(f"${one.ref}" for one in app.sources if one.ref) or "none"
+            known = ", ".join(f"${other.ref}" for other in app.sources if other.ref) or "none"
             raise Faulty(
                 TARGET, f"helmvalues:{path}", f"no source has the ref {ref!r}", f"refs of this Application: {known}"
             )
@@ -124,18 +126,18 @@ def _where(app: Application, text: str, argocd_namespace: str) -> Where:
 
 
 def _target(text: str) -> tuple[str, str]:
-    """`write-back-target` → (kind, path as written)."""
+    """The kind and the path, as written, of a `write-back-target`."""
     word, colon, path = text.partition(":")
     word, path = word.strip(), path.strip()
     if word == "kustomization" and posixpath.basename(path) in KUSTOMIZATIONS:
-        told = f"{text!r} names a file, and kustomization takes the folder it lies in"
-        raise Faulty(
-            TARGET, text, told, f"write kustomization:{posixpath.dirname(path) or ('/' if '/' in path else '.')}"
-        )
+        folder = posixpath.dirname(path) or ("/" if "/" in path else ".")
+        message = f"{text!r} names a file, and kustomization takes the folder it lies in"
+        raise Faulty(TARGET, text, message, f"write kustomization:{folder}")
     if word in TARGETS:
         return word, path
     if "/" not in word and "." not in word and (meant := MEANT.get(word.lower()) or nearest(word, TARGETS)):
         raise Faulty(TARGET, text, f"unknown target {text!r}", f"write {meant}{f':{path}' if path else ''}")
+    # AIU compares only the beginning: `kustomizationX` and `helmvalues.yaml` are these targets to it.
     for known in FORCED:
         if text.startswith(known):
             if posixpath.basename(text) in KUSTOMIZATIONS:
@@ -155,7 +157,7 @@ def _target(text: str) -> tuple[str, str]:
 
 
 def choose_source(app: Application, forced: Kind) -> Source:
-    """The source an update belongs to: by `write-back-source`, else by type, as AIU does."""
+    """The source that an update is written for: by `write-back-source`, else by type as AIU chooses it."""
     if not app.sources:
         raise SourceError("the Application has no source", hint="give it spec.source or spec.sources")
     if name := app.annotations.get("write-back-source", ""):
@@ -174,7 +176,10 @@ def choose_source(app: Application, forced: Kind) -> Source:
 
 
 def _repository(app: Application, source: Source) -> tuple[str, str]:
-    """Repository and revision. With `git-repository`: those of the source that has this URL."""
+    """The repository to write to and its revision; with `git-repository`, the revision of the source with that URL.
+
+    AIU v0.16 and later compares the two URLs literally.
+    """
     other = app.annotations.get("git-repository", "")
     if not other:
         if not source.repo:
@@ -183,7 +188,7 @@ def _repository(app: Application, source: Source) -> tuple[str, str]:
     same = [one for one in app.sources if app.multi and normal_url(one.repo) == normal_url(other)]
     if same:
         return other, same[0].revision
-    return other, "" if source.chart else source.revision
+    return other, "" if source.chart else source.revision  # a chart's revision is a version, not a branch
 
 
 def override_names(app: Application, argocd_namespace: str) -> tuple[str, str]:
@@ -198,7 +203,10 @@ def override_names(app: Application, argocd_namespace: str) -> tuple[str, str]:
 
 
 def inside(folder: str, path: str, what: str = "target") -> str:
-    """`path` seen from `folder` (from the root with a leading "/"), cleaned; never outside the repository."""
+    """`path`, relative to `folder` or, with a leading "/", to the root, in normal form.
+
+    Raises `SourceError` or `TargetError` for a path outside the repository. AIU does not confine `..`.
+    """
     error = SourceError if what == "source" else TargetError
     joined = path if path.startswith("/") else f"{folder}/{path}"
     if not joined.isprintable() or "\\" in joined:
