@@ -1,7 +1,6 @@
-"""(candidate, policy, current) → Verdict: may this tag go in, and which rule decided.
+"""Decides whether a tag may go in, and which rule decides: (candidate, policy, current) → Verdict.
 
-Pure: the same question always gets the same answer, so a lost push race is answered by
-asking again on the new tip.
+Pure: the same question always has the same answer. After a lost push race the question is asked again for the new tip.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from task.policy.strategies import STRATEGIES
 
 @dataclass(frozen=True)
 class Leave:
-    """What the command line allows beyond the rules."""
+    """What the command line permits although the rules refuse it."""
 
     downgrade: bool = False
 
 
 def objection(tag: str, policy: Policy) -> Verdict | None:
-    """Why a tag is not admitted, whatever Git says; None when it is admitted."""
+    """The refusal of a tag that the rules do not admit; None for an admitted tag. Git's version does not matter."""
     if policy.ignore and (glob := tag_filter.ignored(policy.ignore, tag)):
         return Verdict("refuse", "ignore-tags", f"ignore-tags {glob!r} matches {tag}")
     if policy.allow is not None and not tag_filter.allowed(policy.allow, tag):
@@ -35,14 +34,15 @@ def objection(tag: str, policy: Policy) -> Verdict | None:
 
 
 def judge(image: Image, policy: Policy, current: Reading, leave: Leave = Leave()) -> Verdict:
-    """What the rules say about writing `image` (tag and digest as they would be written) over `current`."""
+    """The verdict on writing `image`, with tag and digest as they would be written, over `current`."""
     if refusal := objection(image.tag, policy):
         return refusal
     if policy.strategy == "digest" and not image.digest:
         return Verdict("error", "registry", "the digest strategy needs the digest and the event has none")
     if same(image, current):
         return Verdict("unchanged", "same", f"Git already says {version_of(current)}")
-    # Only a tag that the same rules admit can be newer: `latest`, or a version out of the range, is always replaced.
+    # Only a tag that the same rules admit can be newer: `latest`, or a version out of the range, is always replaced. So
+    # an update may go down, as in AIU, which never compares with the running tag (2.0.0 runs, ~1.0 picks 1.0.5).
     comparable = current.tag and current.tag != image.tag and objection(current.tag, policy) is None
     if comparable and not leave.downgrade and (why := STRATEGIES[policy.strategy].older(image.tag, current.tag)):
         return Verdict("refuse", "not-newer", why)
@@ -53,13 +53,15 @@ def judge(image: Image, policy: Policy, current: Reading, leave: Leave = Leave()
 
 
 def same(image: Image, current: Reading) -> bool:
-    """Whether the target already says so: the same tag, and the same digest if the event has one.
+    """Whether the target says this image already: the same tag, and the same digest if the event has one.
 
-    A target that names only the digest names the whole image: it gets no tag.
+    A target with a digest alone names the whole image; an event with that digest adds no tag to it.
     """
     now = live_image(current.name) if current.name else None
+    # Not sound: a YAML reader takes the scalar for a number, which is not that tag even if its letters are equal.
+    # Another identity: the target names another repository, and it is not enough to write the tag there.
     if not current.sound or (now is not None and now.identity != image.identity):
-        return False  # the target names another repository: the tag alone would not do
+        return False
     if image.digest and current.digest:
         return image.digest == current.digest and ("" in (image.tag, current.tag) or image.tag == current.tag)
     return bool(image.tag) and image.tag == current.tag and not image.digest

@@ -1,7 +1,7 @@
-"""Order of builds: an older build that finishes later never wins. Pure.
+"""Orders builds, so that an older build that finishes later never wins. Pure.
 
-What tells two builds apart, in this precedence: the sequence (of one counter), the ancestry of their
-source commits, the creation time of the image, arrival. Strategies whose tags carry an order ask the tag first.
+Two builds are compared by their sequence (of one counter), else by the ancestry of their source commits, else by the
+creation time of the image, else by arrival. Strategies whose tags carry an order compare the tags first.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from task.policy.strategies import STRATEGIES
 from task.timestamps import epoch_seconds
 from task.urls import host_and_path
 
-UNORDERED = ("newest-build", "digest")  # their tags carry no order
+UNORDERED = ("newest-build", "digest")  # the strategies whose tags carry no order
 Ancestry = Mapping[tuple[str, str, str], str]  # (repository, new commit, old commit) → "newer", "older", …
 
 
 @dataclass(frozen=True)
 class BuildOrder:
-    """Whether a build is newer than another, and why; `relation` is "" where nothing tells them apart."""
+    """Whether a build is newer or older than another, and why; `relation` is "" where that is unknown."""
 
     relation: Literal["newer", "older", ""]
     because: str = ""
@@ -50,13 +50,13 @@ def compare(new: Build, old: Build, ancestry: Ancestry) -> BuildOrder:
 
 
 def commits(new: Build, old: Build) -> tuple[str, str, str] | None:
-    """(repository, new commit, old commit) whose ancestry decides; None where a sequence decides, or nothing can."""
+    """The (repository, new commit, old commit) whose ancestry decides; None where a sequence does, or neither can."""
     counted = new.sequence is not None and old.sequence is not None and new.counter == old.counter
     if counted and new.sequence != old.sequence:
         return None
     if not (new.commit and old.commit) or new.commit == old.commit:
         return None
-    # Only the event says which server to ask. A state file is written by others: a URL in it must not be contacted.
+    # Only the event says which server to ask. Other people can write a state file, so its URL must not be contacted.
     if not new.repository:
         return None
     same = not old.repository or host_and_path(new.repository) == host_and_path(old.repository)
@@ -64,9 +64,9 @@ def commits(new: Build, old: Build) -> tuple[str, str, str] | None:
 
 
 def superseded(event: Written, policy: Policy, current: Reading, memory: Memory, ancestry: Ancestry) -> str:
-    """Why the event's build is not the newest that was ever written; "" when it is, or nothing says otherwise.
+    """Why the event's build is not the newest that was ever written; "" where it is, or where that is unknown.
 
-    A replay of an old pipeline changes nothing, after a newer build as after a rollback.
+    So a replay of an old pipeline changes nothing, neither after a newer build nor after a rollback.
     """
     order = compare(event.build, memory.written.build, ancestry) if memory.written else BuildOrder("")
     if order.relation == "newer":
@@ -77,8 +77,8 @@ def superseded(event: Written, policy: Policy, current: Reading, memory: Memory,
     if memory.written is None:
         return ""
     if policy.strategy not in UNORDERED and event.tag != memory.written.tag:
-        # Tags that carry an order are compared by the strategy alone; only after a rollback do builds count as well,
-        # so that a replay of a tag that the rollback passed over does not come back.
+        # The strategy alone compares tags that carry an order. Only after a rollback do builds count as well, so that
+        # the replay of a tag that the rollback passed over does not bring it back.
         rolled_back = version_of(memory.written) != version_of(current)
         if not (rolled_back and STRATEGIES[policy.strategy].older(event.tag, memory.written.tag)):
             return ""
@@ -90,12 +90,12 @@ def superseded(event: Written, policy: Policy, current: Reading, memory: Memory,
 
 
 def version_of(what: Written | Reading | Meant) -> str:
-    """`tag`, `tag@digest` or digest; "" where there is none."""
+    """`tag`, `tag@digest` or the digest alone; "" where it has neither."""
     return f"{what.tag}@{what.digest}" if what.tag and what.digest else what.tag or what.digest
 
 
 def later(event: Written, remembered: Written, policy: Policy, ancestry: Ancestry) -> str:
-    """Why `remembered`, a deferred event, comes after the event; "" when the event is the newer one."""
+    """Why `remembered`, a deferred event, is newer than the event; "" where it is not."""
     if policy.strategy not in UNORDERED and event.tag != remembered.tag:
         return STRATEGIES[policy.strategy].older(event.tag, remembered.tag)
     order = compare(event.build, remembered.build, ancestry)

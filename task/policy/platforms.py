@@ -1,7 +1,4 @@
-"""Platforms: which images of an index an entry takes.
-
-As Argo CD Image Updater (AIU) matches them, in both its generations.
-"""
+"""Decides which images of an index an entry takes, as Argo CD Image Updater (AIU) v0 and v1 match platforms."""
 
 from __future__ import annotations
 
@@ -11,9 +8,9 @@ from collections.abc import Sequence
 def accepts(wanted: Sequence[str], os: str, arch: str, variant: str = "", runtime: str = "") -> bool:
     """Whether an image for `os/arch[/variant]` is for one of the wanted platforms.
 
-    A platform without a variant takes any variant; one with a variant takes that one only. Case matters. A text that
-    is not a platform takes nothing, so that a typo never lets an image through. If nothing is wanted, `runtime` counts
-    (AIU takes the platform that it runs on itself), and without that any platform.
+    A wanted platform without a variant takes any variant; one with a variant takes that variant only. Case matters. A
+    text that is no platform takes nothing, so that a typo never lets an image through. Where no platform is wanted,
+    `runtime` is (AIU takes the platform that it runs on itself), and without that any platform.
     """
     for text in wanted or ([runtime] if runtime else []):
         wanted_os, wanted_arch, wanted_variant = _parts(text)
@@ -29,7 +26,7 @@ def is_platform(text: str) -> bool:
 
 
 def _parts(text: str) -> tuple[str, str, str]:
-    """`os/arch/variant`; whatever follows the second slash is the variant."""
+    """The parts of `os/arch/variant`. All after the second slash is the variant, as in AIU."""
     os, _, rest = text.strip().partition("/")
     arch, _, variant = rest.partition("/")
     return os, arch, variant

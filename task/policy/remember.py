@@ -1,4 +1,4 @@
-"""What a state file has to remember after a decision. Pure: (memory, what happened) → memory."""
+"""Decides what a state file has to remember after a decision. Pure: an old memory and an event make a new memory."""
 
 from __future__ import annotations
 
@@ -13,44 +13,44 @@ MOST = 20  # versions whose replay is recognised
 
 
 def written(memory: Memory, event: Written, policy: Policy) -> Memory:
-    """After an update, which also settles what was deferred.
+    """The memory after an update, which also settles a deferred event.
 
-    Only what a later decision can need is kept: the build's identity where tags alone do not decide, and the versions
+    It keeps only what a later decision can need: the build's identity where tags alone do not decide, and the versions
     that a rollback passed over, until a newer tag is written. Without an identity arrival decides, and nothing is kept.
     """
     known = event.build != Build()
     this = Written(event.tag, event.digest, event.build)
     if policy.strategy not in UNORDERED:
         older = STRATEGIES[policy.strategy].older
-        fence = tuple(one for one in memory.replaced if older(event.tag, one.partition("@")[0]))
+        fence = tuple(version for version in memory.replaced if older(event.tag, version.partition("@")[0]))
         newest = memory.written if memory.written and older(event.tag, memory.written.tag) else None
         kept = newest or (this if known and event.digest else None)
         return replace(memory, written=kept, replaced=fence, deferred=None, rollback=None)
-    others = tuple(one for one in memory.replaced if one != version_of(event))
+    others = tuple(version for version in memory.replaced if version != version_of(event))
     return replace(memory, written=this if known else memory.written, replaced=others, deferred=None, rollback=None)
 
 
 def rolled_back(memory: Memory, current: Reading, to: Reading, passed: tuple[str, ...], words: str) -> Memory:
-    """After a rollback from `current` over the versions `passed`, none of which a replay brings back.
+    """The memory after a rollback from `current` over the versions `passed`; a replay brings none of these back.
 
-    `words` is what was asked for, such as `previous`, and "" for a tag. Its meaning is remembered, so that a job that
-    runs the same rollback again finds it done.
+    `words` is the request, such as `previous`, and "" for a tag. Its meaning is remembered, so that a job that runs the
+    same rollback again finds it done.
     """
     newest = memory.written or Written(current.tag, current.digest)
     target = version_of(to)
     replaced = dict.fromkeys((version_of(current), *passed, *memory.replaced))
-    kept = tuple(one for one in replaced if one and one != target)
+    kept = tuple(version for version in replaced if version and version != target)
     meant = Meant(words, to.tag, to.digest) if words else None
     return replace(memory, written=newest, replaced=kept[:MOST], rollback=meant)
 
 
 def active(hold: Hold | None, now: str) -> Hold | None:
-    """The hold, unless its time is over."""
+    """The hold, or None where its time is over."""
     return None if hold is None or (hold.until and epoch_seconds(hold.until) <= epoch_seconds(now)) else hold
 
 
 def holding(state: State, memory: Memory, now: str) -> Hold | None:
-    """The hold that covers an image now: its own, else the Application's."""
+    """The hold that covers an image now: the image's own, else the Application's, else None."""
     return active(memory.hold, now) or active(state.hold, now)
 
 

@@ -1,6 +1,6 @@
 """The update strategies: which tags each admits, and when a candidate supersedes the current tag.
 
-A new strategy is one class here, one line in `STRATEGIES`, one row in docs/strategies.md.
+A new strategy is one class here, one line in `STRATEGIES`, and one row in docs/annotations.md.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from task.timestamps import epoch_seconds
 
 
 class Rules(Protocol):
-    """What a strategy says about tags."""
+    """The rules of one strategy."""
 
     def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
-        """(rule, why) when the tag is not admitted; ("", "") when it is."""
+        """(rule, why) where the tag is not admitted; ("", "") where it is."""
 
     def older(self, tag: str, current: str) -> str:
-        """Why `tag` does not come after `current` (both admitted, different texts); "" when it does."""
+        """Why `tag` does not come after `current` (both admitted, different texts); "" where it does."""
 
     def sort_key(self, tag: str, date: str) -> Any:
         """The key that sorts admitted tags of one repository, the newest last; `date` is the registry's, or ""."""
@@ -79,7 +79,7 @@ class NewestBuild:
         """The date, then the text; an image without a date is older than any other."""
         if not date:
             return float("-inf"), "", tag
-        # Registries tell nanoseconds. A float of seconds cannot tell two of them apart, so the fraction stays text.
+        # Registries give nanoseconds. A float of seconds cannot tell two of them apart, so the fraction stays text.
         whole, _, fraction = date.removesuffix("Z").partition(".")
         return epoch_seconds(f"{whole}Z"), fraction, tag
 
@@ -93,7 +93,7 @@ class Alphabetical:
         return "", ""
 
     def older(self, tag: str, current: str) -> str:
-        """The bytes decide."""
+        """The bytes are compared."""
         return "" if tag.encode() > current.encode() else f"{current} comes after {tag} in alphabetical order"
 
     def sort_key(self, tag: str, date: str) -> Any:

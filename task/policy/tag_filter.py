@@ -1,6 +1,6 @@
-r"""Which tags an entry takes at all: `allow-tags` and `ignore-tags`.
+r"""The filters `allow-tags` and `ignore-tags`: which tags an entry takes at all.
 
-Both mean the same as to Argo CD Image Updater: Go's regular expressions (RE2, which cannot be made slow) and Go's
+They mean the same as in Argo CD Image Updater: Go's regular expressions (RE2, which no pattern makes slow) and Go's
 `filepath.Match`, whose `[!a]` does not negate. `policy.judge` applies them.
 """
 
@@ -27,10 +27,10 @@ _ESCAPE = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.", re.DOTALL)
 
 
 def allow_pattern(value: str) -> str | None:
-    """The pattern of an `allow-tags` value: `any` (and an empty value) is None, `regexp:<RE2>` its RE2.
+    """The RE2 pattern of an `allow-tags` value `regexp:<RE2>`; None for `any` and an empty value.
 
-    Behind the first colon every character counts. Raises `Malformed` for all else and for what Go's
-    regexp refuses: a broken filter must not let a tag through.
+    Every character after the first colon counts, blanks included. Raises `Malformed` for other values, and for
+    patterns that Go's regexp refuses: a broken filter must not let a tag through.
     """
     value = value.strip()
     keyword, colon, pattern = value.partition(":")
@@ -44,12 +44,12 @@ def allow_pattern(value: str) -> str | None:
 
 
 def check_pattern(pattern: str) -> None:
-    """Raise `Malformed` for what RE2 or Go's regexp refuses."""
+    """Raises `Malformed` for a pattern that RE2 or Go's regexp refuses."""
     _compiled(pattern)
 
 
 def check_length(text: str) -> None:
-    """Raise `Malformed` for a pattern or glob so long that it could cost a run minutes."""
+    """Raises `Malformed` for a pattern or glob so long that it could cost a run minutes."""
     if len(text) > LONGEST:
         raise Malformed(
             f"{shortened(text)!r} has {len(text):,} characters, and a pattern may have {LONGEST:,}",
@@ -58,14 +58,14 @@ def check_length(text: str) -> None:
 
 
 def allowed(pattern: str | None, tag: str) -> bool:
-    """Whether the pattern (of `allow_pattern`) is found anywhere in the tag; None takes every tag."""
+    """Whether the pattern of `allow_pattern` matches anywhere in the tag; None takes every tag."""
     return pattern is None or _compiled(pattern).search(tag.encode("utf-8", "surrogatepass")) is not None
 
 
 def ignore_globs(value: str) -> tuple[str, ...]:
-    """The globs of an `ignore-tags` value, trimmed, without the empty ones.
+    """The globs of an `ignore-tags` value, trimmed, without empty ones.
 
-    Raises `Malformed` for a glob that Go's `filepath.Match` calls a bad pattern.
+    Raises `Malformed` for a glob that Go's `filepath.Match` calls a bad pattern. AIU ignores such a glob.
     """
     globs = tuple(glob for part in value.split(",") if (glob := part.strip()))
     for glob in globs:
@@ -75,7 +75,7 @@ def ignore_globs(value: str) -> tuple[str, ...]:
 
 
 def glob_match(glob: str, tag: str) -> bool:
-    """Whether the glob takes the whole tag, as Go's `filepath.Match` on Unix; a malformed one takes none."""
+    """Whether the glob matches the whole tag as in Go's `filepath.Match` on Unix; a malformed glob matches nothing."""
     try:
         return _compiled_glob(glob).fullmatch(tag) is not None
     except Malformed:
@@ -83,7 +83,7 @@ def glob_match(glob: str, tag: str) -> bool:
 
 
 def ignored(globs: Sequence[str], tag: str) -> str:
-    """The first of the globs that takes the tag, or ""."""
+    """The first glob that matches the tag, or ""."""
     return next((glob for glob in globs if glob_match(glob, tag)), "")
 
 
@@ -114,7 +114,7 @@ def _compiled(pattern: str) -> Any:
     try:
         compiled = re2.compile(pattern.encode(), options)
         names = compiled.groupindex
-        if compiled.groups:  # groups are not read here, and a thousand of them cost each search milliseconds
+        if compiled.groups:  # nobody reads the groups, and a thousand of them cost each search milliseconds
             options.never_capture = True
             compiled = re2.compile(pattern.encode(), options)
     except re2.error as problem:
@@ -124,7 +124,7 @@ def _compiled(pattern: str) -> Any:
     except UnicodeEncodeError as problem:
         raise _bad_pattern(pattern, f"invalid UTF-8: {problem.reason}") from problem
     finally:
-        re2.purge()  # it would remember 128 more
+        re2.purge()  # google-re2 caches 128 patterns itself, each with all of its memory
     # The C++ library takes two things that Go's regexp refuses: a single byte, and group names beyond ASCII.
     if r"\C" in _ESCAPE.findall(pattern):
         raise _bad_pattern(pattern, r"invalid escape sequence: \C")
@@ -144,10 +144,10 @@ def _bad_pattern(pattern: str, trouble: str) -> Malformed:
 def _compiled_glob(glob: str) -> re.Pattern[str]:
     """A glob of Go's `filepath.Match` as a regular expression. Raises `Malformed` for what Go calls a bad pattern.
 
-    Go takes the characters between two stars where they first fit and never elsewhere, hence the atomic groups:
-    they give the same answers, and no glob is slow.
+    Go matches the characters between two stars where they first fit and never elsewhere. Hence the atomic groups: they
+    give the same answers, and no glob is slow.
     """
-    runs, position = [""], 0  # what stands between the stars
+    runs, position = [""], 0  # the patterns between the stars
     while position < len(glob):
         if glob[position] == "*":
             runs.append("")
@@ -168,7 +168,7 @@ def _compiled_glob(glob: str) -> re.Pattern[str]:
 
 
 def _class(glob: str, position: int) -> tuple[str, int]:
-    """What stands between `[` and `]`, and where the rest begins. Only `^` negates: `[!a]` takes `!` and `a`."""
+    """The pattern of a class after its `[`, and where the rest begins. Only `^` negates: `[!a]` takes `!` and `a`."""
     negated = glob.startswith("^", position)
     position += negated
     ranges: list[tuple[str, str]] = []

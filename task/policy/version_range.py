@@ -1,7 +1,7 @@
-"""Versions and ranges of versions, as Masterminds/semver v3.4 reads them.
+"""Parses versions and ranges of versions as Masterminds/semver v3.4 does.
 
-That is the library of Argo CD Image Updater: `^1.2`, `~1.4`, `1.x`, `>=1 <2`, `1.2 - 1.4`, `a || b`.
-python-semver compares versions. It has no ranges like these, and its parser is stricter than Masterminds' `NewVersion`.
+Argo CD Image Updater uses that library: `^1.2`, `~1.4`, `1.x`, `>=1 <2`, `1.2 - 1.4`, `a || b`. python-semver compares
+the versions. It has no such ranges, and its parser is stricter than Masterminds' `NewVersion`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from task.errors import Malformed
 
 _WORDS = r"[0-9A-Za-z-]++(?:\.[0-9A-Za-z-]++)*+"
 _VERSION = re.compile(rf"v?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?(?:-({_WORDS}))?(?:\+({_WORDS}))?", re.ASCII)
-# Possessive throughout: nothing given back could ever match, and a hostile constraint costs no time.
+# All quantifiers are possessive: backtracking could never find a match, and a hostile constraint costs no time.
 _BLANK = r"[\t\n\f\r ]"
 _NUMBER = r"[0-9|xX*]++"  # Masterminds admits "|" here; such a number is refused one step later
 _LOOSE = rf"v?{_NUMBER}(?:\.{_NUMBER})?+(?:\.{_NUMBER})?+(?:-{_WORDS})?+(?:\+{_WORDS})?+"
@@ -37,7 +37,7 @@ _HINT = (
 
 @dataclass(frozen=True)
 class Term:
-    """One comparison: `>=1.2`. `given` counts the parts that are written as numbers (`1.x`: 1)."""
+    """One comparison, such as `>=1.2`. `given` counts the parts written as numbers; it is 1 for `1.x`."""
 
     operator: str
     version: Version  # parts not given are 0
@@ -46,7 +46,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Range:
-    """A constraint: a version is in it when all terms of one of the groups hold."""
+    """A constraint: a version is in the range where all terms of one of the groups hold."""
 
     text: str
     groups: tuple[tuple[Term, ...], ...]
@@ -65,10 +65,11 @@ class Range:
 
 @lru_cache(maxsize=1024)
 def parse_version(tag: str) -> Version | None:
-    """The version a tag is, or None: `v` may lead, `1` and `1.2` are whole versions, leading zeros are fine.
+    """The version that a tag stands for, or None.
 
-    As Masterminds `NewVersion` v3.4: no blanks, no `V`, numbers below 2**64, and no leading zero in a
-    numeric part of the pre-release.
+    The rules are those of Masterminds `NewVersion` v3.4: `v` may lead, `1` and `1.2` are whole versions, and leading
+    zeros are fine. There is no blank, no `V`, no number from 2**64 on, and no leading zero in a numeric part of the
+    pre-release.
     """
     match = _VERSION.fullmatch(tag) if len(tag) <= _LONGEST_VERSION else None
     return _version(match.group(1, 2, 3), match[4], match[5]) if match else None
@@ -76,9 +77,9 @@ def parse_version(tag: str) -> Version | None:
 
 @lru_cache(maxsize=1024)
 def parse_range(text: str) -> Range:
-    """The range a constraint stands for; an empty text is `*`, every release.
+    """The range of a constraint; an empty text is `*`, which is every release.
 
-    Raises `Malformed`, quoting the constraint, for what Masterminds `NewConstraint` v3.4 refuses.
+    Raises `Malformed`, with the constraint in quotes, where Masterminds `NewConstraint` v3.4 refuses it.
     """
     text = text.strip()
     if len(text) > _LONGEST_RANGE:
@@ -125,7 +126,7 @@ def _improper(part: str, text: str) -> Malformed:
 
 
 def _holds(term: Term, version: Version) -> bool:
-    """Whether one comparison holds. Parts that are not given have the library's own meaning in each case."""
+    """Whether one comparison holds. For parts that are not given, the library has a rule of its own in each case."""
     order = version.compare(term.version)
     ours, theirs = version.to_tuple()[:_PATCH], term.version.to_tuple()[:_PATCH]
     match term.operator:

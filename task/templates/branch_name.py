@@ -1,4 +1,4 @@
-"""The name of a write branch, from the template behind the colon of `git-branch`."""
+"""Makes the name of a head branch from the template after the colon of `git-branch`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DELETE = 0x7F
 
 @dataclass(frozen=True)
 class AppFacts:
-    """The Application's fields in a template, besides its images."""
+    """The fields of a template that are not about images."""
 
     name: str
     namespace: str
@@ -31,7 +31,7 @@ class AppFacts:
 
 
 def branch_name(template: str, changes: Sequence[Change], app: AppFacts) -> str:
-    """The branch to write. Raises Malformed where the template fails, and for a name that Git would refuse."""
+    """The name of the branch. Raises Malformed where the template fails, or makes a name that Git refuses."""
     try:
         name = rendered_branch(template, changes, app)
     except Malformed as error:
@@ -44,15 +44,21 @@ def branch_name(template: str, changes: Sequence[Change], app: AppFacts) -> str:
 
 
 def rendered_branch(template: str, changes: Sequence[Change], app: AppFacts) -> str:
-    """The template's text, cut to 255 bytes as AIU does, though never within a character."""
+    """The template's text, cut to 255 bytes as AIU does, but never within a character."""
     text = parse(template).render(_data(changes, app)) if "{{" in template else template
     return text.encode("utf-8", "replace")[:LONGEST].decode("utf-8", "ignore")
 
 
 def _data(changes: Sequence[Change], app: AppFacts) -> Mapping[str, Any]:
-    """AIU's data, in its order: a template that prints a whole struct shows it."""
+    """AIU's data. The order of the fields matters where a template prints a whole struct.
+
+    AIU fills `.AppName`, `.AppNamespace` and `.TargetKey` in pull-request mode only; in v0 they make the template fail.
+    """
     return {
-        "Images": [{"Name": one.name, "Alias": one.alias, "OldTag": one.old, "NewTag": one.new} for one in changes],
+        "Images": [
+            {"Name": change.name, "Alias": change.alias, "OldTag": change.old, "NewTag": change.new}
+            for change in changes
+        ],
         "SHA256": changes_digest(changes),
         "AppName": app.name,
         "AppNamespace": app.namespace,
@@ -61,12 +67,12 @@ def _data(changes: Sequence[Change], app: AppFacts) -> Mapping[str, Any]:
 
 
 def changes_digest(changes: Sequence[Change]) -> str:
-    """`.SHA256`: over `name-old-new,` of every change, in the order of the image list."""
-    return _sha256("".join(f"{one.name}-{one.old}-{one.new}," for one in changes))
+    """`.SHA256`, AIU's digest of `name-old-new,` for each change in the order of the image list."""
+    return _sha256("".join(f"{change.name}-{change.old}-{change.new}," for change in changes))
 
 
 def target_key(app: AppFacts) -> str:
-    """`.TargetKey`: eight digits that are different for each write-back target."""
+    """`.TargetKey`, eight digits that differ for each write-back target, as AIU v1.3 makes them."""
     return _sha256(f"{app.repo}|{app.branch}|{app.target}")[:8]
 
 
@@ -75,9 +81,10 @@ def _sha256(text: str) -> str:
 
 
 def check_branch_template(template: str) -> None:
-    """Malformed where the template does not parse, names a field that does not exist, or makes a bad name for sure.
+    """Raises Malformed where the template does not parse, names an unknown field, or always makes a bad name.
 
-    It is tried on one sample change: what fails for that change only (an index, a tag's letters) is not reported.
+    The template runs on one sample change. A failure that depends on the change (an index, the tag's letters) is not
+    reported.
     """
     app = AppFacts("app", "argocd")
     if "{{" not in template:
@@ -94,7 +101,7 @@ FIELDS = "fields are .Images (.Name, .Alias, .OldTag, .NewTag of each), .SHA256,
 
 
 def objection_to_branch(name: str) -> str:
-    """Why Git refuses this branch name, or "" (git check-ref-format --branch)."""
+    """Why Git refuses this branch name, or "". The rules are those of `git check-ref-format --branch`."""
     if not name:
         return "it is empty"
     if len(name.encode("utf-8", "surrogatepass")) > LONGEST:

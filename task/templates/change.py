@@ -1,4 +1,4 @@
-"""What happened to one image of one Application: the data of branch names and commit messages."""
+"""The change of one image of one Application: the data of branch names and commit messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DOCKER_HUB = ("docker.io", "index.docker.io")
 
 @dataclass(frozen=True)
 class Change:
-    """One image from an old to a new version; "" for what is not known."""
+    """One image from an old to a new version; unknown parts are ""."""
 
     image: Image  # the entry's, as the annotation spells it
     alias: str
@@ -22,7 +22,7 @@ class Change:
     old_digest: str = ""
     new_digest: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)  # of the new image, if a template prints them
-    build: Build = Build()  # of the new image, as far as it is known
+    build: Build = Build()  # of the new image
 
     @property
     def old(self) -> str:

@@ -1,4 +1,4 @@
-"""The message of a commit: AIU's words or the user's template, then trailers."""
+"""Makes the message of a commit: AIU's default text or the user's template, then trailers."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from task.templates.change import Change
 from task.templates.go_template import FailedTemplate, GoMap, parse
 from task.templates.trailers import Trailer, one_line, trailer_lines
 
-SUBJECT = 72  # characters: what `git log` and forges show of a subject
+SUBJECT = 72  # characters; GitHub cuts a longer subject off
 MOST_LINES = 200  # changes shown, of several Applications
 MOST_NAMES = 100  # Applications named, with one change
-MOST_TRAILERS = 50  # of a kind
+MOST_TRAILERS = 50  # of one key
 LONGEST = 64 * 1024
-EMPTY = "Update parameters"  # as AIU commits
-STEPS = 2_000_000  # the operator's own template, over thousands of changes
+EMPTY = "Update parameters"  # AIU's message where the template makes an empty text
+STEPS = 2_000_000  # more than a branch name gets: the operator's own template may print thousands of changes
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
-# Git ends a message at a patch's divider and at scissors. One blank before such a line prevents that.
+# `git interpret-trailers` and `git am` end a message at `---`, `git commit --cleanup=scissors` at scissors. One blank
+# before such a line prevents that.
 DIVIDER = re.compile(r"^(?=---\s|---$|\S -{8,} >8 -{8,})", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class AppChanges:
-    """What changes for one Application."""
+    """The changes of one Application."""
 
     namespace: str
     name: str
@@ -34,14 +35,14 @@ class AppChanges:
 
 @dataclass(frozen=True)
 class Message:
-    """A commit message, and what went wrong with the user's template, if anything."""
+    """A commit message, and a warning where the user's template failed."""
 
     text: str
     warning: str = ""
 
 
 def check_template(text: str) -> None:
-    """Raise Malformed if the template does not parse."""
+    """Raises Malformed if the template does not parse."""
     parse(text)
 
 
@@ -51,10 +52,10 @@ def wants_labels(template: str | None) -> bool:
 
 
 def commit_message(template: str | None, apps: Sequence[AppChanges], trailers: Sequence[Trailer] = ()) -> Message:
-    """The whole message: text, then `Image:`, `Application:` and the given trailers.
+    """The whole message: text, then the trailers `Image`, `Application`, and the given ones.
 
-    A template that fails while running is replaced by the default text, with a warning, as in AIU. Raises Malformed
-    for a template that does not parse and for a bad key of a trailer. `Image` among the trailers replaces our own.
+    A given trailer `Image` replaces our own. A template that fails while it runs is replaced by the default text, with
+    a warning, as in AIU. Raises Malformed for a template that does not parse, and for an invalid key of a trailer.
     """
     message = message_text(template, apps)
     images = [
@@ -64,13 +65,13 @@ def commit_message(template: str | None, apps: Sequence[AppChanges], trailers: S
         if not any(key == "Image" for key, _ in trailers)
     ]
     names = [f"{app.namespace}/{app.name}" for app in apps]
-    lines = trailer_lines((*_some("Image", images), *_some("Application", names), *trailers))
+    lines = trailer_lines((*_repeated("Image", images), *_repeated("Application", names), *trailers))
     text = tidy(message.text) or EMPTY
     return replace(message, text=f"{text}\n\n{lines}" if lines else f"{text}\n")
 
 
 def message_text(template: str | None, apps: Sequence[AppChanges]) -> Message:
-    """The template's text, else AIU's default; without trailers."""
+    """The message without trailers: the template's text, or AIU's default where there is no template."""
     if template is None:
         return Message(default_text(apps))
     try:
@@ -80,7 +81,10 @@ def message_text(template: str | None, apps: Sequence[AppChanges]) -> Message:
 
 
 def tidy(text: str) -> str:
-    """The text as `git commit` cleans it, without control characters, and with nothing that ends a message early."""
+    """The text as `git commit` cleans it, without control characters and without lines that would end it early.
+
+    Commits are made by `git fast-import`, which cleans nothing.
+    """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if not text.replace("\n", "").isprintable():
         text = UNSAFE.sub("", text)
@@ -92,8 +96,8 @@ def tidy(text: str) -> str:
 
 
 def default_text(apps: Sequence[AppChanges]) -> str:
-    """AIU's default for one Application; for several, each change once with the Applications it is for."""
-    lines = [_line(one) for one in distinct(apps)] if len(apps) == 1 else _shared_lines(apps)
+    """AIU's default text for one Application; for several, each change once with its Applications."""
+    lines = [_line(change) for change in distinct(apps)] if len(apps) == 1 else _shared_lines(apps)
     return "\n".join((_subject(apps), "", *lines, ""))
 
 
@@ -110,7 +114,7 @@ def _line(change: Change) -> str:
 
 
 def _shared_lines(apps: Sequence[AppChanges]) -> list[str]:
-    """A line for each change, and one with its Applications, unless these are all and the subject names them."""
+    """A line for each change, and one with its Applications unless it is for all and the subject names them."""
     owners: dict[str, list[str]] = {}
     for app in apps:
         for line in dict.fromkeys(map(_line, app.changes)):
@@ -138,12 +142,12 @@ def _names(apps: Sequence[AppChanges]) -> str:
 
 
 def distinct(apps: Sequence[AppChanges]) -> list[Change]:
-    """All changes, each once: Applications may share one."""
-    found: dict[tuple[str, str, str], Change] = {}
+    """The changes of all Applications, each once: several may share one."""
+    changes: dict[tuple[str, str, str], Change] = {}
     for app in apps:
         for change in app.changes:
-            found.setdefault(_words(change), change)
-    return list(found.values())
+            changes.setdefault(_words(change), change)
+    return list(changes.values())
 
 
 def _words(change: Change) -> tuple[str, str, str]:
@@ -158,13 +162,13 @@ def _data(apps: Sequence[AppChanges]) -> Mapping[str, Any]:
 
     return {
         "AppName": _names(apps),
-        "AppChanges": [fields(one) for one in distinct(apps)],
+        "AppChanges": [fields(change) for change in distinct(apps)],
         "Labels": _labels(change for app in reversed(apps) for change in reversed(app.changes)),
         "Applications": [
             {
                 "Name": one_line(app.name),
                 "Namespace": one_line(app.namespace),
-                "Changes": [fields(one) for one in distinct([app])],
+                "Changes": [fields(change) for change in distinct([app])],
             }
             for app in apps
         ],
@@ -172,12 +176,12 @@ def _data(apps: Sequence[AppChanges]) -> Mapping[str, Any]:
 
 
 def _labels(changes: Iterable[Change]) -> Mapping[str, str]:
-    """The labels of all images; of two labels with the same name the later one."""
+    """The labels of all images; of two labels with the same name the later one wins."""
     return GoMap({one_line(key): one_line(text) for change in changes for key, text in change.labels.items()})
 
 
-def _some(key: str, values: Sequence[str]) -> list[Trailer]:
-    """A trailer for each value, once; of very many the first, and how many there are."""
+def _repeated(key: str, values: Sequence[str]) -> list[Trailer]:
+    """A trailer for each distinct value; of more than `MOST_TRAILERS` the first ones, and their number."""
     values = list(dict.fromkeys(values))
     shown = [(key, value) for value in values[:MOST_TRAILERS]]
     return shown if len(values) <= MOST_TRAILERS else [*shown, (f"{key}-Count", str(len(values)))]

@@ -1,4 +1,4 @@
-"""Trailers of a commit message, so that `git interpret-trailers` reads them back."""
+"""Makes the trailers of a commit message, in the form that `git interpret-trailers` reads."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from task.errors import Malformed
 from task.text import shortened
 
 KEY = re.compile(r"[A-Za-z0-9-]+")
-# Line ends and other control characters would end the line; the others turn text around on a screen.
+# Control characters and line ends would end the line; U+202A–202E and U+2066–2069 turn text around on a screen.
 UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]+")
 LONGEST_VALUE = 1000
-REFERENCE = "Argocd-reference-commit-"
+REFERENCE = "Argocd-reference-commit-"  # Argo CD's repo-server reads these trailers of the synced revision
 
 Trailer = tuple[str, str]
 
 
 def one_line(text: str, longest: int = LONGEST_VALUE) -> str:
-    """The text on one line, without control characters; cut where it is longer than any honest value."""
+    """The text on one line, without control characters, cut to `longest` characters."""
     line = (text if text.isprintable() else UNSAFE.sub(" ", text)).strip()
     return line if len(line) <= longest else line[: longest - 1].rstrip() + "…"
 
 
 def trailer_lines(trailers: Iterable[Trailer]) -> str:
-    """`Key: value` lines, in order, each once; raises Malformed for a key that Git does not read as one."""
+    """The trailers as `Key: value` lines, in order, each once. Raises Malformed for an invalid key."""
     lines: dict[str, None] = {}
     for key, value in trailers:
         if not KEY.fullmatch(key):
@@ -38,25 +38,26 @@ def trailer_lines(trailers: Iterable[Trailer]) -> str:
 def commit_references(
     sha: str, repository: str = "", author: str = "", date: str = "", message: str = ""
 ) -> list[Trailer]:
-    """Argo CD's commit references: where the source of the image is; nothing without a commit.
+    """Argo CD's commit references to the image's source code; () without a commit.
 
-    Argo CD shows them next to the synced revision. `author` is `Name <address>`, `date` is RFC 3339;
-    the body is a JSON string, as Argo CD reads it.
+    Argo CD shows them next to the synced revision. `author` is `Name <address>`, `date` is RFC 3339. The body becomes
+    a JSON string, as Argo CD reads it.
     """
     if not sha:
         return []
     subject, _, body = message.strip().partition("\n")
     body = body.strip()
-    found = {"author": author, "date": date, "subject": subject, "sha": sha.lower(), "repourl": repository}
+    values = {"author": author, "date": date, "subject": subject, "sha": sha.lower(), "repourl": repository}
     if body:
-        # The body is cut before it becomes a JSON string, with room for its escapes: a cut string could not be read.
-        found["body"] = dumps(shortened(body, LONGEST_VALUE // 6 - 2))
-    return [(REFERENCE + name, value) for name, value in found.items() if value.strip()]
+        # The body is cut before it becomes a JSON string, because a cut string could not be read. An escape takes up
+        # to six characters.
+        values["body"] = dumps(shortened(body, LONGEST_VALUE // 6 - 2))
+    return [(REFERENCE + name, value) for name, value in values.items() if value.strip()]
 
 
 def build_trailers(
     source_commit: str = "", pipeline_run: str = "", more: Sequence[Trailer] = (), references: Sequence[Trailer] = ()
 ) -> tuple[Trailer, ...]:
-    """What is known of the build, then what the user added, then Argo CD's references; `""` is left out."""
+    """The trailers of the build, then the user's own, then Argo CD's references; empty ones are left out."""
     known = (("Source-Commit", source_commit), ("Pipeline-Run", pipeline_run))
     return (*((key, value) for key, value in known if value), *more, *references)

@@ -1,9 +1,9 @@
-"""Go's `text/template`: users of Argo CD Image Updater write branch names and commit messages in it.
+"""Go's `text/template`, in which users of Argo CD Image Updater write branch names and commit messages.
 
-The whole language but complex numbers and `define`, `template`, `block`; Go's builtin functions and no others. Data are
-Mappings that stand for structs (an unknown field is an error), `GoMap`s, lists, strings, integers and booleans.
-Templates come from annotations, so work, depth and length are bounded. The rules are those of Go's documentation of
-`text/template` and `fmt`; the tests' table holds Go's own answers.
+This is the whole language but for complex numbers, `define`, `template` and `block`, with Go's builtin functions and no
+others, as AIU has no others. Data are Mappings that stand for structs (an unknown field is an error), `GoMap`s, lists,
+strings, integers and booleans. Templates come from annotations, so work, depth and length are bounded. The rules are
+those of Go's documentation of `text/template` and `fmt`; the tests' table holds Go's own answers.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from task.templates.go_template.run import Run
 
 __all__ = ["FailedTemplate", "GoMap", "Template", "parse"]
 
-STEPS = 100_000
+STEPS = 100_000  # for a template from an annotation, which another team wrote
 
 
 @dataclass(frozen=True)
 class Template:
-    """A template that parses."""
+    """A parsed template."""
 
     nodes: tuple[Node, ...]
 
     def render(self, data: Mapping[str, Any], steps: int = STEPS) -> str:
-        """The text the template makes of the data; raises FailedTemplate. More data may need more `steps`."""
+        """The text that the template makes of the data, in at most `steps` steps. Raises FailedTemplate."""
         run = Run(data, steps)
         try:
             run.walk(self.nodes, data)
@@ -42,7 +42,7 @@ class Template:
 
 @lru_cache(maxsize=256)
 def parse(text: str) -> Template:
-    """The template of this text; raises Malformed with the line and what is wrong there."""
+    """The template of a text. Raises Malformed, which names the line and its mistake."""
     try:
         return Template(read(text))
     except RecursionError:

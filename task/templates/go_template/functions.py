@@ -1,4 +1,4 @@
-"""The builtins of Go's `text/template`; AIU has no others."""
+"""The builtin functions of Go's `text/template`. AIU adds none, so sprig's are unknown here, too."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_SLICES = 3
 
 @dataclass(frozen=True)
 class Builtin:
-    """A function and how many arguments it takes."""
+    """A function and the number of arguments that it takes."""
 
     call: Callable[..., Any]
     least: int
@@ -26,7 +26,7 @@ class Builtin:
 
 
 def kind(value: object) -> str:
-    """What a value can be compared with; "" for nil, lists, maps and structs."""
+    """The kind of a value, as comparisons see it; "" for nil, lists, maps and structs, which have no order."""
     for name, types in (("bool", bool), ("int", int), ("float64", float), ("string", str)):
         if isinstance(value, types):
             return name
@@ -34,19 +34,19 @@ def kind(value: object) -> str:
 
 
 def named(value: object) -> str:
-    """The kind of a value for messages."""
+    """The kind of any value, for messages."""
     if value is None:
         return "nil"
     return kind(value) or ("map" if isinstance(value, GoMap) else "struct" if isinstance(value, Mapping) else "list")
 
 
 def truth(value: object) -> bool:
-    """Go's truth: not the empty value; a struct always is."""
+    """Whether a value is true to `if`: any value but the empty one of its type. A struct is always true."""
     return True if isinstance(value, Mapping) and not isinstance(value, GoMap) else bool(value)
 
 
 def equal(first: Any, *others: Any) -> bool:
-    """`eq`: equal to any of the others."""
+    """`eq`: whether the first argument equals any of the others."""
     if not others:
         raise FailedTemplate("missing argument for comparison")
     return any(_same(first, other) for other in others)
@@ -63,12 +63,12 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _comparable(value: Any) -> bool:
-    """Lists and maps are not, nor is a struct that holds one."""
+    """Whether Go can compare the value: no list or map, and no struct that holds one."""
     return all(map(_comparable, value.values())) if named(value) == "struct" else bool(kind(value))
 
 
 def less(one: Any, other: Any) -> bool:
-    """`lt`."""
+    """`lt`: strings are compared by their bytes."""
     for value in (one, other):
         if kind(value) in {"", "bool"}:
             raise FailedTemplate(f"invalid type for comparison: {named(value)}")
@@ -78,7 +78,7 @@ def less(one: Any, other: Any) -> bool:
 
 
 def length(value: Any) -> int:
-    """`len`: of a string in bytes."""
+    """`len`: the length of a string in bytes, or of a list or map."""
     if isinstance(value, str):
         return len(go_bytes(value))
     if kind(value) or value is None or named(value) == "struct":
@@ -87,7 +87,7 @@ def length(value: Any) -> int:
 
 
 def index(value: Any, *keys: Any) -> Any:
-    """`index x 1 "a"`: elements of lists and maps, bytes of strings."""
+    """`index x 1 "a"`: an element of a list or map, or a byte of a string."""
     if value is None:
         raise FailedTemplate("index of nil")
     for key in keys:
@@ -106,7 +106,7 @@ def index(value: Any, *keys: Any) -> Any:
 
 
 def position(key: Any, last: int) -> int:
-    """A checked index."""
+    """The index, checked to be an integer from 0 to `last`."""
     if not isinstance(key, int) or isinstance(key, bool):
         raise FailedTemplate(f"cannot index with {named(key)}")
     if not 0 <= key <= last:
@@ -115,7 +115,7 @@ def position(key: Any, last: int) -> int:
 
 
 def cut(value: Any, *bounds: Any) -> Any:
-    """`slice x 1 2`: x[1:2], of a string in bytes."""
+    """`slice x 1 2`: x[1:2], counted in bytes for a string."""
     if len(bounds) > MOST_SLICES or (isinstance(value, str) and len(bounds) == MOST_SLICES):
         raise FailedTemplate(f"too many slice indexes: {len(bounds)}")
     if isinstance(value, str):
@@ -133,22 +133,22 @@ def _cut(value: Any, bounds: Sequence[Any]) -> Any:
     return value[low:high]
 
 
-def _one(values: Sequence[Any]) -> str:
-    """The text that `html`, `js` and `urlquery` escape."""
+def _joined(values: Sequence[Any]) -> str:
+    """The arguments of `html`, `js` and `urlquery` as one text."""
     if len(values) == 1 and isinstance(values[0], str):
         return values[0]
     return sprint([printed(value) if value is None else value for value in values])
 
 
 def html(*values: Any) -> str:
-    """`html`: Go's escapes, which differ from those of Python's `html.escape`."""
-    return _one(values).translate(HTML)
+    """`html`. Python's `html.escape` writes other escapes (`&quot;`)."""
+    return _joined(values).translate(HTML)
 
 
 def script(*values: Any) -> str:
     """`js`."""
     letters = []
-    for letter in _one(values):
+    for letter in _joined(values):
         if letter in SCRIPT:
             letters.append(SCRIPT[letter])
         elif letter.isprintable() or letter == "\x7f":
@@ -160,7 +160,7 @@ def script(*values: Any) -> str:
 
 def query(*values: Any) -> str:
     """`urlquery`."""
-    return quote_plus(go_bytes(_one(values)))
+    return quote_plus(go_bytes(_joined(values)))
 
 
 def formatted(form: Any, *values: Any) -> str:
@@ -171,7 +171,7 @@ def formatted(form: Any, *values: Any) -> str:
 
 
 def no_call(*_values: Any) -> Any:
-    """`call`: the data hold no functions."""
+    """`call`, which always fails: the data hold no functions."""
     raise FailedTemplate("there is no function to call")
 
 

@@ -1,4 +1,4 @@
-"""Go's literals: strings, characters, numbers."""
+"""The values of Go's literals: strings, characters, numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LARGEST = 2**63 - 1
 
 
 def go_bytes(text: str) -> bytes:
-    """The bytes of a Go string. Bytes that are not UTF-8 are lone surrogates in our strings, as with `os.fsdecode`."""
+    """The bytes of a Go string. Bytes that are not UTF-8 are lone surrogates in our strings, as in `os.fsdecode`."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:  # a lone surrogate that never was a byte
@@ -27,18 +27,18 @@ def go_bytes(text: str) -> bytes:
 
 
 def go_text(raw: bytes) -> str:
-    """The Go string of these bytes, which need not be UTF-8."""
+    """The Go string of these bytes, which may be any bytes."""
     return raw.decode("utf-8", "surrogateescape")
 
 
 def string(literal: str) -> str:
-    """The value of `"…"` or of a raw string in backquotes; raises Malformed."""
+    """The value of `"…"` or of a raw string in backquotes. Raises Malformed."""
     body = literal[1:-1]
     return body.replace("\r", "") if literal[0] == "`" else go_text(b"".join(_pieces(body, '"', literal)))
 
 
 def character(literal: str) -> int:
-    """The number of the character `'x'`; raises Malformed."""
+    """The number of the character `'x'`. Raises Malformed."""
     pieces = _pieces(literal[1:-1], "'", literal)
     if len(pieces) == 1:
         try:
@@ -80,7 +80,7 @@ def _escaped(match: re.Match[str], literal: str) -> bytes:
 
 
 def number(literal: str) -> int | float:
-    """The value of a number; its spelling decides between an integer and a float. Raises Malformed."""
+    """The value of a number, an integer or a float by its spelling. Raises Malformed."""
     if INTEGER.fullmatch(literal):
         if len(literal) > 100:  # 64 binary digits with underscores are shorter
             raise Malformed(f"integer overflow: {literal[:40]}")

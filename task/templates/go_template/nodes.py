@@ -1,4 +1,4 @@
-"""The nodes of a parsed template, and the bounds that keep a hostile one harmless."""
+"""The nodes of a parsed template, and the bounds that make a hostile template harmless."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from task.errors import Malformed
 
 LONGEST_TEMPLATE = 256 * 1024  # characters
 LONGEST_TEXT = 1024 * 1024  # characters of a result, or of one value on the way to it
-DEEPEST = 100  # blocks and parentheses in one another, else-if counts as well
+DEEPEST = 100  # nested blocks and parentheses; else-if counts as one
 
 
 class FailedTemplate(Malformed):
-    """A template that parses and fails while it runs: a field that does not exist, an index out of range, no end."""
+    """A template parses, but fails while it runs: an unknown field, an index out of range, too many steps."""
 
 
 class GoMap(dict[str, str]):
-    """A Go `map[string]string` in a template's data: a missing key prints `<no value>`, where a struct's fails."""
+    """A Go `map[string]string` in a template's data. A missing key prints `<no value>`; a struct's would fail."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Literal:
 
 @dataclass(frozen=True)
 class Field:
-    """`.A.B`; no names: `.` itself."""
+    """`.A.B`, or `.` itself where there are no names."""
 
     names: tuple[str, ...]
     text: str
@@ -76,14 +76,14 @@ Operand = Literal | Field | Variable | Function | Pipe | Chain
 
 @dataclass(frozen=True)
 class Text:
-    """Text outside of actions."""
+    """Text between actions."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Action:
-    """A pipeline whose value is printed, unless it goes into a variable."""
+    """A pipeline whose value is printed, unless a variable takes it."""
 
     pipe: Pipe
     line: int

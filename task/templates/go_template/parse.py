@@ -1,4 +1,4 @@
-"""Tokens to nodes: the grammar of Go's `text/template`, without `define`, `template` and `block`."""
+"""Parses tokens into nodes by the grammar of Go's `text/template`, without `define`, `template` and `block`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OPERANDS = frozenset(("string", "raw", "char", "number", "nil", "field", "dot", 
 
 
 def read(text: str) -> tuple[Node, ...]:
-    """The nodes of a template; raises Malformed with the line."""
+    """The nodes of a template. Raises Malformed, which names the line."""
     if len(text) > LONGEST_TEMPLATE:
         raise Malformed(f"template: longer than {LONGEST_TEMPLATE} characters")
     parser = Parser(scan(text))
@@ -48,17 +48,17 @@ class Parser:
         self.tokens = tokens
         self.at = 0
         self.variables = ["$"]
-        self.depth = 0  # blocks and parentheses around what is read now
+        self.depth = 0  # blocks and parentheses around the next token
         self.ranges = 0
 
     # Tokens
 
     def peek(self) -> Token:
-        """The next token, a space too."""
+        """The next token, which may be a space; it is not consumed."""
         return self.tokens[self.at]
 
     def next(self) -> Token:
-        """The next token, a space too; it is consumed."""
+        """The next token, which may be a space; it is consumed."""
         token = self.tokens[self.at]
         self.at += 1
         return token
@@ -77,7 +77,7 @@ class Parser:
         self.at += 1
 
     def deeper(self, line: int) -> None:
-        """One more block or parenthesis."""
+        """Enters one more block or parenthesis. Raises Malformed when there are too many."""
         self.depth += 1
         if self.depth > DEEPEST:
             raise malformed(line, f"more than {DEEPEST} blocks or parentheses in one another")
@@ -85,24 +85,24 @@ class Parser:
     # Text and blocks
 
     def nodes(self) -> tuple[tuple[Node, ...], Token]:
-        """Nodes up to `{{end}}`, `{{else` or the end of the text, which is answered too."""
-        found: list[Node] = []
+        """The nodes up to `{{end}}`, `{{else` or the end of the text, and that token."""
+        nodes: list[Node] = []
         while True:
             token = self.next()
             if token.kind == "text":
-                found.append(Text(token.text))
+                nodes.append(Text(token.text))
                 continue
             if token.kind == "open":
                 keyword = self.skip_space()
                 if keyword.kind not in {"end", "else"}:
-                    found.append(self.action(keyword))
+                    nodes.append(self.action(keyword))
                     continue
                 self.at += 1
                 token = keyword
-            return tuple(found), token
+            return tuple(nodes), token
 
     def action(self, keyword: Token) -> Node:
-        """What stands between the delimiters; the opening one is consumed."""
+        """The node of one action, whose opening delimiter is consumed already."""
         if keyword.kind in REFUSED:
             raise malformed(keyword.line, f"{{{{{keyword.text}}}}} is not supported")
         if keyword.kind in {"if", "with", "range"}:
@@ -117,7 +117,7 @@ class Parser:
         return Action(self.pipe("command", "close"), keyword.line)
 
     def block(self, keyword: Token) -> Block:
-        """`if`, `with` or `range` up to its `{{end}}`; the keyword is consumed."""
+        """An `if`, `with` or `range` up to its `{{end}}`; the keyword is consumed already."""
         self.deeper(keyword.line)
         known = len(self.variables)
         pipe = self.pipe(keyword.kind, "close")
@@ -136,11 +136,11 @@ class Parser:
         return Block(keyword.kind, pipe, body, otherwise, keyword.line)
 
     def otherwise(self, keyword: Token) -> tuple[Node, ...]:
-        """What follows `{{else`: `else if` in an `if`, `else with` in a `with`, or nodes up to `{{end}}`."""
+        """The nodes after `{{else`: an `else if` in an `if`, an `else with` in a `with`, or nodes up to `{{end}}`."""
         following = self.skip_space()
         if following.kind == keyword.kind and keyword.kind in {"if", "with"}:
             self.at += 1
-            return (self.block(following),)  # its {{end}} is ours too
+            return (self.block(following),)  # its {{end}} ends this block as well
         self.expect_close("else")
         nodes, end = self.nodes()
         if end.kind != "end":
@@ -151,7 +151,7 @@ class Parser:
     # Pipelines
 
     def pipe(self, context: str, end: str) -> Pipe:
-        """A pipeline up to its end, which is consumed: a closing delimiter or parenthesis."""
+        """A pipeline up to its end, a closing delimiter or parenthesis, which is consumed."""
         start = self.at
         names, assigns = self.declarations(context)
         commands: list[tuple[Operand, ...]] = []
@@ -169,7 +169,7 @@ class Parser:
         return Pipe(tuple(commands), tuple(names), assigns, text)
 
     def declarations(self, context: str) -> tuple[list[str], bool]:
-        """`$x :=`, `$x =`, and in a range `$i, $e :=`."""
+        """The variables of `$x :=`, `$x =` or, in a range, `$i, $e :=`, and whether they are assigned with `=`."""
         names: list[str] = []
         while (token := self.skip_space()).kind == "variable":
             before = self.at
@@ -177,7 +177,7 @@ class Parser:
             sign = self.skip_space()
             if sign.kind in {"assign", "declare"}:
                 self.at += 1
-                self.declare(names, token, assigns=sign.kind == "assign")
+                self.declare(names, token)
                 return names, sign.kind == "assign"
             if sign.text != ",":
                 self.at = before
@@ -185,16 +185,15 @@ class Parser:
             if context != "range" or names:
                 raise malformed(sign.line, f"too many declarations in {context}")
             self.at += 1
-            self.declare(names, token, assigns=False)
+            self.declare(names, token)
             if self.skip_space().kind != "variable":
                 raise malformed(sign.line, "range can only initialize variables")
         if names:
             raise unexpected(self.skip_space(), context)
         return names, False
 
-    def declare(self, names: list[str], token: Token, *, assigns: bool) -> None:
-        """One more variable. As in Go, an assignment makes the name known as well: running will tell."""
-        del assigns
+    def declare(self, names: list[str], token: Token) -> None:
+        """Adds a variable. As in Go, an assignment declares the name as well, and fails only when it runs."""
         names.append(token.text)
         self.variables.append(token.text)
 
@@ -230,7 +229,7 @@ class Parser:
         raise malformed(token.line, f"unexpected . after term {token.text}")
 
     def term(self, token: Token) -> Operand:
-        """A literal, a field, a variable, the name of a function or a pipeline in parentheses."""
+        """A literal, a field, a variable, a function's name, or a pipeline in parentheses."""
         self.at += 1
         text = token.text
         if token.kind == "left":
@@ -252,7 +251,7 @@ class Parser:
 
 
 def word(token: Token) -> Literal | Function:
-    """`true`, `false`, or the name of a builtin; any other name is Malformed."""
+    """`true`, `false`, or the name of a builtin. Raises Malformed for any other name."""
     if token.text in {"true", "false"}:
         return Literal(token.text == "true", token.text)
     if token.text not in NAMES:
@@ -270,7 +269,7 @@ def literal(token: Token) -> Literal:
 
 
 def unexpected(token: Token, context: str) -> Malformed:
-    """A token where it cannot stand."""
+    """The error for a token that cannot stand where it is."""
     what = token.text if token.kind == "end of text" else f'"{token.text[:20]}"'
     if token.kind == "close" and context == "parenthesized pipeline":
         return malformed(token.line, "unclosed left paren")

@@ -1,4 +1,4 @@
-"""Go's `fmt`: values to text, for `print`, `println` and `printf`."""
+"""Turns values into text as Go's `fmt` does, for `print`, `println` and `printf`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from task.templates.go_template.nodes import LONGEST_TEXT, FailedTemplate, GoMap
 from task.templates.go_template.scalars import PLAIN, Spec, padded, scalar
 
-WIDEST = 1_000_000  # as in Go; it goes on with garbage, we stop
+WIDEST = 1_000_000  # Go's limit; beyond it Go prints garbage such as %!(BADWIDTH), and here the template fails
 DIRECTIVE = re.compile(
     r"%(?P<flags>[-+# 0]*)(?P<first>\[[^\]]*\])?(?P<width>\*|[0-9]*)"
     r"(?:\.(?P<second>\[[^\]]*\])?(?P<precision>\*|[0-9]*)(?=.))?(?P<third>\[[^\]]*\])?(?P<verb>.?)",
@@ -18,26 +18,26 @@ DIRECTIVE = re.compile(
 
 
 class Sink:
-    """Collects text, up to the longest that a template may make."""
+    """Collects the text of a template, up to `LONGEST_TEXT`."""
 
     def __init__(self) -> None:
         self.parts: list[str] = []
         self.size = 0
 
     def add(self, text: str) -> None:
-        """Appends; FailedTemplate over the bound."""
+        """Appends a text. Raises FailedTemplate where the whole becomes too long."""
         self.size += len(text)
         if self.size > LONGEST_TEXT:
             raise FailedTemplate(f"the text grows beyond {LONGEST_TEXT} characters")
         self.parts.append(text)
 
     def text(self) -> str:
-        """All of it."""
+        """The whole text."""
         return "".join(self.parts)
 
 
 def sprint(values: Sequence[Any]) -> str:
-    """`fmt.Sprint`: spaces between two operands of which neither is a string."""
+    """`fmt.Sprint`, which puts a space between two operands if neither is a string."""
     sink = Sink()
     for at, value in enumerate(values):
         if at and not isinstance(value, str) and not isinstance(values[at - 1], str):
@@ -47,7 +47,7 @@ def sprint(values: Sequence[Any]) -> str:
 
 
 def sprintln(values: Sequence[Any]) -> str:
-    """`fmt.Sprintln`: spaces between all operands, and a line end."""
+    """`fmt.Sprintln`, which puts spaces between all operands and a line end after them."""
     sink = Sink()
     for at, value in enumerate(values):
         sink.add(" " if at else "")
@@ -57,12 +57,12 @@ def sprintln(values: Sequence[Any]) -> str:
 
 
 def sprintf(form: str, values: Sequence[Any]) -> str:
-    """`fmt.Sprintf`, its notes about wrong verbs and missing operands included."""
+    """`fmt.Sprintf`, with Go's notes about wrong verbs and missing operands."""
     return Printf(form, values).text()
 
 
 class Printf:
-    """One format at work: which operand is next."""
+    """Formats operands by one format string, and counts which operand is next."""
 
     def __init__(self, form: str, values: Sequence[Any]) -> None:
         self.form = form
@@ -72,7 +72,7 @@ class Printf:
         self.sink = Sink()
 
     def text(self) -> str:
-        """The formatted text."""
+        """The formatted text. May be called once."""
         at = 0
         for match in DIRECTIVE.finditer(self.form):
             self.sink.add(self.form[at : match.start()])
@@ -84,7 +84,7 @@ class Printf:
         return self.sink.text()
 
     def directive(self, match: re.Match[str]) -> None:
-        """One `%…`."""
+        """Prints one directive, such as `%-5d`."""
         self.choose(match["first"])
         flags, width = self.width(match["flags"], match["width"])
         self.choose(match["second"])
@@ -102,7 +102,7 @@ class Printf:
             write(self.sink, spec, verb, self.take())
 
     def choose(self, index: str | None) -> None:
-        """`[2]`: the second operand is next."""
+        """Makes the operand of an explicit index next: `[2]` is the second one."""
         if index is None:
             return
         if not (index[1:-1].isascii() and index[1:-1].isdecimal() and 0 < int(index[1:-1][:9]) <= len(self.values)):
@@ -111,26 +111,26 @@ class Printf:
         self.reordered = True
 
     def take(self) -> Any:
-        """The next operand."""
+        """Returns the next operand and goes on to the one after it."""
         self.operand += 1
         return self.values[self.operand - 1]
 
     def width(self, flags: str, text: str) -> tuple[str, int]:
-        """The flags and the width; a negative one from an operand means to the left."""
+        """The flags and the width. A negative width from an operand means left-aligned."""
         width = self.number(text, "%!(BADWIDTH)") or 0
         if width < 0:
             return flags.replace("0", "") + "-", -width
         return flags, width
 
     def precision(self, text: str | None) -> int | None:
-        """The precision; `None` where there is none, or a negative one."""
+        """The precision; None where the directive has no precision, or a negative one."""
         if text is None:
             return None
         precision = self.number(text or "0", "%!(BADPREC)")
         return None if precision is None or precision < 0 else precision
 
     def number(self, text: str, bad: str) -> int | None:
-        """A number, or for `*` an operand that is one; FailedTemplate where it would take all memory."""
+        """A width or precision: the number, or for `*` the next operand. Raises FailedTemplate for a huge one."""
         value: Any = text
         if text == "*":
             value = self.take() if self.operand < len(self.values) else None
@@ -142,7 +142,7 @@ class Printf:
         return int(value) if value else None if isinstance(value, str) else 0
 
     def extra(self) -> None:
-        """The note about operands that no directive took."""
+        """Prints Go's note about operands that no directive took."""
         notes = []
         for value in self.values[self.operand :]:
             sink = Sink()
@@ -152,7 +152,7 @@ class Printf:
 
 
 def type_name(value: object) -> str:
-    """The name of the value's Go type, where the template's data tell it."""
+    """The name of the value's Go type. Raises FailedTemplate for lists and structs, whose Go type is unknown here."""
     names = {str: "string", bool: "bool", int: "int", float: "float64", GoMap: "map[string]string"}
     name = names.get(type(value))
     if name is None:
@@ -161,8 +161,8 @@ def type_name(value: object) -> str:
 
 
 def write(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
-    """One value as the verb wants it."""
-    if spec is PLAIN and isinstance(value, str | int):  # nearly all there is to print
+    """Prints one value as the verb asks for."""
+    if spec is PLAIN and isinstance(value, str | int):  # the usual case
         sink.add(value if isinstance(value, str) else str(value).lower())
     elif verb in {"p", "w"} or (spec.sharp_v and not isinstance(value, str | int | float | None)):
         raise FailedTemplate(f"printf: %{'#' * spec.sharp_v}{verb} is not supported here")
@@ -180,7 +180,7 @@ def write(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
 
 
 def _write_many(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
-    """A list, a map or a struct: the verb goes for each element."""
+    """Prints a list, a map or a struct: the verb applies to each element."""
     labelled = isinstance(value, GoMap)
     sink.add("map[" if labelled else "{" if isinstance(value, Mapping) else "[")
     items = sorted(value.items()) if labelled else list(value.items()) if isinstance(value, Mapping) else None
@@ -197,7 +197,7 @@ def _write_many(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
 
 
 def printed(value: Any) -> str:
-    """What an action prints."""
+    """The text that an action prints for a value."""
     if isinstance(value, str):
         return value
     return "<no value>" if value is None else sprint((value,))

@@ -1,4 +1,4 @@
-"""Runs the nodes of a template over data, as Go's `text/template` does, within bounds."""
+"""Runs the nodes of a template on data as Go's `text/template` does, within bounds."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from task.templates.go_template.nodes import (
 )
 from task.templates.go_template.printing import Sink, printed
 
-CHARACTERS_PER_STEP = 40
+CHARACTERS_PER_STEP = 40  # of a long value: copying it takes time, too
 
 
 class Missing:
-    """No value comes down the pipeline. Nil is a value."""
+    """Stands for the value of a pipeline's stage where there is none; nil is a value."""
 
 
 MISSING = Missing()
 
 
 class Run:
-    """One rendering: what was written, the variables in scope, and the steps that are left."""
+    """One rendering: its text so far, the variables in scope, and the steps that are left."""
 
     def __init__(self, data: Mapping[str, Any], steps: int) -> None:
         self.sink = Sink()
@@ -44,7 +44,7 @@ class Run:
         self.line = 1
 
     def spend(self, steps: int) -> None:
-        """Counts work; FailedTemplate when it is too much."""
+        """Counts work. Raises FailedTemplate when no steps are left."""
         self.steps -= steps
         if self.steps < 0:
             raise FailedTemplate("it takes too many steps")
@@ -52,7 +52,7 @@ class Run:
     # Nodes
 
     def walk(self, nodes: Sequence[Node], dot: Any) -> str:
-        """Writes the nodes; answers "break" or "continue" where one was met."""
+        """Prints the nodes. Returns "break" or "continue" where one of them ends the walk, else ""."""
         for node in nodes:
             self.spend(1)
             if isinstance(node, Text):
@@ -69,7 +69,7 @@ class Run:
         return ""
 
     def block(self, node: Block, dot: Any) -> str:
-        """`if`, `with`, `range`; variables made in it end with it."""
+        """Runs an `if`, `with` or `range`; the variables that it declares end with it."""
         self.line = node.line
         known = len(self.variables)
         value = self.pipe(node.pipe, dot)
@@ -83,7 +83,7 @@ class Run:
         return jump
 
     def each(self, node: Block, value: Any, dot: Any) -> str:
-        """The body of a `range` for every element, or its `else`."""
+        """Runs the body of a `range` for every element, or its `else` where there is no element."""
         known = len(self.variables)
         ran = False
         for key, element in self.elements(node, value):
@@ -97,7 +97,7 @@ class Run:
         return "" if ran else self.walk(node.otherwise, dot)
 
     def elements(self, node: Block, value: Any) -> Iterable[tuple[Any, Any]]:
-        """Keys and values of what `range` goes over."""
+        """The keys and values that `range` iterates over."""
         if value is None:
             return ()
         if named(value) == "list":
@@ -111,7 +111,7 @@ class Run:
         raise FailedTemplate(f"range can't iterate over {named(value)}")
 
     def bind(self, pipe: Pipe, key: Any, element: Any, known: int) -> None:
-        """Gives the variables of a `range` their values for one element."""
+        """Sets the variables of a `range` for one element."""
         values = (element,) if len(pipe.variables) == 1 else (key, element)
         for at, (name, value) in enumerate(zip(pipe.variables, values, strict=False)):
             if pipe.assigns:
@@ -122,7 +122,7 @@ class Run:
     # Variables
 
     def assign(self, name: str, value: Any) -> None:
-        """`$x = …`."""
+        """Runs `$x = …`."""
         for at in range(len(self.variables) - 1, -1, -1):
             if self.variables[at][0] == name:
                 self.variables[at] = (name, value)
@@ -130,7 +130,7 @@ class Run:
         raise FailedTemplate(f'undefined variable "{name}"')
 
     def variable(self, name: str) -> Any:
-        """The innermost variable of that name."""
+        """The value of the innermost variable of that name."""
         for known, value in reversed(self.variables):
             if known == name:
                 return value
@@ -151,7 +151,7 @@ class Run:
         return value
 
     def command(self, operands: tuple[Operand, ...], dot: Any, last: Any) -> Any:
-        """The value of a command; `last` comes down the pipeline."""
+        """The value of a command; `last` is the value of the pipeline's previous stage."""
         self.spend(1)
         first = operands[0]
         if isinstance(first, Function):
@@ -177,7 +177,7 @@ class Run:
         return self.call(operand.name, (), dot, MISSING)
 
     def follow(self, value: Any, names: tuple[str, ...]) -> Any:
-        """`.A.B` of a value: a missing key of a map is nil, and so is all of nil; else a missing field fails."""
+        """`.A.B` of a value. A missing key of a map is nil, and any field of nil is nil; else a missing field fails."""
         for name in names:
             if value is None:
                 return None
@@ -190,7 +190,7 @@ class Run:
         return value
 
     def call(self, name: str, operands: tuple[Operand, ...], dot: Any, last: Any) -> Any:
-        """The value of a builtin; what comes down the pipeline is its last argument."""
+        """The value of a builtin; the value of the pipeline's previous stage is its last argument."""
         if name in {"and", "or"}:
             return self.shortcut(name, operands, dot, last)
         builtin = BUILTINS[name]
@@ -207,7 +207,7 @@ class Run:
             raise FailedTemplate(f"error calling {name}: {error.message}") from None
 
     def shortcut(self, name: str, operands: tuple[Operand, ...], dot: Any, last: Any) -> Any:
-        """`and`, `or`: the first argument that decides; those behind it are not evaluated."""
+        """The value of `and` or `or`: the first argument that decides; those after it are not evaluated."""
         value: Any = MISSING
         for operand in operands:
             value = self.operand(operand, dot)
@@ -219,7 +219,7 @@ class Run:
         return value
 
     def paid(self, value: Any) -> Any:
-        """The value; long ones cost steps, as reading and copying them takes time."""
+        """The value itself. A long one costs steps, because reading and copying it takes time."""
         if isinstance(value, str | Sequence):
             self.spend(len(value) // CHARACTERS_PER_STEP)
         return value

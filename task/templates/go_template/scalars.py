@@ -1,4 +1,4 @@
-"""Go's `fmt` for one string, number or boolean."""
+"""Formats one string, number or boolean as Go's `fmt` does."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Spec:
     flags: str = ""
     width: int = 0
     precision: int | None = None
-    plus_v: bool = False  # %+v: with the names of fields
-    sharp_v: bool = False  # %#v: as Go source
+    plus_v: bool = False  # %+v, with the names of fields
+    sharp_v: bool = False  # %#v, as Go source
 
     def pad(self, text: str, fill: str = " ") -> str:
-        """The text at the width of the directive."""
+        """The text, padded to the width of the directive."""
         if "-" in self.flags:
             return text.ljust(self.width)
         return text.rjust(self.width, "0" if "0" in self.flags else fill)
@@ -34,7 +34,7 @@ PLAIN = Spec()
 
 
 def scalar(spec: Spec, verb: str, value: str | float) -> str | None:
-    """The text of a scalar; `None` where the verb does not fit."""
+    """The text of a scalar, or None where the verb does not fit its type."""
     if isinstance(value, str):
         return _string(spec, verb, value)
     if isinstance(value, bool):
@@ -55,7 +55,7 @@ def _string(spec: Spec, verb: str, value: str) -> str | None:
 
 
 def padded(spec: Spec, text: str) -> str:
-    """A string as %s shows it."""
+    """A string as %s prints it."""
     return spec.pad(text if spec.precision is None else text[: spec.precision])
 
 
@@ -69,7 +69,7 @@ def _hexadecimal(spec: Spec, verb: str, raw: bytes) -> str:
 
 
 def quote(text: str, mark: str, *, ascii_only: bool = False) -> str:
-    """The text as Go source, between `"` or `'`."""
+    """The text as a Go literal between the given marks, `"` or `'`."""
     return mark + "".join(_quoted(letter, mark, ascii_only) for letter in text) + mark
 
 
@@ -137,7 +137,10 @@ def _float(spec: Spec, verb: str, value: float) -> str | None:
 
 
 def shortest(number: float) -> str:
-    """The shortest text that reads back as this number, not negative: Go's %v; from a million on with an exponent."""
+    """The shortest text that reads back as this number, which is not negative, as Go's %v prints it.
+
+    From a million on it has an exponent (`1e+06`); Python's `repr` begins to write one at 1e16.
+    """
     mantissa, _, power = f"{number!r}".partition("e")
     whole, _, fraction = mantissa.partition(".")
     digits = (whole + fraction).lstrip("0")

@@ -1,4 +1,4 @@
-"""Template text to tokens, as Go's `text/template/parse` cuts it."""
+"""Cuts template text into tokens as Go's `text/template/parse` does."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Token:
 
 
 def malformed(line: int, problem: str) -> Malformed:
-    """The error of a template that cannot be read."""
+    """The error for a template that does not parse."""
     return Malformed(f"template, line {line}: {problem}")
 
 
 def scan(text: str) -> list[Token]:
-    """The tokens of a template, `end of text` last; raises Malformed."""
+    """The tokens of a template, with `end of text` as the last one. Raises Malformed."""
     tokens: list[Token] = []
     at, line = 0, 1
     while (opening := text.find("{{", at)) >= 0:
@@ -72,7 +72,7 @@ def _comment(text: str, at: int, line: int) -> int:
 
 
 def _after(text: str, close: re.Match[str]) -> int:
-    """Where the text goes on after a closing delimiter, past the white space that its trim marker eats."""
+    """Where the text goes on after a closing delimiter, and after the white space that a trim marker removes."""
     at = close.end()
     if len(close.group()) > 2:  # longer than "}}": with its marker
         while text[at : at + 1] in tuple(SPACES):
@@ -81,7 +81,7 @@ def _after(text: str, close: re.Match[str]) -> int:
 
 
 def _action(text: str, at: int, line: int, tokens: list[Token]) -> int:
-    """Appends the tokens of one action; answers where the text goes on."""
+    """Appends the tokens of one action and returns where the text goes on."""
     tokens.append(Token("open", "{{", line))
     while at < len(text):
         match = ACTION.match(text, at)
@@ -106,7 +106,7 @@ def _token(match: re.Match[str], line: int) -> Token:
         raise malformed(line, f"unterminated {UNFINISHED[text]}")
     if not text.isascii() and kind in {"variable", "field", "word", "number"}:
         for letter in text.lstrip(".$"):
-            # \w is wider than Go's letters and decimal digits
+            # Python's \w has more characters than Go's letters and decimal digits.
             if not (letter == "_" or letter.isalpha() or letter.isdecimal() or letter.isascii()):
                 raise malformed(line, f"unrecognized character in action: {letter!r}")
     if kind == "word" and text in KEYWORDS:
