@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
+from unicodedata import east_asian_width
 
 from task.errors import UnreachableError
 from task.forges.proposal import BRANCHES, LONGEST_TITLE, described, marked
@@ -16,7 +19,11 @@ _COMMIT = re.compile("[0-9A-Fa-f]{7,64}")  # Bitbucket tells twelve digits
 
 def fitted(proposal: Proposal, longest: int) -> Proposal:
     """The proposal with a title and body that the forge takes; the marks at the body's end are kept whole."""
-    title = proposal.title if len(proposal.title) <= LONGEST_TITLE else f"{proposal.title[: LONGEST_TITLE - 1]}…"
+    title = proposal.title
+    # Gitea 1.26 counts columns, of which a wide letter takes two, and cuts what is longer without a word.
+    ends = list(accumulate(2 if east_asian_width(letter) in "WF" else 1 for letter in title))
+    if ends and ends[-1] > LONGEST_TITLE:
+        title = f"{title[: bisect_right(ends, LONGEST_TITLE - 1)]}…"
     if len(proposal.body) <= longest:
         return replace(proposal, title=title)
     text, _, marks = proposal.body.rstrip().rpartition("\n\n")

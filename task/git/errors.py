@@ -264,6 +264,9 @@ _UNWELL = _any(
     "internal api (?:unreachable|error)", "api is not accessible", r"gitlab: 5\d\d", "internal server error",
     "unable to contact (?:gitea|forgejo)", "context deadline exceeded",
 )  # fmt: skip
+# Gitea 1.26 says so for every error that it does not know itself, first of all for an unsigned commit on a branch that
+# wants signed ones: its source has better words for that, which never arrive.
+_GITEA_WITHOUT_WORDS = r"internal server error \(no message for end users\)"
 _NOISE = _any("hint:", "warning:", "To ", r"remote: *$", "remote: (?:Enumerating|Counting|Compressing|Resolving|Total)")
 
 
@@ -299,6 +302,9 @@ def refusal(status: str, stderr: str, subject: str, *, forced: bool = False) -> 
         return failure(f"{stderr}\n{reason}", subject)
     if _is_race(reason, stderr, forced=forced):
         return Outpaced(f"{subject}: {reason}")
+    if "hook declined" in reason and _says(stderr, _GITEA_WITHOUT_WORDS):
+        hint = "where the branch wants signed commits, give --signing-key; else the server's own log says why"
+        return RepositoryError(f"the server refused the push: {reason}; {quoted(stderr)}", hint=hint, subject=subject)
     if "hook declined" in reason and _says(stderr, _UNWELL):
         return UnreachableError(f"the Git server is unwell: {reason}; {quoted(stderr)}", hint=_AGAIN, subject=subject)
     if not _says(reason, _RULE) and isinstance(failure(f"{reason}\n{stderr}", subject), UnreachableError):

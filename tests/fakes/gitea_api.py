@@ -248,7 +248,8 @@ class Gitea(ForgeServer):
             if (one in wanted or name in wanted) and name not in pull.labels:
                 pull.labels.append(name)
         known = {**self.known_labels, **self.organization_labels}
-        return Reply(200, _labels({one: name for one, name in known.items() if name in pull.labels}))
+        there = [(one, name) for one, name in known.items() if name in pull.labels]
+        return Reply(200, _labels(dict(sorted(there, key=lambda pair: pair[1]))))
 
     def _timeline(self, request: Request, number: str) -> Reply:
         self.require(set(request.query) <= {"since", "before", "page", "limit"}, f"{request.query}")

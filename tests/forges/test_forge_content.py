@@ -53,8 +53,18 @@ def test_a_body_without_marks_is_cut_at_its_end() -> None:
     assert cut.body.endswith("x\n…\n")
 
 
-def test_a_long_title_is_cut() -> None:
-    assert fitted(replace(WANTED, title="t" * 300), 100).title == "t" * 254 + "…"
+@pytest.mark.parametrize(
+    ("title", "cut"),
+    [
+        ("t" * 255, "t" * 255),
+        ("t" * 300, "t" * 254 + "…"),
+        ("版" * 127, "版" * 127),
+        ("版" * 130, "版" * 127 + "…"),  # a wide letter counts twice
+        ("t\u200b" * 200, "t\u200b" * 127 + "…"),  # where letters are counted, those without width count, too
+    ],
+)
+def test_a_long_title_is_cut(title: str, cut: str) -> None:
+    assert fitted(replace(WANTED, title=title), 100).title == cut
 
 
 @pytest.mark.parametrize(
