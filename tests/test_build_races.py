@@ -12,7 +12,7 @@ import pytest
 from runs import WEB, application, arguments, manifest, repository, start, target, wait_until
 from support import git, show
 
-ROUNDS = int(os.environ.get("ROUNDS") or 2)
+ROUNDS = int(os.environ.get("ROUNDS") or 1)
 AT_ONCE = 10
 
 

@@ -16,8 +16,8 @@ from fork_server import Running
 from runs import KUSTOMIZATION, WEB, application, arguments, hook, manifest, repository, start, target, wait_until
 from support import commit, git, show
 
-CROWD = int(os.environ.get("CROWD") or 25)
-ROUNDS = int(os.environ.get("KILL_ROUNDS") or 10)
+CROWD = int(os.environ.get("CROWD") or 15)
+ROUNDS = int(os.environ.get("KILL_ROUNDS") or 8)
 
 
 def ends(running: list[Running]) -> list[Any]:

@@ -16,7 +16,7 @@ from runs import WEB, application, arguments, hook, manifest, repository, start,
 from support import command, git, show
 
 MOMENTS = {signal.SIGTERM: 143, signal.SIGINT: 130}
-MANY = int(os.environ.get("KILL_ROUNDS") or 12)
+MANY = int(os.environ.get("KILL_ROUNDS") or 8)
 HANGS = "echo $$ > {marker}; exec sleep 300"
 OWN = ["env"]  # starts a Python of its own: from the first moment on, signals find what users have
 
