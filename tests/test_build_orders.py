@@ -7,6 +7,7 @@ import itertools
 import random
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 
 import pytest
 from runs import KUSTOMIZATION, WEB, application, target
@@ -72,11 +73,16 @@ def start() -> dict[str, File]:
 @pytest.mark.parametrize("strategy", ["semver", "alphabetical", "newest-build", "digest"])
 def test_the_newest_of_five_builds_wins_in_all_120_orders(strategy: str, kind: str) -> None:
     sub = subscription(strategy)
+
+    @cache  # orders that begin alike are alike so far
+    def left_by(*order: int) -> dict[str, File]:
+        if not order:
+            return start()
+        *before, last = order
+        return after(left_by(*before), sub, version(strategy, last), build(kind, last))[1]
+
     for order in itertools.permutations(range(1, 6)):
-        files = start()
-        for number in order:
-            _, files = after(files, sub, version(strategy, number), build(kind, number))
-        assert version(strategy, 5).rpartition("@")[2] in files[target("a")].text, order
+        assert version(strategy, 5).rpartition("@")[2] in left_by(*order)[target("a")].text, order
 
 
 @pytest.mark.parametrize("strategy", ["semver", "alphabetical", "newest-build", "digest"])
