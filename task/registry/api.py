@@ -1,4 +1,4 @@
-"""Requests to one registry: with the login that it asks for, not too many at a time, and named errors."""
+"""Sends requests to one registry, with the login that it asks for, not too many at a time, and with named errors."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from task.secret import Secret
 from task.urls import origin, split
 
 AT_ONCE = 8  # requests to one registry at the same time
-DOWN = 30.0  # seconds that a registry which cannot be reached is left alone: a thousand questions end at once
+DOWN = 30.0  # seconds without a request to a registry that is down, so that a thousand questions fail at once
 LIMITS = Limits(total=60.0, size=16 * 1024 * 1024, values=1_000_000, slow=1800.0)
 Headers = dict[str, str]
 
 
 class RegistryApi:
-    """One registry. Safe to use from several threads."""
+    """The API of one registry. Safe to use from several threads."""
 
     def __init__(self, endpoint: Endpoint, log: Callable[[str], None], limits: Limits = LIMITS) -> None:
         self.endpoint = endpoint
         self._log, self._limits = log, limits
         self._room = BoundedSemaphore(AT_ONCE)
         self._lock, self._first = Lock(), Lock()
-        self._http: Http | None = None
-        self._servers: dict[str, Http] = {}  # of tokens, by origin
+        self._http: Http | None = None  # for the URL that answered first
+        self._servers: dict[str, Http] = {}  # token servers, by origin
         self._challenges: tuple[Challenge, ...] = ()
         self._tokens: dict[tuple[str, RegistryLogin | None], tokens.BearerToken] = {}
         self._turns: dict[tuple[str, RegistryLogin | None], Lock] = {}
         self._next = 0.0  # when the next request may start
-        self._down: tuple[TaskError, float] | None = None  # why nobody answers, and until when that is believed
+        self._down: tuple[TaskError, float] | None = None  # why nothing answers, and until when that is believed
 
     def ask(
         self,
@@ -49,10 +49,10 @@ class RegistryApi:
         accept: str = "",
         also: tuple[int, ...] = (),
     ) -> Response:
-        """The answer to `/v2/<repository><path>`: found (200), not (404), or a status that the caller takes `also`.
+        """The answer to `/v2/<repository><path>`, with the status 200, 404, or one of those in `also`.
 
         Raises `RegistryDownError`, `RegistryAccessError`, or `RegistryError` for every other answer. A registry that
-        could not be reached is not asked again.
+        could not be reached is not asked again for a while.
         """
         url = f"/v2/{quote(repository)}{path}"
         headers = {"Accept": accept} if accept else {}
@@ -61,7 +61,8 @@ class RegistryApi:
         if answer.status == 401:
             self._challenges = challenges(answer.headers.get("WWW-Authenticate", "")) or self._challenges
             known = self._tokens.get((repository, login))
-            if known is not None and sent == tokens.bearer(known.text):  # else another thread has a new one already
+            # A token may end early; but if it is not the one that was sent, another thread has a new one already.
+            if known is not None and sent == tokens.bearer(known.text):
                 self._tokens.pop((repository, login), None)
             again = self._authorized(repository, login)
             if again and again != sent:
@@ -74,7 +75,7 @@ class RegistryApi:
         raise error
 
     def close(self) -> None:
-        """Connections are closed."""
+        """Closes all connections."""
         for http in (self._http, *self._servers.values()):
             if http is not None:
                 http.close()
@@ -83,17 +84,17 @@ class RegistryApi:
         with self._room:
             self._wait_for_turn()
             shutdown.check()
-            self._leave_alone()
+            self._raise_if_down()
             try:
-                return self._reached(method, url, headers)
+                return self._answer(method, url, headers)
             except NoAnswerError as error:
-                found = no_answer(self.endpoint.name, error)
-                if isinstance(found, RegistryDownError | RegistryAccessError):
-                    self._down = (found, time.monotonic() + DOWN)
-                raise found from None
+                problem = no_answer(self.endpoint.name, error)
+                if isinstance(problem, RegistryDownError | RegistryAccessError):
+                    self._down = (problem, time.monotonic() + DOWN)
+                raise problem from None
 
     def _wait_for_turn(self) -> None:
-        """As many requests in a second as registries.conf allows."""
+        """Waits so that there are as many requests in a second as registries.conf allows."""
         if not self.endpoint.limit:
             return
         with self._lock:
@@ -102,22 +103,26 @@ class RegistryApi:
             self._next = start + 1 / self.endpoint.limit
         shutdown.sleep(start - now)
 
-    def _reached(self, method: str, url: str, headers: Headers) -> Response:
-        """By the URL that answered first. The first request tells, and it never carries a login."""
+    def _answer(self, method: str, url: str, headers: Headers) -> Response:
+        """The answer at the URL of the registry that answered first."""
         if self._http is None:
             with self._first:
-                self._leave_alone()
+                self._raise_if_down()
                 if self._http is None:
-                    return self._find(method, url, headers)
+                    return self._first_answer(method, url, headers)
         return self._http.ask(method, url, headers=headers)
 
-    def _leave_alone(self) -> None:
-        """Raise what was wrong a moment ago."""
+    def _raise_if_down(self) -> None:
+        """Raises the error of a moment ago again."""
         if self._down is not None and time.monotonic() < self._down[1]:
             raise self._down[0]
 
-    def _find(self, method: str, url: str, headers: Headers) -> Response:
-        for base in self.endpoint.urls[:-1] and self.endpoint.urls:
+    def _first_answer(self, method: str, url: str, headers: Headers) -> Response:
+        """The answer to the first request, which finds out whether the registry speaks https or http.
+
+        It never carries a login: no challenge has come yet.
+        """
+        for base in self.endpoint.urls if len(self.endpoint.urls) > 1 else ():
             http = self._client(base)
             try:
                 answer = http.ask(method, url, headers=headers, again=False)
@@ -125,11 +130,11 @@ class RegistryApi:
                 if error.kind != "unreachable":
                     raise
                 continue
-            # Web servers say 400 to http where https is spoken; a registry's own 400 says so in JSON.
+            # nginx and Go's server answer 400 to http on a port for https; a registry's own 400 has a JSON body.
             registrys = "Docker-Distribution-Api-Version" in answer.headers or answer.body.lstrip()[:1] == b"{"
             if answer.status != 400 or registrys:
                 self._http = http
-                busy = answer.status == 429 or answer.status >= 500
+                busy = answer.status == 429 or answer.status >= 500  # `again=False` has not repeated these
                 return http.ask(method, url, headers=headers) if busy else answer
         http = self._client(self.endpoint.urls[0])
         answer = http.ask(method, url, headers=headers)
@@ -149,9 +154,9 @@ class RegistryApi:
     # Logins
 
     def _authorized(self, repository: str, login: RegistryLogin | None) -> Headers:
-        """The headers that open a repository, as far as the registry has asked for any."""
-        bearer = next((one for one in self._challenges if one.scheme == "bearer"), None)
-        basic = next((one for one in self._challenges if one.scheme == "basic"), None)
+        """The headers for a repository; {} as long as the registry has not asked for a login."""
+        bearer = next((challenge for challenge in self._challenges if challenge.scheme == "bearer"), None)
+        basic = next((challenge for challenge in self._challenges if challenge.scheme == "basic"), None)
         if login and login.token and (bearer or basic):
             return tokens.bearer(login.token)
         if basic and login and login.password and not (bearer and self._trusts(bearer)):
@@ -162,7 +167,7 @@ class RegistryApi:
         key = (repository, login)
         with self._lock:
             turn = self._turns.setdefault(key, Lock())
-        with turn:  # the second thread finds the token of the first
+        with turn:  # a second thread gets the token of the first one
             known = self._tokens.get(key)
             if known is not None and known.good:
                 return known.text
@@ -178,13 +183,13 @@ class RegistryApi:
             return known.text
 
     def _trusts(self, challenge: Challenge) -> bool:
-        """Whether the realm is the registry's own."""
+        """Whether the registry's login may go to the challenge's realm."""
         realm = challenge.parameters.get("realm", "")
         ours, theirs = split(self._base).host.strip("[]"), split(realm).host.strip("[]")
         return self._encrypted_enough(realm) and same_trust(ours, theirs)
 
     def _encrypted_enough(self, realm: str) -> bool:
-        """https; plain http only on the host of a registry that speaks http itself."""
+        """Whether the realm is https, or plain http on the host of a registry that speaks http itself."""
         if realm.startswith("https://"):
             return True
         same = split(realm).host == split(self._base).host

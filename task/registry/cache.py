@@ -1,7 +1,7 @@
-"""What is known about images already: in memory, and in a folder that is kept between runs.
+"""Caches what is known about images, in memory and in a folder that is kept between runs.
 
-Manifests and configs never change under their digest, so what was read once is true for ever. Tags move: what was
-seen under a tag is only a hint, and one HEAD says whether it still holds.
+Manifests and configs never change under their digest, so these entries are true for ever. Tags move: the digest that a
+tag had is only a hint, and one HEAD says whether it still holds.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 
 from task.registry.manifest import Config, Member, is_digest
 
-_FORM = 1  # of the files; others are passed over
+_FORM = 1  # of the files; a file of another form is ignored
 
 
 class AnswerCache:
-    """What is known about one repository. Safe to use from several threads."""
+    """The facts about one repository's images. Safe to use from several threads."""
 
     def __init__(self, folder: str = "", name: str = "") -> None:
         self.members: dict[str, tuple[Member, ...]] = {}  # by the digest of the manifest
@@ -33,27 +33,30 @@ class AnswerCache:
             self._load()
 
     def saw(self, tag: str, digest: str) -> None:
-        """A tag names this digest now."""
+        """Remembers that a tag names this digest now."""
         if tag and self.tags.get(tag) != digest:
             self.tags[tag], self._changed = digest, True
 
     def consists(self, digest: str, members: tuple[Member, ...]) -> None:
-        """The images of a manifest."""
+        """Remembers the images of a manifest."""
         self.members[digest], self._changed = members, True
 
     def says(self, digest: str, config: Config) -> None:
-        """The config of an image."""
+        """Remembers the config of an image."""
         self.configs[digest], self._changed = config, True
 
     def save(self) -> None:
-        """Written in one piece. A folder that cannot be written costs the next run some requests, nothing else."""
+        """Writes the file, in one piece. An error is ignored: it costs the next run some requests, nothing else."""
         if not self._path or not self._changed:
             return
         data = {
             "form": _FORM,
             "tags": dict(self.tags),
-            "members": {key: [list(one) for one in value] for key, value in dict(self.members).items()},
-            "configs": {key: [one.created, one.platform, dict(one.labels)] for key, one in dict(self.configs).items()},
+            "members": {key: [list(member) for member in value] for key, value in dict(self.members).items()},
+            "configs": {
+                key: [config.created, config.platform, dict(config.labels)]
+                for key, config in dict(self.configs).items()
+            },
         }
         new = f"{self._path}.{os.getpid()}"
         with self._lock, suppress(OSError):
@@ -64,13 +67,17 @@ class AnswerCache:
             self._changed = False
 
     def _load(self) -> None:
+        # Other runs share the folder, and a volume may be full or shared with strangers: a strange file is no error.
         with suppress(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
             with open(self._path, encoding="utf-8") as file:
                 data: Mapping[str, Any] = json.load(file)
             if data["form"] == _FORM:
-                tags = {str(tag): str(one) for tag, one in data["tags"].items() if is_digest(str(one))}
+                tags = {str(tag): str(digest) for tag, digest in data["tags"].items() if is_digest(str(digest))}
                 members = {
-                    key: tuple(Member(*map(str, one)) for one in value) for key, value in data["members"].items()
+                    key: tuple(Member(*map(str, fields)) for fields in value) for key, value in data["members"].items()
                 }
-                configs = {key: Config(str(one[0]), str(one[1]), dict(one[2])) for key, one in data["configs"].items()}
+                configs = {
+                    key: Config(str(created), str(platform), dict(labels))
+                    for key, (created, platform, labels) in data["configs"].items()
+                }
                 self.tags, self.members, self.configs = tags, members, configs

@@ -1,4 +1,4 @@
-"""How a registry asks for a login (`WWW-Authenticate`), and whether the server that it names for tokens is its own."""
+"""Reads how a registry asks for a login (`WWW-Authenticate`), and decides which token servers may get the login."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 _PIECE = re.compile(r'[\s,]*([A-Za-z0-9!#$&^_`|~.+*%\'-]+)(?:\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,"]*))?', re.ASCII)
 
-# Names under which anybody may have a server: neighbours there are strangers.
+# Domains under which anybody may have a server: a neighbour there is a stranger.
 _SHARED = frozenset(
     (
         "github.io", "gitlab.io", "githubusercontent.com", "pages.dev", "workers.dev", "trycloudflare.com",
@@ -21,7 +21,7 @@ _SHARED = frozenset(
     )
 )  # fmt: skip
 _SECOND_LEVEL = frozenset(["co", "com", "net", "org", "gov", "edu", "ac", "or", "ne", "go", "mil", "id", "me", "nom"])
-# Registries whose tokens come from a host of another name: (end of the registry's host, host of the tokens).
+# Registries whose token server has another domain: (end of the registry's host, host of the token server).
 _PAIRS = (
     ("registry-1.docker.io", "auth.docker.io"),
     ("registry.hub.docker.com", "auth.docker.io"),
@@ -39,25 +39,29 @@ class Challenge:
 
 
 def challenges(header: str) -> tuple[Challenge, ...]:
-    """All that a `WWW-Authenticate` header offers, in its order; what cannot be read is left out."""
-    found: list[Challenge] = []
+    """The challenges of a `WWW-Authenticate` header, in its order; malformed parts are left out."""
+    offered: list[Challenge] = []
     for match in _PIECE.finditer(header[:8192]):
         name, value = match.group(1).lower(), match.group(2)
         if value is None:
-            found.append(Challenge(name, {}))
-        elif found:
+            offered.append(Challenge(name, {}))
+        elif offered:
             value = re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') else value
-            found[-1] = Challenge(found[-1].scheme, {name: value, **found[-1].parameters})
-    return tuple(found)
+            offered[-1] = Challenge(offered[-1].scheme, {name: value, **offered[-1].parameters})
+    return tuple(offered)
 
 
 def same_trust(registry: str, other: str) -> bool:
-    """Whether a registry's login may be told to another host: itself, its domain, or a known pair. Without ports."""
+    """Whether a registry's login may be sent to another host (both without ports).
+
+    That is the registry itself, a host of its domain (GitLab: registry.example.com → gitlab.example.com), or a known
+    pair. Anybody who can answer for a registry could otherwise name his own server as the realm, and get the login.
+    """
     if registry == other:
         return bool(other)
     if any(registry.endswith(end) and other == host for end, host in _PAIRS):
         return True
-    if registry.replace(".", "").isdigit() or ":" in registry:
+    if registry.replace(".", "").isdigit() or ":" in registry:  # an IP address has no domain
         return False
     parent = registry.partition(".")[2]
     if not all(other.split(".")):
@@ -68,7 +72,7 @@ def same_trust(registry: str, other: str) -> bool:
 
 
 def _is_domain(name: str) -> bool:
-    """Whether one owner has all hosts below this name, as far as can be told without the list of all suffixes."""
+    """Whether one owner has all hosts below this name, as far as one can know without the public suffix list."""
     labels = name.split(".")
     if len(labels) < 2 or name in _SHARED:  # example.com
         return False

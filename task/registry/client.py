@@ -1,4 +1,4 @@
-"""All registries of one run: questions in, answers out; what was asked once is not asked again."""
+"""Answers questions about images from all registries of one run; the same question is asked once."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Ways:
     entries: Sequence[RegistryConf] = ()  # of registries.conf
     insecure: Collection[str] = ()  # hosts that may have any certificate, or none
     ca: str = ""  # PEM text: authorities trusted besides the machine's
-    cache_dir: str = ""  # what is known of images is kept here
+    cache_dir: str = ""  # the folder of AnswerCache
     limits: Limits = LIMITS  # of one answer
     lists: RegistryListLimits = RegistryListLimits()  # of all pages of a list
 
 
 class _Known:
-    """One repository as one login sees it, and what has been asked of it."""
+    """One repository as one login sees it, and what is known of it."""
 
     def __init__(self, repository: ImageRepository, memory: AnswerCache) -> None:
         self.repository, self.memory = repository, memory
@@ -48,7 +48,7 @@ class _Known:
 
 
 class Registry:
-    """Asks registries. Safe to use from several threads."""
+    """The registries of one run. Safe to use from several threads."""
 
     def __init__(self, logins: Logins, ways: Ways = Ways(), log: Callable[[str], None] = lambda _line: None) -> None:
         self._logins, self._ways, self._log = logins, ways, log
@@ -60,27 +60,26 @@ class Registry:
 
     @property
     def requests(self) -> int:
-        """How many answers registries and their token servers have given so far, repeated ones included."""
+        """How many answers registries and their token servers have given so far, repetitions included."""
         return self._requests
 
     def answer(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
         """An answer for every question, in the order of the questions.
 
-        Questions about the same thing are asked at once, different ones in parallel. What does not exist is
-        `Answer(exists=False)`; what could not be found out has the `error`: a `RegistryError` or one of its kinds.
-        `platforms` are all that an image has, whichever were wanted; `created` and `labels` are those of the newest
-        wanted one.
+        Questions about the same image are asked together, those about different ones in parallel. A missing image is
+        `Answer(exists=False)`; where the facts are unknown, the answer has the `error`, a `RegistryError` or one of its
+        kinds. `platforms` are all that an image has; `created` and `labels` are those of its newest wanted member.
         """
         groups: dict[tuple[object, ...], list[Question]] = {}
         for question in questions:
             groups.setdefault(self._subject(question), []).append(question)
-        found: dict[Question, Answer] = {}
+        answers: dict[Question, Answer] = {}
 
         hosts = {group[0].image.registry for group in groups.values()}
-        work = [partial(self._settle, group, found) for group in groups.values()]
+        work = [partial(self._settle, group, answers) for group in groups.values()]
         each(work, min(_MOST_THREADS, AT_ONCE * len(hosts)))
         self._save()
-        return {question: found[question] for question in questions}
+        return {question: answers[question] for question in questions}
 
     def tags(self, image: Image, secret: str = "", namespace: str = "") -> tuple[str, ...]:
         """All tags of an image's repository, listed once. Raises `RegistryError` and its kinds."""
@@ -89,11 +88,11 @@ class Registry:
     def referrers(
         self, image: Image, digest: str, artifact_type: str = "", secret: str = "", namespace: str = ""
     ) -> tuple[Referrer, ...]:
-        """What refers to an image by its digest: signatures, attestations. Asked anew each time."""
+        """The manifests that refer to an image's digest: signatures, attestations. Asked anew each time."""
         return self._at(image, secret, namespace).repository.referrers(digest, artifact_type)
 
     def manifest(self, image: Image, reference: str, secret: str = "", namespace: str = "") -> Manifest | None:
-        """The manifest of a tag or digest in an image's repository; None where there is none. Asked anew each time."""
+        """The manifest of a tag or digest in an image's repository; None where it is missing. Asked anew each time."""
         return self._at(image, secret, namespace).repository.manifest(reference)
 
     def blob(self, image: Image, digest: str, secret: str = "", namespace: str = "") -> bytes:
@@ -101,34 +100,34 @@ class Registry:
         return self._at(image, secret, namespace).repository.blob(digest)
 
     def close(self) -> None:
-        """Connections are closed; what was learnt is kept."""
+        """Closes all connections and saves the caches."""
         self._save()
         for api in self._apis.values():
             api.close()
 
     def _subject(self, question: Question) -> tuple[object, ...]:
-        """What a question is about, and with which secret it is asked."""
+        """What a question is about and the secret it is asked with: equal for questions that share their answer."""
         image = question.image
         who = (question.secret, question.namespace) if question.secret else ()
-        # How it is spelled matters where registries.conf says whose the images without a registry are.
+        # The spelling matters where registries.conf has an entry for images without a registry (`default`).
         name = image.name if self._ways.entries else image.identity
         return (name, image.tag, image.digest, who, question.platforms)
 
-    def _settle(self, asked: list[Question], found: dict[Question, Answer]) -> None:
-        """Answer questions about one thing; an answer that was found before holds for the whole run."""
-        subject = self._subject(asked[0])
-        facts = frozenset(fact for question in asked for fact in question.facts)
+    def _settle(self, questions: list[Question], answers: dict[Question, Answer]) -> None:
+        """Answers questions about one image. An answer holds for the whole run, so that decisions are consistent."""
+        subject = self._subject(questions[0])
+        facts = frozenset(fact for question in questions for fact in question.facts)
         had, known = self._answers.get(subject, (frozenset(), Answer()))
         if known.exists and (missing := facts - had):
-            more = self._found(asked[0], tuple(sorted(missing)))
+            more = self._asked(questions[0], tuple(sorted(missing)))
             if more.exists and not more.error:
                 more = replace(known, **{fact: getattr(more, fact) for fact in missing if fact != "exists"})
             known = more
             if known.error is None:
                 self._answers[subject] = (had | facts, known)
-        found.update({question: _part(known, question) for question in asked})
+        answers.update({question: _part(known, question) for question in questions})
 
-    def _found(self, question: Question, facts: tuple[str, ...]) -> Answer:
+    def _asked(self, question: Question, facts: tuple[str, ...]) -> Answer:
         image = question.image
         if image.digest and set(facts) <= {"digest"}:
             return Answer(digest=image.digest)
@@ -141,9 +140,9 @@ class Registry:
             return Answer(error=error)
 
     def _at(self, image: Image, secret: str, namespace: str) -> _Known:
-        """The image's repository, with the login that is for it."""
+        """The image's repository, with the login for it."""
         place = place_of(image, self._ways.entries, self._ways.insecure, self._ways.ca)
-        # By the host that is asked: a login for Docker Hub is not for a mirror that stands in for it.
+        # The host that is asked decides: a mirror in place of Docker Hub must not get Docker Hub's login.
         host = split(place.endpoint.urls[-1]).authority
         if secret:
             login = self._logins.of_annotation(secret, namespace, host, place.repository)
@@ -191,7 +190,7 @@ def read_registries_conf(path: str) -> tuple[RegistryConf, ...]:
 
 
 def _part(answer: Answer, question: Question) -> Answer:
-    """What one question asked for, of an answer to several."""
+    """The facts that one question asked for, from an answer to several questions."""
     facts = question.facts
     return Answer(
         exists=answer.exists,

@@ -1,4 +1,4 @@
-"""Docker's config files, in the places where Docker, podman, Tekton and GitLab put them; and logins by options."""
+"""Reads Docker's config files from where Docker, podman, Tekton and GitLab put them, and logins from options."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _LARGEST = 1024 * 1024
 
 
 def config_files(environ: Mapping[str, str]) -> tuple[DockerConfig, ...]:
-    """What all of them say, the most explicit first. Raises `RegistryAccessError` for one that cannot be read."""
-    text = environ.get("DOCKER_AUTH_CONFIG", "").strip()
+    """All config files, the most explicit one first. Raises `RegistryAccessError` for an unreadable file."""
+    text = environ.get("DOCKER_AUTH_CONFIG", "").strip()  # GitLab's variable, which holds the file's text
     inline = [_parsed(text, "variable DOCKER_AUTH_CONFIG")] if text else []
     seen: dict[str, DockerConfig] = {}
     for path, named in _places(environ):
         real = os.path.realpath(path)
-        # A home that others share may hold a file of theirs; one that was named has to be readable.
+        # A shared home may hold another user's file, which is skipped; a file that was named has to be readable.
         if real not in seen and os.path.isfile(real) and (named or os.access(real, os.R_OK)):
             try:
                 text = read_text(path, _LARGEST)
@@ -35,7 +35,7 @@ def config_files(environ: Mapping[str, str]) -> tuple[DockerConfig, ...]:
 
 
 def password_of(username: str, password_file: str, environ: Mapping[str, str]) -> RegistryLogin | None:
-    """The login of `--registry-username` with a file or variable. Raises `UsageError` for half of one, or two."""
+    """The login of `--registry-username` with a file or variable. Raises `UsageError` for half a login, or two."""
     variable = environ.get("IMAGE_UPDATE_REGISTRY_PASSWORD", "").strip()
     if variable and password_file:
         raise UsageError(
@@ -60,7 +60,7 @@ def password_of(username: str, password_file: str, environ: Mapping[str, str]) -
 
 
 def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
-    """(path, whether somebody named it)."""
+    """Each path to look at, and whether the user named it."""
     given = {name: environ.get(name, "").strip() for name in ("REGISTRY_AUTH_FILE", "DOCKER_CONFIG")}
     if file := given["REGISTRY_AUTH_FILE"]:
         yield file, True

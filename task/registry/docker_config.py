@@ -1,7 +1,7 @@
-"""Docker's config file: which login belongs to which registry, and which helper knows it.
+"""Parses Docker's config file: which login belongs to which registry, and which helper has it.
 
-Keys are hosts, URLs (`https://index.docker.io/v1/`), paths (`ghcr.io/acme`, as podman has them) or hosts with `*` (as
-the kubelet takes them in pull secrets); the longest that fits wins. Messages never quote a value: most are secrets.
+Keys are hosts, URLs (`https://index.docker.io/v1/`), paths (`ghcr.io/acme`, as podman writes them) or hosts with `*`
+(which the kubelet takes in pull secrets); the longest fitting key wins. Messages never quote a value: most are secrets.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from task.secret import Secret
 from task.urls import split
 
 HUB = "docker.io"
-HUB_SERVER = "https://index.docker.io/v1/"  # as `docker login` calls Docker Hub, and credential helpers know it
+HUB_SERVER = "https://index.docker.io/v1/"  # Docker Hub's name for `docker login`, and so for credential helpers
 _HUBS = frozenset({HUB, "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com"})
 _NOTHING = Secret("")
 _HINT = 'write {"auths": {"<registry>": {"auth": "<base64 of user:password>"}}}'
@@ -26,7 +26,7 @@ _HINT = 'write {"auths": {"<registry>": {"auth": "<base64 of user:password>"}}}'
 
 @dataclass(frozen=True)
 class RegistryLogin:
-    """A login to one registry: user and password, an identity token (to be exchanged), or a bearer token."""
+    """A login to one registry: user and password, an identity token to be exchanged, or a bearer token."""
 
     username: str = ""
     password: Secret = _NOTHING
@@ -41,11 +41,11 @@ class DockerConfig:
 
     logins: Mapping[str, RegistryLogin] = field(default_factory=dict)
     helpers: Mapping[str, str] = field(default_factory=dict)  # credHelpers: key → name of a helper
-    store: str = ""  # credsStore: the helper that knows all others
+    store: str = ""  # credsStore: the helper for all other registries
 
 
 def parse_docker_config(text: str, origin: str = "") -> DockerConfig:
-    """Read a config file, or the older form without `auths`. Raises `Malformed`."""
+    """The config of a file's text, also of the older form without `auths`. Raises `Malformed`."""
     try:
         data = json.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError):
@@ -69,20 +69,20 @@ def parse_docker_config(text: str, origin: str = "") -> DockerConfig:
 
 def normal(key: str) -> str:
     """A key or a registry's host in one spelling: no scheme, no API version, Docker Hub as `docker.io`."""
-    there = split(key.strip() if "://" in key else f"//{key.strip()}")
-    host, path = HUB if there.authority in _HUBS else there.authority, there.path.strip("/")
+    url = split(key.strip() if "://" in key else f"//{key.strip()}")
+    host, path = HUB if url.authority in _HUBS else url.authority, url.path.strip("/")
     return f"{host}/{path}" if path and path not in ("v1", "v2") else host
 
 
 def best_key(keys: Mapping[str, Any], registry: str, repository: str) -> str | None:
-    """The longest of these keys under which `registry/repository` is; None when there is none."""
+    """The longest of the keys that covers `registry/repository`; None where no key does."""
     name = normal(f"{registry}/{repository}")
     fitting = [key for key in keys if _covers(key, name)]
     return max(fitting, key=lambda key: ("*" not in key, key.count("/"), len(key)), default=None)
 
 
 def server_of(key: str) -> str:
-    """The name by which credential helpers know a registry."""
+    """The name of a registry for credential helpers."""
     return HUB_SERVER if key == HUB else key
 
 
@@ -97,7 +97,7 @@ def _covers(key: str, name: str) -> bool:
 
 
 def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
-    """One entry of `auths`; None for an empty one: a helper knows the login."""
+    """The login of one entry of `auths`; None for an empty entry, as Docker writes it beside a credential helper."""
     entry = _mapping(entry, "an entry of auths")
     texts = {name: entry.get(name) or "" for name in ("username", "password", "auth", "identitytoken", "registrytoken")}
     if not all(isinstance(text, str) for text in texts.values()):
@@ -112,7 +112,7 @@ def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
         user, colon, password = text.partition(":")
         if not colon:
             raise Malformed(f"the entry of {normal(key)}: auth is not the base64 form of user:password")
-        password = password.rstrip("\x00")
+        password = password.rstrip("\x00")  # Docker itself does so when it reads the file
     identity, token = Secret(texts["identitytoken"]), Secret(texts["registrytoken"])
     if not (password or identity or token):
         return None

@@ -1,4 +1,4 @@
-"""Where a registry is: its URLs, and what may be trusted there."""
+"""Decides where a registry is: its URLs, and which certificates are trusted there."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ class Endpoint:
     """One registry."""
 
     name: str  # as images name it: "docker.io", "ghcr.io", "localhost:5000"
-    urls: tuple[str, ...]  # the first that answers is taken
+    urls: tuple[str, ...]  # the first one that answers is used
     verify: bool = True
     ca: str = ""  # PEM text: authorities trusted besides the machine's
     limit: int = 0  # requests per second; 0 is no limit
 
     @property
     def local(self) -> bool:
-        """Whether it is on this machine: no proxy stands between."""
+        """Whether the registry is on this machine, where no proxy is used."""
         return all(is_loopback(split(url).host) for url in self.urls)
 
 
 @dataclass(frozen=True)
 class ImageLocation:
-    """Where one image's repository is."""
+    """The registry and repository of one image."""
 
     endpoint: Endpoint
-    repository: str  # as the registry calls it
-    conf: RegistryConf | None  # the entry of registries.conf it belongs to
+    repository: str  # the registry's name for it
+    conf: RegistryConf | None  # the image's entry of registries.conf
 
 
 def place_of(image: Image, entries: Sequence[RegistryConf], insecure: Collection[str], ca: str) -> ImageLocation:
-    """Where to ask for an image. Raises `UsageError` for a `ca_file` that cannot be read."""
+    """Where to ask for an image. Raises `UsageError` for an unreadable `ca_file`."""
     written = image.registry != HUB or normal(image.name.partition("/")[0]) == HUB
     conf = find_registry(entries, image.registry, image.repository, written=written)
     if conf is None:
@@ -61,20 +61,24 @@ def place_of(image: Image, entries: Sequence[RegistryConf], insecure: Collection
     endpoint = Endpoint(name, (conf.api_url,), not conf.insecure, "\n".join(filter(None, texts)), conf.limit)
 
     repository = image.repository.removeprefix("library/") if image.registry == HUB else image.repository
-    if "/" not in repository:  # the registry's own namespace; Docker Hub's is known
+    # AIU's `defaultns`. An entry for Docker Hub itself needs none: `library` is known.
+    if "/" not in repository:
         hub = split(conf.api_url).host.endswith("docker.io") or conf.prefix in ("", HUB)
         repository = f"{conf.defaultns}/{repository}" if conf.defaultns else image.repository if hub else repository
     return ImageLocation(endpoint, repository, conf)
 
 
 def _inferred(registry: str, insecure: Collection[str], ca: str) -> Endpoint:
-    """As Docker reads image references: https; on this machine, and where it is allowed, http as well."""
+    """The endpoint of a registry without an entry, as Docker infers it.
+
+    It speaks https, or also http on this machine and where that is allowed.
+    """
     if registry == HUB:
         return Endpoint(HUB, (_HUB_API,), ca=ca)
     https, http = f"https://{registry}", f"http://{registry}"
     if is_loopback(split(f"//{registry}").host):
         return Endpoint(registry, (http, https), registry not in insecure, ca)
     if registry in insecure:
-        has_port = bool(re.search(r":[0-9]+$", registry))
+        has_port = bool(re.search(r":[0-9]+$", registry))  # a registry with a port of its own mostly speaks http
         return Endpoint(registry, (http, https) if has_port else (https, http), verify=False)
     return Endpoint(registry, (https,), ca=ca)

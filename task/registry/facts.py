@@ -1,7 +1,8 @@
-"""One question about one image → its answer, with as few requests as it takes.
+"""Answers one question about one image with as few requests as possible.
 
-exists, digest: one HEAD, and none for the digest of an image that has it. platforms: the manifest, and of a single
-image its config. created, labels: the manifest and the config; of an index those of every wanted member.
+`exists` and `digest` take one HEAD, and nothing for the digest of an image that has one. `platforms` takes the
+manifest, and the config of a single image. `created` and `labels` take the manifest and the config; of an index, those
+of every wanted member. (Docker Hub counts a GET of a manifest as a pull, and not a HEAD.)
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from task.registry.manifest import Config, Member, fits, history_config, members
 from task.registry.repository import ImageRepository
 
 _PUSH = "push all of the image again"
-_MOST = 64  # images of one index, and manifests on the way to them
+_MOST = 64  # images of one index, and manifests that are read to find them
 _IN_CONFIG = frozenset(("created", "labels"))
 _IN_MANIFEST = _IN_CONFIG | {"platforms"}
 
@@ -24,22 +25,25 @@ _IN_MANIFEST = _IN_CONFIG | {"platforms"}
 def find(
     repository: ImageRepository, image: Image, facts: Collection[str], platforms: tuple[str, ...], memory: AnswerCache
 ) -> Answer:
-    """The facts asked for. Raises `RegistryError` and its kinds; what does not exist is an answer."""
+    """The facts asked for; a missing image is `Answer(exists=False)`. Raises `RegistryError` and its kinds."""
     if not _IN_MANIFEST & set(facts):
         return _short(repository, image, facts, memory)
     digest = _settled(repository, image, memory, sure="exists" in facts)
     if digest is None:
         return Answer(exists=False)
     images = _flat(repository, digest, memory)
-    wanted = [one for one in images if not one.platform]  # whose configs have to be known
+    wanted = [member for member in images if not member.platform]  # whose configs have to be read
     if _IN_CONFIG & set(facts):
-        wanted = [one for one in images if not one.platform or fits(platforms, one.platform)]
-    found = [(one, config) for one in wanted if (config := _config(repository, one, memory)) is not None]
-    if wanted and not found:
+        wanted = [member for member in images if not member.platform or fits(platforms, member.platform)]
+    # A mirror may have left some members of an index out; it is an error only if it has none of them.
+    configs = [(member, config) for member in wanted if (config := _config(repository, member, memory)) is not None]
+    if wanted and not configs:
         raise RegistryError(f"{repository.name}: {wanted[0].digest} is missing, which its own index names", hint=_PUSH)
-    fitting = [config for one, config in found if fits(platforms, one.platform or config.platform)]
+    fitting = [config for member, config in configs if fits(platforms, member.platform or config.platform)]
     newest = max(fitting, key=lambda config: newness(config.created), default=Config())
-    every = [one.platform or memory.configs.get(one.digest, Config()).platform for one in memory.members[digest]]
+    every = [
+        member.platform or memory.configs.get(member.digest, Config()).platform for member in memory.members[digest]
+    ]
     return Answer(
         digest=digest if "digest" in facts else "",
         created=newest.created if "created" in facts else "",
@@ -49,13 +53,13 @@ def find(
 
 
 def _short(repository: ImageRepository, image: Image, facts: Collection[str], memory: AnswerCache) -> Answer:
-    """Existence and digest."""
+    """The answer about existence and digest."""
     if image.digest and "exists" not in facts:
         return Answer(digest=image.digest)
     digest = repository.head(image.digest or image.tag)
     if digest is None:
         return Answer(exists=False)
-    if not digest and "digest" in facts:
+    if not digest and "digest" in facts:  # a HEAD without Docker-Content-Digest: the body has to be hashed
         return Answer(digest=_read(repository, image.digest or image.tag, memory) or "")
     if digest and not image.digest:
         memory.saw(image.tag, digest)
@@ -63,9 +67,9 @@ def _short(repository: ImageRepository, image: Image, facts: Collection[str], me
 
 
 def _settled(repository: ImageRepository, image: Image, memory: AnswerCache, *, sure: bool) -> str | None:
-    """The digest of what is asked about, its images known; None: it does not exist.
+    """The digest of the image, whose members are then in `memory`; None where the image does not exist.
 
-    `sure`: that it is still there counts, and not only what it is made of.
+    With `sure` the registry is asked even for a known digest, because the image may have been deleted.
     """
     known = image.digest or memory.tags.get(image.tag, "")
     if known in memory.members:
@@ -76,7 +80,7 @@ def _settled(repository: ImageRepository, image: Image, memory: AnswerCache, *, 
 
 
 def _read(repository: ImageRepository, reference: str, memory: AnswerCache, tag: str = "") -> str | None:
-    """Read a manifest into the cache: its digest; None if there is none."""
+    """Reads a manifest into the cache and returns its digest, or None where the registry has no such manifest."""
     manifest = repository.manifest(reference)
     if manifest is None:
         return None
@@ -88,38 +92,38 @@ def _read(repository: ImageRepository, reference: str, memory: AnswerCache, tag:
 
 
 def _flat(repository: ImageRepository, digest: str, memory: AnswerCache) -> list[Member]:
-    """The images of a manifest; those of an index within an index as well, where it does not say what they are for."""
+    """The images of a manifest. A member without a platform may be an index itself, and is then replaced by its own."""
     todo, flat, seen = list(memory.members[digest]), [], {digest}
     while todo:
-        one = todo.pop(0)
-        if one.platform or one.config or one.digest in memory.configs or one.digest in seen:
-            flat.append(one)
+        member = todo.pop(0)
+        if member.platform or member.config or member.digest in memory.configs or member.digest in seen:
+            flat.append(member)
             continue
-        seen.add(one.digest)
+        seen.add(member.digest)  # an index may hold itself
         if len(seen) + len(flat) > _MOST:
             raise RegistryError(f"{repository.name}: an index of more than {_MOST} images", hint="check the image")
-        todo = [*_parts(repository, one, memory), *todo]
+        todo = [*_parts(repository, member, memory), *todo]
     if len(flat) > _MOST:
         raise RegistryError(f"{repository.name}: an index of more than {_MOST} images", hint="check the image")
     memory.members[digest] = tuple(flat)
     return flat
 
 
-def _parts(repository: ImageRepository, one: Member, memory: AnswerCache) -> tuple[Member, ...]:
-    """What is under a member's digest; nothing where a mirror has left it out."""
-    if one.digest not in memory.members and _read(repository, one.digest, memory) is None:
+def _parts(repository: ImageRepository, member: Member, memory: AnswerCache) -> tuple[Member, ...]:
+    """The images under a member's digest; () where a mirror has left the member out."""
+    if member.digest not in memory.members and _read(repository, member.digest, memory) is None:
         return ()
-    return memory.members[one.digest]
+    return memory.members[member.digest]
 
 
-def _config(repository: ImageRepository, one: Member, memory: AnswerCache) -> Config | None:
-    """The config of an image; None if the registry does not have it."""
-    if not one.config and one.digest not in memory.configs:
-        parts = _parts(repository, one, memory)
+def _config(repository: ImageRepository, member: Member, memory: AnswerCache) -> Config | None:
+    """The config of an image; None where the registry does not have it."""
+    if not member.config and member.digest not in memory.configs:
+        parts = _parts(repository, member, memory)
         if not parts:
             return None
-        one = next((part for part in parts if part.digest == one.digest), one)
-    if one.digest not in memory.configs:
-        config = read_config(repository.json_blob(one.config)) if one.config else Config()
-        memory.says(one.digest, replace(config, created=config.created or one.created))
-    return memory.configs[one.digest]
+        member = next((part for part in parts if part.digest == member.digest), member)
+    if member.digest not in memory.configs:
+        config = read_config(repository.json_blob(member.config)) if member.config else Config()
+        memory.says(member.digest, replace(config, created=config.created or member.created))
+    return memory.configs[member.digest]

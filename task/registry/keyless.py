@@ -1,7 +1,7 @@
-"""Signatures without keys: by an identity that Sigstore's authority has put into a certificate.
+"""Checks signatures without keys, by an identity that Sigstore's authority has put into a certificate.
 
-Checked by the package `sigstore`, an extra: certificate, transparency log, identity and issuer. What was signed as a
-payload has only a promise of the log with it; the proof, which `sigstore` wants, is asked of the log.
+The package `sigstore`, an extra, checks certificate, transparency log, identity and issuer. A signature in cosign's
+older form comes only with the log's promise to record it. `sigstore` wants the proof, so it is fetched from the log.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PACKAGE = "signatures without keys need the package sigstore"
 
 
 class Keyless:
-    """Who must have signed, and who must have vouched for that identity. Safe to use from several threads."""
+    """Checks that an image is signed by `identity`, as `issuer` confirmed it. Safe to use from several threads."""
 
     def __init__(self, identity: str, issuer: str, log: Callable[[str], None], url: str = LOG) -> None:
         """Raises `UsageError` where the package is missing."""
@@ -34,7 +34,7 @@ class Keyless:
         self._verifier = once(_verifier)
 
     def objection(self, found: Signed) -> str:
-        """Why the signature is not good; "" where it is. Raises `RegistryDownError` where that cannot be found out."""
+        """Why the signature is not good; "" where it is good. Raises `RegistryDownError` where the log is down."""
         from sigstore.models import Bundle  # noqa: PLC0415 - 230 ms, and few need it
 
         if found.form == "payload" and (not found.certificate or found.log_index < 0):

@@ -1,7 +1,7 @@
-"""Which login a registry gets: what an annotation or registries.conf names, what options give, Docker's config files.
+"""Finds the login for a registry: from an annotation or registries.conf, from options, or from Docker's config files.
 
-A source that is named and cannot be used is an error: no other one is tried. What an Application's owner names is not
-trusted: secrets of other namespaces, variables that nobody allowed and scripts are refused.
+A source that is named but unusable is an error, and no other one is tried. The owner of an Application is not trusted:
+secrets of other namespaces, variables that the pipeline has not allowed, and scripts are refused.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from task.registry.config_files import config_files
 from task.registry.docker_config import DockerConfig, RegistryLogin, best_key, normal, parse_docker_config, server_of
 from task.secret import Secret
 
-# (namespace, name) → the data of a secret of the cluster. Raises `LookupError` where there is none, `Malformed` for one
-# that is no login for a registry.
+# (namespace, name) → the data of a secret of the cluster. Raises `LookupError` for a missing secret, and `Malformed`
+# for one that is Argo CD's own: a cluster's token must never be sent to a registry.
 Secrets = Callable[[str, str], Mapping[str, bytes]]
 
 _ANNOTATION = "pull-secret"
@@ -28,7 +28,7 @@ _NO_USER = frozenset(" \"'{}[]")
 
 @dataclass(frozen=True)
 class RegistryLoginOptions:
-    """A login that options give, and the registries or repositories it is for: `ghcr.io`, `ghcr.io/acme`."""
+    """A login from options, and the registries or repositories that it is for: `ghcr.io`, `ghcr.io/acme`."""
 
     login: RegistryLogin
     scopes: tuple[str, ...]
@@ -36,11 +36,11 @@ class RegistryLoginOptions:
 
 @dataclass(frozen=True)
 class Allowed:
-    """What an annotation may name."""
+    """The sources that an annotation may name."""
 
-    env: Collection[str] = ()  # variables of `env:`; registries.conf may name any
-    execute: bool = False  # `ext:`, in registries.conf as well
-    namespace: str = ""  # the control plane's: its secrets, besides those of the Application's own namespace
+    env: Collection[str] = ()  # variables for `env:`; registries.conf may name any
+    execute: bool = False  # whether `ext:` is allowed, in registries.conf as well
+    namespace: str = ""  # the control plane's, whose secrets are allowed besides those of the Application's namespace
 
 
 class Logins:
@@ -57,12 +57,12 @@ class Logins:
         self._lock = Lock()
         self._known: dict[object, tuple[RegistryLogin | None, float]] = {}
         self._files: tuple[DockerConfig, ...] | None = None
-        self._helped: dict[tuple[str, str], RegistryLogin | None] = {}  # by helper and server
+        self._from_helpers: dict[tuple[str, str], RegistryLogin | None] = {}  # by helper and server
 
     def of_annotation(self, text: str, namespace: str, host: str, repository: str) -> RegistryLogin | None:
         """The login that `pull-secret` names, for the registry at `host`.
 
-        Raises `RegistryError` and its kinds; `AnnotationError` for a secret that the Application's owner may not name.
+        Raises `RegistryError` and its kinds, and `AnnotationError` for a secret that the annotation may not name.
         """
         try:
             source = parse_credential_source(text)
@@ -73,7 +73,7 @@ class Logins:
         return self._once(subject, 0, lambda: self._named(source, _ANNOTATION, host, repository))
 
     def of_conf(self, source: CredentialSource, expire: float, host: str, repository: str) -> RegistryLogin | None:
-        """The login that registries.conf names; asked for again after `expire` seconds."""
+        """The login that registries.conf names. After `expire` seconds it is looked up again (an ECR token ends)."""
         if source.kind == "ext":
             self._check_script()
         where = "credentials in registries.conf"
@@ -81,7 +81,7 @@ class Logins:
         return self._once(subject, expire, lambda: self._named(source, where, host, repository))
 
     def of_host(self, host: str, repository: str) -> RegistryLogin | None:
-        """The login that options or Docker's config files have for a registry; None where there is none."""
+        """The login that options or Docker's config files have for a registry; None where they have none."""
         return self._once((host, repository), 0, lambda: self._from_options(host, repository))
 
     def _once(self, key: object, expire: float, find: Callable[[], RegistryLogin | None]) -> RegistryLogin | None:
@@ -92,7 +92,8 @@ class Logins:
             return known[0]
 
     def _check(self, source: CredentialSource, namespace: str) -> None:
-        """Whether the owner of an Application may name this."""
+        """Raises an error for a source that the owner of an Application may not name."""
+        # AIU v1.3 refuses secrets of other namespaces as well; v0 takes any secret that its own account may read.
         if source.kind in ("secret", "pullsecret") and source.namespace not in (namespace, self._allowed.namespace):
             raise AnnotationError(
                 f"pull-secret names a secret of namespace {source.namespace}, the Application is in {namespace}",
@@ -156,34 +157,34 @@ class Logins:
             return given.login
         if self._files is None:
             self._files = config_files(self._environ)
-        found = (self._from_file(config, host, repository) for config in self._files)
-        return next((login for login in found if login is not None), None)
+        logins = (self._from_file(config, host, repository) for config in self._files)
+        return next((login for login in logins if login is not None), None)
 
     def _from_file(self, config: DockerConfig, host: str, repository: str) -> RegistryLogin | None:
-        """The longest key wins; a helper named for the registry goes before the helper for all."""
-        key, helped = best_key(config.logins, host, repository), best_key(config.helpers, host, repository)
-        if helped and len(helped) >= len(key or ""):
-            return self._help(config.helpers[helped], server_of(helped), needed=True)
+        """The login of one config file: the longest key wins, and `credHelpers` come before `credsStore`."""
+        key, helper_key = best_key(config.logins, host, repository), best_key(config.helpers, host, repository)
+        if helper_key and len(helper_key) >= len(key or ""):
+            return self._from_helper(config.helpers[helper_key], server_of(helper_key), needed=True)
         if key:
             return config.logins[key]
-        return self._help(config.store, server_of(normal(host)), needed=False) if config.store else None
+        return self._from_helper(config.store, server_of(normal(host)), needed=False) if config.store else None
 
-    def _help(self, name: str, server: str, *, needed: bool) -> RegistryLogin | None:
-        """Each helper is asked once for each registry, however many repositories that has."""
-        if (name, server) not in self._helped:
-            self._helped[name, server] = programs.helper(name, server, self._environ, needed=needed)
-        return self._helped[name, server]
+    def _from_helper(self, name: str, server: str, *, needed: bool) -> RegistryLogin | None:
+        """A helper's login for a registry. Each is asked once, because one may take seconds (ECR's asks AWS)."""
+        if (name, server) not in self._from_helpers:
+            self._from_helpers[name, server] = programs.helper(name, server, self._environ, needed=needed)
+        return self._from_helpers[name, server]
 
 
 def _subject(source: CredentialSource, host: str, repository: str) -> tuple[object, ...]:
-    """What the login of a source depends on: only a pull secret may hold several."""
+    """The cache key of a source's login. Only a pull secret may hold several logins, by registry and repository."""
     return (source, host, repository) if source.kind == "pullsecret" or source.registry else (source,)
 
 
 def _pair(text: str, where: str) -> RegistryLogin:
-    """`user:password`; the first colon divides.
+    """The login of a text `user:password`, which is split at the first colon.
 
-    JSON and PEM hold colons, too: what was never meant as a login is not sent to a registry as one.
+    JSON and PEM hold colons, too. A text that was never meant as a login must not be sent to a registry.
     """
     user, colon, password = text.strip().partition(":")
     if not (user and colon and password) or not user.isprintable() or _NO_USER & set(user):

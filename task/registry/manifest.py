@@ -1,4 +1,4 @@
-"""Manifests and image configs as registries store them: which platforms, which date, which labels."""
+"""Parses manifests and image configs: an image's platforms, its date and its labels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from task.errors import RegistryError
 INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
 IMAGES = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
 SIGNED = "application/vnd.docker.distribution.manifest.v1+prettyjws"
-# All of them, always: with fewer, registries answer "not found", or with the digest of another manifest.
+# All of them, always. Without the right type, Docker's registry 2.8 answers 404 for an OCI manifest or index. Asked for
+# `manifest.v2` alone, it answers for a manifest list with the digest of the amd64 member.
 ACCEPT = ", ".join((*INDEXES, *IMAGES, SIGNED))
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}", re.ASCII)
 _TIME = re.compile(
@@ -29,9 +30,9 @@ _CREATED = "org.opencontainers.image.created"
 
 @dataclass(frozen=True)
 class Config:
-    """What one image says of itself."""
+    """What an image's config says."""
 
-    created: str = ""  # RFC 3339, UTC; "" for none
+    created: str = ""  # RFC 3339, UTC; "" where it has no date
     platform: str = ""  # os/arch[/variant]
     labels: Mapping[str, str] = field(default_factory=dict)
 
@@ -42,12 +43,12 @@ class Member(NamedTuple):
     digest: str  # of its manifest
     platform: str = ""  # "" where the index does not say
     config: str = ""  # the digest of its config; "" until its manifest is read
-    created: str = ""  # as the manifest itself says, for what has no config
+    created: str = ""  # the manifest's own date, for artifacts without a config
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a registry has under one tag or digest."""
+    """The manifest that a registry has under one tag or digest."""
 
     digest: str
     media_type: str
@@ -55,18 +56,18 @@ class Manifest:
 
     @property
     def is_index(self) -> bool:
-        """Whether it stands for several images."""
+        """Whether the manifest is an index, which stands for several images."""
         kind = _text(self.data.get("mediaType")) or self.media_type
         return kind in INDEXES or (kind not in (*IMAGES, SIGNED) and "manifests" in self.data)
 
     @property
     def is_old(self) -> bool:
-        """Whether it is of schema 1, which has no config."""
+        """Whether the manifest is of Docker's schema 1, which has no config."""
         return self.data.get("schemaVersion") == 1
 
 
 def is_digest(text: str) -> bool:
-    """Whether the text is a digest that can be checked."""
+    """Whether the text is a digest of a known algorithm, so that bytes can be checked against it."""
     return bool(_DIGEST.fullmatch(text))
 
 
@@ -76,7 +77,7 @@ def digest_of(body: bytes, algorithm: str = "sha256") -> str:
 
 
 def signed_payload(body: bytes, data: Mapping[str, Any]) -> bytes:
-    """The bytes that the digest of a manifest of schema 1 is made of: without its signatures."""
+    """The bytes that the digest of a manifest of schema 1 covers: all but its signatures."""
     try:
         protected = data["signatures"][0]["protected"]
         ends = json.loads(urlsafe_b64decode(protected + "=" * (-len(protected) % 4)))
@@ -87,20 +88,20 @@ def signed_payload(body: bytes, data: Mapping[str, Any]) -> bytes:
 
 
 def members(manifest: Manifest) -> tuple[Member, ...]:
-    """The images of a manifest. Attestations and other artifacts of an index are none."""
+    """The images of a manifest, without the attestations and other artifacts of an index."""
     data = manifest.data
     if not manifest.is_index:
         config = data.get("config")
-        said = _text(_mapping(data.get("annotations")).get(_CREATED))
-        return (Member(manifest.digest, "", _text(_mapping(config).get("digest")), instant(said)),)
-    found = data.get("manifests")
-    if not isinstance(found, list):
+        created = _text(_mapping(data.get("annotations")).get(_CREATED))
+        return (Member(manifest.digest, "", _text(_mapping(config).get("digest")), instant(created)),)
+    entries = data.get("manifests")
+    if not isinstance(entries, list):
         raise RegistryError("the registry's index is none: it has no list of manifests")
-    return tuple(Member(one["digest"], _platform(one.get("platform"))) for one in found if _is_image(one))
+    return tuple(Member(entry["digest"], _platform(entry.get("platform"))) for entry in entries if _is_image(entry))
 
 
 def history_config(data: Mapping[str, Any]) -> Config:
-    """What a manifest of schema 1 says of its image, in the newest entry of its history."""
+    """The config that a manifest of schema 1 has in the newest entry of its history."""
     try:
         return read_config(json.loads(data["history"][0]["v1Compatibility"]))
     except (LookupError, TypeError, ValueError):
@@ -108,7 +109,7 @@ def history_config(data: Mapping[str, Any]) -> Config:
 
 
 def read_config(data: Any) -> Config:
-    """What an image's config says; what is missing or of another kind stays empty."""
+    """The config of an image; missing or malformed parts stay empty."""
     data = _mapping(data)
     labels = _mapping(_mapping(data.get("config")).get("Labels"))
     texts = {key: value for key, value in labels.items() if isinstance(value, str)}
@@ -117,7 +118,7 @@ def read_config(data: Any) -> Config:
 
 
 def instant(text: str) -> str:
-    """An RFC 3339 time in UTC, every digit of it; "" for anything else, and for Go's zero time."""
+    """An RFC 3339 time in UTC with all its digits; "" for any other text, and for Go's zero time."""
     match = _TIME.fullmatch(text.strip())
     if not match or text.startswith(_NEVER):
         return ""
@@ -131,13 +132,13 @@ def instant(text: str) -> str:
 
 
 def newness(created: str) -> tuple[str, str]:
-    """By this, times as `instant` gives them are in order; no time is the oldest."""
+    """A sort key for times as `instant` makes them; an image without a time is the oldest."""
     whole, _, fraction = created.removesuffix("Z").partition(".")
     return whole, fraction
 
 
 def fits(wanted: Sequence[str], platform: str) -> bool:
-    """Whether a platform is one of those wanted; one without a variant takes any. Nothing wanted: all are."""
+    """Whether a platform is wanted; a wanted one without a variant takes any. Without wanted ones, all are."""
     if not wanted:
         return True
     have = (*platform.split("/", 2), "", "")[:3]
@@ -148,10 +149,11 @@ def fits(wanted: Sequence[str], platform: str) -> bool:
     return False
 
 
-def _is_image(one: Any) -> bool:
-    entry = _mapping(one)
+def _is_image(data: Any) -> bool:
+    entry = _mapping(data)
     if not is_digest(_text(entry.get("digest"))):
         return False
+    # BuildKit stores provenance and SBOMs as members of the index, for the platform unknown/unknown.
     if "vnd.docker.reference.type" in _mapping(entry.get("annotations")) or entry.get("artifactType"):
         return False
     platform = _mapping(entry.get("platform"))

@@ -1,4 +1,8 @@
-"""Work done by several threads that never keep the process alive: a signal ends it while a registry is still silent."""
+"""Runs work in several threads that never keep the process alive.
+
+A signal must end the process within two seconds, even while a registry does not answer. The threads of an executor are
+joined at exit; daemon threads are not.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,10 @@ from task import shutdown
 
 
 def each(work: Sequence[Callable[[], None]], at_once: int) -> None:
-    """Do all of it, `at_once` at the same time; the first exception is raised when all has been done."""
+    """Does all the work, `at_once` pieces at the same time. The first exception is raised when all have ended."""
     if len(work) <= 1 or at_once <= 1:
-        for one in work:
-            one()
+        for piece in work:
+            piece()
         return
     todo, failed = iter(work), SimpleQueue[BaseException]()
     lock, done = threading.Lock(), SimpleQueue[None]()
@@ -21,11 +25,11 @@ def each(work: Sequence[Callable[[], None]], at_once: int) -> None:
     def worker() -> None:
         while True:
             with lock:
-                one = next(todo, None)
-            if one is None or shutdown.code():
+                piece = next(todo, None)
+            if piece is None or shutdown.code():
                 break
             try:
-                one()
+                piece()
             except BaseException as error:  # noqa: BLE001 - it is raised below
                 failed.put(error)
         done.put(None)

@@ -1,4 +1,4 @@
-"""Programs that give logins: Docker's credential helpers, and the scripts of `ext:`. Started directly, by no shell."""
+"""Runs programs that give logins, Docker's credential helpers and the scripts of `ext:`, without a shell."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from task.registry.docker_config import RegistryLogin
 from task.secret import Secret
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
-_PATIENCE = {"helper": 30, "script": 10}  # seconds
-_NO_LOGIN = b"credentials not found"  # how every helper says so
-_TOKEN = "<token>"  # noqa: S105 - a helper's word for: the secret is an identity token
+_PATIENCE = {"helper": 30, "script": 10}  # seconds; 10 is AIU's limit for scripts
+_NO_LOGIN = b"credentials not found"  # every helper built on docker-credential-helpers prints this
+_TOKEN = "<token>"  # noqa: S105 - the user name with which a helper says that the secret is an identity token
 
 
 def helper(name: str, server: str, environ: Mapping[str, str], *, needed: bool) -> RegistryLogin | None:
-    """What `docker-credential-<name> get` knows of a registry; None if it has no login.
+    """The login that `docker-credential-<name> get` has for a registry; None if it has none.
 
-    One that is not `needed` (it is for all registries) may be missing: a file from elsewhere names it.
+    A helper that is not `needed` (a `credsStore`, for all registries) may be missing: a config file copied from a
+    laptop names `desktop` or `osxkeychain`.
     """
     if not _NAME.fullmatch(name):
         raise RegistryAccessError(
@@ -57,7 +58,7 @@ def helper(name: str, server: str, environ: Mapping[str, str], *, needed: bool) 
 
 
 def script(path: str, environ: Mapping[str, str]) -> str:
-    """What the script of `ext:` prints: `user:password`. Raises `RegistryError` and its kinds."""
+    """The output of an `ext:` script, `user:password`. Raises `RegistryError` and its kinds."""
     if not os.path.isabs(path) or os.path.normpath(path) != path:
         raise RegistryError(f"ext:{path[:200]} is no absolute path", hint="write ext:/path/of/script")
     if not os.path.isfile(path) or not os.access(path, os.X_OK):
@@ -71,14 +72,14 @@ def script(path: str, environ: Mapping[str, str]) -> str:
 def _run(
     kind: str, name: str, args: tuple[str, ...], said: str, environ: Mapping[str, str]
 ) -> tuple[int | None, bytes, bytes]:
-    """(exit code, or None where there is no such program, what it printed); no error holds what it printed."""
+    """The exit code (None where the program is missing), stdout and stderr. No error holds the program's output."""
     shutdown.check()
     try:
         folders = [folder for folder in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)]
         program = sh.Command(name, None if os.path.isabs(name) else folders)
     except sh.CommandNotFound:
         return None, b"", b""
-    if sys.version_info >= (3, 12):
+    if sys.version_info >= (3, 12):  # sh forks, and from 3.12 on Python warns of a fork beside other threads
         warnings.filterwarnings("ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning)
     theirs = child_environment(environ, (name,) if kind == "helper" else ())
     try:
@@ -95,6 +96,6 @@ def _run(
         raise RegistryDownError(
             f"{name} gave no login within {_PATIENCE[kind]} seconds", hint="run it again, or try it by hand"
         ) from None
-    except (sh.ErrorReturnCode, OSError) as error:  # the text of either may hold what was said
+    except (sh.ErrorReturnCode, OSError) as error:  # sh puts the command line and output into the error's text
         shutdown.check()
         raise RegistryAccessError(f"{name} failed ({type(error).__name__})", hint="try it by hand") from None

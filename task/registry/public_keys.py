@@ -1,4 +1,4 @@
-"""Signatures by keys, as `cosign verify --key` checks them."""
+"""Checks signatures by public keys, as `cosign verify --key` does."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PublicKeys:
     """The keys of a file. A signature by any of them is good."""
 
     def __init__(self, path: str) -> None:
-        """Raises `UsageError` for a file that holds no public keys."""
+        """Reads the keys. Raises `UsageError` for a file that holds no public keys."""
         try:
             texts = public_keys(read_text(path))
         except Malformed as error:
@@ -43,7 +43,7 @@ class PublicKeys:
             self._keys.append(key)
 
     def objection(self, found: Signed) -> str:
-        """Why the signature is not good; "" where it is."""
+        """Why the signature is not good; "" where it is good."""
         for signature in found.signatures:
             if any(_good(key, found.content, signature) for key in self._keys):
                 return ""
@@ -56,7 +56,7 @@ def _good(key: PublicKey, content: bytes, signature: bytes) -> bool:
             key.verify(signature, content)
             return True
         return False
-    # cosign signs with SHA-256 whatever the curve; other tools use the hash of the curve's own size.
+    # cosign hashes with SHA-256 for every curve; other tools take the hash of the curve's own size.
     algorithms: list[hashes.HashAlgorithm] = [hashes.SHA256()]
     if isinstance(key, EllipticCurvePublicKey) and key.curve.name == "secp384r1":
         algorithms.append(hashes.SHA384())

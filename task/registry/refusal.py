@@ -1,4 +1,4 @@
-"""Which error a registry's refusal means, or no answer at all."""
+"""Names the error for a registry that refuses a request, or does not answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HUB_LIMIT = (
 
 
 def no_answer(name: str, error: NoAnswerError) -> RegistryError:
-    """The error for no answer."""
+    """The error for a registry that could not be reached."""
     if error.kind == "tls":
         return RegistryAccessError(
             f"registry {name}: {error.message}",
@@ -29,10 +29,10 @@ def no_answer(name: str, error: NoAnswerError) -> RegistryError:
 
 
 def refused(name: str, repository: str, answer: Response, login: RegistryLogin | None) -> RegistryError:
-    """The error for an answer that is neither the thing asked for nor "not found"."""
+    """The error for an answer that is neither success nor "not found"."""
     status, code = answer.status, _code(answer)
     said = f"{status} {code}" if code else str(status)
-    if status == 429 or code == "TOOMANYREQUESTS":
+    if status == 429 or code == "TOOMANYREQUESTS":  # the code of OCI's specification, with whatever status
         later = answer.headers.get("Retry-After", "")[:40]
         wait = f", and wants us to wait for {later} s" if later.isascii() and later.isdigit() else ""
         hint = _HUB_LIMIT if name == HUB else "ask less often (limit in registries.conf), or run it again later"
@@ -41,6 +41,7 @@ def refused(name: str, repository: str, answer: Response, login: RegistryLogin |
         return RegistryDownError(f"registry {name} answered {said}", hint="run it again")
     if status not in (401, 403):
         return RegistryError(f"registry {name} answered {said} when asked for {repository}", hint="is it a registry?")
+    # Registries hide private repositories: a missing one is 401 or 403 as well, so the messages name both cases.
     if login is None:
         return RegistryAccessError(
             f"registry {name} does not let everybody read {repository} ({said}), or has no such repository",
@@ -54,7 +55,7 @@ def refused(name: str, repository: str, answer: Response, login: RegistryLogin |
 
 
 def _code(answer: Response) -> str:
-    """The registry's error code. Its sentences are not shown: they may hold anything."""
+    """The registry's error code, or "". Its sentences are not shown: they may hold anything, a token included."""
     try:
         code = answer.json()["errors"][0]["code"]
     except (ValueError, LookupError, TypeError):

@@ -1,6 +1,6 @@
-"""`registries.conf` of Argo CD Image Updater (AIU): how registries are reached, and which image belongs to which.
+"""Parses `registries.conf` of Argo CD Image Updater (AIU): how registries are reached, and for which images.
 
-As AIU reads it, strictly: a key that it does not know is a mistake, not a comment.
+The file is read as strictly as AIU reads it: an unknown key is an error.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class RegistryConf:
     name: str = ""
     api_url: str = ""  # without a slash at the end
     prefix: str = ""  # "" is Docker Hub
-    ping: bool = True  # accepted; the first request tells as much
+    ping: bool = True  # accepted without effect: AIU asks /v2/ first, here the first request serves for that
     credentials: CredentialSource | None = None
     credsexpire: float = 0.0  # seconds; 0 is never
-    insecure: bool = False  # any certificate will do
+    insecure: bool = False  # whether any certificate is accepted
     defaultns: str = ""
     limit: int = 0  # requests per second; 0 is no limit
     default: bool = False
@@ -41,7 +41,7 @@ class RegistryConf:
 
 
 def parse_registries_conf(text: str) -> tuple[RegistryConf, ...]:
-    """The entries of the file, in its order. Raises `Malformed`, naming the entry that is wrong."""
+    """The entries of the file, in its order. Raises `Malformed`, which names the wrong entry."""
     documents = parsed(text.removeprefix("\ufeff"), lambda events: list(_plain(events)))
     if len(documents) > 1:
         raise Malformed("holds more than one YAML document")
@@ -52,22 +52,22 @@ def parse_registries_conf(text: str) -> tuple[RegistryConf, ...]:
     entries = data.get("registries") or []
     if not isinstance(entries, list):
         raise Malformed("registries is no list")
-    found = tuple(_entry(entry, number) for number, entry in enumerate(entries, 1))
-    said = [f"prefix {entry.prefix or 'docker.io'}" for entry in found]
-    said += ["default: true" for entry in found if entry.default]
-    for one in said:
-        if said.count(one) > 1:
-            raise Malformed(f"two registries have {one}", "each may be there once")
-    return found
+    registries = tuple(_entry(entry, number) for number, entry in enumerate(entries, 1))
+    unique = [f"prefix {registry.prefix or 'docker.io'}" for registry in registries]
+    unique += ["default: true" for registry in registries if registry.default]
+    for setting in unique:
+        if unique.count(setting) > 1:
+            raise Malformed(f"two registries have {setting}", "each may be there once")
+    return registries
 
 
 def find_registry(
     entries: Sequence[RegistryConf], registry: str, repository: str, *, written: bool
 ) -> RegistryConf | None:
-    """The entry that an image belongs to; None: it is reached at `https://<registry>`.
+    """The entry for an image; None where it has none and is reached at `https://<registry>`.
 
-    The exact prefix first, then the longest that fits. An image that is `written` without a registry belongs to the
-    entry marked `default`, else to Docker Hub.
+    The exact prefix wins, then the longest fitting prefix (AIU since v0.17). An image whose name has no registry (not
+    `written`) belongs to the entry with `default: true`, else to Docker Hub.
     """
     if not written and (chosen := next((entry for entry in entries if entry.default), None)):
         return chosen
@@ -115,11 +115,11 @@ def _entry(data: Any, number: int) -> RegistryConf:
             values[key] = _READ[key]((value or "").strip() if key != "ca_data" else value or "")
         except Malformed as problem:
             raise Malformed(f"{what}: {key}: {problem.message}", problem.hint) from None
-    found = RegistryConf(**values)
+    registry = RegistryConf(**values)
     for key in ("name", "api_url"):
-        if not getattr(found, key):
+        if not getattr(registry, key):
             raise Malformed(f"{what}: {key} is missing")
-    return found
+    return registry
 
 
 def _api_url(text: str) -> str:
@@ -177,7 +177,7 @@ def _only(data: Mapping[Any, Any], known: Sequence[str], what: str) -> None:
 
 
 def _plain(events: Any) -> Iterator[Any]:
-    """Documents as mappings, lists, texts and None; a key that stands twice is a mistake."""
+    """The documents as mappings, lists, texts and None. Raises `Malformed` for a key that stands twice."""
     stack: list[tuple[Any, list[Any]]] = []  # containers, each with the key whose value comes next
     anchors: dict[str, Any] = {}
     for event in events:

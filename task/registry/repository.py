@@ -1,4 +1,4 @@
-"""One repository of a registry: tags, manifests, blobs, and what refers to an image."""
+"""Reads one repository of a registry: tags, manifests, blobs, and the manifests that refer to an image."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from task.registry.manifest import ACCEPT, INDEXES, Manifest, digest_of, is_dige
 from task.urls import origin, path_part, split
 
 _NEXT = re.compile(r'<([^<>]*)>[^,<]*?;\s*rel\s*=\s*"?next"?(?=[\s;,]|$)')
-_PAGES = (10_000, 1000)  # tags in a page: as many as most registries give at once, and as all allow (400 else)
+_PAGES = (10_000, 1000)  # tags in a page: most registries give the first at once, the others answer it with 400
 _REFERENCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _MOST_SHOWN = 100
-_NO_HEAD = (405, 501)
-_NO_API = (400, 404, 405, 501)
+_NO_HEAD = (405, 501)  # statuses of a server that does not know HEAD
+_NO_API = (400, 404, 405, 501)  # statuses of a registry without OCI 1.1's referrers API
 
 
 @dataclass(frozen=True)
 class Referrer:
-    """Something that belongs to an image: a signature, an attestation, a list of its parts."""
+    """A manifest that refers to an image: a signature, an attestation, an SBOM."""
 
     digest: str
     media_type: str
@@ -37,7 +37,7 @@ class Referrer:
 
 @dataclass(frozen=True)
 class RegistryListLimits:
-    """What one list may cost, all of its pages together: a registry may be anybody's."""
+    """The bounds of one list, all its pages together. Any server may call itself a registry."""
 
     size: int = 64 * 1024 * 1024  # bytes
     pages: int = 1000
@@ -54,7 +54,7 @@ class ImageRepository:
         self.api, self.name, self.login, self._lists = api, name, login, lists
 
     def head(self, reference: str) -> str | None:
-        """The digest of a tag or digest; "" where the registry does not tell it so; None: there is none such."""
+        """The digest of a tag or digest; "" where the registry does not send it, None where it has no such manifest."""
         answer = self._manifest("HEAD", reference)
         if answer.status in _NO_HEAD:
             read = self.manifest(reference)
@@ -65,7 +65,7 @@ class ImageRepository:
         return digest if is_digest(digest) else ""
 
     def manifest(self, reference: str) -> Manifest | None:
-        """The manifest of a tag or digest, checked against its digest; None: there is none such."""
+        """The manifest of a tag or digest, checked against its digest; None where the registry has no such manifest."""
         answer = self._manifest("GET", reference)
         if answer.status == 404:
             return None
@@ -85,7 +85,7 @@ class ImageRepository:
         return answer.body
 
     def json_blob(self, digest: str) -> Mapping[str, Any]:
-        """A blob that is a JSON object, as the config of an image is."""
+        """A blob that is a JSON object, such as an image's config; {} for any other blob."""
         try:
             data = json.loads(self.blob(digest))
         except (ValueError, RecursionError):
@@ -93,34 +93,36 @@ class ImageRepository:
         return data if isinstance(data, dict) else {}
 
     def tags(self) -> tuple[str, ...]:
-        """All tags, each once, in the registry's order. Raises `RegistryError` where there is no such repository."""
+        """All tags, each once, in the registry's order. Raises `RegistryError` for a missing repository."""
         large, allowed = (f"/tags/list?n={size}" for size in _PAGES)
-        found = self._tags(self._pages(large, missing=(400,)))
-        return tuple(self._tags(self._pages(allowed)) or () if found is None else found)
+        tags = self._tags(self._pages(large, missing=(400,)))
+        return tuple(self._tags(self._pages(allowed)) or () if tags is None else tags)
 
     def referrers(self, digest: str, artifact_type: str = "") -> tuple[Referrer, ...]:
-        """What refers to the image of a digest: by the API for that or, where there is none, by the tag instead."""
+        """The manifests that refer to an image's digest, by OCI 1.1's API or, without it, by the tag in its place."""
         query = f"?artifactType={path_part(artifact_type)}" if artifact_type else ""
-        paged, found = False, list[Referrer]()
+        paged, referrers = False, list[Referrer]()
         for page in self._pages(f"/referrers/{digest}{query}", INDEXES[0], missing=_NO_API):
             paged = True
-            found += _referrers(page)
-        if not paged and (listed := self.manifest(digest.replace(":", "-"))):
-            found += _referrers(listed.data)
-        return tuple(one for one in found if artifact_type in ("", one.artifact_type))
+            referrers += _referrers(page)
+        # Clients keep an index under the tag `sha256-<hex>` in registries without the API.
+        if not paged and (fallback := self.manifest(digest.replace(":", "-"))):
+            referrers += _referrers(fallback.data)
+        # Registries may ignore the filter.
+        return tuple(referrer for referrer in referrers if artifact_type in ("", referrer.artifact_type))
 
     def _tags(self, pages: Iterator[Mapping[str, Any]]) -> dict[str, None] | None:
         """The tags of all pages, each once; None where there is no page."""
-        found: dict[str, None] | None = None
+        tags: dict[str, None] | None = None
         for page in pages:
-            names = page.get("tags") or []
+            names = page.get("tags") or []  # Docker's registry writes null for a repository without tags
             if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
                 raise self._wrong("answers with a list of tags that is none")
-            found = {} if found is None else found
-            found.update(dict.fromkeys(names))
-            if len(found) > self._lists.tags:
+            tags = {} if tags is None else tags
+            tags.update(dict.fromkeys(names))
+            if len(tags) > self._lists.tags:
                 raise self._wrong(f"lists more than {self._lists.tags:,} tags")
-        return found
+        return tags
 
     def _manifest(self, method: str, reference: str) -> Response:
         if not is_digest(reference) and not _REFERENCE.fullmatch(reference):
@@ -129,9 +131,10 @@ class ImageRepository:
         return self.api.ask(method, self.name, f"/manifests/{reference}", self.login, ACCEPT, also)
 
     def _pages(self, path: str, accept: str = "", missing: tuple[int, ...] = ()) -> Iterator[Mapping[str, Any]]:
-        """Page after page, as `Link` says; the login never leaves the registry, and the pages end.
+        """One page after the other, as the header `Link` says; no page where the first one has a `missing` status.
 
-        None at all where the first is answered with one of the `missing` statuses.
+        The login never leaves the registry, and the pages end, whatever it answers. Docker's registry 2.8 ignores `n`
+        and sends all tags in one page.
         """
         seen: set[str] = set()
         size, end = 0, time.monotonic() + self._lists.seconds
@@ -167,6 +170,7 @@ class ImageRepository:
         url = urljoin(answer.url, match.group(1))
         if split(url).server != split(answer.url).server:
             raise self._wrong(f"continues its list at {origin(url)[:_MOST_SHOWN]!r}, which is not its own")
+        # The rest is asked below our own base URL: behind a proxy, a registry may name another path before `/v2/`.
         _, own, rest = url.partition(f"/v2/{quote(self.name)}/")
         if not own:
             raise self._wrong("continues its list in another repository")
@@ -185,12 +189,12 @@ class ImageRepository:
             raise self._wrong(f"answers with something else than a {what}")
         return data
 
-    def _checked(self, body: bytes, asked: str, told: str) -> str:
-        """The digest of a body, which must be the one asked for and the one told."""
-        known = [one for one in (asked, told) if is_digest(one)]
-        for one in known:
-            if digest_of(body, one.partition(":")[0]) != one:
-                raise self._wrong(f"answers with other bytes than those of {one}")
+    def _checked(self, body: bytes, asked: str, header: str) -> str:
+        """The digest of a body, checked to be the one that was `asked` for and the one in the answer's `header`."""
+        known = [digest for digest in (asked, header) if is_digest(digest)]
+        for digest in known:
+            if digest_of(body, digest.partition(":")[0]) != digest:
+                raise self._wrong(f"answers with other bytes than those of {digest}")
         return known[0] if known else digest_of(body)
 
     def _wrong(self, what: str) -> RegistryError:
@@ -199,11 +203,9 @@ class ImageRepository:
 
 def _referrers(page: Mapping[str, Any]) -> Iterator[Referrer]:
     listed = page.get("manifests")
-    for one in listed if isinstance(listed, list) else []:
-        if not isinstance(one, dict) or not is_digest(str(one.get("digest", ""))):
+    for entry in listed if isinstance(listed, list) else []:
+        if not isinstance(entry, dict) or not is_digest(str(entry.get("digest", ""))):
             continue
-        notes = one.get("annotations")
-        notes = (
-            {key: value for key, value in notes.items() if isinstance(value, str)} if isinstance(notes, dict) else {}
-        )
-        yield Referrer(one["digest"], str(one.get("mediaType", "")), str(one.get("artifactType") or ""), notes)
+        raw = entry.get("annotations")
+        notes = {key: value for key, value in raw.items() if isinstance(value, str)} if isinstance(raw, dict) else {}
+        yield Referrer(entry["digest"], str(entry.get("mediaType", "")), str(entry.get("artifactType") or ""), notes)

@@ -1,8 +1,8 @@
-"""Signatures of images as cosign stores them, and the public keys they are checked with.
+"""Parses signatures of images as cosign stores them, and the public keys that check them.
 
-Two forms, in two places each: a payload ("simple signing") whose signature is an annotation of its layer, and a
-Sigstore bundle with an in-toto statement in a DSSE envelope. Sources: cosign's SIGNATURE_SPEC and BUNDLE_SPEC, the DSSE
-protocol, the in-toto statement.
+cosign has two forms. cosign 1 and 2, and Tekton Chains, store a payload ("simple signing"), whose signature is an
+annotation of its layer. cosign 3 stores a Sigstore bundle with an in-toto statement in a DSSE envelope. Sources:
+cosign's SIGNATURE_SPEC and BUNDLE_SPEC, the DSSE protocol, the in-toto statement.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from task.errors import Malformed
 
 PAYLOAD = "application/vnd.dev.cosign.simplesigning.v1+json"
 BUNDLE = "application/vnd.dev.sigstore.bundle"  # .v0.3+json, +json;version=0.2
-ARTIFACTS = ("application/vnd.dev.cosign.artifact.sig.v1+json", BUNDLE)  # beginnings of what refers to an image
+ARTIFACTS = ("application/vnd.dev.cosign.artifact.sig.v1+json", BUNDLE)  # beginnings of signatures' artifact types
 MOST = 32  # signatures of one image that are looked at
 LARGEST = 1024 * 1024  # bytes of one
 _TYPE = "cosign container image signature"
 _STATEMENT = "application/vnd.in-toto+json"
-_SIGNED = "https://sigstore.dev/cosign/sign/v1"  # an attestation of something else is no signature
+_SIGNED = "https://sigstore.dev/cosign/sign/v1"  # other predicates are attestations (provenance, SBOM)
 _ANNOTATION = "dev.cosignproject.cosign/signature"
 _CERTIFICATE = "dev.sigstore.cosign/certificate"
 _LOGGED = "dev.sigstore.cosign/bundle"
@@ -34,7 +34,7 @@ _KEY = re.compile(r"-----BEGIN PUBLIC KEY-----[A-Za-z0-9+/=\s]+-----END PUBLIC K
 
 @dataclass(frozen=True)
 class Layer:
-    """Where one signature lies."""
+    """The layer of a manifest that holds one signature."""
 
     digest: str
     form: Literal["payload", "bundle"]
@@ -43,15 +43,15 @@ class Layer:
 
 @dataclass(frozen=True)
 class Signed:
-    """One signature: what was signed, and of which images it says so."""
+    """One signature: the signed bytes, and the images that they name."""
 
     form: Literal["payload", "bundle"]
-    content: bytes  # what the signatures are of
+    content: bytes  # the bytes that are signed
     signatures: tuple[bytes, ...]
     digests: tuple[str, ...]
     raw: bytes = b""  # a bundle, as it is stored
     certificate: str = ""  # PEM, of a payload that was signed without a key
-    log_index: int = -1  # where a transparency log has it
+    log_index: int = -1  # its place in the transparency log
 
 
 def signature_tag(digest: str) -> str:
@@ -60,22 +60,22 @@ def signature_tag(digest: str) -> str:
 
 
 def layers(manifest: Mapping[str, Any]) -> tuple[Layer, ...]:
-    """The signatures that a manifest holds."""
-    found = []
-    for one in _list(manifest.get("layers"))[:MOST]:
-        kind, digest, size = (_mapping(one).get(key) for key in ("mediaType", "digest", "size"))
+    """The signature layers of a manifest."""
+    signatures = []
+    for raw in _list(manifest.get("layers"))[:MOST]:
+        kind, digest, size = (_mapping(raw).get(key) for key in ("mediaType", "digest", "size"))
         form: Literal["payload", "bundle", ""] = (
             "payload" if kind == PAYLOAD else "bundle" if str(kind).startswith(BUNDLE) else ""
         )
         if form and isinstance(digest, str) and isinstance(size, int) and size <= LARGEST:
-            notes = _mapping(_mapping(one).get("annotations"))
+            notes = _mapping(_mapping(raw).get("annotations"))
             texts = {key: text for key, text in notes.items() if isinstance(text, str)}
-            found.append(Layer(digest, form, texts))
-    return tuple(found)
+            signatures.append(Layer(digest, form, texts))
+    return tuple(signatures)
 
 
 def signed(layer: Layer, blob: bytes) -> Signed:
-    """What a layer holds. Raises `Malformed`; whether the signature is good is not asked here."""
+    """The signature in a layer, unchecked. Raises `Malformed`."""
     return _payload(layer, blob) if layer.form == "payload" else _bundle(blob)
 
 
@@ -105,14 +105,14 @@ def _bundle(blob: bytes) -> Signed:
     statement = _json(content)
     if statement.get("predicateType") != _SIGNED:
         raise Malformed("it is an attestation, and no signature")
-    found = (_mapping(_mapping(one).get("digest")).get("sha256") for one in _list(statement.get("subject")))
-    digests = tuple(f"sha256:{one}" for one in found if isinstance(one, str))
-    signatures = tuple(_decoded(_mapping(one).get("sig")) for one in _list(envelope.get("signatures"))[:MOST])
+    subjects = (_mapping(_mapping(subject).get("digest")).get("sha256") for subject in _list(statement.get("subject")))
+    digests = tuple(f"sha256:{digits}" for digits in subjects if isinstance(digits, str))
+    signatures = tuple(_decoded(_mapping(entry).get("sig")) for entry in _list(envelope.get("signatures"))[:MOST])
     return Signed("bundle", encoded(kind, content), signatures, digests, blob)
 
 
 def encoded(kind: str, content: bytes) -> bytes:
-    """What DSSE signs: its pre-authentication encoding."""
+    """The bytes that DSSE signs, its pre-authentication encoding."""
     return b"DSSEv1 %d %s %d %s" % (len(kind.encode()), kind.encode(), len(content), content)
 
 
@@ -120,16 +120,16 @@ def public_keys(text: str) -> tuple[str, ...]:
     """The public keys of a PEM file, one or more, each as PEM. Raises `Malformed`."""
     if "PRIVATE KEY-----" in text:
         raise Malformed("it holds a private key", hint="give the public key, cosign.pub")
-    found = tuple(f"{pem}\n" for pem in _KEY.findall(text))
-    if not found:
+    keys = tuple(f"{pem}\n" for pem in _KEY.findall(text))
+    if not keys:
         raise Malformed("it holds no public key", hint="give cosign.pub, or what `cosign public-key --key …` prints")
-    return found
+    return keys
 
 
 def as_bundle(found: Signed, entry: Mapping[str, Any]) -> str:
-    """A payload, its certificate and its entry in the transparency log (Rekor's API) as one Sigstore bundle.
+    """A payload, its certificate and its entry in the transparency log (of Rekor's API) as one Sigstore bundle.
 
-    Raises `Malformed`. Nothing of it is believed yet: the check of the bundle covers all of it.
+    Nothing of it is trusted yet: the check of the bundle covers all of it. Raises `Malformed`.
     """
     try:
         certificate = "".join(found.certificate.split("-----")[2].split())
@@ -145,7 +145,7 @@ def as_bundle(found: Signed, entry: Mapping[str, Any]) -> str:
                 "logIndex": str(proof["logIndex"]),
                 "rootHash": _from_hex(proof["rootHash"]),
                 "treeSize": str(proof["treeSize"]),
-                "hashes": [_from_hex(one) for one in proof["hashes"]],
+                "hashes": [_from_hex(digits) for digits in proof["hashes"]],
                 "checkpoint": {"envelope": proof["checkpoint"]},
             },
             "canonicalizedBody": entry["body"],

@@ -1,4 +1,4 @@
-"""Whether images are signed as they must be: found in the registry, in both places where cosign stores signatures."""
+"""Decides whether images are signed as required, by what the registry has in both places where cosign stores it."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from task.registry.signature import ARTIFACTS, MOST, Layer, Signed, layers, sign
 from task.retry import until
 
 _AT_ONCE = 8
-_PAUSES = (1.0, 2.0, 3.0, 5.0)  # seconds before a signature is looked for again; the last one holds
+_PAUSES = (1.0, 2.0, 3.0, 5.0)  # seconds before a signature is looked up again; the last one repeats
 _NONE = "no signature is in the registry"
 
 
 class Check(Protocol):
-    """By whom a signature has to be."""
+    """Checks who made a signature."""
 
     def objection(self, found: Signed) -> str:
-        """Why a signature is not good; "" where it is."""
+        """Why a signature is not good; "" where it is good."""
 
 
 class Signatures:
-    """Asks for signatures, and waits for those still to come. Safe to use from several threads."""
+    """Looks signatures up, and waits for late ones: Tekton Chains signs after the push. Safe to use from threads."""
 
     def __init__(
         self, registry: Registry, check: Check, timeout: float = 0.0, log: Callable[[str], None] = lambda _line: None
@@ -41,17 +41,17 @@ class Signatures:
         self._known: dict[tuple[str, ...], str | TaskError] = {}
 
     def __call__(self, questions: Collection[Question]) -> Mapping[Question, str | TaskError]:
-        """For each image (with its digest): "" where it is signed, why it is not, or why nobody could tell."""
-        found: dict[Question, str | TaskError] = {}
+        """For each image (with its digest): "" where it is signed, why it is not, or an error where that is unknown."""
+        answers: dict[Question, str | TaskError] = {}
 
         def settle(question: Question) -> None:
-            found[question] = self._settled(question)
+            answers[question] = self._settled(question)
 
         each([partial(settle, question) for question in questions], _AT_ONCE)
-        return {question: found[question] for question in questions}
+        return {question: answers[question] for question in questions}
 
     def _settled(self, question: Question) -> str | TaskError:
-        """Each image is waited for once, however many ask."""
+        """The answer for one image, which is waited for once in a run."""
         key = (question.image.name, question.image.digest, question.secret, question.namespace)
         with self._lock:
             turn = self._turns.setdefault(key, Lock())
@@ -106,23 +106,28 @@ class Signatures:
         if listed := self._registry.manifest(image, signature_tag(image.digest), *who):
             yield from layers(listed.data)
         referring = self._registry.referrers(image, image.digest, "", *who)
-        ours = [one for one in referring if not one.artifact_type or one.artifact_type.startswith(ARTIFACTS)]
-        for one in ours[:MOST]:
-            if read := self._registry.manifest(image, one.digest, *who):
-                yield from layers(read.data)
+        # The API's filter takes one exact type, and a registry may ignore it: bundles carry their version in theirs.
+        ours = [
+            referrer
+            for referrer in referring
+            if not referrer.artifact_type or referrer.artifact_type.startswith(ARTIFACTS)
+        ]
+        for referrer in ours[:MOST]:
+            if manifest := self._registry.manifest(image, referrer.digest, *who):
+                yield from layers(manifest.data)
 
     def _judged(self, question: Question, layer: Layer) -> str:
-        """What is against one signature: first that it is for another image."""
+        """Why one signature is not good, first of all because it is for another image; "" where it is good."""
         blob = self._registry.blob(question.image, layer.digest, question.secret, question.namespace)
         try:
-            found = signed(layer, blob)
+            signature = signed(layer, blob)
         except Malformed as error:
             return f"a signature cannot be read: {error.message}"
-        if question.image.digest not in found.digests:
+        if question.image.digest not in signature.digests:
             return "a signature is for another image"
-        return self._check.objection(found)
+        return self._check.objection(signature)
 
 
 def _final(answer: str | TaskError) -> bool:
-    """Whether waiting changes nothing: it is signed, or the error is none that passes."""
+    """Whether waiting would change nothing: the image is signed, or the error is not a temporary one."""
     return answer == "" or (isinstance(answer, TaskError) and answer.exit != Exit.TEMPORARY)

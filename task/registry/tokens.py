@@ -1,13 +1,13 @@
-"""Bearer tokens: asked for once per repository, with the registry's login only where that may go.
+"""Fetches bearer tokens, once for each repository, and sends the registry's login only where it may go.
 
 Most registries do as Docker's documentation says: GET realm?service=…&scope=… with the login as Basic authentication.
-What differs:
+These differ:
 - Docker Hub: the realm is another host (auth.docker.io); GHCR, GAR, Quay, Harbor, GitLab (/jwt/auth), Nexus and JFrog
   (/v2/token) have it on their own, GitLab often on the neighbour: registry.example.com → gitlab.example.com.
 - ECR, and Nexus without its token realm, ask for Basic authentication and have no tokens.
 - ACR, after `az acr login`: the user is 00000000-0000-0000-0000-000000000000 and the secret a refresh token, which
   is exchanged by POST (`grant_type=refresh_token`), as is Docker's `identitytoken`.
-- GHCR gives a token without looking at the repository; GitLab and Quay give one that then opens nothing (401, 403).
+- GHCR gives a token for any repository; GitLab and Quay give one that then opens nothing (401, 403).
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from task.urls import origin
 
 ACR_USER = "00000000-0000-0000-0000-000000000000"
 _REFRESHED = (ACR_USER, "<token>")  # users whose password is a refresh token
-_SHORTEST, _LEEWAY = 60.0, 10.0  # seconds: a token's life if the server does not say; renewed so long before its end
+# Seconds: a token's life where the server names none, as Docker's documentation has it; renewed so long before its end.
+_SHORTEST, _LEEWAY = 60.0, 10.0
 _CLIENT = "image-update"
 _LONGEST = 64 * 1024
 
@@ -35,24 +36,27 @@ HOW_TO_LOG_IN = (
     "or by the annotation pull-secret"
 )
 
-Lent = Callable[[str], Http]  # a URL → who asks that server
+Lent = Callable[[str], Http]  # a URL → the client for that server
 
 
 @dataclass(frozen=True)
 class BearerToken:
-    """What opens one repository, until then."""
+    """A token for one repository, and when it ends."""
 
     text: Secret
     ends: float  # on the monotonic clock
 
     @property
     def good(self) -> bool:
-        """Whether it may still be used."""
+        """Whether the token may still be used."""
         return time.monotonic() < self.ends
 
 
 def fetch(lent: Lent, realm: str, wanted: Mapping[str, str], login: RegistryLogin | None) -> BearerToken:
-    """A token for `service` and `scope`. Raises `RegistryError` and its kinds; no message holds a query."""
+    """A token for the `service` and `scope` that are wanted. Raises `RegistryError` and its kinds.
+
+    No message holds the URL's query, which a registry may fill with anything.
+    """
     place, asked = origin(realm), {key: value for key, value in wanted.items() if value}
     try:
         answer = _ask(lent(realm), realm, asked, login)
@@ -70,7 +74,7 @@ def fetch(lent: Lent, realm: str, wanted: Mapping[str, str], login: RegistryLogi
         raise RegistryAccessError(f"{place} gives no token without a login ({answer.status})", hint=HOW_TO_LOG_IN)
     try:
         data: Any = answer.json()
-        text = data.get("token") or data.get("access_token")
+        text = data.get("token") or data.get("access_token")  # the second is OAuth2's name; ACR gives only that
         life = float(data.get("expires_in") or _SHORTEST)
     except (ValueError, TypeError, AttributeError, OverflowError):
         text, life = None, 0.0
@@ -98,6 +102,7 @@ def _ask(http: Http, realm: str, wanted: Mapping[str, str], login: RegistryLogin
         return http.ask("GET", realm, params=wanted, headers=basic(login) if login else {})
     form = {"grant_type": "refresh_token", "client_id": _CLIENT, **wanted, "refresh_token": refresh.reveal()}
     answer = http.ask("POST", realm, data=form, again=True)
-    if answer.status in (400, 401, 404, 405) and login and login.password:  # it may want it as a password after all
+    # A token server without the exchange may still take the refresh token as a password.
+    if answer.status in (400, 401, 404, 405) and login and login.password:
         return http.ask("GET", realm, params=wanted, headers=basic(login))
     return answer
