@@ -1,4 +1,4 @@
-"""Where Applications are read from. Each source offers `all() -> Iterable[Found]`."""
+"""The sources of Applications. Each one has a method `all() -> Iterable[Found]`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Found:
-    """One manifest and where it was read; or, with `problem`, something that could not be read."""
+    """One manifest and its origin; or, with `problem`, something unreadable."""
 
     item: Mapping[str, Any]
     origin: str = ""  # "apps/web.yaml:12"
     problem: str = ""
     hint: str = ""
-    place: tuple[str, str, str] | None = None  # (repository, branch, path in it), when read from Git
+    place: tuple[str, str, str] | None = None  # (repository, branch, path in it) of a manifest from Git

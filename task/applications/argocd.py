@@ -1,6 +1,6 @@
-"""Applications from Argo CD's API: `--applications argocd`.
+"""Reads Applications from Argo CD's API, for `--applications argocd`.
 
-One answer has the names, annotations and labels of all. Whole Applications are some hundred times as large together,
+One answer has the names, annotations and labels of all. Whole Applications are together about a hundred times as large,
 so only those of interest are read.
 """
 
@@ -28,16 +28,16 @@ class ApplicationsApi(Protocol):
     def list_applications(
         self, *, projects: Sequence[str] = (), selector: str = "", namespace: str = ""
     ) -> list[dict[str, Any]]:
-        """Their metadata."""
+        """The metadata of Applications."""
 
     def get_application(self, namespace: str, name: str) -> dict[str, Any]:
-        """A whole one."""
+        """A whole Application."""
 
 
 class ArgoCDManifests:
-    """`--applications argocd`. `wanted` tells from its metadata whether an Application is of interest.
+    """The source for `--applications argocd`. `wanted` decides from its metadata whether an Application is of interest.
 
-    Of the others, `passed` keeps what their metadata says; None for those that nobody asks about.
+    For each other one, `passed` returns the Application to keep in `passed_over`, or None.
     """
 
     def __init__(
@@ -50,23 +50,23 @@ class ArgoCDManifests:
         selector: str = "",
         namespaces: Sequence[str] = (),
     ) -> None:
-        """Projects and namespaces may be globs. Only plain names can be sent to the server, which then lists less."""
+        """Takes globs for projects and namespaces, but the server understands plain names only, and then lists less."""
         self._api, self._wanted, self._selector = api, wanted, selector
         self._projects = projects if not any(map(is_glob, projects)) else ()
         self._namespaces = namespaces if namespaces and not any(map(is_glob, namespaces)) else ("",)
         self._passed = passed
         self._narrowed = bool(self._projects or selector or self._namespaces != ("",))
         self._listed = 0
-        self.passed_over: list[Application] = []  # what `passed` kept of the others
+        self.passed_over: list[Application] = []  # those of the others that `passed` keeps
 
     def all(self) -> Iterable[Found]:
-        """The Applications of interest, whole. One that cannot be read is a problem; a server that is down raises."""
+        """The whole Applications of interest. An unreadable one is a problem; a server that is down raises an error."""
         keys = list(dict.fromkeys(key for namespace in self._namespaces for key in self._keys(namespace)))
-        if not self._listed:  # what a token without any right sees is an empty list, not an error
+        if not self._listed:  # Argo CD answers a token without any right with 200 and an empty list (`items` is null)
             narrowed = " in what --project, --selector and --namespace leave" if self._narrowed else ""
             why = f"Argo CD shows no Application{narrowed}: there is none, or the token may not get it"
             return [Found({}, ORIGIN, why, f"grant it in argocd-rbac-cm: p, <subject>, {RIGHT}, allow")]
-        if len(keys) < 2:  # one needs no threads, which take time to load
+        if len(keys) < 2:  # no need for threads
             return [self._found(key) for key in keys]
         with ThreadPoolExecutor(min(len(keys), AT_ONCE)) as pool:
             with shutdown.unheard():  # signals are for the main thread, which waits
@@ -86,12 +86,12 @@ class ArgoCDManifests:
             return Found(self._api.get_application(*key), ORIGIN)
         except SourceDownError:
             raise
-        except SourceError as error:  # deleted since the list was made
+        except SourceError as error:  # deleted since it was listed: Argo CD answers 403, as for a forbidden one
             return Found({}, ORIGIN, str(error), error.hint)
 
 
 def _key(item: Mapping[str, Any]) -> tuple[str, str] | None:
-    """(namespace, name); older servers leave the namespace out where it is the control plane's."""
+    """The namespace and name; older servers leave the control plane's namespace out."""
     metadata = item.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     if not isinstance(metadata, dict) or not isinstance(name, str) or not name:

@@ -1,4 +1,4 @@
-"""Application manifests in Git: `REPO//PATH?ref=REF`."""
+"""Reads Application manifests from Git, for `--applications REPO//PATH?ref=REF`."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class SnapshotReader(Protocol):
         """The branch that HEAD names."""
 
     def snapshot(self, branch: str, places: Collection[Place]) -> Snapshot:
-        """The places asked for."""
+        """The files of the places, at the tip of the branch."""
 
     def close(self) -> None:
-        """Remove what was fetched."""
+        """Removes the fetched objects."""
 
 
 class GitManifests:
@@ -34,10 +34,10 @@ class GitManifests:
         self.path = self.path.strip("/")
 
     def all(self) -> Iterable[Found]:
-        """Every manifest that may concern us. Raises the store's errors, `SourceError` for a missing path.
+        """Every manifest that may concern us. Raises the store's errors, and `SourceError` for a missing path.
 
-        And `UsageError` for a query that says anything but `ref`: a misspelt `ref` would read the Applications of
-        another branch, and nobody would see it.
+        Raises `UsageError` for a query with any key but `ref`: a misspelt `ref` would read the Applications of another
+        branch, and nobody would notice.
         """
         is_file = self.path.endswith((".yaml", ".yml", ".json"))
         try:
@@ -61,7 +61,7 @@ class GitManifests:
 
 
 def _ref(query: str) -> str:
-    """The value of `ref=`, "" without one."""
+    """The value of `ref=`, or ""."""
     refs = []
     for part in filter(None, query.split("&")):
         key, _, value = part.partition("=")

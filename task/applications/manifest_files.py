@@ -1,7 +1,6 @@
-"""Applications from files, folders and standard input: no cluster needed.
+"""Reads Applications from files, folders and standard input, without a cluster.
 
-Lists may be mixed with other manifests, which are passed over. A file that cannot be read is one problem; the other
-files count.
+Other manifests may lie between them and are skipped. An unreadable file is one problem, and the other files count.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ SUFFIXES = (".yaml", ".yml", ".json")
 
 
 class Manifests:
-    """`--applications FILE`, `FOLDER` or `-`."""
+    """The source for `--applications` with a file, a folder, or `-` for stdin."""
 
     def __init__(self, path: str) -> None:
         self.path = path
 
     def all(self) -> Iterable[Found]:
-        """Every manifest that may concern us. Raises `UsageError` when the source itself is unusable."""
+        """Every manifest that may concern us. Raises `UsageError` where the source itself is unusable."""
         if self.path == "-":
             content = sys.stdin.buffer.read(LARGEST + 1)
             if len(content) > LARGEST:
@@ -75,7 +74,7 @@ class Manifests:
 
 
 def found_in(content: bytes, origin: str) -> Iterator[Found]:
-    """The manifests of one file; the items of a `List` one by one."""
+    """The manifests of one file, and the items of each `List` in it."""
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError:
@@ -84,13 +83,13 @@ def found_in(content: bytes, origin: str) -> Iterator[Found]:
     for document in documents(text):
         where = f"{origin}:{document.line}"
         if document.problem:
-            yield Found({}, where, f"{where}: not YAML: {document.problem}", "mend the file; its other documents count")
+            yield Found({}, where, f"{where}: not YAML: {document.problem}", "fix the file; its other documents count")
         elif isinstance(document.data, (dict, list)):
             yield from _items(document.data, where)
 
 
 def _items(data: dict[str, Any] | list[Any], where: str) -> Iterator[Found]:
-    """The manifest, or those of a `List` or a JSON array. The items of an `ApplicationList` may lack their kind."""
+    """The manifest, or the items of a `List` or JSON array. The items of an `ApplicationList` may lack their kind."""
     kind = "List" if isinstance(data, list) else str(data.get("kind", ""))
     items = data if isinstance(data, list) else data.get("items")
     if not kind.endswith("List") or not isinstance(items, list):

@@ -1,4 +1,4 @@
-"""Where in Git a manifest on disk belongs: a HelmRelease says nothing about its own repository."""
+"""Finds out to which repository a manifest on disk belongs. A HelmRelease itself does not say where it comes from."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from task.git.errors import quoted
 from task.git.failed import GitFailed
 from task.text import blanked
 
-_SECONDS = 30.0  # an `include` of a configuration may name a pipe that nobody writes to
+_SECONDS = 30.0  # an `include.path` of Git's configuration may name a pipe that nobody writes to
 _NO_COMMIT = ("ambiguous argument 'HEAD'", "unknown revision")
 
 
 @dataclass(frozen=True)
 class Located:
-    """A file of a repository."""
+    """A file's place in a repository."""
 
     repo: str  # the URL of the remote `origin`, as it is configured
-    branch: str  # "" when no branch is checked out, as in many CI jobs
+    branch: str  # "" where no branch is checked out: GitLab and Jenkins check out a commit
     path: str  # from the repository's root
 
 
 def locate(path: str, git: Git) -> Located | None:
-    """The origin, branch and path of a file in a work tree; None outside of one, without an origin or a commit.
+    """The origin, branch and path of a file; None outside a work tree, and in one without an origin or a commit.
 
-    Git is asked once per work tree.
+    Git is asked once for each work tree.
     """
     real = os.path.realpath(path)
     top = _top(os.path.dirname(real))
-    found = _origin(top, git) if top and os.path.exists(real) else None
-    return Located(*found, os.path.relpath(real, top).replace(os.sep, "/")) if found else None
+    origin = _origin(top, git) if top and os.path.exists(real) else None
+    return Located(*origin, os.path.relpath(real, top).replace(os.sep, "/")) if origin else None
 
 
 def _top(folder: str) -> str:
-    """The nearest folder with a `.git` (a folder, or the file of a submodule or linked work tree); "" without."""
+    """The nearest folder with a `.git`, or "". In submodules and linked work trees `.git` is a file."""
     while not os.path.exists(os.path.join(folder, ".git")):
         above = os.path.dirname(folder)
         if above == folder:
@@ -47,14 +47,15 @@ def _top(folder: str) -> str:
 
 @lru_cache(maxsize=256)
 def _origin(top: str, git: Git) -> tuple[str, str] | None:
-    """URL and branch; None without, which is a warning where the configuration cannot be read.
+    """The URL and branch; None where there is no origin or commit, with a warning where the configuration is broken.
 
-    Only configuration is read, so a work tree of another user, usual in containers, is no risk.
+    A work tree of another user, which is usual in containers, is no risk: nothing is run but these two commands, which
+    only read. (An explicit `--git-dir` also switches Git's check of the owner off.)
     """
-    told = f"{top}/.git"
+    git_dir = f"{top}/.git"
     try:
-        url = git.run("config", "--get", "remote.origin.url", git_dir=told, timeout=_SECONDS).decode().strip()
-        branch = git.run("rev-parse", "--abbrev-ref", "HEAD", git_dir=told, timeout=_SECONDS).decode().strip()
+        url = git.run("config", "--get", "remote.origin.url", git_dir=git_dir, timeout=_SECONDS).decode().strip()
+        branch = git.run("rev-parse", "--abbrev-ref", "HEAD", git_dir=git_dir, timeout=_SECONDS).decode().strip()
     except GitFailed as error:
         if error.err.strip() and not any(words in error.err for words in _NO_COMMIT):
             why = f"which repository {blanked(top)} belongs to cannot be read: {quoted(error.err)}"

@@ -1,10 +1,10 @@
-"""`--sequence`, `--source-commit`, `--source-repository`, `--created` → what tells one build from another. Pure.
+"""Makes a build's identity from `--sequence`, `--source-commit`, `--source-repository` and `--created`. Pure.
 
-What the options leave open comes from the CI system's variables, as long as the job is the build itself. Where
-`--source-commit` or `--source-repository` name something else than the job's own source, the job only deploys, and
-its number says nothing about the build's age. Tekton and Argo Workflows have no variables of their own: their manifests
-pass on `IMAGE_UPDATE_SEQUENCE` and the like. CircleCI's configuration has to do the same (`<< pipeline.number >>`): the
-number that its jobs know (`CIRCLE_BUILD_NUM`) counts jobs, and grows when an old workflow is run again.
+The CI system's variables fill in what the options leave open, as long as the job is the build itself. Where
+`--source-commit` or `--source-repository` name another source than the job's own, the job only deploys, and its number
+says nothing about the build's age. Tekton and Argo Workflows have no variables of their own: their manifests pass on
+`IMAGE_UPDATE_SEQUENCE` and the like. CircleCI's configuration has to do the same (`<< pipeline.number >>`): its jobs
+know only `CIRCLE_BUILD_NUM`, which counts jobs, and grows when an old workflow is run again.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from task.timestamps import of_unix, utc
 from task.urls import host_and_path, without_login
 
 _NUMBER = re.compile(r"[0-9]{1,20}")
-# Seconds since 1973, milliseconds since 2001, the first day; other numbers may be meant as 20261121 or 202611210600.
+# Seconds since 1973 or of the first day, milliseconds since 2001. Other numbers may mean 20261121 or 202611210600.
 _SECONDS = re.compile(r"([0-9]{1,5}|[0-9]{9,10})(?:\.([0-9]{1,9}))?")
 _MILLISECONDS = re.compile(r"[0-9]{13}")
 _COMMIT = re.compile(r"[0-9a-fA-F]{7,64}")
-# Reproducible builds write these instead of a date: the epoch (Jib one second later), ZIP's and Go's first day.
+# Reproducible builds write these days for "no date": the epoch (Jib one second later), ZIP's and Go's first day.
 _NO_DATES = ("1970-01-01", "1980-01-01", "0001-01-01")
 
-# (The number of the run, the counters that it may be of), as templates of variables. The first system whose variables
-# are set counts. Numbers of two counters are never compared.
+# The number of the run and the counters that it may belong to, as templates of variables. The first system whose
+# variables are set counts. Numbers of two counters are never compared.
 _COUNTERS = (
     (  # GitHub, Gitea and Forgejo Actions: counted per workflow; running again keeps the number
         "{GITHUB_RUN_NUMBER}",
@@ -50,9 +50,10 @@ def build_of(
     environ: Mapping[str, str], *, sequence: str = "", source_commit: str = "", source_repository: str = "",
     created: str = "",
 ) -> Build:  # fmt: skip
-    """The build's identity: options first, then the CI system's own variables. Raises `UsageError` for an option.
+    """The build's identity, from the options first, then from the CI system's variables.
 
-    `repository` is without a login, `created` in RFC 3339, UTC; a time that only says "no date" is unknown.
+    The repository has no login; the time is RFC 3339 in UTC, or "" where it only says "no date". Raises `UsageError`
+    for an invalid option.
     """
     number, counter, time = sequence_of(sequence), "", created_of(created)
     commit, repository = source_commit.strip().lower(), source_repository.strip()
@@ -60,14 +61,14 @@ def build_of(
     if _is_the_build(job, commit, repository):
         if number is None:
             number, counter = _counted(environ)
-        # A variable may hold a branch's name or `HEAD` as well.
+        # Buildkite's BUILDKITE_COMMIT may be `HEAD`; others may hold a branch's name.
         commit = commit or (job.commit.lower() if _COMMIT.fullmatch(job.commit) else "")
         repository = repository or job.repository
     return Build(sequence=number, counter=counter, commit=commit, repository=without_login(repository), created=time)
 
 
 def sequence_of(text: str) -> int | None:
-    """`--sequence`; None for "". Raises `UsageError` for anything but a non-negative integer of up to 20 digits."""
+    """The number of `--sequence`, None for "". Raises `UsageError` for anything but 1 to 20 digits."""
     text = text.strip()
     if text and not _NUMBER.fullmatch(text):
         raise UsageError(
@@ -78,7 +79,7 @@ def sequence_of(text: str) -> int | None:
 
 
 def created_of(text: str) -> str:
-    """`--created` as RFC 3339, UTC; "" for "" and for what is no date. Raises `UsageError` for what is no time."""
+    """The time of `--created` as RFC 3339 in UTC; "" for "" and for "no date". Raises `UsageError` for other texts."""
     text = text.strip()
     if not text:
         return ""
@@ -97,7 +98,7 @@ def created_of(text: str) -> str:
 
 
 def _is_the_build(job: Origin, commit: str, repository: str) -> bool:
-    """Whether the job's own source is the build's, as far as both are known."""
+    """Whether the job's own source is the build's source, as far as both are known."""
     own = job.commit.lower()
     if commit and own and not (commit.startswith(own) or own.startswith(commit)):
         return False
@@ -105,17 +106,17 @@ def _is_the_build(job: Origin, commit: str, repository: str) -> bool:
 
 
 def _counted(environ: Mapping[str, str]) -> tuple[int | None, str]:
-    """The number of this run, and who counted it."""
+    """The number of this run, and the counter that it belongs to."""
     known = {name: text.strip() for name, text in environ.items() if text.strip()}
     workflow = known.get("GITHUB_WORKFLOW_REF", "").partition("@")[0].split("/", 2)  # owner/repository/file@ref
     known |= {"WORKFLOW_FILE": workflow[2]} if len(workflow) > 2 else {}
     for number, counters in _COUNTERS:
         for counter in counters:
-            said, who = filled(number, known), filled(counter, known)
-            if who and _NUMBER.fullmatch(said):
+            text, name = filled(number, known), filled(counter, known)
+            if name and _NUMBER.fullmatch(text):
                 # `gitlab:https://user@host/a/` → `gitlab:host/a`
-                system, _, url = who.partition(":")
+                system, _, url = name.partition(":")
                 host, slash, path = (url.partition("://")[2] or url).partition("/")
                 place = f"{host.rpartition('@')[2]}{slash}{path}".replace("//", "/").rstrip("/")
-                return int(said), f"{system}:{place}"
+                return int(text), f"{system}:{place}"
     return None, ""

@@ -1,4 +1,4 @@
-"""The files that `--images-from` names: read here, understood by `task.ci.builders`."""
+"""Reads the files that `--images-from` names; `task.ci.builders` parses them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ LARGEST = 10_000_000  # bytes; buildx' metadata with full provenance has some hu
 
 
 def read_built(paths: Sequence[str]) -> tuple[Built, ...]:
-    """What builders wrote, in order. Raises `UsageError` that names the file."""
-    found = []
+    """The content of each file, in order. Raises a `UsageError` that names the file."""
+    files = []
     for path in paths:
         try:
             data = read_file(path, LARGEST)
@@ -25,10 +25,10 @@ def read_built(paths: Sequence[str]) -> tuple[Built, ...]:
         except ValueError:  # a null byte
             raise UsageError(f"--images-from: {path!r} is no path", hint="name the file that the build wrote") from None
         try:
-            found.append(built(data.decode()))
+            files.append(built(data.decode()))
         except UnicodeDecodeError:
             hint = "name what the builder wrote about the image, not the image"
             raise UsageError(f"--images-from {path}: it is no text", hint=hint) from None
         except Malformed as problem:
             raise UsageError(f"--images-from {path}: {problem.message}", hint=problem.hint) from None
-    return tuple(found)
+    return tuple(files)

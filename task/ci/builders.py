@@ -1,7 +1,7 @@
-"""What builders write about the images they pushed → references. Pure; the content alone tells the format.
+"""Parses the files in which builders name the images that they have pushed. Pure; the content alone decides the format.
 
-Known are BuildKit's and buildx' metadata (also of `bake`), kaniko's digest and image-name files, ko's image refs,
-Jib's jib-image.json, Skaffold's build output, goreleaser's artifacts.json, and Tekton's `IMAGES`.
+Known are BuildKit's and buildx' metadata (also of `bake`), kaniko's digest and image-name files, ko's image refs, Jib's
+jib-image.json, Skaffold's build output, goreleaser's artifacts.json, and Tekton's `IMAGES`.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ KNOWN = (
 )
 MOST = 1000  # images of one file; no build makes more
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
-# Only words like this are quoted in an error: the file may be one of passwords, named by mistake.
+# An error quotes only words that look like this: by mistake somebody may name a file of passwords.
 _LIKE_A_REFERENCE = re.compile(r"[\w.-]+(?::\d+)?(?:/[\w.-]+)+(?::[\w.-]+)?(?:@[\w:]+)?")
 _SHOWN = 6
 
 
 @dataclass(frozen=True)
 class Built:
-    """What one file names."""
+    """The images of one file."""
 
     references: tuple[str, ...] = ()  # each with a tag or a digest
-    digest: str = ""  # of the image that the pipeline names itself
+    digest: str = ""  # of an image whose name the pipeline gives: kaniko's --digest-file holds nothing else
 
 
 def built(text: str) -> Built:
     """The images that a builder's file names.
 
-    Raises `Malformed` for a text that has no known format or that may have two; it says what was seen.
+    Raises `Malformed` for a text of no known format or of two possible ones, and says what the text has.
     """
     text = text.removeprefix("\ufeff").strip()
     if not text:
@@ -47,35 +47,35 @@ def built(text: str) -> Built:
         try:
             document = json.loads(text)
         except (ValueError, RecursionError) as problem:
-            told = "it is nested too deeply" if isinstance(problem, RecursionError) else str(problem)
-            raise Malformed(f"it begins like JSON and is none: {told}", KNOWN) from None
-        found = _of_list(document) if isinstance(document, list) else _of_object(document)
+            why = "it is nested too deeply" if isinstance(problem, RecursionError) else str(problem)
+            raise Malformed(f"it begins like JSON and is none: {why}", KNOWN) from None
+        images = _of_list(document) if isinstance(document, list) else _of_object(document)
     else:
-        found = _of_words(text)
-    if not found.references and not found.digest:
+        images = _of_words(text)
+    if not images.references and not images.digest:
         raise Malformed("no image is named in it", "check that the build pushed one")
-    if len(found.references) > MOST:
-        raise Malformed(f"{len(found.references)} images are named in it, {MOST} at most are taken", "split the file")
-    return found
+    if len(images.references) > MOST:
+        raise Malformed(f"{len(images.references)} images are named in it, {MOST} at most are taken", "split the file")
+    return images
 
 
 def with_built(given: Sequence[str], digest: str, files: Iterable[Built]) -> tuple[tuple[str, ...], str]:
-    """What `event_images` takes: `--image` and `--image-digest`, with what builders wrote.
+    """The references and the digest for `event_images`: those of the options, joined with those of the files.
 
-    A builder's digest of a repository is given to those of its tags that are named without one: they are one build.
-    Raises `UsageError` for two digests of one image.
+    A digest that a builder names without a tag is given to the tags of that repository without a digest: they are one
+    build. Raises `UsageError` for two digests of one image.
     """
     files = tuple(files)
-    digests = {text: None for text in (digest, *(one.digest for one in files)) if text}
+    digests = {text: None for text in (digest, *(file.digest for file in files)) if text}
     if len(digests) > 1:
         shown = ", ".join(f"{text[:19]}…" for text in digests)
         raise UsageError(f"--images-from: two different digests for one image ({shown})", hint="give one of them")
-    found = tuple(dict.fromkeys(text for one in files for text in one.references))
-    images = [parse_image(text) for text in found]
+    references = tuple(dict.fromkeys(text for file in files for text in file.references))
+    images = [parse_image(text) for text in references]
     try:
         named = [*parse_images(given), *images]
-    except Malformed:  # `event_images` says what is wrong with --image
-        return (*given, *found), next(iter(digests), "")
+    except Malformed:  # `event_images` reports what is wrong with --image
+        return (*given, *references), next(iter(digests), "")
     bare = {image.identity: image.digest for image in images if not image.tag}
     tagged = [image for image in named if image.tag and not image.digest and image.identity in bare]
     taken = {image.identity for image in tagged}
@@ -111,7 +111,7 @@ def _of_list(items: list[Any]) -> Built:
 
 
 def _seen(document: Mapping[str, Any]) -> str:
-    """The keys of an object. Its values may be secrets and are not shown."""
+    """The keys of an object, for a message. Its values may be secrets and are not shown."""
     names = [repr(key[:40]) for key in document][:_SHOWN]
     more = f" and {len(document) - _SHOWN} more" if len(document) > _SHOWN else ""
     return f"a JSON object with {', '.join(names)}{more}" if names else "an empty JSON object"
@@ -130,9 +130,9 @@ def _buildkit(document: Mapping[str, Any]) -> Built:
 
 def _bake(document: Mapping[str, Any]) -> Built:
     targets = [_buildkit(value) for value in document.values() if _has_metadata(value)]
-    if any(one.digest for one in targets):
+    if any(target.digest for target in targets):
         raise Malformed("a target of bake has a digest but no image.name", "give its output a name")
-    return Built(tuple(text for one in targets for text in one.references))
+    return Built(tuple(text for target in targets for text in target.references))
 
 
 def _jib(document: Mapping[str, Any]) -> Built:
@@ -157,7 +157,7 @@ def _skaffold(document: Mapping[str, Any]) -> Built:
 
 
 def _goreleaser(items: Sequence[Mapping[str, Any]]) -> Built:
-    """Images of single platforms are left out where a manifest holds them together."""
+    """The images of goreleaser's artifacts. Images of single platforms are left out where a manifest joins them."""
     of_images = [item for item in items if re.search(r"\bDocker (Image|Manifest)\b", str(item["type"]))]
     if not of_images:
         kinds = ", ".join(repr(kind[:40]) for kind in sorted({str(item["type"]) for item in items})[:_SHOWN])
@@ -171,14 +171,15 @@ def _goreleaser(items: Sequence[Mapping[str, Any]]) -> Built:
     whole = {image.identity for image, manifest in known if manifest}
     kept = [image for image, manifest in known if manifest or image.identity not in whole]
     exact = {(image.identity, image.tag) for image in kept if image.digest}
-    return Built(tuple(one.reference for one in kept if one.digest or (one.identity, one.tag) not in exact))
+    return Built(tuple(image.reference for image in kept if image.digest or (image.identity, image.tag) not in exact))
 
 
 FORMATS: Mapping[str, tuple[Callable[[Mapping[str, Any]], bool], Callable[[Mapping[str, Any]], Built]]] = {
-    "buildx metadata": (lambda found: _has_metadata(found) or set(found) == {"buildx.build.ref"}, _buildkit),
-    "metadata of buildx bake": (lambda found: any(map(_has_metadata, found.values())), _bake),
-    "jib-image.json": (lambda found: {"image", "imageDigest"} <= set(found), _jib),
-    "Skaffold's build output": (lambda found: isinstance(found.get("builds"), list), _skaffold),
+    # A buildx build that was not pushed names its own record only.
+    "buildx metadata": (lambda document: _has_metadata(document) or set(document) == {"buildx.build.ref"}, _buildkit),
+    "metadata of buildx bake": (lambda document: any(map(_has_metadata, document.values())), _bake),
+    "jib-image.json": (lambda document: {"image", "imageDigest"} <= set(document), _jib),
+    "Skaffold's build output": (lambda document: isinstance(document.get("builds"), list), _skaffold),
 }
 
 
@@ -205,8 +206,8 @@ def _of_words(text: str) -> Built:
         try:
             references.append(_reference(word))
         except Malformed as problem:
-            told = problem.message if quotable else "it is no reference of an image"
-            raise Malformed(f"line {number}: {told}", problem.hint) from None
+            why = problem.message if quotable else "it is no reference of an image"
+            raise Malformed(f"line {number}: {why}", problem.hint) from None
     return Built(tuple(dict.fromkeys(references)))
 
 
@@ -214,7 +215,7 @@ def _of_words(text: str) -> Built:
 
 
 def _reference(text: str) -> str:
-    """The text, if it is a reference with a tag or a digest."""
+    """The text itself. Raises `Malformed` unless it is a reference with a tag or a digest."""
     try:
         image = parse_image(text)
     except Malformed as problem:
@@ -225,7 +226,7 @@ def _reference(text: str) -> str:
 
 
 def _with_digest(name: str, digest: str) -> str:
-    """The name with the digest, unless it has one; two that differ are an error."""
+    """The name with the digest, unless it has one. Raises `Malformed` for two different digests."""
     before = name.partition("@")[2]
     if before and digest and before != digest:
         raise Malformed(f"two different digests for one image ({before[:19]}…, {digest[:19]}…)", "build it again")

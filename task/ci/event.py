@@ -1,4 +1,4 @@
-"""`--image`, `--image-digest` and `--tag` → the images of the event."""
+"""Turns `--image`, `--image-digest` and `--tag` into the images of the event."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
 def event_images(references: Sequence[str], digest: str = "", tag: str = "") -> tuple[Image, ...]:
-    """The images just built, each with a tag or a digest, none with two digests.
-
-    Raises `UsageError` that names the option to correct.
-    """
+    """The images just built, each with a tag or a digest. Raises a `UsageError` that names the option to correct."""
     try:
         images = parse_images(references)
     except Malformed as error:
@@ -49,22 +46,22 @@ def event_images(references: Sequence[str], digest: str = "", tag: str = "") -> 
             raise UsageError(f"--image and --tag name two different tags ({other}, {tag})", hint="give one of them")
         images = tuple(replace(image, tag=tag) for image in images)
     # One image for each repository and tag. A digest given once counts for all spellings of the repository.
-    found: dict[tuple[str, str], Image] = {}
+    distinct: dict[tuple[str, str], Image] = {}
     for image in images:
         if not image.tag and not image.digest:
             raise UsageError(
                 f"--image: {image.name!r} has neither tag nor digest",
                 hint=f"write {image.name}:<tag> as the build pushed it",
             )
-        before = found.setdefault((image.identity, image.tag), image)
+        before = distinct.setdefault((image.identity, image.tag), image)
         if before.digest and image.digest and before.digest != image.digest:
             name = f"{image.name}:{image.tag}" if image.tag else image.name
             raise UsageError(f"--image: two different digests for {name}", hint="give one of them")
         if image.digest:
-            found[image.identity, image.tag] = image
-    return tuple(found.values())
+            distinct[image.identity, image.tag] = image
+    return tuple(distinct.values())
 
 
 def without_login(sentence: str) -> str:
-    """What is said about a reference, without the user name and password that somebody wrote into it."""
+    """A message about a reference, without the user name and password that somebody wrote into it."""
     return LOGIN.sub(r"\1", sentence)

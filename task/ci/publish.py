@@ -1,4 +1,4 @@
-"""Writes a report to the places where the host reads it: stdout, files, result folders, GitHub's command files."""
+"""Writes a report to where the host reads it: stdout, files, result folders, GitHub's command files."""
 
 import os
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ GITHUB = ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")
 
 
 def check_places(output: OutputSettings, environ: Mapping[str, str]) -> None:
-    """Raises `UsageError` for a place that cannot be written, before anything is done."""
+    """Raises `UsageError` for a place that cannot be written. To be called before anything is done."""
     places = {
         "--results-dir": _folder(output) if output.results_dir else "",
         "--report": _report(output),
@@ -39,15 +39,16 @@ def check_places(output: OutputSettings, environ: Mapping[str, str]) -> None:
 
 
 def publish(report: Report, output: OutputSettings, environ: Mapping[str, str]) -> list[UsageError]:
-    """Write everything that can be written; an error for each place that could not be."""
-    found = results(report)
+    """Writes the report to all places, and returns an error for each place that could not be written."""
+    named = results(report)
     writes = [("--report", _report(output), json_text(report), "w")] if output.report else []
     if output.results_dir:
-        writes += [("--results-dir", os.path.join(_folder(output), name), text, "w") for name, text in found.items()]
+        writes += [("--results-dir", os.path.join(_folder(output), name), text, "w") for name, text in named.items()]
     if output.dotenv:
-        writes.append(("--dotenv", output.dotenv, dotenv(found), "w"))
+        writes.append(("--dotenv", output.dotenv, dotenv(named), "w"))
+    # GitHub's files belong to all steps of the job: a step appends to them.
     if path := environ.get("GITHUB_OUTPUT"):
-        writes.append(("GITHUB_OUTPUT", path, github_output(found), "a"))
+        writes.append(("GITHUB_OUTPUT", path, github_output(named), "a"))
     if path := environ.get("GITHUB_STEP_SUMMARY"):
         writes.append(("GITHUB_STEP_SUMMARY", path, github_summary(report), "a"))
     failed = []
@@ -74,12 +75,15 @@ def shown(report: Report, environ: Mapping[str, str]) -> str:
 
 
 def _folder(output: OutputSettings) -> str:
-    """Without `FILE/..`: a Tekton StepAction knows the path of each result, but not their folder."""
+    """The folder of the results, without `FILE/..`.
+
+    A Tekton StepAction knows the path of each result, but not their folder: it passes `<path of a result>/..`.
+    """
     return os.path.normpath(output.results_dir)
 
 
 def _report(output: OutputSettings) -> str:
-    """In a folder (Tekton's workspace `report`) the report is called report.json."""
+    """The report's file; in a folder, such as Tekton's workspace `report`, it is called report.json."""
     return os.path.join(output.report, "report.json") if os.path.isdir(output.report) else output.report
 
 

@@ -1,7 +1,8 @@
-"""Report → the few short results that a host's next step reads (contract, section 10).
+"""Turns a report into the few short results that a host's next step reads.
 
-All together stay below 2 KiB: Tekton's limit of 4096 bytes is shared with other steps, and a step that exceeds it fails
-after its push. No name may look to Tekton Chains as if this step had built the image.
+Together they stay below 2 KiB: Tekton's limit of 4096 bytes is shared with other steps, and a step above it fails after
+its push. Tekton Chains takes results named `*IMAGE_URL`, `*IMAGE_DIGEST`, `IMAGES` or `*ARTIFACT_OUTPUTS` for images
+that the step has built, so none of ours has such a name.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from task.text import exact_json, printable_lines, visible
 from task.urls import web_page, without_login
 
 LIMIT = 2048
-LARGEST_SUMMARY, MOST_COMMITS = 500_000, 20  # bytes of rows; GitHub takes a summary of 1 MiB, or none of it
+LARGEST_SUMMARY, MOST_COMMITS = 500_000, 20  # bytes of rows; GitHub drops a summary of more than 1 MiB
 LONGEST_CELL = 1000  # characters
 NOTES = 20  # problems that a summary lists
 WOULD = {"updated": "would update", "refused": "would refuse", "unchanged": "nothing to do"}  # of a dry run
@@ -38,24 +39,26 @@ NAMES = (
 
 
 def results(report: Report) -> Mapping[str, str]:
-    """Every result, always; "" where there is nothing to say.
+    """All results; empty ones are "". A pipeline fails where it reads a result that a Tekton step has not written.
 
-    A name that is longer than an honest one is left out: a cut name would be the name of something else. The report has
-    it whole.
+    A name that is too long is left out, because a cut name would name something else. The report has the whole name.
     """
-    updates = [one.subscription for one in report.decisions if one.verdict.verdict == "update"]
-    written = {(one.repo, one.application.key) for one in updates}
-    # The first commit that was written, and rather one with an image than one with the memory of a hold alone.
+    updates = [decision.subscription for decision in report.decisions if decision.verdict.verdict == "update"]
+    written = {(sub.repo, sub.application.key) for sub in updates}
+    # The first commit that was written; one with an image comes before one that only remembers an event.
     commit = min(
         report.commits,
-        key=lambda one: (one.already_there, not any((one.repo, app) in written for app in one.applications)),
+        key=lambda commit: (
+            commit.already_there,
+            not any((commit.repo, app) in written for app in commit.applications),
+        ),
         default=None,
     )
     image = report.images[0] if report.images else None
-    updated = sorted({one.application.key for one in updates})
+    updated = sorted({sub.application.key for sub in updates})
     uri = image.name + (f":{image.tag}" if image.tag else "") if image else ""
     inputs = {"uri": (uri, 400), "digest": (image.digest if image else "", 135)}
-    found = {
+    values = {
         "status": status(report),
         "updated": "true" if updated and not report.dry else "false",  # a hold's memory alone changes no image
         "commit": _within(64, commit.commit) if commit else "",
@@ -66,46 +69,49 @@ def results(report: Report) -> Mapping[str, str]:
         "digest": _within(135, image.digest) if image else "",
         "applications": "",
         "applications-count": str(len(updated)),
-        # Chains reads it as a material of this run. Tekton wants both members.
+        # Chains reads it as a material of this run. Tekton fails a step whose object result lacks a declared member.
         "image_ARTIFACT_INPUTS": json.dumps(
             {name: text if len(json.dumps(text)) <= most + 2 else "" for name, (text, most) in inputs.items()}
         ),
     }
-    room = LIMIT - 1 - sum(len(name) + len(value.encode()) for name, value in found.items()) - len("[]")
+    room = LIMIT - 1 - sum(len(name) + len(value.encode()) for name, value in values.items()) - len("[]")
     kept: list[str] = []
     for name in updated:
         room -= len(json.dumps(name, ensure_ascii=False).encode()) + len(", ")
         if room < 0:
             break
         kept.append(name)
-    return {**found, "applications": json.dumps(kept, ensure_ascii=False)}
+    return {**values, "applications": json.dumps(kept, ensure_ascii=False)}
 
 
 def _within(size: int, text: str | None) -> str:
-    """The text on one line; "" where it takes more bytes than that."""
+    """The text on one line; "" where it is longer than `size` bytes."""
     line = " ".join((text or "").encode(errors="replace").decode().splitlines())
     return line if len(line.encode()) <= size else ""
 
 
 def repositories(report: Report) -> str:
-    """The repositories that are written, for one run each with `--only-repository`: a JSON list on one line."""
-    found = sorted({without_login(commit.repo) for commit in report.commits})
-    return exact_json(json.dumps(found, ensure_ascii=False)) + "\n"
+    """The repositories that would be written, as a JSON list on one line, for one run each with `--only-repository`."""
+    repos = sorted({without_login(commit.repo) for commit in report.commits})
+    return exact_json(json.dumps(repos, ensure_ascii=False)) + "\n"
 
 
-def dotenv(found: Mapping[str, str]) -> str:
-    """GitLab's dotenv report: letters, digits and `_` in keys, one line each.
+def dotenv(values: Mapping[str, str]) -> str:
+    """The results as GitLab's dotenv report: letters, digits and `_` in keys, one line each.
 
-    Later jobs get these lines as variables, which win over a component's inputs. So no name may be that of an option:
-    `IMAGE_UPDATE_PULL_REQUEST=` made the second update of a pipeline push where it should have proposed.
+    Later jobs get these lines as variables, which win over a component's inputs. So no key may be an option's variable:
+    `IMAGE_UPDATE_PULL_REQUEST=` made the second update of a pipeline push to the branch.
     """
-    lines = (f"{DOTENV_PREFIX}{name.upper().replace('-', '_')}={_one_line(value)}\n" for name, value in found.items())
+    lines = (f"{DOTENV_PREFIX}{name.upper().replace('-', '_')}={_one_line(value)}\n" for name, value in values.items())
     return "".join(lines)
 
 
-def github_output(found: Mapping[str, str]) -> str:
-    """`name=value` lines for $GITHUB_OUTPUT; no value of ours holds a line break."""
-    return "".join(f"{name}={_one_line(value)}\n" for name, value in found.items())
+def github_output(values: Mapping[str, str]) -> str:
+    """The results as `name=value` lines for $GITHUB_OUTPUT.
+
+    A value with a line break would need a delimiter, so that it could not set another output. Ours have none.
+    """
+    return "".join(f"{name}={_one_line(value)}\n" for name, value in values.items())
 
 
 def _one_line(value: str) -> str:
@@ -113,21 +119,21 @@ def _one_line(value: str) -> str:
 
 
 def github_summary(report: Report) -> str:
-    """A Markdown table for $GITHUB_STEP_SUMMARY, and the diff of what `plan` would write."""
+    """The report as Markdown for $GITHUB_STEP_SUMMARY: a table, commits, requests, diffs of a dry run, problems."""
     title, was, now = status(report), "Was", "Now"
     if report.dry:
         title, was, now = WOULD.get(title, title), "Now", "Then"
     rows = [f"| Application | Image | {was} | {now} | Decision |", "|---|---|---|---|---|"]
     left = LARGEST_SUMMARY
-    for number, one in enumerate(report.decisions):
-        before, verdict, offered = current(one) or "", one.verdict, one.candidate
+    for number, decision in enumerate(report.decisions):
+        before, verdict, offered = current(decision) or "", decision.verdict, decision.candidate
         # A request changes nothing on the base branch before it is merged.
-        changed = verdict.verdict == "update" and (report.dry or one.head == one.branch)
+        changed = verdict.verdict == "update" and (report.dry or decision.head == decision.branch)
         hint = f"; {verdict.hint}" if verdict.verdict == "error" and verdict.hint else ""
         tag = f":{offered.tag}" if offered.tag else ""
         cells = (
-            one.subscription.application.key,
-            f"{one.subscription.entry.image.name}{tag}",
+            decision.subscription.application.key,
+            f"{decision.subscription.entry.image.name}{tag}",
             before,
             offered.version if changed else before,
             f"{verdict.verdict} ({verdict.rule}): {verdict.because}{hint}",
@@ -139,16 +145,16 @@ def github_summary(report: Report) -> str:
             break
         rows.append(row)
     commits = [
-        f"\nCommit <code>{_cell(one.commit)}</code> on <code>{_cell(one.head)}</code>"
-        f" of {_cell(without_login(one.repo))}"
-        for one in report.commits[:MOST_COMMITS]
-        if one.commit and not one.already_there
+        f"\nCommit <code>{_cell(commit.commit)}</code> on <code>{_cell(commit.head)}</code>"
+        f" of {_cell(without_login(commit.repo))}"
+        for commit in report.commits[:MOST_COMMITS]
+        if commit.commit and not commit.already_there
     ]
-    pages = (web_page(one.pull_request) for one in report.commits[:MOST_COMMITS])
+    pages = (web_page(commit.pull_request) for commit in report.commits[:MOST_COMMITS])
     requests = dict.fromkeys(f"\nPull request: <{url}>" for url in pages if url)
-    # What the table does not show: errors without a decision, and warnings (an image that no Application tracks).
-    shown = {(one.subscription.application.key, one.verdict.because) for one in report.decisions}
-    rest = [one for one in report.problems if (one.application, one.message) not in shown]
+    # The table does not show errors without a decision, and warnings such as an image that no Application tracks.
+    shown = {(decision.subscription.application.key, decision.verdict.because) for decision in report.decisions}
+    rest = [problem for problem in report.problems if (problem.application, problem.message) not in shown]
     notes = [""] if rest else []
     for problem in rest[:NOTES]:
         message = f"{problem.application}: {problem.message}" if problem.application else problem.message
@@ -167,16 +173,16 @@ def github_summary(report: Report) -> str:
 
 
 def _block(diff: str) -> str:
-    """A diff in Markdown: no line of it ends the block that it stands in."""
+    """A diff as a code block of Markdown, with a fence that is longer than any in the diff."""
     fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", diff))])
     return f"{fence}diff\n{printable_lines(diff.rstrip())}\n{fence}"
 
 
 def _cell(text: str) -> str:
-    """Text of others in Markdown, on one line or in a cell of a table; it stays text.
+    """Untrusted text, escaped for a line of Markdown or a cell of a table.
 
-    Markup becomes character references, which are text everywhere; a backslash would be shown in code. Addresses and
-    `www.` would become links by themselves.
+    Markup becomes character references, which are text everywhere; a backslash would show in code. GitHub turns plain
+    addresses and `www.` into links, so these are escaped as well.
     """
     shown = visible(text if len(text) <= LONGEST_CELL else f"{text[:LONGEST_CELL]}…")
-    return _MARKDOWN.sub(lambda found: f"{found[1] or ''}&#{ord(found[0][-1])};", shown)
+    return _MARKDOWN.sub(lambda match: f"{match[1] or ''}&#{ord(match[0][-1])};", shown)

@@ -1,6 +1,6 @@
-"""What CI systems say about a run in their variables: the source commit, its repository, and a link to the run. Pure.
+"""Reads the variables of CI systems: the source commit, its repository, and a link to the run. Pure.
 
-The names are those of the systems' own references.
+The names come from the systems' own references.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Origin(NamedTuple):
-    """Where an image comes from, and which run deploys it. "" is unknown."""
+    """Where an image comes from, and which run deploys it; unknown parts are ""."""
 
     commit: str = ""
     repository: str = ""
@@ -53,14 +53,15 @@ SYSTEMS = (
 
 
 def origin_of(environ: Mapping[str, str]) -> Origin:
-    """The system that tells most: with a commit, else a repository, else a run. All unknown outside a CI system."""
+    """The origin by the system that says most: the commit, else the repository, else the run."""
     known = {name: text.strip() for name, text in environ.items() if text.strip()}
-    named = [Origin(*(filled(text, known) for text in system)) for system in SYSTEMS]
-    return max(named, key=lambda one: (bool(one.commit), bool(one.repository), bool(one.run)))
+    # Several systems may seem to be there: Gitea's runner sets GitHub's names, and people set some of them by hand.
+    origins = [Origin(*(filled(text, known) for text in system)) for system in SYSTEMS]
+    return max(origins, key=lambda origin: (bool(origin.commit), bool(origin.repository), bool(origin.run)))
 
 
 def filled(template: str, known: Mapping[str, str]) -> str:
-    """The template with its variables; "" unless all of them are known."""
+    """The template with its variables filled in; "" unless all of them are known."""
     try:
         return template.format_map(known)
     except KeyError:
