@@ -1,8 +1,8 @@
-"""Report → a CloudEvent 1.0 for each commit, its data a CDEvent (https://cdevents.dev).
+"""Makes a CloudEvent 1.0 for each commit of a report, with a CDEvent (https://cdevents.dev) as its data.
 
-The type says no more than what is known to have happened. A commit on the branch that Argo CD follows is a merged
-change. One on another branch (a pull request, `git-branch: base:head`) is a proposed change. Argo CD is the one to say
-that a service was upgraded.
+The type says no more than what has happened. A commit on the branch that Argo CD follows is a merged change. One on
+another branch (a pull request, `git-branch: base:head`) is a proposed change. Whether a service was upgraded is for
+Argo CD to say.
 """
 
 from __future__ import annotations
@@ -17,20 +17,19 @@ from task.urls import without_login
 SPEC = "0.4.1"  # of CDEvents
 MERGED, PROPOSED = "dev.cdevents.change.merged.0.2.0", "dev.cdevents.change.created.0.3.0"
 MEDIA_TYPE = "application/cloudevents+json; charset=utf-8"
-NOBODY = "urn:image-update"  # the source, where no pipeline run is known
+NOBODY = "urn:image-update"  # the source where no pipeline run is known
 _MOST = 200  # files and changes in one event: brokers take no more than 64 KB
 
 
 def cloud_events(report: Report, source: str, now: str) -> tuple[dict[str, Any], ...]:
-    """One event for each commit that landed; `source` is the pipeline's run, `now` RFC 3339."""
-    return tuple(
-        _event(report, one, source or NOBODY, now) for one in report.commits if one.commit and not one.already_there
-    )
+    """One event for each commit that landed; `source` is the pipeline's run, `now` is RFC 3339."""
+    landed = (commit for commit in report.commits if commit.commit and not commit.already_there)
+    return tuple(_event(report, commit, source or NOBODY, now) for commit in landed)
 
 
 def _event(report: Report, commit: Commit, source: str, now: str) -> dict[str, Any]:
     repo, subject = without_login(commit.repo), commit.pull_request or str(commit.commit)
-    # The same for the same commit: a consumer that gets an event twice can tell.
+    # The id is the same for the same commit, so that a consumer that gets an event twice can tell.
     place = sha256(f"{repo}\0{commit.head}".encode("utf-8", "backslashreplace")).hexdigest()
     identity = f"{commit.commit}-{place[:12]}"
     kind = MERGED
@@ -39,7 +38,7 @@ def _event(report: Report, commit: Commit, source: str, now: str) -> dict[str, A
         images = ", ".join(image.reference for image in report.images[:10])
         description = f"{report.command} of {images} for {len(commit.applications)} Applications"
         kind, content = PROPOSED, {"description": description, **content}
-    changes = [_change(one) for one in report.decisions if _belongs(one, commit)]
+    changes = [_change(decision) for decision in report.decisions if _belongs(decision, commit)]
     return {
         "specversion": "1.0",
         "id": identity,
@@ -70,23 +69,23 @@ def _event(report: Report, commit: Commit, source: str, now: str) -> dict[str, A
     }
 
 
-def _belongs(one: Decision, commit: Commit) -> bool:
-    sub = one.subscription
+def _belongs(decision: Decision, commit: Commit) -> bool:
+    sub = decision.subscription
     return (
-        one.verdict.verdict == "update"
+        decision.verdict.verdict == "update"
         and sub.repo == commit.repo
-        and one.branch in ("", commit.branch)
-        and (one.head or one.branch) in ("", commit.head)
+        and decision.branch in ("", commit.branch)
+        and (decision.head or decision.branch) in ("", commit.head)
         and sub.application.key in commit.applications
     )
 
 
-def _change(one: Decision) -> dict[str, Any]:
-    entry = one.subscription.entry
+def _change(decision: Decision) -> dict[str, Any]:
+    entry = decision.subscription.entry
     return {
-        "application": one.subscription.application.key,
+        "application": decision.subscription.application.key,
         "alias": entry.alias or None,
         "image": entry.image.name,
-        "from": current(one),
-        "to": one.candidate.version or None,
+        "from": current(decision),
+        "to": decision.candidate.version or None,
     }

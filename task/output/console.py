@@ -1,7 +1,7 @@
-"""The rich consoles, and who gets one: a person at a terminal. Files, pipes and CI logs get plain text.
+"""Makes the consoles of rich, for people at a terminal. Files, pipes and CI logs get plain text.
 
-Whatever others named goes through `task.text.printable` first: rich sends escape sequences and letters that turn the
-direction of text as they are.
+Untrusted text goes through `task.text.printable` first: rich passes escape sequences on, and letters such as U+202E
+that turn the direction of text.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ NARROWEST, WIDEST = 20, 160  # columns; longer lines are hard to read
 
 
 def stdout_console(environ: Mapping[str, str]) -> Console | None:
-    """What renders results for stdout; None where they are plain text.
+    """The console that renders results for stdout; None where they are plain text.
 
-    FORCE_COLOR and CLICOLOR_FORCE ask for colours in a CI log that shows them; "0" is no, and NO_COLOR wins.
+    FORCE_COLOR and CLICOLOR_FORCE ask for colours in a CI log that shows them; "0" means no, and NO_COLOR wins.
     """
     wanted = is_terminal(sys.stdout, environ) or (_forced(environ) and not environ.get("NO_COLOR"))
     return console_of(sys.stdout, environ, file=_memory(sys.stdout.encoding)) if wanted else None
 
 
 def stderr_console(environ: Mapping[str, str]) -> Console | None:
-    """The console for the log and for progress; None where lines are collected."""
+    """The console for the log and for progress; None where a program collects the lines."""
     return console_of(sys.stderr, environ) if is_terminal(sys.stderr, environ) else None
 
 
 def plain_console() -> Console:
-    """For a table in a pipe or a file: ASCII and no colours."""
+    """A console for tables in pipes and files, in ASCII and without colours."""
     return Console(file=_memory("ascii"), width=120, color_system=None, markup=False, emoji=False, highlight=False)
 
 
 def _memory(encoding: str) -> TextIO:
-    """`task.output.stdout` writes what such a console has captured.
+    """A stream in memory; `task.output.stdout` writes what a console has captured.
 
-    rich writes while it captures, too: an empty text, which a full disk refuses. Where the reader of a pipe has gone,
-    rich ends the program.
+    On the real stdout rich writes even while it captures: an empty text, which a full disk refuses. And rich ends the
+    program where the reader of a pipe has gone.
     """
     return TextIOWrapper(BytesIO(), encoding)
 
 
 def is_terminal(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Whether a person looks at it, on a terminal that knows more than letters."""
+    """Whether the stream is a terminal that can show more than letters."""
     try:
         return environ.get("TERM", "") not in ("", "dumb") and stream.isatty()
     except ValueError:  # it is closed
@@ -58,7 +58,7 @@ def _forced(environ: Mapping[str, str]) -> bool:
 
 
 def console_of(stream: TextIO, environ: Mapping[str, str], *, file: TextIO | None = None) -> Console:
-    """A console as wide as `stream`. Its colours are of the terminal's own palette: readable on light and dark ones."""
+    """A console as wide as `stream`. Colours come from the terminal's own palette, readable on light and dark ones."""
     try:
         columns, lines = os.get_terminal_size(stream.fileno())
     except (OSError, ValueError):

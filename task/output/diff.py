@@ -1,4 +1,4 @@
-"""The exact unified diff of a changeset, as `git diff` prints it, for `plan`; and what each of its lines is."""
+"""Makes the exact unified diff of a changeset, as `git diff` prints it, for `plan`; and tells its lines apart."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CONTEXT = 3
 
 
 def unified_diff(before: Files, after: Files) -> str:
-    """The diff of all files in `after` against `before`, in order of their paths."""
+    """The diff from `before` to `after` of all files in `after`, in the order of their paths."""
     parts: list[str] = []
     for path in sorted(after):
         old, new = before.get(path), after[path]
@@ -28,7 +28,8 @@ def unified_diff(before: Files, after: Files) -> str:
 
 
 def diff_lines(diff: str) -> Iterator[tuple[str, str]]:
-    """Each line of a unified diff, with what it is: "file", "hunk", "add", "del", or "" for context."""
+    """Each line of a unified diff with its kind: "file", "hunk", "add", "del", or "" for context."""
+    # Within a hunk a removed line may begin with `--- `, as a header does.
     header = True
     for line in diff.removesuffix("\n").split("\n"):
         if line.startswith("diff --git "):
@@ -39,6 +40,6 @@ def diff_lines(diff: str) -> Iterator[tuple[str, str]]:
 
 
 def _lines(text: str) -> list[str]:
-    """Lines end at a line feed alone, as for Git; everything else stays in the line."""
+    """The lines of a text. As for Git, only a line feed ends a line; `str.splitlines` knows more line ends."""
     lines = text.split("\n")
     return [line + "\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])

@@ -1,4 +1,4 @@
-"""The log: one line per fact on stderr, in the form that its reader wants."""
+"""The log: one line for each fact, on stderr, in the form that its reader wants."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ STYLES = {"error": "bold red", "warning": "bold yellow", "debug": "dim"}
 
 
 class Log:
-    """Callable as `log(level, sentence)`; sentences never hold a secret."""
+    """The log of a run, called as `log(level, sentence)`. Sentences never hold a secret."""
 
     def __init__(
         self, level: str = "info", form: str = "text", stream: TextIO | None = None, *, console: Console | None = None
     ) -> None:
         self.form = form
-        self.console = console if form == "text" else None  # a person's terminal; None where lines are collected
+        self.console = console if form == "text" else None  # a person's terminal; None where a program collects lines
         handler = _Terminal(self.console) if self.console else _Stream(stream or sys.stderr)
         handler.setFormatter(FORMATTERS[form]())
         self._logger = logging.getLogger("image-update")
@@ -34,23 +34,23 @@ class Log:
         self._logger.handlers = [handler]
 
     def __call__(self, level: str, sentence: str) -> None:
-        """Write one line, unless the level is below the wanted one."""
+        """Writes one line, unless its level is below the wanted one."""
         self._logger.log(LEVELS[level], sentence)
 
     def problem(self, level: str, where: str, what: str, hint: str) -> None:
-        """A line that says where, what, and what to do; on a terminal the last of these has a line of its own."""
+        """Writes a line that says where, what, and what to do. On a terminal the hint has a line of its own."""
         self._logger.log(LEVELS[level], f"{where}: {what}" if where else what, extra={"hint": hint})
 
     def traceback(self, error: Exception) -> None:
-        """Where a defect of ours came up."""
+        """Writes the traceback of a defect of ours."""
         self._logger.error("", exc_info=error)
 
 
 class TextFormatter(logging.Formatter):
-    """`warning: what happened; what to do`. What only informs has no prefix."""
+    """Formats lines as `warning: what happened; what to do`. An info has no prefix."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line; a traceback has several, in every form of the log, and may quote others."""
+        """One line. Only a traceback has several lines, in every form of the log, and may quote untrusted text."""
         if record.exc_info:
             return printable_lines(self.formatException(record.exc_info))
         hint = getattr(record, "hint", "")
@@ -62,28 +62,31 @@ class TextFormatter(logging.Formatter):
 
 
 class GitHubFormatter(TextFormatter):
-    """GitHub's runner makes annotations of these lines."""
+    """Formats lines so that GitHub's runner makes annotations of them."""
 
     def line(self, level: str, sentence: str) -> str:
-        """`::warning::what happened; what to do`."""
+        """`::warning::what happened; what to do`, with `%` escaped as the runner unescapes it."""
         return printable(sentence) if level == "info" else f"::{level}::{printable(sentence).replace('%', '%25')}"
 
 
 class JsonFormatter(TextFormatter):
-    """An object on each line; its `msg` is exact."""
+    """Formats each line as a JSON object, whose `msg` is exact."""
 
     def line(self, level: str, sentence: str) -> str:
         """`{"time": …, "level": "warning", "msg": …}`."""
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        said = {"time": now, "level": level, "msg": without_logins(sentence)}
-        return exact_json(json.dumps(said, ensure_ascii=False))
+        record = {"time": now, "level": level, "msg": without_logins(sentence)}
+        return exact_json(json.dumps(record, ensure_ascii=False))
 
 
 FORMATTERS = {"text": TextFormatter, "json": JsonFormatter, "github": GitHubFormatter}
 
 
 class _Stream(logging.StreamHandler[Any]):
-    """A log that nobody takes any more stops no run: the results and the exit code still say what happened."""
+    """Gives a log up that cannot be written any more, without stopping the run.
+
+    The results and the exit code still say what happened.
+    """
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         if isinstance(sys.exception(), OSError):
@@ -93,7 +96,7 @@ class _Stream(logging.StreamHandler[Any]):
 
 
 class _Terminal(_Stream):
-    """Writes through rich, which moves a progress line out of the way."""
+    """Writes through rich, which moves progress lines out of the way."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console.file)

@@ -1,6 +1,6 @@
-"""Report → what Prometheus reads: what the last run did, and counters that continue from the file's last values.
+"""Makes metrics for Prometheus from a report: gauges of the last run, and counters that continue the file's values.
 
-No label holds the name of an Application or repository: each name would make a series of its own.
+No label holds the name of an Application or repository, because each name would make a series of its own.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Samples = Mapping[tuple[str, ...], float]  # by the values of the family's label
 
 
 class _Families(Collector):
-    """Families that were computed already. `prometheus_client.Counter` would add a `_created` series to each."""
+    """Families that are computed already. `prometheus_client.Counter` would add a `_created` series to each."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self.families = families
@@ -55,13 +55,14 @@ class _Families(Collector):
 
 
 def metrics(report: Report, *, seconds: float, now: float, before: str = "") -> CollectorRegistry:
-    """What the file holds after a run that took `seconds` and ended at `now` (Unix time).
+    """The metrics after a run that took `seconds` and ended at `now` (Unix time).
 
-    `before` is what the file held: its counters are added to. What cannot be read there is left out.
+    `before` is the file's old text: its counters are added to, and its unreadable lines are left out.
     """
-    landed = [one for one in report.commits if one.commit and not one.already_there]
-    attempts = sum(one.attempts for one in landed)
-    decisions: Samples = Counter((str(one.verdict.rule), str(one.verdict.verdict)) for one in report.decisions)
+    landed = [commit for commit in report.commits if commit.commit and not commit.already_there]
+    attempts = sum(commit.attempts for commit in landed)
+    verdicts = [decision.verdict for decision in report.decisions]
+    decisions: Samples = Counter((str(verdict.rule), str(verdict.verdict)) for verdict in verdicts)
     number, seconds, kept = counts(report), round(seconds, 3), _kept(before)
     added: Mapping[str, Samples] = {
         "runs_total": {(report.command, status(report)): 1},
@@ -69,7 +70,8 @@ def metrics(report: Report, *, seconds: float, now: float, before: str = "") -> 
         "commits_total": {(): len(landed)},
         "attempts_total": {(): attempts},
         "problems_total": {
-            (severity,): sum(one.severity == severity for one in report.problems) for severity in ("error", "warning")
+            (severity,): sum(problem.severity == severity for problem in report.problems)
+            for severity in ("error", "warning")
         },
         "run_seconds_total": {(): seconds},
     }
@@ -82,13 +84,13 @@ def metrics(report: Report, *, seconds: float, now: float, before: str = "") -> 
         "last_run_applications": {("considered",): number["applications"], ("matched",): number["matched"]},
         "last_run_decisions": decisions,
         "last_run_commits": {(): len(landed)},
-        "last_run_pull_requests": {(): sum(bool(one.pull_request) for one in report.commits)},
+        "last_run_pull_requests": {(): sum(bool(commit.pull_request) for commit in report.commits)},
         "last_run_attempts": {(): attempts},
     }
     families = []
     for name, (kind, words, labels) in FAMILIES.items():
-        of_kind = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
-        family = of_kind(PREFIX + name, words, labels=labels)
+        family_type = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
+        family = family_type(PREFIX + name, words, labels=labels)
         samples, old = (added[name], kept.get(name, {})) if kind == "counter" else (shown[name], {})
         for values in sorted(samples.keys() | old.keys()):
             family.add_metric(values, samples.get(values, 0) + old.get(values, 0))
@@ -100,16 +102,17 @@ def metrics(report: Report, *, seconds: float, now: float, before: str = "") -> 
 
 
 def _kept(text: str) -> Mapping[str, Samples]:
-    """The counters of an earlier file, and the time of the last success. A line that is not ours is left out."""
-    found: dict[str, dict[tuple[str, ...], float]] = {}
+    """The counters of an earlier file, and the time of the last success. Lines that are not ours are left out."""
+    kept: dict[str, dict[tuple[str, ...], float]] = {}
     for line in text.splitlines():
         if not line.startswith(PREFIX) or len(line) > _LONGEST_LINE:
             continue
         with suppress(ValueError):
-            for sample in (one for family in text_string_to_metric_families(line) for one in family.samples):
+            samples = (sample for family in text_string_to_metric_families(line) for sample in family.samples)
+            for sample in samples:
                 name = sample.name.removeprefix(PREFIX)
                 kind, _, labels = FAMILIES.get(name, ("", "", ()))
                 goes_on = kind == "counter" or name == "last_success_timestamp_seconds"
                 if goes_on and sample.labels.keys() == set(labels) and 0 <= sample.value < float("inf"):
-                    found.setdefault(name, {})[tuple(sample.labels[label] for label in labels)] = sample.value
-    return found
+                    kept.setdefault(name, {})[tuple(sample.labels[label] for label in labels)] = sample.value
+    return kept

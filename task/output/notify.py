@@ -1,4 +1,4 @@
-"""Tells others about a run: a file of metrics, a receiver of CloudEvents. What fails here is a warning."""
+"""Reports a run to a file of metrics and to a receiver of CloudEvents. A failure here is only a warning."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Log = Callable[[str, str], None]
 
 @dataclass(frozen=True)
 class Receivers:
-    """Who gets to know about a run."""
+    """Where metrics and events go."""
 
     metrics_file: str = ""
     cloudevent_url: str = ""
@@ -38,26 +38,26 @@ class Receivers:
 
 
 def check_url(url: str, environ: Mapping[str, str]) -> None:
-    """Raises `UsageError` for a URL that no event can be sent to, before anything is done."""
+    """Raises `UsageError` for a URL that no event can be sent to. To be called before anything is done."""
     if not url:
         return
-    there = split(url)
-    if there.scheme not in ("https", "http") or not there.host or not url.isprintable() or " " in url:
+    parts = split(url)
+    if parts.scheme not in ("https", "http") or not parts.host or not url.isprintable() or " " in url:
         raise UsageError("--cloudevent-url: this is no https or http URL", hint="write https://HOST/PATH")
-    if there.login:
+    if parts.login:
         raise UsageError("--cloudevent-url: a login in a URL is seen by everybody", hint=f"give a token by {TOKEN}")
-    if environ.get(TOKEN, "").strip() and there.scheme == "http" and not is_loopback(there.host):
+    if environ.get(TOKEN, "").strip() and parts.scheme == "http" and not is_loopback(parts.host):
         raise UsageError(f"--cloudevent-url: {TOKEN} would be sent unencrypted", hint="use https, or no token")
 
 
 def notify(report: Report, receivers: Receivers, seconds: float, environ: Mapping[str, str], log: Log) -> None:
-    """Write the metrics and send the events, as far as they are wanted."""
+    """Writes the metrics and sends the events, as far as the options ask for them."""
     if receivers.metrics_file:
         try:
             _write_metrics(report, receivers.metrics_file, seconds)
         except OSError as error:
             log("warning", f"--metrics-file: cannot write {receivers.metrics_file!r}: {error.strerror}")
-    if receivers.cloudevent_url and any(one.commit and not one.already_there for one in report.commits):
+    if receivers.cloudevent_url and any(commit.commit and not commit.already_there for commit in report.commits):
         if shutdown.code():
             log("warning", "no CloudEvent was sent: the run was stopped")
         else:
@@ -65,9 +65,9 @@ def notify(report: Report, receivers: Receivers, seconds: float, environ: Mappin
 
 
 def _write_metrics(report: Report, path: str, seconds: float) -> None:
-    path = os.path.realpath(path)  # a link stays a link
+    path = os.path.realpath(path)  # so that a link stays a link
     before = ""
-    with suppress(OSError):  # no file yet, or one that may be written but not read
+    with suppress(OSError):  # there is no file yet, or it may be written but not read
         if os.path.isfile(path) and os.path.getsize(path) <= _LARGEST:
             before = read_text(path, errors="replace")
     registry = metrics(report, seconds=seconds, now=time.time(), before=before)
@@ -76,7 +76,7 @@ def _write_metrics(report: Report, path: str, seconds: float) -> None:
             stream.write(generate_latest(registry))
         return
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    write_to_textfile(path, registry)  # replaces the file at once: the node exporter never reads half of it
+    write_to_textfile(path, registry)  # replaces the file in one step: the node exporter never reads half of it
 
 
 def _send(report: Report, receivers: Receivers, token: Secret, log: Log) -> None:
@@ -95,13 +95,13 @@ def _send(report: Report, receivers: Receivers, token: Secret, log: Log) -> None
         )
         for event in cloud_events(report, receivers.source, now):
             data = json.dumps(event, ensure_ascii=False).encode("utf-8", "backslashreplace")
-            # An event has the same id whenever it is sent: it may be sent again.
+            # An event has the same id each time, so it may be sent again.
             answer = http.ask("POST", url, data=data, headers={"Content-Type": MEDIA_TYPE}, again=True)
             if answer.status // 100 != 2:  # success
                 log("warning", f"--cloudevent-url: {where} answered {answer.status} to the event of {event['subject']}")
     except NoAnswerError as error:
         log("warning", f"--cloudevent-url: {error.message}")
-    except Exception as error:  # noqa: BLE001 - what landed has landed: no receiver makes a run fail
+    except Exception as error:  # noqa: BLE001 - the commits have landed: no receiver makes a run fail
         log("warning", f"--cloudevent-url: {where}: {type(error).__name__}")
     finally:
         if http:

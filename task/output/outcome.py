@@ -1,4 +1,4 @@
-"""Report → exit code, status, counts, and the JSON of contract section 9."""
+"""Derives exit code, status, counts and the JSON report (docs/report.md) from a run's report."""
 
 from __future__ import annotations
 
@@ -12,41 +12,43 @@ from task.text import exact_json, without_logins
 from task.urls import without_login
 
 SCHEMA = "image-update/report/v1"
-BY_HAND = ("hold", "release", "rollback")  # what they write may be a hold alone
+BY_HAND = ("hold", "release", "rollback")  # commands whose commit may hold no update
 
 
 def exit_code(
     decisions: Sequence[Decision], problems: Iterable[Problem], *, require_update: bool = False, unmatched: bool = False
 ) -> Exit:
-    """The first of the exit codes that occurred, in the order of `PRECEDENCE`. No error ends as a success."""
-    codes = {one.verdict.exit or int(Exit.CONFIGURATION) for one in decisions if one.verdict.verdict == "error"}
-    codes |= {one.exit or int(Exit.CONFIGURATION) for one in problems if one.severity == "error"}
-    if unmatched or (require_update and not any(one.verdict.verdict == "update" for one in decisions)):
+    """The exit code of a run: the first one in `PRECEDENCE` that occurred. An error never ends as a success."""
+    verdicts = [decision.verdict for decision in decisions]
+    codes = {verdict.exit or int(Exit.CONFIGURATION) for verdict in verdicts if verdict.verdict == "error"}
+    codes |= {problem.exit or int(Exit.CONFIGURATION) for problem in problems if problem.severity == "error"}
+    if unmatched or (require_update and not any(verdict.verdict == "update" for verdict in verdicts)):
         codes.add(int(Exit.NOTHING_UPDATED))
     return first_of(codes)
 
 
 def first_of(codes: Collection[int]) -> Exit:
-    """The exit code that a run with several ends with."""
+    """The exit code of a run in which all these codes occurred."""
     return next((code for code in PRECEDENCE if code in codes), Exit.DEFECT if any(codes) else Exit.OK)
 
 
 def status(report: Report) -> str:
-    """`updated`, `unchanged`, `refused` or `failed`."""
+    """The report's status: `updated`, `unchanged`, `refused` or `failed`."""
     if report.exit not in (Exit.OK, Exit.NOTHING_UPDATED):
         return "failed"
-    verdicts = {one.verdict.verdict for one in report.decisions}
-    if "update" in verdicts or (report.command in BY_HAND and any(not one.already_there for one in report.commits)):
+    verdicts = {decision.verdict.verdict for decision in report.decisions}
+    written = any(not commit.already_there for commit in report.commits)
+    if "update" in verdicts or (report.command in BY_HAND and written):
         return "updated"
     return "refused" if verdicts & {"refuse", "defer"} and "unchanged" not in verdicts else "unchanged"
 
 
 def counts(report: Report) -> dict[str, int]:
-    """How many Applications and entries there were of each kind."""
-    verdicts = [one.verdict.verdict for one in report.decisions]
+    """The numbers of Applications, and of decisions by verdict."""
+    verdicts = [decision.verdict.verdict for decision in report.decisions]
     return {
         "applications": report.considered,
-        "matched": len({one.subscription.application.key for one in report.decisions}),
+        "matched": len({decision.subscription.application.key for decision in report.decisions}),
         "updated": verdicts.count("update"),
         "unchanged": verdicts.count("unchanged"),
         "refused": verdicts.count("refuse"),
@@ -78,17 +80,17 @@ def as_json(report: Report) -> dict[str, Any]:
             }
             for image in report.images
         ],
-        "decisions": [_decision(one) for one in report.decisions],
-        "commits": [_commit(one) for one in report.commits],
+        "decisions": [_decision(decision) for decision in report.decisions],
+        "commits": [_commit(commit) for commit in report.commits],
         "errors": [
             {
-                "application": one.application or None,
-                "rule": one.rule,
-                "message": without_logins(one.message),
-                "hint": without_logins(one.hint) or None,
-                "severity": one.severity,
+                "application": problem.application or None,
+                "rule": problem.rule,
+                "message": without_logins(problem.message),
+                "hint": without_logins(problem.hint) or None,
+                "severity": problem.severity,
             }
-            for one in report.problems
+            for problem in report.problems
         ],
         "counts": counts(report),
         "timings": timings,
@@ -100,43 +102,43 @@ def json_text(report: Report) -> str:
     return exact_json(json.dumps(as_json(report), indent=2, ensure_ascii=False)) + "\n"
 
 
-def current(one: Decision) -> str | None:
-    """What Git (else the live Application) says now: tag, tag@digest or digest."""
-    tag, digest = one.current.tag, one.current.digest
+def current(decision: Decision) -> str | None:
+    """The version that Git, else the live Application, says now: tag, tag@digest or digest."""
+    tag, digest = decision.current.tag, decision.current.digest
     return f"{tag}@{digest}" if tag and digest else tag or digest or None
 
 
-def _decision(one: Decision) -> dict[str, Any]:
-    sub = one.subscription
-    live = one.kind == "live"  # then nothing is in Git
+def _decision(decision: Decision) -> dict[str, Any]:
+    sub = decision.subscription
+    live = decision.kind == "live"  # then nothing is in Git
     return {
         "application": sub.application.key,
         "alias": sub.entry.alias or None,
         "image": sub.entry.image.name,
         "strategy": sub.flaw.strategy if sub.flaw else sub.policy.strategy,
         "constraint": " and ".join(sub.policy.constraints) or sub.entry.constraint or None,
-        "current": current(one),
-        "candidate": one.candidate.version or None,
-        "verdict": one.verdict.verdict,
-        "rule": one.verdict.rule,
-        "because": without_logins(one.verdict.because),
+        "current": current(decision),
+        "candidate": decision.candidate.version or None,
+        "verdict": decision.verdict.verdict,
+        "rule": decision.verdict.rule,
+        "because": without_logins(decision.verdict.because),
         "repository": None if live else without_login(sub.repo) or None,
-        "branch": None if live else one.branch or sub.base or None,
-        "head": None if live else one.head or one.branch or sub.base or None,
-        "target": one.kind,
-        "file": one.current.file or None,
+        "branch": None if live else decision.branch or sub.base or None,
+        "head": None if live else decision.head or decision.branch or sub.base or None,
+        "target": decision.kind,
+        "file": decision.current.file or None,
     }
 
 
-def _commit(one: Commit) -> dict[str, Any]:
+def _commit(commit: Commit) -> dict[str, Any]:
     return {
-        "repository": without_login(one.repo),
-        "branch": one.branch,
-        "head": one.head,
-        "commit": one.commit,
-        "tree": one.tree,
-        "files": list(one.files),
-        "applications": list(one.applications),
-        "pull_request": one.pull_request,
-        "attempts": one.attempts,
-    } | ({"diff": one.diff} if one.diff is not None else {})
+        "repository": without_login(commit.repo),
+        "branch": commit.branch,
+        "head": commit.head,
+        "commit": commit.commit,
+        "tree": commit.tree,
+        "files": list(commit.files),
+        "applications": list(commit.applications),
+        "pull_request": commit.pull_request,
+        "attempts": commit.attempts,
+    } | ({"diff": commit.diff} if commit.diff is not None else {})

@@ -1,4 +1,4 @@
-"""A report → one page of HTML that needs nothing else; the page itself is `report.html.j2`."""
+"""Renders a report as one self-contained page of HTML, by the template `report.html.j2`."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ MARKED = ("update", "unchanged", "refuse", "defer", "error", "updated", "refused
 
 
 def _text(value: object) -> Markup:
-    """Whatever the template prints: no markup, and nothing that hides or turns the text beside it.
+    """Any value that the template prints, as text without markup and with control characters made visible.
 
-    `#` is written as a reference, so that no runner reads a command where the page is printed to its log.
+    `#` becomes a character reference, so that Azure's runner reads no `##vso[…]` where the page is printed to its log.
     """
     return value if isinstance(value, Markup) else Markup("&#35;").join(visible(str(value)).split("#"))
 
@@ -41,13 +41,14 @@ _ENVIRONMENT.tests["web_page"] = web_page
 
 
 def page(report: Mapping[str, Any]) -> str:
-    """The page of a report that `task.output.saved_report` has checked."""
+    """The page for a report that `task.output.saved_report` has checked."""
     return _ENVIRONMENT.get_template("report.html.j2").render(
         report=report,
         applications=[
-            (name, list(ones)) for name, ones in groupby(report["decisions"], lambda one: one["application"])
+            (name, list(decisions))
+            for name, decisions in groupby(report["decisions"], lambda decision: decision["application"])
         ],
-        hints={(one["application"], one["message"]): one["hint"] for one in report["errors"]},
+        hints={(error["application"], error["message"]): error["hint"] for error in report["errors"]},
         counts=COUNTS,
         timings=TIMINGS,
         marked=MARKED,

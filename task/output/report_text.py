@@ -1,4 +1,4 @@
-"""A report as a person reads it: one fact a line in pipes and logs, a table on a terminal."""
+"""Writes a report for people: plain text with one fact on each line for pipes and logs, a table for terminals."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ STYLES = {
 DIFF_STYLES = {"file": "bold", "hunk": "cyan", "add": "green", "del": "red"}
 MOST_FILES = 5
 _NOTHING = Text("")
-_VERDICT, _REASON = 11, 44  # columns: of a mark with the longest verdict; that a reason needs beside the others
+_VERDICT, _REASON = 11, 44  # columns: of a mark with the longest verdict; of the narrowest reason beside the others
 
 
 def plain(report: Report) -> str:
-    """The whole report, each line telling one thing."""
+    """The whole report as plain text, one fact on each line."""
     lines: list[str] = []
     app = ""
-    for one in report.decisions:
-        if one.subscription.application.key != app:
-            app = one.subscription.application.key
+    for decision in report.decisions:
+        if decision.subscription.application.key != app:
+            app = decision.subscription.application.key
             lines.append(app)
-        lines += _plain_decision(one)
+        lines += _plain_decision(decision)
     for commit in report.commits:
         if not commit.already_there:
             name = f"commit {commit.commit[:12]}" if commit.commit else "would commit"
@@ -55,34 +55,34 @@ def plain(report: Report) -> str:
         names = ", ".join(image.reference for image in report.images)
         lines.append(f"no Application takes {names} ({report.considered} looked at)")
     lines.append(_summary(status(report), counts(report)))
-    return "\n".join(map(printable, lines)) + "\n"  # nearly all of it was named by others
+    return "\n".join(map(printable, lines)) + "\n"  # nearly all of it is untrusted: names, URLs, diffs
 
 
-def _plain_decision(one: Decision) -> Iterator[str]:
-    alias = f"{one.subscription.entry.alias}=" if one.subscription.entry.alias else ""
-    was, now = current(one) or "(none)", one.candidate.version
-    arrow = f"{was} -> {now}" if one.verdict.verdict == "update" else f"{was}, offered {now}" if now else was
-    mark = MARKS[one.verdict.verdict]
-    yield f"  {mark} {one.verdict.verdict:9} {alias}{one.subscription.entry.image.name}  {arrow}"
-    yield f"      {one.verdict.rule}: {one.verdict.because}"
-    if one.verdict.hint and one.verdict.verdict == "error":
-        yield f"      do: {one.verdict.hint}"
-    if one.current.file and one.verdict.verdict in ("update", "unchanged"):
-        yield f"      file: {one.current.file}"
+def _plain_decision(decision: Decision) -> Iterator[str]:
+    entry, verdict = decision.subscription.entry, decision.verdict
+    alias = f"{entry.alias}=" if entry.alias else ""
+    was, now = current(decision) or "(none)", decision.candidate.version
+    arrow = f"{was} -> {now}" if verdict.verdict == "update" else f"{was}, offered {now}" if now else was
+    yield f"  {MARKS[verdict.verdict]} {verdict.verdict:9} {alias}{entry.image.name}  {arrow}"
+    yield f"      {verdict.rule}: {verdict.because}"
+    if verdict.hint and verdict.verdict == "error":
+        yield f"      do: {verdict.hint}"
+    if decision.current.file and verdict.verdict in ("update", "unchanged"):
+        yield f"      file: {decision.current.file}"
 
 
 def _summary(end: str, numbers: Mapping[str, int]) -> str:
     parts = [f"{number} {name}" for name, number in numbers.items() if number]
-    told = ", ".join(part for part in parts if not part.endswith((" applications", " matched")))
-    return f"{end}: {told or ('nothing was done' if end == 'failed' else 'nothing to do')}"
+    verdicts = ", ".join(part for part in parts if not part.endswith((" applications", " matched")))
+    return f"{end}: {verdicts or ('nothing was done' if end == 'failed' else 'nothing to do')}"
 
 
 def table(report: JSON, console: Console) -> str:
-    """The JSON report for a console: decisions by Application, then the commits. Only diffs are wider than it."""
+    """The JSON report for a console: the decisions by Application, then the commits. Only diffs may be wider."""
     end = Text(_summary(report["status"], report["counts"]), STYLES.get(report["status"], "bold"))
     if not (report["images"] or report["decisions"] or report["commits"]):
         return _rendered(console, end)
-    images = ", ".join(one["reference"] for one in report["images"])
+    images = ", ".join(image["reference"] for image in report["images"])
     text = _rendered(console, Text(printable(f"{report['command']} {images}"), "bold"), *_decisions(report, console))
     for commit in report["commits"]:
         text += _rendered(console, _NOTHING, *_commit(commit))
@@ -92,7 +92,7 @@ def table(report: JSON, console: Console) -> str:
 
 
 def diff_text(diff: str, console: Console | None) -> str:
-    """A unified diff, for the console if there is one."""
+    """A unified diff, with colours where there is a console."""
     if console is None:
         return printable_lines(diff)
     with console.capture() as shown:
@@ -114,24 +114,25 @@ def _decisions(report: JSON, console: Console) -> Iterator[RenderableType]:
         yield Text(f"no Application takes it ({report['counts']['applications']} looked at)")
     symbols = SYMBOLS if console.encoding.startswith("utf") else MARKS
     arrow = "→" if symbols is SYMBOLS else "->"
-    hints = {(one["application"], one["message"]): one["hint"] for one in report["errors"]}
-    rows: list[tuple[str, list[Text]]] = []  # (Application, verdict, image, change, reason and what follows it)
-    for one in decisions:
-        verdict, style = one["verdict"], STYLES.get(one["verdict"], "")
-        was, now = printable(one["current"] or "(none)"), printable(one["candidate"] or "(none)")
+    hints = {(error["application"], error["message"]): error["hint"] for error in report["errors"]}
+    rows: list[tuple[str, list[Text]]] = []  # the Application; the cells for verdict, image, change and reason
+    for decision in decisions:
+        verdict, style = decision["verdict"], STYLES.get(decision["verdict"], "")
+        was, now = printable(decision["current"] or "(none)"), printable(decision["candidate"] or "(none)")
         change = {"update": f"{was} {arrow} {now}", "unchanged": was}.get(verdict, f"{was}, not {now}")
-        reason = Text.assemble((printable(one["rule"]), style), f": {printable(one['because'])}")
-        hint = hints.get((one["application"], one["because"]))
+        reason = Text.assemble((printable(decision["rule"]), style), f": {printable(decision['because'])}")
+        hint = hints.get((decision["application"], decision["because"]))
         if verdict == "error" and hint:
             reason.append(f"\ndo: {printable(hint)}", "bold")
-        if verdict in ("update", "unchanged") and one["file"]:
-            reason.append(f"\n{printable(one['file'])}", "dim")
-        image = printable(f"{one['alias']}={one['image']}" if one["alias"] else one["image"])
+        if verdict in ("update", "unchanged") and decision["file"]:
+            reason.append(f"\n{printable(decision['file'])}", "dim")
+        alias = f"{decision['alias']}=" if decision["alias"] else ""
+        image = printable(f"{alias}{decision['image']}")
         change_style = "bold" if verdict == "update" else ""
         mark = Text.assemble((f"{symbols.get(verdict, '?')} {verdict}", style))
         cells = [mark, Text(image), Text.assemble((change, change_style)), reason]
-        rows.append((printable(one["application"]), cells))
-    # What stands beside each other: all of it, all but the reason, or on narrow terminals nothing.
+        rows.append((printable(decision["application"]), cells))
+    # All cells stand side by side, or all but the reason, or, on narrow terminals, none.
     image_width, change_width = (max((cell_len(cells[at].plain) for _, cells in rows), default=0) for at in (1, 2))
     left = console.width - 8 - _VERDICT - image_width - change_width  # 8: the indent, and two blanks between columns
     widths = [_VERDICT, image_width, change_width][: 3 if left >= 0 else 1]
@@ -148,15 +149,15 @@ def _decisions(report: JSON, console: Console) -> Iterator[RenderableType]:
             yield from (Padding(cell, (0, 0, 0, 6)) for cell in cells[len(widths) :])
 
 
-def _commit(one: JSON) -> Iterator[RenderableType]:
-    name = f"commit {printable(one['commit'][:12])}" if one["commit"] else "would commit"
-    place = f" on {printable(one['head'])} of {printable(one['repository'])}"
+def _commit(commit: JSON) -> Iterator[RenderableType]:
+    name = f"commit {printable(commit['commit'][:12])}" if commit["commit"] else "would commit"
+    place = f" on {printable(commit['head'])} of {printable(commit['repository'])}"
     yield Text.assemble((name, "bold magenta"), place)
     below = []
-    if one["attempts"] > 1:
-        below.append(Text(f"others were faster {one['attempts'] - 1} times", "dim"))
-    if one["pull_request"]:
-        below.append(Text(printable(one["pull_request"]), "cyan"))
-    if not one.get("diff"):
-        below += [Text(printable(file)) for file in one["files"]]
+    if commit["attempts"] > 1:
+        below.append(Text(f"others were faster {commit['attempts'] - 1} times", "dim"))
+    if commit["pull_request"]:
+        below.append(Text(printable(commit["pull_request"]), "cyan"))
+    if not commit.get("diff"):
+        below += [Text(printable(file)) for file in commit["files"]]
     yield from (Padding(line, (0, 0, 0, 4)) for line in below)

@@ -1,4 +1,4 @@
-"""The JSON report of a run → checked data, by the schema that is shipped with the package."""
+"""Reads the JSON report of a run and checks it by the schema that is shipped with the package."""
 
 from __future__ import annotations
 
@@ -17,32 +17,37 @@ LARGEST = 64 * 1024 * 1024  # bytes
 
 
 def report_of(text: str) -> Mapping[str, Any]:
-    """The report that a text holds. Raises `Malformed`, which says what is wrong and where.
+    """The report in a text. Raises `Malformed`, which says what is wrong and where.
 
-    Members that this version does not know are allowed: a later one may have written it.
+    Unknown members are allowed: a later version may have written the report.
     """
     try:
-        found = json.loads(text)
+        report = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise Malformed(f"this is not JSON: {error}", "give what --report or --output json wrote") from None
-    for problem in _problems(found, load("report.v1"), ""):
+    for problem in _problems(report, load("report.v1"), ""):
         raise Malformed(f"this is no report of image-update: {problem}", "give what --report or --output json wrote")
-    return dict(found)
+    return dict(report)
 
 
 def _problems(value: Any, schema: Mapping[str, Any], where: str) -> Iterator[str]:
-    """As much of JSON Schema as ours use: types, constants, choices, required members, items, and least numbers."""
+    """Where a value breaks a schema, by the part of JSON Schema that ours use.
+
+    That is types, constants, choices, required members, items and minimums. The package `jsonschema` would be one more
+    dependency at run time, for this one command.
+    """
     here = where or "the whole"
     kinds = schema.get("type", [])
     kinds = [kinds] if isinstance(kinds, str) else kinds
-    found = ["boolean"] if isinstance(value, bool) else [name for name, of in _TYPES.items() if isinstance(value, of)]
-    if kinds and not set(kinds) & set(found):
+    # In Python, but not in JSON, True is an integer.
+    own = ["boolean"] if isinstance(value, bool) else [name for name, kind in _TYPES.items() if isinstance(value, kind)]
+    if kinds and not set(kinds) & set(own):
         yield f"{here} is not of type {' or '.join(kinds)}"
         return
     if "const" in schema and value != schema["const"]:
         yield f"{here} is not {schema['const']!r}"
     if "enum" in schema and value not in schema["enum"]:
-        yield f"{here} is none of {', '.join(str(one) for one in schema['enum'] if one is not None)}"
+        yield f"{here} is none of {', '.join(str(choice) for choice in schema['enum'] if choice is not None)}"
     if "minimum" in schema and value < schema["minimum"]:
         yield f"{here} is below {schema['minimum']}"
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Standard output. Its reader may have gone, and its disk may be full."""
+"""Writes to stdout, whose reader may have gone and whose disk may be full."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from task.text import harmless
 
 
 def write_stdout(text: str, *, commands: bool = False) -> OSError | None:
-    """Write all of it; the error if it could not be written. `commands`: our own, which a CI system is to obey."""
-    # A name that others gave may hold lone surrogates, which UTF-8 cannot encode: they are escaped as in JSON.
+    """Writes a text, and returns the error if it could not be written.
+
+    `commands` are our own lines for a CI system; otherwise lines that one would obey are made harmless.
+    """
+    # An untrusted name may hold lone surrogates, which UTF-8 cannot encode: they are escaped as in JSON.
     data = (text if commands else harmless(text)).encode("utf-8", "backslashreplace")
     try:
         sys.stdout.buffer.write(data)
@@ -25,7 +28,7 @@ def write_stdout(text: str, *, commands: bool = False) -> OSError | None:
 
 
 def say(text: str, *, commands: bool = False) -> None:
-    """Write to stdout what only informs. Raises `UsageError`, but not for a reader that has seen enough (`| head`)."""
+    """Writes information to stdout. Raises `UsageError`, but not where the reader has seen enough (`| head`)."""
     error = write_stdout(text, commands=commands)
     if error and not isinstance(error, BrokenPipeError):
         raise unwritable(error)
@@ -39,7 +42,7 @@ def unwritable(error: OSError) -> UsageError:
 
 
 def abandon(stream: TextIO) -> None:
-    """Send what is still written to this stream nowhere. Python would try again at the end, and exit with 120."""
+    """Sends the rest of a broken stream to nowhere. Python would flush it again at exit, fail, and exit with 120."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
