@@ -88,6 +88,7 @@ class ArgoSettings:
     parents: bool = False
     wait: bool = False
     limit: float = 600.0  # seconds
+    expect_image: bool = True
     revision: str = ""
     repository: str = ""
     events: bool = False

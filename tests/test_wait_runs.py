@@ -15,6 +15,8 @@ from runs import KUSTOMIZATION, WEB, arguments, manifest, repository, start, tar
 from support import Result, commit, git, image_update
 
 OLD = "a" * 40
+NEW = [f"{WEB}:1.1.0", "docker.io/library/nginx:1"]
+OLD_ONE = {"images": [f"{WEB}:1.0.0"]}
 Play = Callable[[dict[str, Any], str], Sequence[dict[str, Any]]]  # (Application, the branch's tip) → its states
 
 
@@ -39,8 +41,17 @@ def rollout(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
 def good(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
     return [
         *rollout(one, tip),
-        at(one, "Synced", "Healthy", revision=tip, compared=14, operation=operated(revision=tip)),
+        at(one, "Synced", "Healthy", revision=tip, compared=14, operation=operated(revision=tip), images=NEW),
     ]
+
+
+def runs_another(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
+    """The chart does not read the key that was written."""
+    return [*rollout(one, tip), {**good(one, tip)[-1], "status": {**good(one, tip)[-1]["status"], "summary": OLD_ONE}}]
+
+
+def runs_nothing(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
+    return [*rollout(one, tip), {**good(one, tip)[-1], "status": {**good(one, tip)[-1]["status"], "summary": {}}}]
 
 
 def hook_fails(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
@@ -140,14 +151,57 @@ def test_a_rollout_that_fails_is_6_with_the_cause(tmp_path: Path, server: ArgoCD
     assert [(one["rule"], cause in one["message"]) for one in report["errors"]] == [("rollout", True)]
 
 
+def test_healthy_means_that_the_image_runs(tmp_path: Path, server: ArgoCDServer) -> None:
+    played(server, tmp_path, web=runs_another)
+    result = waiting(server, "--wait-timeout", "4")
+    assert (result.code, result.json["status"]) == (6, "failed")
+    (error,) = result.json["errors"]
+    assert error["application"] == "argocd/web"
+    assert error["message"] == f"synced and healthy, but {WEB} runs as 1.0.0 only, not as 1.1.0"
+    assert error["hint"] == f"do the manifests name {WEB}? web.kustomize.image-name says which image is replaced"
+
+
+def test_the_image_need_not_run_where_that_is_said(tmp_path: Path, server: ArgoCDServer) -> None:
+    played(server, tmp_path, web=runs_another)
+    assert waiting(server, "--no-expect-image").code == 0
+
+
+def test_an_image_that_does_not_run_is_a_warning(tmp_path: Path, server: ArgoCDServer) -> None:
+    played(server, tmp_path, web=runs_nothing)
+    result = waiting(server)
+    assert (result.code, result.json["status"]) == (0, "updated")
+    (warning,) = result.json["errors"]
+    assert (warning["application"], warning["severity"]) == ("argocd/web", "warning")
+    assert warning["message"].startswith(f"{WEB}:1.1.0 does not run in it: no replicas, or no job that is due?")
+
+
+def test_an_image_that_a_later_commit_replaced(tmp_path: Path, server: ArgoCDServer) -> None:
+    repo = played(server, tmp_path, web=good)
+
+    class Newer(Played):
+        def __getitem__(self, key: tuple[str, str]) -> list[dict[str, Any]]:
+            if git(self.repo, "rev-list", "--count", "main") == "2":
+                commit(self.repo, {target("web"): KUSTOMIZATION.replace("1.0.0", "1.2.0")}, message="Somebody else's")
+            return super().__getitem__(key)
+
+    def newer(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
+        end = good(one, tip)[-1]
+        return [*rollout(one, tip), {**end, "status": {**end["status"], "summary": {"images": [f"{WEB}:1.2.0"]}}}]
+
+    server.plays = Newer(repo, {"web": newer}, [versioned(app("web", repo))])
+    result = waiting(server, "--wait-timeout", "30")
+    assert result.code == 0, result.stderr
+    assert [one["message"] for one in result.json["errors"]] == [f"{WEB} was set to 1.2.0 meanwhile, no longer 1.1.0"]
+
+
 def test_a_time_out_says_who_was_not_ready(tmp_path: Path, server: ArgoCDServer) -> None:
     played(server, tmp_path, web=stuck, api=good)
     result = waiting(server, "--wait-timeout", "6")
     assert result.code == 6
-    message = result.json["errors"][0]["message"]
-    assert "argocd/web" in message
-    assert "argocd/api" not in message
-    assert "the sync is running" in message
+    (error,) = result.json["errors"]
+    assert (error["application"], error["rule"]) == ("argocd/web", "rollout")
+    assert error["message"].startswith("not synced and healthy after 6 s: the sync is running")
+    assert "1 of 2 Applications are not rolled out" in result.stderr
 
 
 @pytest.mark.parametrize("length", [1, 2, 4, 5])

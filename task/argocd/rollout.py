@@ -13,7 +13,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from task.argocd.rollout_causes import NOTHING, causes, conditions, listed, mapping, mappings, pulling, said, text
+from task.argocd.rollout_causes import (
+    NOTHING,
+    conditions,
+    failures,
+    listed,
+    mapping,
+    mappings,
+    pulling,
+    said,
+    text,
+    unwell,
+)
 from task.argocd.rollout_view import View, Wanted, later, revisions_of, view_of
 
 __all__ = ["Rollout", "State", "Wanted", "blocks", "judge", "later"]
@@ -47,6 +58,7 @@ class Rollout:
     wants: Wants = ""  # what was not given, and would make the answer more precise
     compared: str = ""  # status.reconciledAt: when Argo CD last looked at Git
     revision: str = ""  # what it looked at
+    warning: str = ""  # what a person should know of a rollout that ended well
 
 
 def judge(
@@ -61,7 +73,7 @@ def judge(
     """
     metadata = mapping(item, "metadata")
     if metadata.get("deletionTimestamp"):
-        return Rollout("failed", "the Application is being deleted")
+        return Rollout("failed", "the Application is being deleted", "wait for what takes its place")
     if text(mapping(metadata, "annotations"), SKIP).lower() in ("true", "t", "1"):
         hint = f"remove the annotation {SKIP}"
         return Rollout("needs-sync", "Argo CD is told to pass over this Application", hint)
@@ -126,10 +138,27 @@ def _running(view: View) -> Rollout | None:
         return _blocked()
     if view.applied and (unpulled := _unpulled(view)):
         return unpulled  # a wave waits for pods that will never start
-    what = "the sync is running" if view.applied else "a sync of another revision is running"
-    state: State = "progressing" if view.at or view.applied else "waiting"
     wants: Wants = "tree" if view.applied else ""
-    return Rollout(state, f"{what}: {said(message)}" if message else what, wants=wants)
+    if not view.applied:
+        state: State = "progressing" if view.at else "waiting"
+        what = "a sync of another revision is running"
+        return Rollout(state, f"{what}: {said(message)}" if message else what)
+    count, limit = view.operation.get("retryCount"), _retries(view)
+    if isinstance(count, int) and count > 0:
+        # The phase stays Running until the last attempt has failed. Without a `retry` of its own an Application has
+        # five more attempts, which take five minutes.
+        tries = f"{count} of {limit}" if limit else str(count)
+        why = listed(failures(view.operation))
+        hint = "Argo CD tries again before it gives up: see its cause, or give a longer --wait-timeout to see the end"
+        return Rollout("progressing", f"the sync failed and is tried again ({tries}): {why}", hint, wants=wants)
+    what = f"the sync is running: {said(message)}" if message else "the sync is running"
+    return Rollout("progressing", what, wants=wants)
+
+
+def _retries(view: View) -> int:
+    """How often Argo CD repeats the operation; 0 where it does not say."""
+    limit = mapping(mapping(view.operation, "operation"), "retry").get("limit")
+    return limit if isinstance(limit, int) else 0
 
 
 def _blocked() -> Rollout:
@@ -141,7 +170,7 @@ def _broken(view: View) -> Rollout | None:
     """The last operation, when it was for the wanted revision and failed for good (retries are over)."""
     if not view.applied or view.phase not in _BROKEN or (view.at and not view.current):
         return None  # of another wanted revision there will be another operation
-    why = causes(view.status, view.operation, view.tree)
+    why = failures(view.operation)
     return Rollout("failed", f"the sync failed: {listed(why)}", "see the Application in Argo CD")
 
 
@@ -168,14 +197,16 @@ def _looking(view: View) -> bool:
 
 def _synced(view: View) -> Rollout:
     ended = text(view.operation, "finishedAt")
-    if not later(view.compared, ended):  # the health may still be that of before, whatever was synced
+    changed = text(mapping(view.status, "health"), "lastTransitionTime")  # which moves no `reconciledAt`
+    if not (later(view.compared, ended) or later(changed, ended)):
+        # The health may still be that of before, whatever was synced: these times are in whole seconds.
         return Rollout("progressing", "synced; its health since then is not known yet", stale=True)
     health = text(mapping(view.status, "health"), "status")
     if health == "Healthy":
         # Without an operation there was nothing to apply; a second look makes sure of it.
         applied = view.applied and view.phase == "Succeeded"
         return Rollout("synced-and-healthy", "synced and healthy", sure=applied, stale=not applied)
-    why = causes(view.status, NOTHING, view.tree)
+    why = unwell(view.status, view.tree)
     if health == "Degraded":
         return Rollout("failed", f"degraded: {listed(why)}", "see the Application in Argo CD", sure=False, wants="tree")
     if unpulled := _unpulled(view):

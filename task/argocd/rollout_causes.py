@@ -6,33 +6,67 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from task.text import one_line, shortened, without_logins
+from task.text import both_ends, one_line, without_logins
 
 NOTHING: Mapping[str, Any] = {}
-MOST, LONGEST = 5, 300
+MOST, LONGEST = 5, 360
+_ADVICE = "Use --debug flag to render out invalid YAML"  # which ends all of Helm's errors
 _PULL = re.compile(
     r"ImagePullBackOff|ErrImagePull|InvalidImageName|ImageInspectError|ErrImageNeverPull|RegistryUnavailable"
     r"|[Bb]ack-off pulling image|[Ff]ailed to pull"
 )
 
 
-def causes(status: Mapping[str, Any], operation: Mapping[str, Any], tree: Mapping[str, Any]) -> tuple[str, ...]:
-    """What failed, most telling first: the operation, what it could not apply, resources and pods that are not well."""
-    message = text(operation, "message")
-    found = [message] if message else []
-    found += [
-        _named(one, text(one, "message"), text(one, "hookType"))
-        for one in mappings(mapping(operation, "syncResult").get("resources"))
-        if text(one, "status") in ("SyncFailed", "PruneFailed") or text(one, "hookPhase") in ("Failed", "Error")
-    ]
-    for resources in (mappings(status.get("resources")), mappings(tree.get("nodes"))):
-        for wanted in ("Degraded", "Missing", "Progressing", "Suspended"):
+def failures(operation: Mapping[str, Any]) -> tuple[str, ...]:
+    """Why an operation fails: what Argo CD says of all of it, then each hook and object, none of them twice."""
+    message = _cleaned(text(operation, "message"))
+    found = [said(message)] if message else []
+    for one in mappings(mapping(operation, "syncResult").get("resources")):
+        if text(one, "status") in ("SyncFailed", "PruneFailed") or text(one, "hookPhase") in ("Failed", "Error"):
+            why = _cleaned(text(one, "message"))
+            if not why or why not in message:  # Argo CD's own words hold what the API said of refused objects
+                found.append(said(_named(one, why, text(one, "hookType"))))
+    return tuple(dict.fromkeys(found))
+
+
+def unwell(status: Mapping[str, Any], tree: Mapping[str, Any]) -> tuple[str, ...]:
+    """The resources and pods that are not well, the worst only, none of them twice.
+
+    Where neither says a word, it is the Application's own health that names the object. Since Argo CD 3.0 the resources
+    have no health in Kubernetes; Argo CD's API still fills it in.
+    """
+    resources = [*mappings(status.get("resources")), *mappings(tree.get("nodes"))]
+    found: list[str] = []
+    objects: set[tuple[str, str]] = set()
+    for states in (("Degraded", "Missing"), ("Progressing", "Suspended")):
+        for wanted in states:
             for one in resources:
-                message = text(mapping(one, "health"), "message")
-                says = message or wanted in ("Degraded", "Missing")
-                if says and text(mapping(one, "health"), "status") == wanted:
-                    found.append(_named(one, message or wanted.lower()))
-    return tuple(dict.fromkeys(said(one) for one in found))
+                health = mapping(one, "health")
+                message = text(health, "message")
+                if text(health, "status") == wanted and (message or wanted in ("Degraded", "Missing")):
+                    if not message and (text(one, "kind"), text(one, "name")) in objects:
+                        continue
+                    objects.add((text(one, "kind"), text(one, "name")))
+                    found.append(said(_named(one, message or wanted.lower())))
+        if found:
+            break
+    own = text(mapping(status, "health"), "message")
+    if cause := _CAUSED.fullmatch(own):
+        if (cause["kind"], cause["name"]) not in objects:
+            found.append(said(f"caused by {cause['kind']} {cause['where']}"))
+    elif own:
+        found.append(said(own))
+    return tuple(dict.fromkeys(found))
+
+
+# "Caused by apps/Deployment:apps/web": [group/]kind:[namespace/]name
+_CAUSED = re.compile(r"Caused by (?:[^/:\s]+/)?(?P<kind>[^/:\s]+):(?P<where>(?:[^/:\s]+/)?(?P<name>[^/:\s]+))")
+# Argo CD's temporary file, another one at each attempt.
+_FILE = re.compile(r'error when \w+ing "/[^"]*": ')
+
+
+def _cleaned(message: str) -> str:
+    return _FILE.sub("", message).strip().removesuffix(".")
 
 
 def pulling(tree: Mapping[str, Any], since: str) -> tuple[str, ...]:
@@ -56,6 +90,8 @@ def conditions(status: Mapping[str, Any], *types: str) -> tuple[str, ...]:
 
 
 def _named(resource: Mapping[str, Any], message: str, hook: str = "") -> str:
+    if not hook and f'"{text(resource, "name")}"' in message:
+        return message  # it names the object itself: Deployment "web" exceeded its progress deadline
     what = f"{hook} hook {text(resource, 'kind')}" if hook else text(resource, "kind")
     return f"{what} {text(resource, 'name')}: {message}" if message else f"{what} {text(resource, 'name')}"
 
@@ -67,8 +103,8 @@ def listed(texts: Sequence[str]) -> str:
 
 
 def said(message: str) -> str:
-    """A message on one line: short, printable, without logins in URLs."""
-    return shortened(one_line(without_logins(message)), LONGEST)
+    """A message on one line: short, printable, without logins in URLs. Of a tool's error the end tells the reason."""
+    return both_ends(one_line(without_logins(message)).removesuffix(_ADVICE).strip(), LONGEST)
 
 
 def mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:

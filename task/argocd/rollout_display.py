@@ -27,6 +27,7 @@ MARKS = {
     "timed-out": ("!!", "red"),
 }
 LEVELS = {"failed": "error", "timed-out": "error", "needs-sync": "warning"}
+MOST = 5  # Applications that a sentence names
 _WEIGHTS = {"failed": 0, "timed-out": 0, "needs-sync": 1, "synced-and-healthy": 3}  # 2: goes on
 
 
@@ -82,19 +83,23 @@ def line(row: Row) -> str:
     return f"{printable(row.application)}: {row.state} after {_time(row.seconds)}: {printable(row.because)}{hint}"
 
 
+def told(row: Row) -> str:
+    """What became of one that is not rolled out."""
+    late = f"not synced and healthy after {_time(row.seconds)}: " if row.state == "timed-out" else ""
+    return f"{late}{printable(row.because)}"
+
+
 def summary(rows: Sequence[Row]) -> str:
-    """What became of all, in one sentence."""
+    """What became of all, in one sentence; of several that are not rolled out only the names."""
     bad = [row for row in rows if row.state != "synced-and-healthy"]
     if not bad:
         names = printable(rows[0].application) if len(rows) == 1 else f"{len(rows)} Applications"
         return f"{names}: synced and healthy"
-    told = []
-    for row in bad:
-        late = f"not synced and healthy after {_time(row.seconds)}: " if row.state == "timed-out" else ""
-        told.append(f"{printable(row.application)}: {late}{printable(row.because)}")
-    return (
-        told[0] if len(rows) == 1 else f"{len(bad)} of {len(rows)} Applications are not rolled out: {'; '.join(told)}"
-    )
+    if len(rows) == 1:
+        return f"{printable(bad[0].application)}: {told(bad[0])}"
+    names = ", ".join(printable(row.application) for row in bad[:MOST])
+    more = f" and {len(bad) - MOST} more" if len(bad) > MOST else ""
+    return f"{len(bad)} of {len(rows)} Applications are not rolled out: {names}{more}"
 
 
 def _time(seconds: float) -> str:

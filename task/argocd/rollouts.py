@@ -1,6 +1,6 @@
 """Waits until Argo CD has rolled out a revision: asks for a refresh, looks again and again, tells what changes.
 
-What is seen is judged elsewhere (`task.argocd.rollout`, given by the caller); this is about when to look. What does not
+What is seen is judged by the caller, with `task.argocd.rollout`; this is about when to look. What does not
 count for sure yet counts once a later comparison says the same; a failure must last for some seconds besides.
 """
 
@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from task import shutdown
-from task.errors import PRECEDENCE, SourceDownError, SourceError, TaskError
+from task.argocd.rollout import Rollout
+from task.errors import AbsentError, SourceDownError, SourceError, TaskError
 from task.http import Limits
 
 T = TypeVar("T")
@@ -28,8 +29,8 @@ Log = Callable[[str, str], object]
 class RolloutApi(Protocol):
     """What a wait asks of Argo CD. `ArgoCDApi` answers it, and Kubernetes by `ClusterApplications`."""
 
-    def get_application(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """The whole Application."""
+    def get_application(self, namespace: str, name: str, project: str = "") -> Mapping[str, Any]:
+        """The whole Application. Raises `AbsentError` for one that is gone, which Argo CD tells by the project only."""
 
     def refresh_application(self, namespace: str, name: str) -> None:
         """Have Argo CD look at Git now."""
@@ -41,40 +42,8 @@ class RolloutApi(Protocol):
         """The sync windows; {} where that is not known."""
 
 
-class Judged(Protocol):
-    """The result of one look: `task.argocd.rollout.Rollout`."""
-
-    @property
-    def state(self) -> str:
-        """waiting, progressing, synced-and-healthy, failed, needs-sync."""
-
-    @property
-    def because(self) -> str:
-        """Why, in one sentence."""
-
-    @property
-    def hint(self) -> str:
-        """What to do."""
-
-    @property
-    def sure(self) -> bool:
-        """False: it counts once a later comparison says the same."""
-
-    @property
-    def stale(self) -> bool:
-        """A newer comparison is needed."""
-
-    @property
-    def wants(self) -> str:
-        """What would make the answer more precise: "tree", "windows", or nothing."""
-
-    @property
-    def compared(self) -> str:
-        """When Argo CD compared last."""
-
-
 # (Application, only comparisons later than this count, resource tree, sync windows) → how far the rollout is
-Judge = Callable[[Mapping[str, Any], str, Mapping[str, Any], Mapping[str, Any]], Judged]
+Judge = Callable[[Mapping[str, Any], str, Mapping[str, Any], Mapping[str, Any]], Rollout]
 
 
 @dataclass(frozen=True)
@@ -108,10 +77,11 @@ class Row:
     """One Application's rollout at a moment."""
 
     application: str  # namespace/name
-    state: str  # one of those that `Judged` has, or timed-out
+    state: str  # one of those that `Rollout` has, or timed-out
     because: str
     hint: str = ""
     seconds: float = 0.0  # since the wait began
+    warning: str = ""  # of a rollout that ended well
 
     @property
     def ended(self) -> bool:
@@ -139,15 +109,16 @@ class _Watch:
         self.refresh_at, self.gap = 0.0, 0.0
         self.refreshes = True  # False: it is not allowed
         self.stale = False
-        self.suspected: tuple[Judged, float] | None = None  # what a later look must confirm, and when it was seen
+        self.suspected: tuple[Rollout, float] | None = None  # what a later look must confirm, and when it was seen
         self.details: dict[str, Mapping[str, Any]] = {}
         self.explain_at = 0.0
+        self.project = ""  # once it has been seen
         self.refused = 0  # times in a row that the API refused
         self.error: TaskError | None = None
 
 
 class Rollouts:
-    """One wait. `sights` goes on until all have ended or the time is over; then `rows` and `error` tell the result."""
+    """One wait. `sights` goes on until all have ended or the time is over; then `rows` and `errors` tell the result."""
 
     def __init__(
         self,
@@ -175,10 +146,9 @@ class Rollouts:
         return tuple(watch.row for watch in self._watches)
 
     @property
-    def error(self) -> TaskError | None:
-        """Why the API could not tell at last; None where it could."""
-        errors = [watch.error for watch in self._watches if watch.error]
-        return min(errors, key=lambda one: PRECEDENCE.index(one.exit)) if errors else None
+    def errors(self) -> Mapping[str, TaskError]:
+        """Of the Applications whose end the API could not tell: why."""
+        return {watch.awaited.key: watch.error for watch in self._watches if watch.error}
 
     def sights(self) -> Iterator[Sight]:
         """A sight after every round of looks."""
@@ -202,9 +172,8 @@ class Rollouts:
 
     def _look(self, watch: _Watch) -> None:
         """Look at one Application. What the API cannot tell just now is no reason to end; what it refuses twice is."""
-        where = watch.awaited.namespace, watch.awaited.name
         try:
-            item = self._api.get_application(*where)
+            item = self._read(watch)
             due = watch.stale and watch.refreshes and self._now() >= watch.refresh_at
             if watch.since is None:  # always the first time: what it compared before then does not count
                 status = item.get("status")
@@ -212,16 +181,39 @@ class Rollouts:
                 watch.since, due = compared if isinstance(compared, str) else "", True
             if due:
                 self._refresh(watch)
-                item = self._api.get_application(*where)
+                item = self._read(watch)
             self._settle(watch, self._judged(watch, item))
             watch.error, watch.refused = None, 0
         except SourceDownError as error:
             watch.error = error
             self._show(watch, watch.row.state, f"no answer just now: {error.message}")
         except SourceError as error:
+            if watch.project and isinstance(error, AbsentError):
+                watch.error = None
+                self._show(watch, "failed", "it was deleted while it was waited for", "is it meant to be gone?")
+                return
             watch.refused += 1
             self._show(watch, "failed" if watch.refused > 1 else watch.row.state, error.message, error.hint)
             watch.error = error if watch.refused > 1 else None
+
+    def _read(self, watch: _Watch) -> Mapping[str, Any]:
+        """The Application, by the project that it had: else Argo CD does not tell absent ones from forbidden ones."""
+        where = watch.awaited.namespace, watch.awaited.name
+        try:
+            item = self._api.get_application(*where, watch.project)
+        except AbsentError as absent:
+            if not watch.project:
+                raise
+            try:
+                item = self._api.get_application(*where)  # of another project by now?
+            except SourceDownError:
+                raise
+            except SourceError:
+                raise absent from None
+        spec = item.get("spec")
+        project = spec.get("project") if isinstance(spec, dict) else ""
+        watch.project = project if isinstance(project, str) and project else "default"
+        return item
 
     def _refresh(self, watch: _Watch) -> None:
         watch.gap = min(watch.gap * 2, 30.0) or self._pace.refresh
@@ -236,7 +228,7 @@ class Rollouts:
                 "warning", f"{watch.awaited.key}: cannot ask for a refresh, Argo CD looks by itself: {error.message}"
             )
 
-    def _judged(self, watch: _Watch, item: Mapping[str, Any]) -> Judged:
+    def _judged(self, watch: _Watch, item: Mapping[str, Any]) -> Rollout:
         judge, since = watch.awaited.judge, watch.since or ""
         found = judge(item, since, NOTHING, NOTHING)
         if not found.wants:
@@ -249,7 +241,7 @@ class Rollouts:
                 watch.details[found.wants] = ask(watch.awaited.namespace, watch.awaited.name)
         return judge(item, since, watch.details.get("tree", NOTHING), watch.details.get("windows", NOTHING))
 
-    def _settle(self, watch: _Watch, found: Judged) -> None:
+    def _settle(self, watch: _Watch, found: Rollout) -> None:
         """Show what is seen, or have a later look confirm it first."""
         watch.stale = found.stale or not found.sure
         confirmed = False
@@ -259,15 +251,15 @@ class Rollouts:
             confirmed = first.state == found.state and first.compared != found.compared and lasting
         if found.sure or confirmed:
             watch.suspected = None
-            self._show(watch, found.state, found.because, found.hint)
+            self._show(watch, found.state, found.because, found.hint, found.warning)
             return
         if watch.suspected is None or watch.suspected[0].state != found.state:
             watch.suspected = (found, self._now())
             watch.gap = 0.0
-        self._show(watch, "progressing", f"{found.because}; looking again")
+        self._show(watch, "progressing", f"{found.because}; looking again", found.hint)
 
-    def _show(self, watch: _Watch, state: str, because: str, hint: str = "") -> None:
-        watch.row = Row(watch.awaited.key, state, because, hint, self._elapsed())
+    def _show(self, watch: _Watch, state: str, because: str, hint: str = "", warning: str = "") -> None:
+        watch.row = Row(watch.awaited.key, state, because, hint, self._elapsed(), warning)
 
     def _give_up(self) -> None:
         """The time is over; what is suspected is the best that can be said."""
@@ -278,7 +270,8 @@ class Rollouts:
             if first and first.state != "synced-and-healthy":
                 self._show(watch, first.state, first.because, first.hint)
             else:
-                self._show(watch, "timed-out", watch.row.because, "see the Application in Argo CD, or wait longer")
+                hint = watch.row.hint or "see the Application in Argo CD, or wait longer"
+                self._show(watch, "timed-out", watch.row.because, hint)
 
 
 def refresh(api: RolloutApi, keys: Sequence[tuple[str, str]], log: Log) -> None:

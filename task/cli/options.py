@@ -536,6 +536,10 @@ Wait = Annotated[
     flag("--wait", ARGO, "Wait until what was written is synced and healthy; exit 6 when it fails."),
 ]
 WaitTimeout = Annotated[float, option("--wait-timeout", ARGO, "Seconds to wait at most.", "SECONDS", read=seconds)]
+ExpectImage = Annotated[
+    bool,
+    flag("--expect-image", ARGO, "With --wait: exit 6 where the image runs in the Application with other tags only."),
+]
 Revision = Annotated[str, option("--revision", ARGO, "The commit that is waited for.", "SHA")]
 Repository = Annotated[str, option("--repository", ARGO, "Only sources of this repository must be at it.", "URL")]
 KubernetesEvents = Annotated[

@@ -150,6 +150,7 @@ def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
                 parents="refresh_parents",
                 wait="wait",
                 limit="wait_timeout",
+                expect_image="expect_image",
                 revision="revision",
                 repository="repository",
                 events="kubernetes_events",

@@ -84,6 +84,7 @@ def scan(
     refresh_parents: options.RefreshParents = False,
     wait: options.Wait = False,
     wait_timeout: options.WaitTimeout = 600,
+    expect_image: options.ExpectImage = True,
     kubernetes_events: options.KubernetesEvents = False,
     registry_check: options.RegistryCheck = "auto",
     registries_conf: options.RegistriesConf = "",

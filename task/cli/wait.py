@@ -8,8 +8,9 @@ from typing import Any
 
 import typer
 
+from task.argocd.rollout import Rollout
 from task.argocd.rollout_display import line
-from task.argocd.rollouts import Awaited, Judge, Judged, RolloutApi
+from task.argocd.rollouts import Awaited, Judge, RolloutApi
 from task.cli import options
 from task.cli.records import settings_of
 from task.errors import Exit, UsageError
@@ -113,9 +114,9 @@ def wait_for(
         )
     keys = [key_of(one, settings.argocd_namespace) for one in settings.applications]
     awaited = [Awaited(*key, _judge(revision, settings.repository, descends)) for key in dict.fromkeys(keys)]
-    rows, error = watch(api(), awaited, settings.limit, environ, log)
+    rows, errors = watch(api(), awaited, settings.limit, environ, log)
     say("".join(f"{line(row)}\n" for row in rows))
-    if found := error or rollout_error(rows):
+    if found := rollout_error(rows, errors):
         raise found
     return int(Exit.OK)
 
@@ -129,7 +130,7 @@ def _judge(revision: str, repository: str, descends: Descends) -> Judge:
             later[repo] = judge_of(holding(lambda found: descends(None, repo, found, revision), revision), repo)
         return later[repo]
 
-    def judge(item: Mapping[str, Any], *seen: Any) -> Judged:
+    def judge(item: Mapping[str, Any], *seen: Any) -> Rollout:
         found = itself(item, *seen)
         if found.state != "waiting":
             return found

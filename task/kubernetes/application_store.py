@@ -136,8 +136,8 @@ class ClusterApplications:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    def get_application(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """The whole Application."""
+    def get_application(self, namespace: str, name: str, project: str = "") -> Mapping[str, Any]:  # noqa: ARG002
+        """The whole Application; its project tells nothing here. Raises `AbsentError`."""
         found = self._cluster.get(APPLICATIONS, namespace, name)
         if found is None:
             raise AbsentError(f"there is no Application {namespace}/{name}", hint="check its name and namespace")

@@ -65,7 +65,7 @@ def world_of(
 
     follow: Callable[[Sequence[Landed]], Sequence[Problem]] = lambda _landed: ()  # noqa: E731
     if not settings.dry and (argo.kind or settings.argo.wait):
-        follow = Follow(settings, argo, forges, descends)
+        follow = Follow(settings, argo, forges, descends, clients.repository(signer, from_cluster))
     world = World(
         applications=lambda: _applications(settings, clients.repository(signer, None), argo, scope, images),
         locate=locate,

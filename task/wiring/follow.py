@@ -6,9 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+from task.argocd.rollout_display import told
 from task.argocd.rollout_view import parent_of
 from task.argocd.rollouts import Awaited, Judge, refresh
-from task.errors import TaskError
+from task.argocd.running import Expected, expecting
+from task.errors import Exit, TaskError
 from task.kubernetes.client import APPLICATIONS
 from task.kubernetes.events import updated_event
 from task.model import Problem
@@ -17,9 +19,10 @@ from task.pipeline.move import change_of
 from task.settings import Settings
 from task.urls import normal_url, without_login
 from task.wiring.argo import Argo
+from task.wiring.expecting import Repositories, expected
 from task.wiring.forges import ForgeClients
 from task.wiring.merging import Merges
-from task.wiring.waiting import Descends, all_of, holding, judge_of, rollout_error, watch
+from task.wiring.waiting import Descends, all_of, holding, judge_of, watch
 
 Severity = Literal["error", "warning"]
 
@@ -27,8 +30,16 @@ Severity = Literal["error", "warning"]
 class Follow:
     """What Argo CD is told and asked once everything has landed."""
 
-    def __init__(self, settings: Settings, argo: Argo, requests: ForgeClients, descends: Descends) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        argo: Argo,
+        requests: ForgeClients,
+        descends: Descends,
+        repository: Repositories,
+    ) -> None:
         self._settings, self._argo, self._requests, self._descends = settings, argo, requests, descends
+        self._repository = repository
         self._given = settings.argo
         self._problems: list[Problem] = []
 
@@ -120,16 +131,29 @@ class Follow:
         self._problems.append(Problem(one.application.key, "rollout", f"not waited for: {why}", hint, "warning"))
 
     def _wait(self, landed: Sequence[Landed]) -> None:
-        awaited = [
-            Awaited(of[0].application.namespace, of[0].application.name, all_of([self._judge(one) for one in of]))
-            for of in _by_application(landed)
-        ]
+        awaited = []
+        for of in _by_application(landed):
+            judge = all_of([self._judge(one) for one in of])
+            if self._given.expect_image:
+                judge = _running(judge, expected(of, self._repository))
+            awaited.append(Awaited(of[0].application.namespace, of[0].application.name, judge))
         argo = self._argo
-        rows, error = watch(
+        rows, errors = watch(
             argo.patient(), awaited, self._given.limit, argo.environ, argo.log, refresh=self._given.refresh
         )
-        if found := error or rollout_error(rows):
-            raise found
+        bad = 0
+        for row in rows:
+            key = row.application
+            if error := errors.get(key):
+                message = error.message.removeprefix(f"{key}: ")
+                self._problems.append(Problem(key, error.rule, message, error.hint, exit=int(error.exit)))
+            elif row.state != "synced-and-healthy":
+                self._problems.append(Problem(key, "rollout", told(row), row.hint, exit=int(Exit.ROLLOUT)))
+            elif row.warning:
+                self._problems.append(Problem(key, "rollout", row.warning, row.hint, "warning"))
+            bad += row.state != "synced-and-healthy"
+        if bad and len(rows) > 1:
+            argo.log("error", f"{bad} of {len(rows)} Applications are not rolled out")
 
     def _judge(self, one: Landed) -> Judge:
         """Synced with the commit, or a later one that holds it; with the patched spec where nothing is in Git."""
@@ -137,6 +161,11 @@ class Follow:
             return judge_of(lambda _any: True, spec=True)
         sub = one.changes[0].subscription
         return judge_of(holding(lambda found: self._descends(sub, one.repo, found, one.commit), one.commit), one.repo)
+
+
+def _running(judge: Judge, images: Sequence[Expected]) -> Judge:
+    """Content only where these images run, too."""
+    return lambda item, *seen: expecting(judge(item, *seen), item, images)
 
 
 def _written(one: Landed) -> bool:

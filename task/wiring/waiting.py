@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from time import monotonic
 from typing import Any
 
-from task.argocd.rollout import Wanted, judge
+from task.argocd.rollout import Rollout, Wanted, judge
 from task.argocd.rollout_display import display, summary
-from task.argocd.rollouts import Awaited, Judge, Judged, Pace, RolloutApi, Rollouts, Row
-from task.errors import RolloutError, TaskError
+from task.argocd.rollouts import Awaited, Judge, Pace, RolloutApi, Rollouts, Row
+from task.errors import PRECEDENCE, RolloutError, TaskError
 from task.git.ancestry import Lineage
 from task.git.command import Git
 from task.model import Subscription
@@ -36,13 +36,13 @@ def watch(
     log: Log,
     *,
     refresh: bool = True,
-) -> tuple[tuple[Row, ...], TaskError | None]:
-    """Wait for all of them, with the progress shown: how each ended, and why the API could not tell, if so."""
+) -> tuple[tuple[Row, ...], Mapping[str, TaskError]]:
+    """Wait for all of them, with the progress shown: how each ended, and why the API could not tell of some."""
     rollouts = Rollouts(api, awaited, Pace(limit), log=log, refreshes=refresh)
     with display(log, environ, limit) as show:
         for sight in rollouts.sights():
             show(sight)
-    return rollouts.rows, rollouts.error
+    return rollouts.rows, rollouts.errors
 
 
 def judge_of(accepts: Callable[[str], bool], repository: str = "", *, spec: bool = False) -> Judge:
@@ -121,7 +121,7 @@ def all_of(judges: Sequence[Judge]) -> Judge:
     if len(judges) == 1:
         return judges[0]
 
-    def judged(*seen: Any) -> Judged:
+    def judged(*seen: Any) -> Rollout:
         found = [judge(*seen) for judge in judges]
         return next((one for one in found if one.state != "synced-and-healthy" or not one.sure), found[-1])
 
@@ -133,10 +133,13 @@ def accepts(revision: str, found: str) -> bool:
     return found == revision or (len(revision) < _FULL and found.startswith(revision))
 
 
-def rollout_error(rows: Iterable[Row]) -> RolloutError | None:
-    """The error for those that are not synced and healthy; None where all are."""
-    bad = [row for row in rows if row.state != "synced-and-healthy"]
+def rollout_error(rows: Iterable[Row], errors: Mapping[str, TaskError] = {}) -> TaskError | None:
+    """The error for those that are not synced and healthy; None where all are. One of the API's own goes first."""
+    if errors:
+        return min(errors.values(), key=lambda one: PRECEDENCE.index(one.exit))
+    every = list(rows)
+    bad = [row for row in every if row.state != "synced-and-healthy"]
     if not bad:
         return None
     hints = dict.fromkeys(row.hint for row in bad if row.hint)
-    return RolloutError(summary(bad), hint="; ".join(hints))
+    return RolloutError(summary(every), hint="; ".join(hints))

@@ -83,7 +83,7 @@ BAD = [
     ("a hook after the sync failed", at(APP, "Synced", "Healthy", compared=13, operation=FAILED), {}, True, "migrate"),
     ("an object was refused",
      at(APP, "OutOfSync", "Healthy", operation=operated("Failed", message="failed to apply", resources=[REFUSED])),
-     {}, True, 'failed to apply; Deployment web: Deployment.apps "web" is invalid: spec'),
+     {}, True, 'failed to apply; Deployment.apps "web" is invalid: spec'),
     ("the sync could not begin", at(APP, "OutOfSync", "Healthy", operation=operated("Error", message="no cluster")),
      {}, True, "no cluster"),
     ("it failed, and the branch has moved on",

@@ -115,10 +115,9 @@ SENTENCES = [
     ((OK,), "argocd/api: synced and healthy"),
     ((OK, OK), "2 Applications: synced and healthy"),
     ((MANUAL,), "argocd/shop: auto-sync is off: someone must sync it"),
-    ((OK, SLOW, MANUAL),
-     ("2 of 3 Applications are not rolled out: "
-     "argocd/web: not synced and healthy after 10:00 min: the sync is running; "
-     "argocd/shop: auto-sync is off: someone must sync it")),
+    ((SLOW,), "argocd/web: not synced and healthy after 10:00 min: the sync is running"),
+    ((OK, SLOW, MANUAL), "2 of 3 Applications are not rolled out: argocd/web, argocd/shop"),
+    ((MANUAL,) * 7, f"7 of 7 Applications are not rolled out: {', '.join(['argocd/shop'] * 5)} and 2 more"),
 ]  # fmt: skip
 
 

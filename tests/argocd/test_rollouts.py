@@ -1,6 +1,6 @@
 """Whole plays against Argo CD's API: when the wait ends, how, and what is shown meanwhile."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -82,7 +82,7 @@ def test_a_rollout_is_followed_to_its_end(server: ArgoCDServer) -> None:
     assert states[0] == "progressing"
     assert states[-1] == "synced-and-healthy"
     assert set(states[:-1]) == {"progressing"}
-    assert waiting.error is None
+    assert waiting.errors == {}
     assert len([one for one in server.asked("GET", "/web") if "refresh" in one.query]) >= 1
 
 
@@ -202,7 +202,7 @@ def test_faults_of_the_server_are_waited_out(server: ArgoCDServer) -> None:
     assert seen[0][0] == "waiting"
     assert "no answer just now" in seen[0][1]
     assert seen[-1][0] == "synced-and-healthy"
-    assert waiting.error is None
+    assert waiting.errors == {}
 
 
 def test_a_server_that_stays_down_is_told(server: ArgoCDServer) -> None:
@@ -210,7 +210,7 @@ def test_a_server_that_stays_down_is_told(server: ArgoCDServer) -> None:
     server.faults += [Fault(503)] * 500
     waiting = rollouts(server, pace=Pace(limit=20))
     assert ends(waiting)[-1][0] == "timed-out"
-    assert isinstance(waiting.error, SourceDownError)
+    assert isinstance(waiting.errors["argocd/web"], SourceDownError)
 
 
 def test_a_token_that_expires_ends_the_wait(server: ArgoCDServer) -> None:
@@ -219,7 +219,7 @@ def test_a_token_that_expires_ends_the_wait(server: ArgoCDServer) -> None:
     for number, _ in enumerate(waiting.sights()):
         if number == 1:
             server.tokens = {"another-token"}
-    assert isinstance(waiting.error, SourceAccessError)
+    assert isinstance(waiting.errors["argocd/web"], SourceAccessError)
     assert waiting.rows[0].state == "failed"
 
 
@@ -260,3 +260,45 @@ def test_a_refresh_concerns_exactly_these_applications(server: ArgoCDServer) -> 
     assert asked == ["a", "c", "gone"]
     assert len(told) == 1
     assert "argocd/gone" in told[0][1]
+
+
+def deleted(server: ArgoCDServer) -> None:
+    del server.plays["argocd", "web"]
+
+
+def moved(server: ArgoCDServer) -> None:
+    (state,) = server.plays["argocd", "web"]
+    state["spec"]["project"] = "another"
+
+
+@pytest.mark.parametrize(
+    ("change", "state", "because"),
+    [(deleted, "failed", "it was deleted while it was waited for"), (moved, "timed-out", "the sync is running")],
+)
+def test_one_that_goes_away_meanwhile(
+    server: ArgoCDServer, change: Callable[[ArgoCDServer], None], state: str, because: str
+) -> None:
+    server.add(OLD_STATE, RUNS)
+    waiting = rollouts(server, pace=Pace(limit=30))
+    for number, _ in enumerate(waiting.sights()):
+        if number == 1:
+            change(server)
+    assert (waiting.rows[0].state, waiting.errors) == (state, {})
+    assert because in waiting.rows[0].because
+
+
+def test_one_that_was_never_there_is_an_error(server: ArgoCDServer) -> None:
+    waiting = rollouts(server)
+    assert ends(waiting)[-1][0] == "failed"
+    assert isinstance(waiting.errors["argocd/web"], SourceAccessError)
+
+
+def test_a_time_out_while_a_sync_is_tried_again_names_the_hook(server: ArgoCDServer) -> None:
+    trying = {**operated("Running", message="tasks failed. Retrying attempt #2 at 6:19AM.", resources=[HOOK])}
+    trying |= {"retryCount": 2, "operation": {**trying["operation"], "retry": {"limit": 5}}}
+    server.add(OLD_STATE, at(APP, "OutOfSync", "Healthy", operation=trying, pending=True))
+    waiting = rollouts(server, pace=Pace(limit=30))
+    assert ends(waiting)[-1][0] == "timed-out"
+    assert "is tried again (2 of 5): tasks failed" in waiting.rows[0].because
+    assert "PreSync hook Job migrate: backoff limit" in waiting.rows[0].because
+    assert "--wait-timeout" in waiting.rows[0].hint

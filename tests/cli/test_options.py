@@ -39,7 +39,7 @@ RULES = "selector project namespace annotation-prefix strategy pin-digest output
 WRITING = f"""
     {SEARCH} {ACCESS} {RULES} carry-parameters atomic git-author-name git-author-email commit-message-template trailer
     sign-off signing-key signing-format pipeline-run deadline stall-timeout git-cache-dir refresh refresh-parents wait
-    wait-timeout kubernetes-events registry-check registries-conf registry-username registry-password-file
+    wait-timeout expect-image kubernetes-events registry-check registries-conf registry-username registry-password-file
     registry-credentials-for registry-cache-dir allow-env allow-exec verify verify-identity verify-issuer verify-timeout
     pull-request pull-request-label pull-request-reviewer pull-request-assignee pull-request-draft auto-merge forge
     forge-token-file forge-username only-repository report results-dir dotenv
@@ -72,6 +72,7 @@ DEFAULTS = {
     "git-config": "true",
     "refresh": "true",
     "wait-timeout": "600",
+    "expect-image": "true",
     "registry-check": "auto",
     "verify-timeout": "0",
     "output": "text",

@@ -134,4 +134,7 @@ def test_the_error_is_about_those_that_failed() -> None:
     assert rollout_error([good]) is None
     error = rollout_error([good, bad])
     assert error is not None
-    assert (error.message, error.hint) == ("argocd/b: auto-sync is off: someone must sync it", "argocd app sync")
+    assert (error.message, error.hint) == ("1 of 2 Applications are not rolled out: argocd/b", "argocd app sync")
+    alone = rollout_error([bad])
+    assert alone is not None
+    assert alone.message == "argocd/b: auto-sync is off: someone must sync it"

@@ -398,6 +398,7 @@ def at(
     resources: Sequence[Mapping[str, Any]] = (),
     conditions: Sequence[Mapping[str, Any]] = (),
     pending: bool = False,
+    images: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The Application as it is at one moment of a rollout; `compared` is the second of status.reconciledAt."""
     state = copy.deepcopy(dict(app))
@@ -408,6 +409,7 @@ def at(
         "health": {"status": health},
         "resources": [dict(one) for one in resources],
         "conditions": [dict(one) for one in conditions],
+        "summary": {"images": list(images)} if images else {},
     }
     if operation:
         status["operationState"] = dict(operation)

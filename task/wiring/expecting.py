@@ -1,0 +1,101 @@
+"""Which images must run once a rollout has ended, where a person looks if they do not, and what is written by now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from task.argocd.running import Expected
+from task.editors import EDITORS
+from task.editors.live import read as read_live
+from task.errors import TaskError
+from task.image import live_image
+from task.model import Decision, Image, Reading, Subscription
+from task.once import once
+from task.pipeline.job import Landed
+from task.pipeline.ports import Repository
+from task.pipeline.target import places, resolve, target_of
+
+Repositories = Callable[[str, Subscription | None], Repository]
+
+
+def expected(landed: Sequence[Landed], repository: Repositories) -> list[Expected]:
+    """The images of one Application that were written, or that stood there already."""
+    found = []
+    for one in landed:
+        for decision in one.changes:
+            sub, image = decision.subscription, decision.candidate
+            if not (image.tag or image.digest) or decision.verdict.verdict not in ("update", "unchanged"):
+                continue
+            replaced = live_image(sub.keys.kustomize_name) if sub.keys.kustomize_name else None
+            found.append(
+                Expected(
+                    image=image,
+                    place=_place(decision),
+                    revision=one.commit,
+                    replaced=replaced.identity if replaced else "",
+                    now=_at_the_tip(decision, repository) if one.commit else _live(decision),
+                )
+            )
+    return found
+
+
+def _place(decision: Decision) -> str:
+    """Where to look when the image does not run: the annotation that says where it goes, else the file."""
+    sub, kind = decision.subscription, decision.kind
+    alias = f"{sub.entry.alias}." if sub.entry.alias else ""
+    section = sub.source.kind or sub.source.section
+    if kind in ("helm-override", "helmvalues") or (kind == "live" and section == "Helm"):
+        name = "helm.image-spec" if sub.keys.spec else "helm.image-tag"
+        key = sub.keys.spec or sub.keys.tag or "image.tag"
+        return f"does the chart read {key}? {alias}{name} says where the tag goes"
+    if kind in ("kustomize-override", "kustomization") or (kind == "live" and section == "Kustomize"):
+        name = sub.keys.kustomize_name or sub.entry.image.name
+        more = (
+            "; Kustomize before 5 misreads tag@digest" if decision.candidate.digest and decision.candidate.tag else ""
+        )
+        return f"do the manifests name {name}? {alias}kustomize.image-name says which image is replaced{more}"
+    if kind in ("plugin-override", "live"):
+        name = sub.keys.spec or sub.keys.tag or "its variables"
+        return f"does the plugin read {name}? {alias}plugin.image-tag says where the tag goes"
+    return f"does the Application deploy {decision.current.file or 'what was written'}?"
+
+
+def _live(decision: Decision) -> Callable[[Mapping[str, Any]], Image | None]:
+    sub = decision.subscription
+    sources = sub.application.sources
+    index = sources.index(sub.source) if sub.source in sources else 0
+
+    def now(item: Mapping[str, Any]) -> Image | None:
+        try:
+            return _image(decision, read_live(item, index, target_of(sub, "live", carry=False)))
+        except TaskError:
+            return None
+
+    return now
+
+
+def _at_the_tip(decision: Decision, repository: Repositories) -> Callable[[Mapping[str, Any]], Image | None]:
+    """What the branch says by now. It is asked once: a later commit is what made the question."""
+
+    @once
+    def said() -> Image | None:
+        sub = decision.subscription
+        try:
+            found = repository(sub.repo, sub)
+            try:
+                snapshot = found.snapshot(decision.branch, places(sub))
+                kind = resolve(sub, snapshot)
+                return _image(decision, EDITORS[kind].read(snapshot.files, target_of(sub, kind)))
+            finally:
+                found.close()
+        except TaskError:
+            return None
+
+    return lambda _item: said()
+
+
+def _image(decision: Decision, now: Reading) -> Image | None:
+    """The image of a reading; None where it says nothing of it."""
+    image = decision.candidate
+    return Image(image.name, image.registry, image.repository, now.tag, now.digest) if now.tag or now.digest else None

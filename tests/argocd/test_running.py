@@ -1,0 +1,91 @@
+"""Synced and healthy is no success yet: the image has to run."""
+
+from typing import Any
+
+import pytest
+from fakes.argocd_api import NEW, OLD, application, at, operated
+
+from task.argocd.rollout import Rollout
+from task.argocd.running import Expected, expecting
+from task.image import parse_image
+
+WEB = "ghcr.io/acme/web"
+DIGEST, OTHER = f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"
+HEALTHY = Rollout("synced-and-healthy", "synced and healthy")
+RUNS, ANOTHER, NOTHING = "synced-and-healthy", "failed", "warning"
+
+# (what was written, what status.summary.images holds, how the rollout ends)
+LIVE = [
+    (f"{WEB}:1.1.0", [f"{WEB}:1.1.0"], RUNS),
+    (f"{WEB}:1.1.0", ["nginx:1", f"{WEB}:1.0.0", f"{WEB}:1.1.0"], RUNS),  # a pod of before is about to end
+    (f"{WEB}:1.1.0", [f"{WEB}:1.0.0"], ANOTHER),
+    (f"{WEB}:1.1.0", [f"{WEB}:1.1"], ANOTHER),
+    (f"{WEB}:1.1.0", [f"{WEB}:1.1.0@{DIGEST}"], RUNS),
+    (f"{WEB}:1.1.0", [f"{WEB}@{DIGEST}"], ANOTHER),
+    (f"{WEB}:1.1.0@{DIGEST}", [f"{WEB}:1.1.0@{DIGEST}"], RUNS),
+    (f"{WEB}:1.1.0@{DIGEST}", [f"{WEB}@{DIGEST}"], RUNS),
+    (f"{WEB}:1.1.0@{DIGEST}", [f"{WEB}:1.1.0@{OTHER}"], ANOTHER),
+    (f"{WEB}:1.1.0@{DIGEST}", [f"{WEB}:1.1.0"], RUNS),  # the target holds no digest
+    (f"{WEB}:1.1.0@{DIGEST}", [f"{WEB}@sha256"], ANOTHER),  # as Kustomize 4.5 reads tag@digest
+    (f"{WEB}@{DIGEST}", [f"{WEB}@{DIGEST}"], RUNS),
+    (f"{WEB}@{DIGEST}", [f"{WEB}:1.0.0"], ANOTHER),
+    ("nginx:2", ["docker.io/library/nginx:2"], RUNS),
+    (f"{WEB}:1.1.0", ["quay.io/acme/web:1.0.0", "ghcr.io/acme/web-api:1.0.0"], NOTHING),
+    (f"{WEB}:1.1.0", [], NOTHING),
+    (f"{WEB}:1.1.0", None, NOTHING),
+    (f"{WEB}:1.1.0", ["", 7, "UPPER case?"], NOTHING),
+]
+
+
+def item(images: object, revision: str = NEW) -> dict[str, Any]:
+    state = at(
+        application(), "Synced", "Healthy", revision=revision, compared=13, operation=operated(revision=revision)
+    )
+    state["status"]["summary"] = {"images": images}
+    return state
+
+
+@pytest.mark.parametrize(("written", "live", "end"), LIVE)
+def test_the_image_has_to_run(written: str, live: object, end: str) -> None:
+    found = expecting(HEALTHY, item(live), [Expected(parse_image(written), "look here", NEW)])
+    assert found.state == ("synced-and-healthy" if end == NOTHING else end)
+    assert bool(found.warning) == (end == NOTHING)
+    if end == ANOTHER:
+        assert (found.sure, found.stale, found.hint) == (False, True, "look here")
+        assert "synced and healthy, but " in found.because
+    if end == NOTHING:
+        assert found.warning.endswith("look here")
+
+
+def test_what_was_replaced_in_the_manifests_counts_as_the_image() -> None:
+    wanted = Expected(parse_image(f"{WEB}:1.1.0"), "look here", NEW, replaced="docker.io/library/web")
+    found = expecting(HEALTHY, item(["web:latest"]), [wanted])
+    assert found.because == f"synced and healthy, but {WEB} runs as latest only, not as 1.1.0"
+
+
+def test_a_rollout_that_goes_on_is_not_looked_at() -> None:
+    going = Rollout("progressing", "the sync is running")
+    assert expecting(going, item([f"{WEB}:1.0.0"]), [Expected(parse_image(f"{WEB}:1.1.0"), "x", NEW)]) is going
+
+
+def test_many_versions_are_cut() -> None:
+    live = [f"{WEB}:{number}" for number in range(9)]
+    found = expecting(HEALTHY, item(live), [Expected(parse_image(f"{WEB}:10"), "x", NEW)])
+    assert found.because.endswith("runs as 0, 1, 2, 3, 4 and 4 more only, not as 10")
+
+
+LATER = [
+    (NEW, f"{WEB}:1.2.0", "failed"),  # the very commit: nothing has to be asked
+    (OLD, f"{WEB}:1.2.0", "synced-and-healthy"),  # another revision, which says another version
+    (OLD, f"{WEB}:1.1.0", "failed"),
+    (OLD, "", "failed"),  # nobody knows
+]
+
+
+@pytest.mark.parametrize(("compared", "says", "state"), LATER)
+def test_a_later_commit_may_have_replaced_it(compared: str, says: str, state: str) -> None:
+    now = parse_image(says) if says else None
+    wanted = Expected(parse_image(f"{WEB}:1.1.0"), "x", NEW, now=lambda _item: now)
+    found = expecting(HEALTHY, item([f"{WEB}:1.2.0"], compared), [wanted])
+    assert found.state == state
+    assert found.warning == (f"{WEB} was set to 1.2.0 meanwhile, no longer 1.1.0" if state != "failed" else "")
