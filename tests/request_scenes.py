@@ -3,26 +3,16 @@
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import fork_server
-from fakes import azure_api, bitbucket_cloud_api, bitbucket_data_center_api, github_api, gitlab_api
-from fakes.azure_api import AzureDevOps
-from fakes.bitbucket_cloud_api import BitbucketCloud
-from fakes.bitbucket_data_center_api import BitbucketDataCenter
 from fakes.forge_server import ForgeServer, Pull
-from fakes.gitea_api import OWNER, REPO, Gitea
-from fakes.github_api import GitHub
-from fakes.gitlab_api import GitLab
+from forge_kinds import KINDS
 from runs import WEB, application, manifest, repository, start, target
 from support import Result, command, commit, git, image_update, show
 
 API = "ghcr.io/acme/api"
 TOKEN = "good-token"
-AZURE = f"{azure_api.ORGANIZATION}/{azure_api.PROJECT}/_git/{azure_api.REPOSITORY}".replace(" ", "%20")
-DATA_CENTER = f"scm/{bitbucket_data_center_api.KEY}/{bitbucket_data_center_api.SLUG}.git"
-
-
 # Bitbucket Cloud is in one place only, which no option changes: the command, with another place for it.
 ELSEWHERE = """
 from task.forges import address
@@ -31,24 +21,6 @@ def there(remote, root):
     return address.ForgeAddress("bitbucket", "bitbucket.org", root + "/2.0", remote.parts, page)
 address.BUILDERS["bitbucket"] = there
 """
-
-
-class Kind(NamedTuple):
-    """A forge: its fake, its name for `--forge`, and a repository's path there."""
-
-    fake: type[ForgeServer]
-    name: str
-    path: str
-
-
-KINDS = {
-    "github": Kind(GitHub, "github", f"{github_api.NAME}.git"),
-    "gitlab": Kind(GitLab, "gitlab", f"{gitlab_api.PROJECT}.git"),
-    "gitea": Kind(Gitea, "gitea", f"{OWNER}/{REPO}.git"),
-    "bitbucket-server": Kind(BitbucketDataCenter, "bitbucket-server", DATA_CENTER),
-    "bitbucket": Kind(BitbucketCloud, "bitbucket", f"{bitbucket_cloud_api.WORKSPACE}/{bitbucket_cloud_api.SLUG}.git"),
-    "azure": Kind(AzureDevOps, "azure", AZURE),
-}
 
 
 class Branches(dict[str, str]):

@@ -24,6 +24,7 @@ class AzureDevOps(ForgeServer):
     """One repository of one project."""
 
     login = "Basic " + base64.b64encode(b":good-token").decode()
+    forge, api = "azure", f"/{ORGANIZATION}"
 
     def __init__(self) -> None:
         super().__init__()

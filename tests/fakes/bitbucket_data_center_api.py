@@ -20,6 +20,8 @@ _CHANGE = {"version", "title", "description", "reviewers", "toRef", "draft"}
 class BitbucketDataCenter(ForgeServer):
     """One repository of one project."""
 
+    forge, api = "bitbucket-server", "/rest/api/1.0"
+
     def __init__(self) -> None:
         super().__init__()
         self.people = {"ann": "ann", "bob": "bob"}

@@ -1,6 +1,7 @@
 """What the fake forges share: an HTTP server with branches and pull requests, faults on demand, and a strict ear.
 
-A fake answers as its forge's documentation says, and notes in `wrong` whatever that documentation does not allow.
+A fake answers as its forge's documentation says, and notes in `wrong` whatever that documentation does not allow. Each
+request is also held against the forge's own description (`fakes.description`).
 """
 
 import json
@@ -11,6 +12,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qs, unquote
+
+from fakes.description import described
 
 
 class Request(NamedTuple):
@@ -70,6 +73,9 @@ class ForgeServer(ThreadingHTTPServer):
 
     daemon_threads = True
     login = "Bearer good-token"
+    forge, api = "", ""  # whose description requests are held against, and the beginning of the paths that it is for
+    aside: tuple[str, ...] = ()  # the beginnings of paths that it leaves out
+    excused: tuple[str, ...] = ()  # what it lacks, and the forge is known to take
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -132,6 +138,7 @@ class ForgeServer(ThreadingHTTPServer):
     def serve(self, request: Request) -> Reply:
         with self.lock:
             self.seen.append(request)
+            self._described(request)
             self.before(request)
             for fault in self.faults:
                 if fault.times and fault.method in ("", request.method) and request.path.endswith(fault.end):
@@ -142,6 +149,16 @@ class ForgeServer(ThreadingHTTPServer):
             if request.headers.get("authorization") != self.login:
                 return self.refusal("unauthorized")
             return self.answer(request)
+
+    def _described(self, request: Request) -> None:
+        """Note what the forge does not describe of a request."""
+        path = request.target.partition("?")[0]
+        if not self.forge or not path.startswith(self.api):
+            return
+        path = path.removeprefix(self.api)
+        if not path.startswith(self.aside or "-"):
+            found = described(self.forge).problems(request.method, path, request.query, request.body)
+            self.wrong += [one for one in found if not one.endswith(self.excused or "-")]
 
     def answer(self, request: Request) -> Reply:
         """What the forge does. `lock` is held."""
@@ -204,4 +221,4 @@ def serving(server: Server) -> Iterator[Server]:
         server.shutdown()
         server.server_close()
         thread.join()
-    assert server.wrong == []
+    assert server.wrong == [], "\n".join(server.wrong)

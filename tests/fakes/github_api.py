@@ -4,52 +4,25 @@ Every request, and every answer given, is held against GitHub's own description 
 that does not say (the words of a refusal, what GraphQL answers) is as docs.github.com and GitHub itself say it.
 """
 
-import json
-import re
 from copy import deepcopy
 from functools import cache
-from pathlib import Path
 from typing import Any
 
+from fakes.description import described
 from fakes.forge_server import ForgeServer, Pull, Reply, Request
-from jsonschema import Draft202012Validator
 
 OWNER, REPO = "acme", "deploy"
 NAME = f"{OWNER}/{REPO}"
-DESCRIPTION = Path(__file__).parent.parent / "data" / "forges" / "github.json"
 ENABLE, ENQUEUE = "EnablePullRequestAutoMergeInput", "EnqueuePullRequestInput"
 CLEAN = '["Pull request Pull request is in clean status"]'
 NOT_ALLOWED = "Pull request Auto merge is not allowed for this repository"
 
 
-@cache
-def described() -> dict[str, Any]:
-    return dict(json.loads(DESCRIPTION.read_text()))
-
-
-@cache
-def _validator(place: str) -> Any:
-    """The schema at a place in the description: "GET /path/request", "GET /path/responses/200"."""
-    operation, _, where = place.rpartition("|")
-    schema: Any = described()["operations"][operation]
-    for name in where.split("/"):
-        schema = schema[name]
-    return Draft202012Validator({**schema, "schemas": described()["schemas"]})
-
-
-@cache
-def _routes() -> list[tuple[str, str, re.Pattern[str]]]:
-    """Method, operation, and the paths that are it; a `{ref}` may hold slashes."""
-    found = []
-    for operation in described()["operations"]:
-        method, _, path = operation.partition(" ")
-        regex = re.sub(r"\{(\w+)\}", lambda one: ".+" if one[1] == "ref" else "[^/]+", path)
-        found.append((method, operation, re.compile(regex)))
-    return found
-
-
 class GitHub(ForgeServer):
     """One repository on a GitHub Enterprise Server."""
+
+    forge, api = "github", "/api/v3"
+    aside = ("/repositories/", "/meta")  # where a repository is that was renamed; what a probe asks
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,34 +49,16 @@ class GitHub(ForgeServer):
             return Reply(200, {"full_name": NAME, "html_url": f"{self.url}/{NAME}"})
         if path.startswith("/repositories/1/"):
             path = path.replace("/repositories/1", f"/repos/{NAME}", 1)
-        found = next((one for one in _routes() if one[0] == request.method and one[2].fullmatch(path)), None)
-        if found is None:
-            self.wrong.append(f"{request.method} {request.path} is not documented")
+        name = described(self.forge).operation(request.method, path)
+        if not name:
             return _error(404, "Not Found")
-        self._check(request, found[1])
+        self.require(request.headers.get("accept") == "application/vnd.github+json", f"{name}: Accept")
+        self.require(request.headers.get("x-github-api-version") == "2022-11-28", f"{name}: version")
         reply = self._work(request, path)
         if reply.status < 300:
-            problems = _validator(f"{found[1]}|responses/{reply.status}").iter_errors(reply.body)
-            self.wrong += [f"our answer to {found[1]}: {one.json_path}: {one.message[:200]}" for one in problems]
+            problems = described(self.forge).validator(name, "responses", str(reply.status)).iter_errors(reply.body)
+            self.wrong += [f"our answer to {name}: {one.json_path}: {one.message[:200]}" for one in problems]
         return reply
-
-    def _check(self, request: Request, operation: str) -> None:
-        """The request against the description; nothing in it that GitHub does not know."""
-        described_as = described()["operations"][operation]
-        parameters = {one["name"]: one["schema"] for one in described_as["parameters"] if one["in"] == "query"}
-        for name, values in request.query.items():
-            self.require(name in parameters, f"{operation} knows no parameter {name}")
-            schema = parameters.get(name, {})
-            value: Any = int(values[-1]) if schema.get("type") == "integer" else values[-1]
-            self.require(Draft202012Validator(schema).is_valid(value), f"{operation}: {name}={value}")
-        if "request" in described_as:
-            problems = _validator(f"{operation}|request").iter_errors(request.body)
-            self.wrong += [f"{operation}: {one.json_path}: {one.message[:200]}" for one in problems]
-            known = described_as["request"].get("properties")
-            if known and isinstance(request.body, dict):
-                self.require(set(request.body) <= set(known), f"{operation} knows no {set(request.body) - set(known)}")
-        self.require(request.headers.get("accept") == "application/vnd.github+json", f"{operation}: Accept")
-        self.require(request.headers.get("x-github-api-version") == "2022-11-28", f"{operation}: version")
 
     def _work(self, request: Request, path: str) -> Reply:
         ours = f"/repos/{NAME}/"
@@ -135,7 +90,7 @@ class GitHub(ForgeServer):
         if request.one("direction", "desc") == "desc":
             found.reverse()
         size, page = int(request.one("per_page", "30")), int(request.one("page", "1"))
-        keep = set(described()["schemas"]["pull-request-simple"]["properties"])
+        keep = set(described(self.forge).schemas["pull-request-simple"]["properties"])
         simple = [{name: value for name, value in self.shown(one).items() if name in keep} for one in found]
         return Reply(200, simple[(page - 1) * size : page * size])
 
@@ -182,11 +137,11 @@ class GitHub(ForgeServer):
             return _error(422, "Reviews may only be requested from collaborators. One or more are not.")
         pull.reviewers += users
         self.asked_teams.setdefault(pull.number, []).extend(teams)
-        keep = set(described()["schemas"]["pull-request-simple"]["properties"])
+        keep = set(described(self.forge).schemas["pull-request-simple"]["properties"])
         return Reply(201, {name: value for name, value in self.shown(pull).items() if name in keep})
 
     def _reviews(self, _request: Request, pull: Pull) -> Reply:
-        review = described()["examples"]["review"]
+        review = described("github").examples["review"]
         return Reply(200, [{**review, "user": _user(one)} for one in self.reviewed.get(pull.number, [])])
 
     def _merge(self, request: Request, pull: Pull) -> Reply:
@@ -224,7 +179,7 @@ class GitHub(ForgeServer):
 
     def shown(self, pull: Pull) -> dict[str, Any]:
         """A pull request as the API shows it, filled up from GitHub's own example."""
-        shown: dict[str, Any] = deepcopy(described()["examples"]["pull"])
+        shown: dict[str, Any] = deepcopy(described("github").examples["pull"])
         fork = {"full_name": "somebody/deploy", "name": REPO} if pull.fork else {"full_name": NAME, "name": REPO}
         shown["head"].update(
             ref=pull.head, label=f"{_owner(pull)}:{pull.head}", sha=self.branches.get(pull.head, "0" * 40)
@@ -277,12 +232,12 @@ def _invalid(**error: str) -> Reply:
 
 
 def _user(name: str) -> dict[str, Any]:
-    return {**described()["examples"]["pull"]["user"], "login": name}
+    return {**described("github").examples["pull"]["user"], "login": name}
 
 
 def _team(slug: str) -> dict[str, Any]:
     return {
-        **described()["examples"]["pull"]["requested_teams"][0],
+        **described("github").examples["pull"]["requested_teams"][0],
         "slug": slug,
         "type": "organization",
         "parent": None,
@@ -290,7 +245,7 @@ def _team(slug: str) -> dict[str, Any]:
 
 
 def _label(name: str) -> dict[str, Any]:
-    return {**described()["examples"]["pull"]["labels"][0], "name": name}
+    return {**described("github").examples["pull"]["labels"][0], "name": name}
 
 
 def _auto() -> dict[str, Any]:
@@ -300,4 +255,4 @@ def _auto() -> dict[str, Any]:
 @cache
 def _issue() -> dict[str, Any]:
     """An issue that says as little as the description allows."""
-    return dict(described()["examples"]["issue"])
+    return dict(described("github").examples["issue"])

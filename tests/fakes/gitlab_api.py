@@ -1,6 +1,7 @@
 """GitLab's REST API v4, as far as merge requests go.
 
-Shapes and refusals: docs.gitlab.com/api/merge_requests, /api/branches, /api/users, /api/rest; recorded from GitLab 17.
+Requests: as GitLab's own client for Go makes them (tests/data/forges/gitlab.json). Shapes and refusals:
+docs.gitlab.com/api/merge_requests, /api/branches, /api/users, /api/rest; recorded from GitLab 17.
 """
 
 from typing import Any
@@ -10,21 +11,14 @@ from fakes.forge_server import ForgeServer, Pull, Reply, Request
 
 PROJECT = "acme/team/deploy"
 NUMBER, FORK = 42, 43
-CREATE = {
-    "source_branch", "target_branch", "title", "description", "assignee_id", "assignee_ids", "reviewer_ids",
-    "labels", "milestone_id", "remove_source_branch", "squash", "target_project_id", "allow_collaboration",
-}  # fmt: skip
-UPDATE = (CREATE | {"add_labels", "remove_labels", "state_event", "discussion_locked"}) - {"source_branch"}
-MERGE = {
-    "auto_merge", "merge_when_pipeline_succeeds", "merge_commit_message", "sha", "should_remove_source_branch",
-    "squash", "squash_commit_message",
-}  # fmt: skip
-LIST = {"source_branch", "target_branch", "state", "order_by", "sort", "per_page", "page", "scope"}
 STATES = {"open": "opened", "merged": "merged", "closed": "closed"}
 
 
 class GitLab(ForgeServer):
     """One project."""
+
+    forge, api = "gitlab", "/api/v4"
+    aside = ("/version",)
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,7 +71,6 @@ class GitLab(ForgeServer):
         return _error(404, "404 Not found")
 
     def _list(self, request: Request) -> Reply:
-        self.require(set(request.query) <= LIST, f"GET merge_requests knows no {set(request.query) - LIST}")
         state = request.one("state", "all")
         self.require(state in ("all", "opened", "closed", "locked", "merged"), f"state={state}")
         found = [
@@ -92,7 +85,6 @@ class GitLab(ForgeServer):
 
     def _create(self, request: Request) -> Reply:
         body = request.body
-        self.require(set(body) <= CREATE, f"POST merge_requests knows no {set(body) - CREATE}")
         if len(body["title"]) > 255:
             return _error(400, {"title": ["is too long (maximum is 255 characters)"]})
         for branch in ("source_branch", "target_branch"):
@@ -110,7 +102,7 @@ class GitLab(ForgeServer):
 
     def _change(self, request: Request, pull: Pull) -> Reply:
         body = request.body
-        self.require(bool(body) and set(body) <= UPDATE, f"PUT knows no {set(body) - UPDATE}")
+        self.require(body, "PUT changes nothing")
         if len(body.get("title", "")) > 255:
             return _error(400, {"title": ["is too long (maximum is 255 characters)"]})
         pull.title, pull.body = body.get("title", pull.title), body.get("description", pull.body)
@@ -124,7 +116,6 @@ class GitLab(ForgeServer):
         return Reply(200, self.shown(pull))
 
     def _merge(self, request: Request, pull: Pull) -> Reply:
-        self.require(set(request.body) <= MERGE, f"merge knows no {set(request.body) - MERGE}")
         self.require(request.body.get("auto_merge") is True, "auto_merge: true")
         if request.body.get("sha") != self.branches.get(pull.head):
             return _error(409, "SHA does not match HEAD of source branch: " + self.branches[pull.head])

@@ -4,51 +4,17 @@ A first request costs a look before the push and the request itself; a newer bui
 new text, and one look at the branch, which tells whether a still newer build came in between.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-from fakes import azure_api, bitbucket_cloud_api, bitbucket_data_center_api, gitea_api, github_api, gitlab_api
-from fakes.forge_server import ForgeServer, serving
+from fakes.forge_server import serving
+from forge_kinds import KINDS, place_on
 from forge_plays import World
 
-from task.forges import ForgeApi, Reach
-from task.forges.address import ForgeAddress, ForgeName
-from task.forges.azure import Azure
-from task.forges.bitbucket_cloud import BitbucketCloud
-from task.forges.bitbucket_data_center import BitbucketDataCenter
-from task.forges.gitea import Gitea
-from task.forges.github import GitHub
-from task.forges.gitlab import GitLab
+from task.forges.address import ForgeName
+from task.forges.table import FORGES
 
-
-class Kind(NamedTuple):
-    """A forge: its fake, our client, where its API is, and the project there."""
-
-    fake: type[ForgeServer]
-    client: Callable[[Reach], ForgeApi]
-    api: str
-    project: tuple[str, ...]
-
-
-KINDS: dict[ForgeName, Kind] = {
-    "github": Kind(github_api.GitHub, GitHub, "/api/v3", (github_api.OWNER, github_api.REPO)),
-    "gitlab": Kind(gitlab_api.GitLab, GitLab, "/api/v4", tuple(gitlab_api.PROJECT.split("/"))),
-    "gitea": Kind(gitea_api.Gitea, Gitea, "/api/v1", (gitea_api.OWNER, gitea_api.REPO)),
-    "bitbucket": Kind(
-        bitbucket_cloud_api.BitbucketCloud, BitbucketCloud, "/2.0",
-        (bitbucket_cloud_api.WORKSPACE, bitbucket_cloud_api.SLUG),
-    ),
-    "bitbucket-server": Kind(
-        bitbucket_data_center_api.BitbucketDataCenter, BitbucketDataCenter, "/rest/api/1.0",
-        (bitbucket_data_center_api.KEY, bitbucket_data_center_api.SLUG),
-    ),
-    "azure": Kind(
-        azure_api.AzureDevOps, Azure, f"/{azure_api.ORGANIZATION}",
-        (azure_api.ORGANIZATION, azure_api.PROJECT, azure_api.REPOSITORY),
-    ),
-}  # fmt: skip
 # Forge, requests for a first request, for a newer build; the same with a label, a reviewer, an assignee and auto-merge
 # (the first of these asks for everything, the second for what a newer build changes: auto-merge, if at all).
 ROWS: list[tuple[ForgeName, int, int, int, int]] = [
@@ -68,8 +34,7 @@ def test_requests(name: ForgeName, first: int, newer: int, first_whole: int, new
     for more, wanted in (({}, (first, newer)), (EXTRAS, (first_whole, newer_whole))):
         kind = KINDS[name]
         with serving(kind.fake()) as server:
-            place = ForgeAddress(name, "git.example.com", f"{server.url}{kind.api}", kind.project, server.url)
-            world = World(server, place, kind.client)
+            world = World(server, place_on(kind, server), FORGES[name])
             seen = []
             for build in ("1.1", "1.2"):
                 forge, proposal = world.forge(), replace(world.push(build), **more)

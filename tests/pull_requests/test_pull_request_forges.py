@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from fakes.forge_server import Request, serving
 from fakes.gitea_api import OWNER, REPO, Gitea
-from request_scenes import KINDS, TOKEN, Scene, url_of, verdict
+from forge_kinds import KINDS
+from request_scenes import TOKEN, Scene, url_of, verdict
 from runs import WEB, application, manifest
 from support import git, image_update
 

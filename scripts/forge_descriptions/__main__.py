@@ -1,0 +1,350 @@
+"""See `scripts.forge_descriptions`."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from scripts.forge_descriptions.typescript import Declarations, Schema, closed
+
+DATA = Path(__file__).resolve().parent.parent.parent / "tests" / "data" / "forges"
+Operations = dict[str, dict[str, Any]]
+_GITEA = "/repos/{owner}/{repo}"
+_AZURE = "/{project}/_apis/git"
+_CENTER = "/projects/{projectKey}/repos/{repositorySlug}"
+_CLOUD = "/repositories/{workspace}/{repo_slug}"
+
+
+class Source(NamedTuple):
+    """A package and what is taken from it."""
+
+    package: str  # and its version, as the registry names them
+    folder: str  # below PACKAGES
+    about: str  # what it is made of, and its licence
+    read: Callable[[Path], Operations]
+
+
+def main() -> None:
+    """Write the files of the forges that are named; without a name, of all."""
+    packages = os.environ.get("PACKAGES")
+    if not packages:
+        sys.exit("set PACKAGES to the folder that holds the unpacked packages")
+    for forge in sys.argv[1:] or SOURCES:
+        source = SOURCES[forge]
+        folder = Path(packages, source.folder)
+        found: dict[str, Any] = {"source": f"{source.package}: {source.about}", "operations": source.read(folder)}
+        if forge == "github":
+            found |= _of_github(folder, found["operations"])
+        text = json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False)
+        (DATA / f"{forge}.json").write_text(f"{text}\n", encoding="utf-8")
+
+
+def operation(query: Mapping[str, Schema], request: Schema | None = None) -> dict[str, Any]:
+    """One operation as the files hold it."""
+    parameters = [{"in": "query", "name": name, "schema": schema} for name, schema in sorted(query.items())]
+    return {"parameters": parameters, **({"request": request} if request is not None else {})}
+
+
+def _match(pattern: str, text: str, flags: int = 0) -> re.Match[str]:
+    """Where the package has this. Raises `ValueError` where a newer version of it looks otherwise."""
+    found = re.search(pattern, text, flags)
+    if found is None:
+        raise ValueError(f"the package has no {pattern}")
+    return found
+
+
+def gitea(folder: Path) -> Operations:
+    """From a client that OpenAPI Generator has made of Gitea's own description."""
+    used = (
+        "repo_get", "repo_get_branch", "repo_list_pull_requests", "repo_create_pull_request", "repo_get_pull_request",
+        "repo_edit_pull_request", "repo_get_pull_request_by_base_head", "repo_merge_pull_request",
+        "repo_cancel_scheduled_auto_merge", "repo_list_pull_reviews", "repo_create_pull_review_requests",
+        "issue_list_labels", "issue_create_label", "issue_add_label", "issue_get_comments_and_timeline",
+        "org_list_labels", "get_version",
+    )  # fmt: skip
+    found: Operations = {}
+    for path in sorted((folder / "api").glob("*_api.py")):
+        functions = {one.name: one for one in ast.walk(ast.parse(path.read_text())) if isinstance(one, _FUNCTION)}
+        for name in used:
+            if f"_{name}_serialize" not in functions:
+                continue
+            sends = ast.unparse(functions[f"_{name}_serialize"])
+            method, where = (_match(rf"{key}='([^']+)'", sends) for key in ("method", "resource_path"))
+            types = {one.arg: _inner(one.annotation) for one in functions[name].args.args if one.annotation}
+            query = {key: _of_python(types[arg], folder)
+                     for key, arg in re.findall(r"_query_params\.append\(\('(\w+)', (\w+)", sends)}  # fmt: skip
+            body = re.search(r"_body_params = (\w+)$", sends, re.MULTILINE)
+            request = _of_python(types[body[1]], folder) if body and body[1] in types else None
+            found[f"{method[1]} {where[1]}"] = operation(query, request)
+    return found
+
+
+_FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def _inner(annotation: ast.expr) -> str:
+    """The type in `Annotated[Optional[TYPE], Field(…)]`."""
+    text = ast.unparse(annotation)
+    text = text.removeprefix("Annotated[").partition(", Field(")[0]
+    return re.sub(r"^Optional\[(.*)\]$", r"\1", text)
+
+
+def _of_python(text: str, folder: Path) -> Schema:
+    """The schema of a type of such a client."""
+    text = re.sub(r"^Optional\[(.*)\]$", r"\1", text)
+    if match := re.fullmatch(r"List\[(.*)\]", text):
+        return {"type": "array", "items": _of_python(match[1], folder)}
+    plain = {"StrictStr": "string", "StrictInt": "integer", "StrictBool": "boolean", "datetime": "string"}
+    if text in plain:
+        return {"type": plain[text]}
+    path = folder / "models" / f"{re.sub('(?<=[a-z])(?=[A-Z])', '_', text).lower()}.py"
+    if not path.exists():
+        return {}
+    (model,) = (one for one in ast.walk(ast.parse(path.read_text())) if isinstance(one, ast.ClassDef))
+    fields = [one for one in model.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)]
+    properties = {one.target.id: _of_python(_inner(one.annotation), folder)
+                  for one in fields if isinstance(one.target, ast.Name) and not one.target.id.startswith("_")
+                  and one.target.id != "additional_properties"}  # fmt: skip
+    return {"type": "object", "properties": properties}
+
+
+def gitlab(folder: Path) -> Operations:
+    """From GitLab's own client for Go: methods, paths, and the fields of their options."""
+    used = {
+        "ListProjectMergeRequests": "merge_requests", "GetMergeRequest": "merge_requests",
+        "CreateMergeRequest": "merge_requests", "UpdateMergeRequest": "merge_requests",
+        "AcceptMergeRequest": "merge_requests", "GetBranch": "branches", "ListUsers": "users", "GetProject": "projects",
+    }  # fmt: skip
+    found: Operations = {}
+    for name, file in used.items():
+        text = (folder / f"{file}.go").read_text()
+        match = _match(rf"^func \(s \*\w+\) {name}\(.*?^}}", text, re.MULTILINE | re.DOTALL)
+        method = re.search(r"withMethod\(http\.Method(\w+)\)", match[0])
+        path = _match(r'withPath\("([^"]+)"', match[0])
+        verb, number = method[1].upper() if method else "GET", iter("abc")
+        where = re.sub("%[sd]", lambda _one, number=number: f"{{{next(number)}}}", path[1])
+        options = re.search(r"opt \*(\w+)", match[0])
+        fields = _of_go(text, options[1], "url" if verb == "GET" else "json") if options else {}
+        request = {"type": "object", "properties": fields} if verb != "GET" else None
+        found[f"{verb} /{where}"] = operation(fields if verb == "GET" else {}, request)
+    return found
+
+
+def _of_go(text: str, struct: str, tag: str) -> dict[str, Schema]:
+    """The fields of a struct, by the names that a tag gives them."""
+    match = _match(rf"^type {struct} struct \{{\n(.*?)^}}", text, re.MULTILINE | re.DOTALL)
+    fields: dict[str, Schema] = {"page": {"type": "integer"}, "per_page": {"type": "integer"}} if tag == "url" else {}
+    plain = {"string": "string", "bool": "boolean", "int": "integer", "int64": "integer"}
+    for kind, tags in re.findall(r"^\t\w+\s+(\S+)\s+`([^`]*)`", match[1], re.MULTILINE):
+        name = re.search(rf'{tag}:"([^",]+)', tags)
+        item = kind.lstrip("*").removeprefix("[]")
+        one: Schema = {"type": plain[item]} if item in plain else {}
+        if name and name[1] != "-":
+            fields[name[1]] = {"type": "array", "items": one} if "[]" in kind else one
+    return fields
+
+
+def bitbucket(folder: Path) -> Operations:
+    """From declarations that openapi-typescript has made of Bitbucket Cloud's own description."""
+    used = (
+        f"GET {_CLOUD}/pullrequests", f"POST {_CLOUD}/pullrequests", f"GET {_CLOUD}/pullrequests/{{pull_request_id}}",
+        f"PUT {_CLOUD}/pullrequests/{{pull_request_id}}", f"GET {_CLOUD}/refs/branches/{{name}}",
+        f"GET {_CLOUD}/commit/{{commit}}", "GET /workspaces/{workspace}/members",
+    )  # fmt: skip
+    text = (folder / "dist/cloud/openapi/openapi-typescript.d.ts").read_text()
+    found = _of_openapi_typescript(text, used, "")
+    for name, one in found.items():  # "filtering and sorting", "pagination": described once, for all lists
+        if name.startswith("GET") and not name.endswith("}"):
+            more = {key: {"type": "string"} for key in ("q", "sort", "fields")} | {
+                "page": {"type": "integer"}, "pagelen": {"type": "integer"}}  # fmt: skip
+            one["parameters"] += operation(more)["parameters"]
+    return found
+
+
+def data_center(folder: Path) -> Operations:
+    """From declarations that openapi-typescript has made of Bitbucket Data Center's own description."""
+    used = (
+        f"GET {_CENTER}/pull-requests", f"POST {_CENTER}/pull-requests",
+        f"GET {_CENTER}/pull-requests/{{pullRequestId}}",
+        f"PUT {_CENTER}/pull-requests/{{pullRequestId}}", f"POST {_CENTER}/pull-requests/{{pullRequestId}}/merge",
+        f"GET {_CENTER}/pull-requests/{{pullRequestId}}/auto-merge", f"GET {_CENTER}/commits",
+        "GET /application-properties",
+    )  # fmt: skip
+    text = (folder / "dist/server/openapi/openapi-typescript.d.ts").read_text()
+    return _of_openapi_typescript(text, used, "/api/latest")
+
+
+def _of_openapi_typescript(text: str, used: tuple[str, ...], prefix: str) -> Operations:
+    declared, found = Declarations(text), Operations()
+
+    def named(name: str) -> Schema:
+        return declared.member("components", name)
+
+    for wanted in used:
+        method, _, path = wanted.partition(" ")
+        one = declared.member("paths", f"{prefix}{path}")["properties"][method.lower()]
+        if ref := one.get("$ref"):
+            one = declared.member("operations", ref)
+        parts = one["properties"]
+        query = parts["parameters"]["properties"].get("query", {}).get("properties", {})
+        sends = parts.get("requestBody", {}).get("properties", {}).get("content", {}).get("properties", {})
+        body = sends.get("application/json")
+        inner = {name: closed(schema, named) for name, schema in query.items()}
+        found[wanted] = operation(inner, closed(body, named) if body else None)
+    return found
+
+
+def azure(folder: Path) -> Operations:
+    """From Microsoft's own client for extensions: routes, queries, and the declared types of bodies."""
+    files = ("Git/Git.d.ts", "Core/Core.d.ts", "WebApi/WebApi.d.ts")
+    declared = [Declarations((folder / name).read_text()) for name in files]
+    used = {
+        "getPullRequests": "", "createPullRequest": "GitPullRequest", "getPullRequest": "",
+        "updatePullRequest": "GitPullRequest", "getRefs": "", "getPullRequestLabels": "",
+        "createPullRequestLabel": "WebApiCreateTagRequestData", "createPullRequestReviewer": "IdentityRefWithVote",
+    }  # fmt: skip
+    text = (folder / "Git/GitClient.js").read_text()
+
+    def named(name: str) -> Schema:
+        return next((found for one in declared if (found := one.interface(name))), {})
+
+    found: Operations = {}
+    for name, body in used.items():
+        match = _match(rf"^    {name}\((.*?)^    }}", text, re.MULTILINE | re.DOTALL)
+        method = re.search(r'method: "(\w+)"', match[0])
+        route = _match(r'routeTemplate: "([^"]+)"', match[0])
+        values = _match(r"routeValues: \{(.*?)\}", match[0], re.DOTALL)
+        given = re.findall(r"(\w+):", values[1])
+        # What has no value is left out of the route.
+        parts = [part for part in route[1].split("/") if not part.startswith("{") or part.strip("{*}") in given]
+        query = re.search(r"const queryValues = \{(.*?)\n            \};", match[0], re.DOTALL)
+        names = re.findall(r"^ +'?([$\w]+)'?:", query[1], re.MULTILINE) if query else []
+        parameters: dict[str, Schema] = {one: {} for one in (*names, "api-version") if one != "searchCriteria"}
+        if "searchCriteria" in names:
+            fields = declared[0].interface("GitPullRequestSearchCriteria")["properties"]
+            parameters |= {f"searchCriteria.{one}": {} for one in fields}
+        verb = method[1] if method else "GET"
+        found[f"{verb} /{'/'.join(parts)}"] = operation(parameters, closed({"$ref": body}, named) if body else None)
+    # Microsoft's client for Python knows two more, without their routes: those are as learn.microsoft.com says.
+    python = folder.parent / "azure_devops/azure/devops/v7_1"
+    for file, function, path in (
+        ("git/git_client_base.py", "get_policy_configurations", "/{project}/_apis/git/policy/configurations"),
+        ("identity/identity_client.py", "read_identities", "/_apis/identities"),
+    ):
+        match = _match(rf"^    def {function}\(.*?(?=^    def )", (python / file).read_text(), re.MULTILINE | re.DOTALL)
+        names = ["api-version", *re.findall(r"query_parameters\['([^']+)'\]", match[0])]
+        found[f"GET {path}"] = operation({one: {} for one in names})
+    return found
+
+
+def github(folder: Path) -> Operations:
+    """From GitHub's own description; with the answers, which the stand-in's are held against."""
+    used = (
+        "GET /repos/{owner}/{repo}/git/ref/{ref}",
+        "GET /repos/{owner}/{repo}/pulls", "POST /repos/{owner}/{repo}/pulls",
+        "GET /repos/{owner}/{repo}/pulls/{pull_number}", "PATCH /repos/{owner}/{repo}/pulls/{pull_number}",
+        "GET /repos/{owner}/{repo}/pulls/{pull_number}/reviews", "PUT /repos/{owner}/{repo}/pulls/{pull_number}/merge",
+        "POST /repos/{owner}/{repo}/pulls/{pull_number}/requested_reviewers",
+        "POST /repos/{owner}/{repo}/issues/{issue_number}/assignees",
+        "POST /repos/{owner}/{repo}/issues/{issue_number}/labels",
+    )  # fmt: skip
+    whole = json.loads((folder / "generated/api.github.com.json").read_text())
+    found: Operations = {}
+    for name in used:
+        method, _, path = name.partition(" ")
+        described = whole["paths"][path][method.lower()]
+        parameters = [_referred(whole, one) for one in described["parameters"]]
+        found[name] = {
+            "parameters": [{key: _reduced(one[key]) for key in ("in", "name", "required", "schema") if key in one}
+                           for one in parameters],
+            "responses": {status: _reduced(answer["content"]["application/json"]["schema"])
+                          for status, one in described["responses"].items()
+                          if status < "3" and "content" in (answer := _referred(whole, one))},
+        }  # fmt: skip
+        if body := described.get("requestBody"):
+            found[name]["request"] = _reduced(body["content"]["application/json"]["schema"])
+    return found
+
+
+def _of_github(folder: Path, operations: Operations) -> dict[str, Any]:
+    """The schemas that these operations name, and examples of what GitHub answers."""
+    components = json.loads((folder / "generated/api.github.com.json").read_text())["components"]
+    schemas: dict[str, Schema] = {}
+    left = {*re.findall(r"#/schemas/([\w-]+)", json.dumps(operations))}
+    while left:
+        name = left.pop()
+        schemas[name] = _reduced(components["schemas"][name])
+        left |= {*re.findall(r"#/schemas/([\w-]+)", json.dumps(schemas[name]))} - set(schemas)
+    names = {"issue": "issue", "pull": "pull-request", "review": "pull-request-review"}
+    return {"schemas": schemas, "examples": {key: components["examples"][name]["value"] for key, name in names.items()}}
+
+
+def _referred(whole: Any, one: Any) -> Any:
+    """What a reference within the description refers to."""
+    for name in one["$ref"].split("/")[1:] if "$ref" in one else []:
+        whole = whole[name]
+    return whole if "$ref" in one else one
+
+
+def _reduced(schema: Any) -> Any:
+    """What a validator applies; OpenAPI's `nullable` as JSON Schema writes it."""
+    if isinstance(schema, list):
+        return [_reduced(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        return {"$ref": schema["$ref"].replace("#/components/schemas/", "#/schemas/")}
+    found: Schema = {}
+    for key, value in schema.items():
+        if key == "properties":
+            found[key] = {name: _reduced(one) for name, one in value.items()}
+        elif key not in _UNUSED:
+            found[key] = _reduced(value)
+    if schema.get("nullable"):
+        if "type" in found:
+            found["type"] = [found["type"], "null"]
+        if "enum" in found:
+            found["enum"] = [*found["enum"], *([] if None in found["enum"] else [None])]
+    return found
+
+
+_UNUSED = frozenset(
+    ("description", "example", "examples", "nullable", "title", "default", "deprecated", "x-github", "externalDocs")
+)
+
+
+SOURCES: Mapping[str, Source] = {
+    "github": Source(
+        "npm package @octokit/openapi 23.0.2", "octokit-openapi",
+        "GitHub's own description (generated/api.github.com.json); MIT, Octokit contributors and GitHub", github,
+    ),
+    "gitea": Source(
+        "PyPI package gitea-async-sdk 1.26.2", "gitea_async_sdk/gitea_async",
+        "generated from Gitea 1.26.2's own description (swagger.v1.json); Apache-2.0", gitea,
+    ),
+    "gitlab": Source(
+        "Go module gitlab.com/gitlab-org/api/client-go v1.46.0", "client-go",
+        "GitLab's own client: the fields of its options; Apache-2.0", gitlab,
+    ),
+    "bitbucket": Source(
+        "npm package @coderabbitai/bitbucket 1.1.4", "coderabbitai-bitbucket",
+        "declarations generated from Bitbucket Cloud's own description; Apache-2.0", bitbucket,
+    ),
+    "bitbucket-server": Source(
+        "npm package @coderabbitai/bitbucket 1.1.4", "coderabbitai-bitbucket",
+        "declarations generated from Bitbucket Data Center's own description; Apache-2.0", data_center,
+    ),
+    "azure": Source(
+        "npm package azure-devops-extension-api 5.276.0", "azure-devops-extension-api",
+        "Microsoft's own client: routes, queries and types; MIT", azure,
+    ),
+}  # fmt: skip
+
+if __name__ == "__main__":
+    main()
