@@ -11,7 +11,6 @@ from task.cli.grouped_help import GroupedHelp
 from task.errors import Exit, Malformed, UsageError
 from task.files import read_file
 from task.output.console import plain_console, stdout_console
-from task.output.report_page import page
 from task.output.report_text import table
 from task.output.saved_report import LARGEST, report_of
 from task.output.stdout import say
@@ -44,6 +43,9 @@ def report(
     except Malformed as error:
         raise UsageError(f"{report_file}: {error.message}", hint=error.hint) from None
     if html:
+        # Late: of all commands only this one, with this option, needs jinja2.
+        from task.output.report_page import page  # noqa: PLC0415
+
         _write(page(found), html)
     else:
         _write(table(found, stdout_console(context.obj.environ) or plain_console()), "-")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-import jwt
 from requests.utils import should_bypass_proxies
 
 from task.errors import CredentialsError, UnreachableError, UsageError
@@ -47,6 +46,9 @@ def token(app: App, way: Way) -> Secret:
 
 def signed(app: App, now: int) -> Secret:
     """The JSON Web Token (RS256) with which the App proves itself at `now`, in seconds since 1970."""
+    # Late: with cryptography it costs every pod 50 ms of processor time, and few use an App.
+    import jwt  # noqa: PLC0415
+
     claims = {"iat": now - _SKEW, "exp": now + _LIFE, "iss": app.id}
     try:
         return Secret(jwt.encode(claims, app.key.reveal(), algorithm="RS256"))

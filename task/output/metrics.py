@@ -5,16 +5,19 @@ No label holds the name of an Application or repository, because each name would
 
 from __future__ import annotations
 
+import os
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
-from prometheus_client import CollectorRegistry, Metric
+from prometheus_client import CollectorRegistry, Metric, generate_latest, write_to_textfile
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from task.errors import Exit
+from task.files import read_text
 from task.model import Report
 from task.output.outcome import counts, status
 
@@ -39,6 +42,7 @@ FAMILIES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "last_run_pull_requests": ("gauge", "Pull requests of the last run.", ()),
     "last_run_attempts": ("gauge", "Attempts that the commits of the last run took.", ()),
 }  # fmt: skip
+_LARGEST = 1 << 20  # bytes of a file of metrics that is read; ours have some 3 KB
 _LONGEST_LINE = 500  # characters; ours have about 80
 
 Samples = Mapping[tuple[str, ...], float]  # by the values of the family's labels
@@ -52,6 +56,22 @@ class _Families(Collector):
 
     def collect(self) -> Iterable[Metric]:
         return self.families
+
+
+def write_metrics(report: Report, path: str, seconds: float) -> None:
+    """Replace the file at `path` by one that adds this run of so many seconds to its counters. Raises `OSError`."""
+    path = os.path.realpath(path)  # so that a link stays a link
+    before = ""
+    with suppress(OSError):  # there is no file yet, or it may be written but not read
+        if os.path.isfile(path) and os.path.getsize(path) <= _LARGEST:
+            before = read_text(path, errors="replace")
+    registry = metrics(report, seconds=seconds, now=time.time(), before=before)
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device cannot be replaced by a file
+        with open(path, "wb") as stream:
+            stream.write(generate_latest(registry))
+        return
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    write_to_textfile(path, registry)  # replaces the file in one step: the node exporter never reads half of it
 
 
 def metrics(report: Report, *, seconds: float, now: float, before: str = "") -> CollectorRegistry:

@@ -6,10 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-
-from prometheus_client import generate_latest, write_to_textfile
 
 from task import shutdown
 from task.errors import UsageError
@@ -17,12 +14,10 @@ from task.files import read_text
 from task.http import Http, Limits, NoAnswerError
 from task.model import Report
 from task.output.cloud_event import MEDIA_TYPE, cloud_events
-from task.output.metrics import metrics
 from task.secret import Secret
 from task.urls import is_loopback, origin, split
 
 TOKEN = "IMAGE_UPDATE_CLOUDEVENT_TOKEN"  # noqa: S105 - the variable's name
-_LARGEST = 1 << 20  # bytes of a file of metrics that is read; ours have some 3 KB
 
 Log = Callable[[str, str], None]
 
@@ -53,8 +48,11 @@ def check_url(url: str, environ: Mapping[str, str]) -> None:
 def notify(report: Report, receivers: Receivers, seconds: float, environ: Mapping[str, str], log: Log) -> None:
     """Writes the metrics and sends the events, as far as the options ask for them."""
     if receivers.metrics_file:
+        # Late: prometheus_client brings an HTTP server along, and few write metrics.
+        from task.output.metrics import write_metrics  # noqa: PLC0415
+
         try:
-            _write_metrics(report, receivers.metrics_file, seconds)
+            write_metrics(report, receivers.metrics_file, seconds)
         except OSError as error:
             log("warning", f"--metrics-file: cannot write {receivers.metrics_file!r}: {error.strerror}")
     if receivers.cloudevent_url and any(commit.commit and not commit.already_there for commit in report.commits):
@@ -62,21 +60,6 @@ def notify(report: Report, receivers: Receivers, seconds: float, environ: Mappin
             log("warning", "no CloudEvent was sent: the run was stopped")
         else:
             _send(report, receivers, Secret(environ.get(TOKEN, "").strip()), log)
-
-
-def _write_metrics(report: Report, path: str, seconds: float) -> None:
-    path = os.path.realpath(path)  # so that a link stays a link
-    before = ""
-    with suppress(OSError):  # there is no file yet, or it may be written but not read
-        if os.path.isfile(path) and os.path.getsize(path) <= _LARGEST:
-            before = read_text(path, errors="replace")
-    registry = metrics(report, seconds=seconds, now=time.time(), before=before)
-    if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device cannot be replaced by a file
-        with open(path, "wb") as stream:
-            stream.write(generate_latest(registry))
-        return
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    write_to_textfile(path, registry)  # replaces the file in one step: the node exporter never reads half of it
 
 
 def _send(report: Report, receivers: Receivers, token: Secret, log: Log) -> None:

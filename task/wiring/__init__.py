@@ -30,7 +30,6 @@ from task.wiring.forges import TOKENS as FORGE_TOKENS
 from task.wiring.forges import ForgeClients
 from task.wiring.git import SECRETS as GIT_SECRETS
 from task.wiring.git import GitClients, signers
-from task.wiring.progress import with_progress
 from task.wiring.registries import registry_of, signatures_of
 from task.wiring.waiting import descent
 
@@ -87,6 +86,9 @@ def world_of(
     )
     if log.console is None or environ.get("CI"):
         return world
+    # Late: only a person at a terminal sees it.
+    from task.wiring.progress import with_progress  # noqa: PLC0415
+
     return with_progress(world, log.console, waits=settings.argo.wait)
 
 

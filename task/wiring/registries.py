@@ -13,7 +13,6 @@ from task.registry.client import Registry, Ways, read_registries_conf
 from task.registry.config_files import password_of
 from task.registry.keyless import Keyless
 from task.registry.logins import Allowed, Logins, RegistryLoginOptions
-from task.registry.public_keys import PublicKeys
 from task.registry.signatures import Check, Signatures
 from task.settings import Settings
 from task.wiring.argo import Argo
@@ -47,9 +46,14 @@ def registry_of(settings: Settings, opened: ExitStack, argo: Argo) -> Registry:
 def signatures_of(settings: Settings, registry: Registry, argo: Argo) -> Signatures:
     """Whether images are signed as the settings want. Raises `UsageError` for text that is not a key."""
     given, log = settings.verify, argo.log
-    check: Check = (
-        PublicKeys(given.keys) if given.keys else Keyless(given.identity, given.issuer, lambda line: log("debug", line))
-    )
+    check: Check
+    if given.keys:
+        # Late: cryptography costs every pod 40 ms of processor time, and few verify signatures by keys.
+        from task.registry.public_keys import PublicKeys  # noqa: PLC0415
+
+        check = PublicKeys(given.keys)
+    else:
+        check = Keyless(given.identity, given.issuer, lambda line: log("debug", line))
     return Signatures(registry, check, given.timeout, lambda line: log("info", line))
 
 

@@ -65,7 +65,7 @@ def test_a_new_head_branch_whose_base_moved_meanwhile(server: GitServer, repo: P
                 Destination(snapshot.repo, "main", head),
                 snapshot.tip,
                 {VALUES: File("tag: v2\n")},
-                "x",
+                head,  # else both were the same commit, if made in the same second
                 Person("T", "t"),
             )
             assert store.land(wanted).commit == git(repo, "rev-parse", head)

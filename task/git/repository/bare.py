@@ -11,7 +11,7 @@ from functools import cache, partial
 from typing import Self, TypeVar
 
 from task import shutdown
-from task.errors import Outpaced, SourceError, TargetError, TaskError, UnreachableError
+from task.errors import Outpaced, TargetError, TaskError, UnreachableError
 from task.git import errors as git_errors
 from task.git.command import Git
 from task.git.failed import GitFailed
@@ -42,6 +42,7 @@ class BareRepository:
         self._roots: dict[str, str] = {}  # commit → its tree
         self._trees: dict[str, Tree] = {}
         self._texts: dict[str, File] = {}  # blob → what it holds
+        self._fetched: dict[str, str] = {}  # branch → its tip, fetched a moment ago and not read yet
 
     def __enter__(self) -> Self:
         return self
@@ -60,18 +61,16 @@ class BareRepository:
         self._roots.clear()
         self._trees.clear()
         self._texts.clear()
+        self._fetched.clear()
 
     def default_branch(self) -> str:
-        """The branch that the remote's HEAD names. Raises `SourceError` where there is none."""
-        said = self._remote.refs("HEAD", symbolic=True)
-        branch = next((word for word, name in said if name == "HEAD" and word.startswith("ref: ")), "")
-        if branch:
-            return branch.removeprefix("ref: ").removeprefix("refs/heads/")
-        if said:
-            raise SourceError("HEAD names no branch", hint="name a branch", subject=self._remote.repo)
-        hint = "push a first commit, or name a branch that exists"
-        message = "the repository has no default branch: it is empty, or HEAD names a branch that does not exist"
-        raise SourceError(message, hint=hint, subject=self._remote.repo)
+        """The branch that the remote's HEAD names. Raises `SourceError` where there is none.
+
+        Its tip comes along: the next thing a run does is to read the branch.
+        """
+        name, tip = self._twice(self._remote.fetch_default)
+        self._fetched = {name: tip}
+        return name
 
     def snapshot(self, branch: str, places: Iterable[Place]) -> Snapshot:
         """The places asked for, at the branch's present tip; all from one commit.
@@ -79,9 +78,15 @@ class BareRepository:
         Which places these are is looked at while the server is asked for the tip.
         Raises `SourceError` for what is no branch, and what `task.git.errors` says of servers.
         """
-        name = self.default_branch() if branch in {"", "HEAD"} else base_branch_name(branch)
         wanted = cache(lambda: tuple(dict.fromkeys(places)))
-        return self._twice(lambda: self._snapshot(name, self._remote.fetch_tip(name, wanted), wanted()))
+
+        name = self.default_branch() if branch in {"", "HEAD"} else base_branch_name(branch)
+
+        def read() -> Snapshot:
+            tip = self._fetched.pop(name, "") or self._remote.fetch_tip(name, wanted)
+            return self._snapshot(name, tip, wanted())
+
+        return self._twice(read)
 
     def head_snapshot(self, head: str, places: Collection[Place]) -> Snapshot | None:
         """The places asked for, at a head branch's tip; None where there is no such branch."""

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from io import BytesIO
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from task.git.repository.cache import Cache, Kept
 from task.git.repository.objects import Objects
 from task.process_bounds import Clock
 from task.retry import again
-from task.urls import without_login
+from task.urls import split, without_login
 
 # A tip comes with its trees and without its files: every large host allows that, where many refuse filters of trees
 # (GitHub: `uploadpackfilter.tree.maxDepth=0`). Old servers and dumb ones know no filters, and send everything.
@@ -98,6 +98,36 @@ class Remote:
         lines = (line.decode("utf-8", "replace").rstrip("\n").partition("\t") for line in BytesIO(out))
         return [(word, name) for word, _, name in lines if name in names]
 
+    def default_branch(self) -> tuple[str, str]:
+        """The branch that the remote's HEAD names, and its tip. Raises `SourceError` where there is none."""
+        lines = self.refs("HEAD", symbolic=True)
+        names = [word.removeprefix("ref: ").removeprefix("refs/heads/") for word, _ in lines if word.startswith("ref:")]
+        tips = [word for word, _ in lines if not word.startswith("ref:")]
+        if names:
+            return names[0], tips[0] if tips else ""
+        if lines:
+            raise SourceError("HEAD names no branch", hint="name a branch", subject=self.repo)
+        hint = "push a first commit, or name a branch that exists"
+        message = "the repository has no default branch: it is empty, or HEAD names a branch that does not exist"
+        raise SourceError(message, hint=hint, subject=self.repo)
+
+    def fetch_default(self) -> tuple[str, str]:
+        """The default branch, and its tip with its trees, as `fetch_tip`.
+
+        Over HTTP both questions are asked at the same time. Over SSH they share a connection, so one waits for the
+        other.
+        """
+        if not split(self._git.url(self._url)).scheme.startswith("http"):
+            branch, _ = self.default_branch()
+            return branch, self.fetch_tip(branch)
+        default = cache(self.default_branch)
+        tip = self._fetch_branch("HEAD", 1, "base", "the tip of the default branch and its folders", default)
+        branch, named = default()
+        if tip != named:  # it has moved between the two answers, or HEAD names another branch by now
+            return branch, self.fetch_tip(branch)
+        self._keep(tip)
+        return branch, tip
+
     def fetch_tip(self, branch: str, meanwhile: Callable[[], object] | None = None) -> str:
         """The branch's tip, with its trees. Raises `SourceError` where there is no such branch.
 
@@ -106,9 +136,13 @@ class Remote:
         tip = self._fetch_branch(branch, 1, "base", "the tip of the branch and its folders", meanwhile)
         if not tip:
             raise self._no_branch(branch)
+        self._keep(tip)
+        return tip
+
+    def _keep(self, tip: str) -> None:
+        """Later runs may build on this tip, if all below it is here. A server without shallow fetches sends history."""
         if self._depth:
             self._folder.kept = Kept(tip, self._filter == _WHOLE)
-        return tip
 
     def fetch_head(self, branch: str) -> str:
         """The tip of a head branch, with its trees; "" where there is no such branch."""
@@ -126,13 +160,14 @@ class Remote:
     ) -> str:
         """The tip of a branch, in the coarsest way that the server allows; "" where there is no such branch."""
         self._folder.create()
-        refspec = f"+refs/heads/{branch}:refs/image-update/{ref}"
+        name = branch if branch == "HEAD" else f"refs/heads/{branch}"
+        refspec = f"+{name}:refs/image-update/{ref}"
         while True:
             depths = [f"--depth={depth}"] if self._depth else []
             try:
                 said = self._fetch(*depths, refs=[refspec], why=why, meanwhile=meanwhile)
             except GitFailed as error:
-                if f"couldn't find remote ref refs/heads/{branch}" in error.err:
+                if f"couldn't find remote ref {name}" in error.err:
                     return ""
                 if not self._coarser(error):
                     raise git_errors.failure(error.err, self.subject(branch)) from error
@@ -177,7 +212,7 @@ class Remote:
         try:
             with self._logged(f"push to {head}"):
                 try:
-                    said = self._logged_in(lambda: run(*argv, env=self._env)).out
+                    said = self._logged_in(partial(run, *argv)).out
                 except GitFailed as error:
                     if not (lease and _lacks_objects(error.err)):
                         raise
@@ -227,7 +262,7 @@ class Remote:
         def ask() -> Ran:
             while True:
                 try:
-                    return self._logged_in(lambda: run(env=self._env))
+                    return self._logged_in(run)
                 except GitFailed as error:
                     if not self._git.redirected(self._url, error, REMOTE, folder, self.clock):
                         raise
@@ -242,15 +277,17 @@ class Remote:
 
         return again(ask, _PAUSES, GitFailed, may_pass, time.monotonic() + self._git.patience)
 
-    def _logged_in(self, run: Callable[[], Ran]) -> Ran:
+    def _logged_in(self, run: Callable[..., Ran]) -> Ran:
         """Run it, and once more where the login should have waited until the server asked."""
+        env = self._env
         try:
-            return run()
+            return run(env=env)
         except GitFailed as error:
-            if not self._git.ask_first(self._url, error):
-                raise
-            self._log_in()
-            return run()
+            if self._env is env:  # else a command that ran at the same time has found this out
+                if not self._git.ask_first(self._url, error):
+                    raise
+                self._log_in()
+            return run(env=self._env)
 
     @contextmanager
     def _logged(self, why: str) -> Iterator[None]:
