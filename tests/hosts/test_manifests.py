@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +65,9 @@ REFERENCE = {
 SIGNED = re.compile(r"(IMAGE_URL|IMAGE_DIGEST|ARTIFACT_URI|ARTIFACT_DIGEST|ARTIFACT_OUTPUTS)$|^IMAGES$|^CHAINS-GIT_")
 
 
+@cache
 def load(path: Path) -> Any:
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
+    return yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
 
 
 def leaf() -> Any:
