@@ -1,10 +1,9 @@
 # syntax=docker/dockerfile:1
 # Two images of one make: `runtime` for Tekton, Argo Workflows and GitLab, `action` for GitHub.
 #
-# The base is a version that does not move on its own. A digest may be given as well
-# (--build-arg PYTHON_IMAGE=docker.io/library/python:3.13.14-slim-trixie@sha256:…); one written here would shut out
-# the same build on a base of one's own: any image with apt and Python 3.11 or newer serves.
-ARG PYTHON_IMAGE=docker.io/library/python:3.13.14-slim-trixie
+# The base does not move on its own: Renovate renews its digest (.github/renovate.json). Another base is an argument away
+# (--build-arg PYTHON_IMAGE=registry.example.com/python:3.13): any image with apt and Python 3.11 or newer serves.
+ARG PYTHON_IMAGE=docker.io/library/python:3.13.14-slim-trixie@sha256:6771159cd4fa5d9bba1258caf0b82e6b73458c694d178ad97c5e925c2d0e1a91
 
 FROM ${PYTHON_IMAGE} AS builder
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
@@ -12,26 +11,49 @@ WORKDIR /src
 # Dependencies first: this layer lives until a lock changes. The build backend stays out of the result.
 COPY requirements.lock requirements-build.lock ./
 RUN python3 -m venv /opt/build && python3 -m venv --without-pip /opt/image-update \
- && /opt/build/bin/pip install --quiet --require-hashes -r requirements-build.lock \
+ && /opt/build/bin/pip install --quiet --no-compile --require-hashes -r requirements-build.lock \
  && /opt/build/bin/pip --python /opt/image-update/bin/python3 install --quiet --no-compile --require-hashes -r requirements.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY task task
 # Bytecode that is never compared with its source: whatever copies the files may change their times.
 RUN /opt/build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels . \
  && /opt/build/bin/pip --python /opt/image-update/bin/python3 install --quiet --no-compile --no-deps /wheels/*.whl \
- && /opt/image-update/bin/python3 -m compileall -q --invalidation-mode unchecked-hash /opt/image-update/lib
+ && /opt/image-update/bin/python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash \
+      -x '/pygments/lexers/' /opt/image-update/lib
+
+# Git without perl, which its package depends on for commands that nothing here uses: half of what the package brings.
+# The control file lets scanners know of it, as they read it from images without a package manager.
+FROM ${PYTHON_IMAGE} AS git
+WORKDIR /git
+SHELL ["/bin/bash", "-o", "pipefail", "-c"]
+RUN apt-get update -qq \
+ && apt-get download -qq git \
+ && dpkg-deb --extract git_*.deb package \
+ && mkdir -p files/usr/bin files/usr/lib/git-core files/usr/share/doc/git files/var/lib/dpkg/status.d \
+ && cp -P package/usr/bin/git package/usr/bin/git-upload-pack package/usr/bin/git-receive-pack files/usr/bin \
+ && cp -P package/usr/lib/git-core/git-remote-http package/usr/lib/git-core/git-remote-https files/usr/lib/git-core \
+ && cp -R package/usr/share/git-core files/usr/share \
+ && cp package/usr/share/doc/git/copyright files/usr/share/doc/git \
+ && dpkg-deb --field git_*.deb > files/var/lib/dpkg/status.d/git \
+ && dpkg-deb --field git_*.deb Depends | tr ',' '\n' | sed -n 's/^ *\(lib[^ ]*\).*/\1/p' | grep -v perl > libraries \
+ && rm -r package git_*.deb
 
 FROM ${PYTHON_IMAGE} AS runtime
 # gpg-agent: without it gpg signs nothing. libnss-wrapper: without a passwd entry ssh refuses to start, and hosts
 # choose any uid. The versions are those of the base's distribution, pinned with it.
-# hadolint ignore=DL3008
-RUN apt-get update -qq \
- && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-      ca-certificates git gpg gpg-agent libnss-wrapper openssh-client \
- && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/debconf/*-old /var/log/apt /var/log/dpkg.log
+# hadolint ignore=DL3008,SC2046
+RUN --mount=type=bind,from=git,source=/git/libraries,target=/run/libraries \
+    --mount=type=bind,from=git,source=/var/lib/apt/lists,target=/var/lib/apt/lists,rw \
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+      -o Dpkg::Options::=--force-unsafe-io -o Dpkg::Options::=--path-exclude=/usr/share/locale/* \
+      -o Dpkg::Options::=--path-exclude=/usr/share/man/* -o Dpkg::Options::=--path-exclude=/usr/share/doc/* \
+      -o Dpkg::Options::=--path-include=/usr/share/doc/*/copyright \
+      ca-certificates gpg gpg-agent libnss-wrapper openssh-client $(cat /run/libraries) \
+ && rm -rf /var/cache/apt/* /var/cache/debconf/*-old /var/log/apt /var/log/dpkg.log
+COPY --from=git /git/files /
 # The root file system is read-only where this runs, so no bytecode is ever written there, and base images ship none
 # of the standard library's. Group 0 may write home: uids that a host chooses are in it.
-RUN python3 -m compileall -q --invalidation-mode unchecked-hash \
+RUN python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash \
       -x '/(tests?|idlelib|tkinter|turtledemo|lib2to3|ensurepip|pydoc_data|site-packages|dist-packages)/' \
       "$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')" \
  && echo 'nonroot:x:65532:0:nonroot:/home/nonroot:/usr/sbin/nologin' >> /etc/passwd \

@@ -15,7 +15,7 @@ from scripts import containers
 
 TAG = "1.0.1"
 MB = 1e6
-MOST = 120 * MB  # more than the base
+MOST = 100 * MB  # more than the base
 MEMORY = 64 * MB
 
 

@@ -22,9 +22,11 @@ BASE = "localhost/image-update-base:bookworm"
 MACHINE = dict(os.environ)  # how this machine reaches packages, before a test's clean room hides it
 
 _PACKAGES = "python3,python3-venv,ca-certificates"
+_MERGED = "/usr/share/mmdebstrap/hooks/merged-usr"  # by links, as debootstrap does it; the package usrmerge needs perl
 _MIRROR = "http://deb.debian.org/debian"
-# The official slim images leave the same out.
+# The official slim images leave the same out, and the bytecode of the standard library.
 _LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*")
+_NO_BYTECODE = 'find "$1/usr/lib/python3"* -name __pycache__ -prune -exec rm -r {} +'
 _AUTHORITIES = "/run/image-update-build/authorities.pem"
 _PIP_KEYS = ("index-url", "extra-index-url", "trusted-host", "proxy", "timeout", "retries")
 
@@ -100,6 +102,8 @@ def _make_base(tar: Path) -> None:
     partial = tar.with_suffix(".partial.tar")
     _said(
         "mmdebstrap", "--quiet", "--variant=minbase", f"--include={_PACKAGES}", *slim,
+        "--dpkgopt=force-unsafe-io", "--aptopt=Acquire::GzipIndexes true", "--aptopt=Acquire::Languages none",
+        f"--hook-dir={_MERGED}", f"--customize-hook={_NO_BYTECODE}",
         "bookworm", str(partial), (mirrors or [_MIRROR])[0],
     )  # fmt: skip
     partial.rename(tar)

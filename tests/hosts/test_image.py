@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hosts import runners
 from hosts.images import APPLICATIONS, OPENSHIFT, STRANGER, real, said
 from hosts.steps import COMMAND, Step, Volume, argv_of, lay
@@ -32,11 +33,21 @@ def test_the_dockerfile_is_clean() -> None:
 def test_the_base_is_pinned_and_can_be_another() -> None:
     text = (ROOT / "Dockerfile").read_text()
     (name,) = re.findall(r"^ARG PYTHON_IMAGE=(\S+)$", text, re.MULTILINE)
-    assert re.fullmatch(r"[\w./]+:\d+\.\d+\.\d+-[\w.-]+", name)
+    assert re.fullmatch(r"docker\.io/library/python:\d+\.\d+\.\d+-[\w.-]+@sha256:[0-9a-f]{64}", name)
     stages = re.findall(r"^FROM (\S+)(?: AS (\w+))?$", text, re.MULTILINE)
-    assert stages[:3] == [("${PYTHON_IMAGE}", "builder"), ("${PYTHON_IMAGE}", "runtime"), ("runtime", "action")]
+    assert {base for base, _ in stages} == {"${PYTHON_IMAGE}", "runtime"}
+    assert [stage for _, stage in stages] == ["builder", "git", "runtime", "action", ""]
     assert stages[-1][0] == "runtime"
     assert f"ARG VERSION={__version__}\n" in text
+
+
+def test_a_bot_renews_the_bases_digest() -> None:
+    """Renovate reads the default of an ARG that a FROM names; Dependabot does not, and keeps the actions."""
+    renovate = json.loads((ROOT / ".github/renovate.json").read_text(encoding="utf-8"))
+    assert renovate["enabledManagers"] == ["dockerfile"]
+    assert renovate["dockerfile"]["pinDigests"] is True
+    dependabot = yaml.safe_load((ROOT / ".github/dependabot.yml").read_text(encoding="utf-8"))
+    assert "docker" not in {one["package-ecosystem"] for one in dependabot["updates"]}
 
 
 # The image itself
@@ -75,6 +86,19 @@ def test_its_labels(runtime: str) -> None:
 @real
 def test_it_has_the_programs_that_a_run_may_start(runtime: str) -> None:
     shell(runtime, "for one in git ssh ssh-keygen gpg gpg-agent; do command -v $one || exit 1; done")
+
+
+@real
+def test_it_weighs_little_more_than_its_base(runtime: str) -> None:
+    """The base is as lean as the official slim image: no perl, no documentation, no bytecode."""
+    assert containers.size(runtime) - containers.size(containers.BASE) < 100_000_000
+    found = shell(
+        runtime,
+        "ls /usr/lib/git-core; ls -d /usr/share/perl /usr/share/man/man1 /usr/share/locale/de; :; "
+        "cat /var/lib/dpkg/status.d/git",
+        "--env=LC_ALL=C",
+    )
+    assert found.startswith("git-remote-http\ngit-remote-https\nPackage: git\nVersion: ")  # scanners read the latter
 
 
 @real

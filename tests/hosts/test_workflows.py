@@ -104,7 +104,7 @@ def test_actionlint_finds_nothing() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", ["action", "head of the component", "job of the component", "dependabot"])
+@pytest.mark.parametrize("part", ["action", "head of the component", "job of the component", "dependabot", "renovate"])
 def test_check_jsonschema_takes_it(part: str, tmp_path: Path) -> None:
     head, job = COMPONENT.read_text(encoding="utf-8").split("\n---\n")
     schema, text = {
@@ -112,6 +112,7 @@ def test_check_jsonschema_takes_it(part: str, tmp_path: Path) -> None:
         "head of the component": ("gitlab-ci", head),
         "job of the component": ("gitlab-ci", job),
         "dependabot": ("dependabot", (ROOT / ".github/dependabot.yml").read_text(encoding="utf-8")),
+        "renovate": ("renovate", (ROOT / ".github/renovate.json").read_text(encoding="utf-8")),
     }[part]
     path = tmp_path / "file.yml"
     path.write_text(text, encoding="utf-8")
