@@ -45,7 +45,7 @@ def test_lint_finds_nothing_wrong_with_what_is_shown(tmp_path: Path) -> None:
     assert [one for one in ended.json["findings"] if one["severity"] == "error"] == []
 
 
-@pytest.mark.parametrize(("page", "text"), [one for one in _fenced("yaml") if "\njobs:" in one[1]])
+@pytest.mark.parametrize(("page", "text"), [one for one in _fenced("yaml") if "\non:" in one[1]])
 def test_a_workflow_is_one(page: str, text: str) -> None:
     workflow = yaml.safe_load(text.replace("\non:", '\n"on":'))
     assert (page, problems("github-workflow", workflow)) == (page, [])

@@ -1,6 +1,9 @@
 """What the shipped RBAC manifests grant is what the step needs: no request is denied, no grant is left over."""
 
 import copy
+import re
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -20,8 +23,9 @@ from fakes.kubernetes_api import (
     running,
 )
 from fakes.kubernetes_rules import granted
-from support import ROOT
+from support import ROOT, needs
 
+from scripts.transcripts import blocks
 from task.annotations.narrow import Narrow
 from task.applications.cluster import ClusterManifests
 from task.kubernetes import client
@@ -120,6 +124,24 @@ def test_a_whole_run_needs_no_more(api: KubernetesApi, tmp_path: Path, host: str
     assert (result.code, set(clusters.rules(result).values())) == (0, {"admitted"}), result.stderr
     assert api.denied() == []
     assert sorted(clusters.refreshed(api)) == ["argocd/git", "argocd/live"]
+
+
+@pytest.mark.parametrize(("host", "page"), [("tekton", "tekton"), ("argo-workflows", "argo-workflows")])
+def test_the_base_takes_other_namespaces_as_the_guide_shows(host: str, page: str, tmp_path: Path) -> None:
+    text = (ROOT / f"docs/how-to/{page}.md").read_text(encoding="utf-8")
+    (shown,) = (one.code for one in blocks(text) if "kind: Kustomization" in one.code)
+    shutil.copytree(ROOT / host / "rbac", tmp_path / "base")
+    (tmp_path / "overlay").mkdir()
+    kustomization = re.sub(rf"https://github\.com/\S+//{host}/rbac\?ref=\S+", "../base", shown)
+    (tmp_path / "overlay/kustomization.yaml").write_text(kustomization, encoding="utf-8")
+    built = subprocess.run([*needs("kustomize"), str(tmp_path / "overlay")], capture_output=True, text=True, check=True)
+    made = {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(built.stdout)}
+    assert {one["metadata"]["namespace"] for one in made.values()} == {"builds", "gitops"}
+    assert made["Role", "image-update"]["metadata"]["namespace"] == "gitops"
+    assert made["ServiceAccount", "image-update"]["metadata"]["namespace"] == "builds"
+    assert {subject["namespace"] for one in made.values() for subject in one.get("subjects", ())} == {"builds"}
+    expected = {(one["kind"], one["metadata"]["name"]): one.get("rules") for one in manifests(host, "namespace")}
+    assert {key: one.get("rules") for key, one in made.items()} == expected
 
 
 def grants(rules: list[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, Any]]]]:

@@ -1,8 +1,10 @@
 """Workflows of GitHub, ours and the samples, and GitLab's component: what the hosts take, and what linters say."""
 
+import json
 import re
 import subprocess
 from collections.abc import Iterator, Mapping
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,10 @@ import pytest
 import yaml
 from host_schemas import problems
 from hosts.checks import documents, maps, texts
+from jsonschema.validators import validator_for
 from support import ROOT, missing, needs
 
+from scripts.transcripts import blocks
 from scripts.typer_options import all_options, default_of, name_of, options_of
 from task.ci.results import NAMES as RESULTS
 
@@ -103,26 +107,53 @@ def test_actionlint_finds_nothing() -> None:
     assert [line for line in done.stdout.splitlines() if not any(known in line for known in UNKNOWN_TO_IT)] == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("part", ["action", "head of the component", "job of the component", "dependabot", "renovate"])
-def test_check_jsonschema_takes_it(part: str, tmp_path: Path) -> None:
-    head, job = COMPONENT.read_text(encoding="utf-8").split("\n---\n")
-    schema, text = {
-        "action": ("github-actions", ACTION.read_text(encoding="utf-8")),
-        "head of the component": ("gitlab-ci", head),
-        "job of the component": ("gitlab-ci", job),
-        "dependabot": ("dependabot", (ROOT / ".github/dependabot.yml").read_text(encoding="utf-8")),
-        "renovate": ("renovate", (ROOT / ".github/renovate.json").read_text(encoding="utf-8")),
-    }[part]
-    path = tmp_path / "file.yml"
-    path.write_text(text, encoding="utf-8")
-    done = subprocess.run(
-        [*needs("check-jsonschema"), "--builtin-schema", f"vendor.{schema}", path],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
+def shown(page: str) -> Iterator[Any]:
+    """The YAML blocks of a guide, whole files of that host."""
+    text = (ROOT / "docs/how-to" / page).read_text(encoding="utf-8")
+    yield from (yaml.safe_load(one.code) for one in blocks(text) if one.language == "yaml")
+
+
+def hosted() -> Iterator[tuple[str, str, Any]]:
+    """Where it stands, the schema that check-jsonschema ships for it, and the document."""
+    head, job = documents(COMPONENT)
+    yield "the action", "github-actions", yaml.safe_load(ACTION.read_text(encoding="utf-8"))
+    yield "head of the component", "gitlab-ci", head
+    yield "job of the component", "gitlab-ci", job
+    yield "dependabot", "dependabot", yaml.safe_load((ROOT / ".github/dependabot.yml").read_text(encoding="utf-8"))
+    yield "renovate", "renovate", json.loads((ROOT / ".github/renovate.json").read_text(encoding="utf-8"))
+    for number, one in enumerate(shown("gitlab.md")):
+        yield f"guide to GitLab, {number}", "gitlab-ci", one
+    systems = ("azure-pipelines", "bitbucket-pipelines", "circle-ci")
+    for schema, one in zip(systems, shown("docker.md"), strict=True):
+        yield "guide to docker", schema, one
+
+
+def faults(schema: str, document: Any) -> list[str]:
+    """What a schema finds wrong. In this process: the program takes seconds for each file."""
+    path = files("check_jsonschema") / "builtin_schemas/vendor" / f"{schema}.json"
+    rules = json.loads(path.read_text(encoding="utf-8"))
+    return [f"{one.json_path}: {one.message}" for one in validator_for(rules)(rules).iter_errors(document)]
+
+
+@pytest.mark.parametrize(("where", "schema", "document"), [*hosted()])
+def test_a_host_takes_it(where: str, schema: str, document: Any) -> None:
+    assert (where, faults(schema, document)) == (where, [])
+
+
+@pytest.mark.parametrize(
+    ("schema", "document"),
+    [
+        ("github-actions", {"name": "x", "runs": {"using": "docker"}}),
+        ("gitlab-ci", {"job": {"script": ["x"], "retry": {"max": 9}}}),
+        ("dependabot", {"version": 2, "updates": [{"package-ecosystem": "x"}]}),
+        ("renovate", {"enabledManagers": "dockerfile"}),
+        ("azure-pipelines", {"steps": [{"no-such-step": "x"}]}),
+        ("bitbucket-pipelines", {"pipelines": {"tags": {"v*": [{"step": {"script": "x"}}]}}}),
+        ("circle-ci", {"version": "2.1", "jobs": {"x": {"steps": "checkout"}}}),
+    ],
+)
+def test_a_schema_finds_what_is_wrong(schema: str, document: Any) -> None:
+    assert faults(schema, document)
 
 
 def test_releases_are_signed_attested_and_checked() -> None:
