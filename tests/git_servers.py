@@ -21,6 +21,7 @@ class GitServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.folder = folder
         self.logins: dict[str, str] = {}  # empty: everybody may do everything
+        self.public = False  # everybody may read, and a login that is wrong is refused all the same
         self.readers: set[str] = set()  # logins that may only read
         self.faults: dict[str, int] = {}  # end of a path → status; 0 breaks the connection off, -1 after the work
         self.bearer = ""  # the token that everybody needs
@@ -75,7 +76,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(301, {"Location": moved[1] + self.path.removeprefix(moved[0])}, b"")
         elif self.server.bearer and token != f"Bearer {self.server.bearer}":
             self._answer(401, {"WWW-Authenticate": 'Bearer realm="git"'}, b"")
-        elif self.server.logins and not user:
+        elif self.server.logins and not user and (token or not self.server.public):
             self._answer(401, {"WWW-Authenticate": 'Basic realm="git"'}, b"")
         elif user in self.server.readers and "receive-pack" in self.path:
             self._answer(403, {}, b"")

@@ -191,7 +191,7 @@ class Remote:
                 "--stdin",
                 negotiation="noop",
                 stdin=stdin,
-                why=f"{len(absent)} files",
+                why=f"{len(absent)} file{'s' if len(absent) > 1 else ''}",
             )
         except GitFailed as error:
             if any(words in error.err for words in _FILTER_REFUSED):
