@@ -12,27 +12,28 @@ from task.output.stdout import abandon
 
 
 def main() -> None:
-    """Run the command line and exit with its code."""
+    """Runs the command line and exits with its code."""
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by whoever started us
+        if getattr(sys, name) is None:  # the parent process has closed it (`>&-`)
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - as long as the process
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr is: help has letters that Latin-1 has not
-    # A signal that comes during the imports waits until there is somebody to hear it. Without this a container's
-    # first process would not get it at all, and others would end without results.
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr is: the help has letters that Latin-1 lacks
+    # A signal that comes during the imports waits until there is a handler for it. Otherwise the first process of a
+    # container would not get it at all (the kernel drops signals to PID 1 without a handler), and any other process
+    # would end without results.
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
     shutdown.install()
     try:
         from task.cli.app import main as run  # noqa: PLC0415 - a signal that comes during the imports has to wait
 
         code = run(sys.argv[1:])
-        shutdown.deaf()  # what was done is told: too late to stop anything
+        shutdown.deaf()  # all results are written: it is too late to stop anything
     except shutdown.Stopped:
         code = shutdown.code()
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except OSError:  # what could not be written has been told by the exit code
+        except OSError:  # the exit code says already what could not be written
             abandon(stream)
     sys.exit(code)
 

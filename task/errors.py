@@ -1,7 +1,6 @@
-"""What can go wrong, one class per kind of person who acts, each owning its exit code.
+"""The errors: one class for each kind of person who acts, each with its exit code.
 
-The codes are the contract with users' pipelines (README, "Exit codes"); this file is
-the only place that knows them.
+Users' pipelines rely on the codes (README, "Exit codes"), and only this file knows them.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ class Exit(IntEnum):
     ACCESS = 4
     NOTHING_UPDATED = 5
     ROLLOUT = 6
-    TEMPORARY = 75
+    TEMPORARY = 75  # EX_TEMPFAIL of sysexits.h; Argo Workflows' own executor ends with 64 and 65
     INTERRUPTED = 130
     TERMINATED = 143
 
 
 class Malformed(ValueError):
-    """A text in an outside notation that cannot be read; the caller knows whose text it is."""
+    """A text in an outside notation does not parse; the caller knows whose text it is."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -47,7 +46,7 @@ class TaskError(Exception):
         self.subject = subject
 
     def about(self, subject: str) -> TaskError:
-        """The same error, saying what it is about."""
+        """The same error with this subject."""
         return type(self)(self.message, hint=self.hint, subject=subject)
 
     def __str__(self) -> str:
@@ -166,11 +165,12 @@ class ContendedError(TaskError):
 class Outpaced(Exception):
     """Somebody else was faster: the branch, Application or request changed after we read it.
 
-    No user sees it: `pipeline.deliver` and `pipeline.live` catch it and decide again.
+    No user sees this error: `pipeline.deliver` and `pipeline.live` catch it and decide again.
     """
 
 
-# Several at once: the first of these that occurred is the exit code of the run.
+# Of several errors in one run, the first in this order gives the exit code. A defect comes first, since nothing else
+# can be trusted then. What a retry can solve (75) comes before what people have to change.
 PRECEDENCE = (
     Exit.DEFECT,
     Exit.USAGE,

@@ -1,4 +1,4 @@
-"""Files that options, variables and folders name: read with a bound, and only if they are files.
+"""Reads files that options, variables and folders name, with a bound, and only if they are regular files.
 
 A link may lead to a pipe or to /proc/kmsg, which block their reader, or to /dev/zero, which never ends.
 """
@@ -18,22 +18,22 @@ from task.errors import ExhaustedError, UnreachableError
 
 LARGEST = 10_000_000  # bytes; certificates, keys and settings have some hundred thousand at most
 PATIENCE = 120.0  # seconds that a program behind `<(…)` may be silent
-_NO_SIZE = 1_000_000  # bytes of a file that says it is empty, as those of /proc and /sys do
+_NO_SIZE = 1_000_000  # bytes of a file whose size is 0, as it is for files of /proc and /sys
 _PIECE = 1 << 20
-_OWN = ("/dev/fd/", "/proc/self/fd/", "/dev/stdin")  # what the shell opened for us: `<(command)`
+_OWN = ("/dev/fd/", "/proc/self/fd/", "/dev/stdin")  # files that the shell has opened for us: `<(command)`
 _KINDS = {
     stat.S_IFIFO: "a pipe",
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
     stat.S_IFSOCK: "a socket",
 }
-_SHORT = 60  # bytes of a folder's path; the path of a socket may have 108, and names in the folder take up to 45
+_SHORT = 60  # bytes of a folder's path; Linux allows 108 for a socket's path, and names in the folder take up to 45
 
 
 def read_file(path: str, most: int = LARGEST) -> bytes:
-    """The bytes of a file. Raises `OSError`, whose `strerror` says why not: no file, too large, would block.
+    """The bytes of a file. Raises `OSError`, whose `strerror` says why: it is no file, too large, or would block.
 
-    /dev/null is an empty file, and a pipe is read where the shell has opened it for us: `<(command)`.
+    /dev/null is an empty file. A pipe is read where the shell has opened it for us: `<(command)`.
     """
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     try:
@@ -56,12 +56,12 @@ def read_file(path: str, most: int = LARGEST) -> bytes:
 
 
 def read_text(path: str, most: int = LARGEST, errors: str = "strict") -> str:
-    """The text of a file in UTF-8, lines ending as Unix ends them. Raises as `read_file`, and `UnicodeDecodeError`."""
+    """The UTF-8 text of a file, with Unix line ends. Raises the errors of `read_file`, and `UnicodeDecodeError`."""
     return read_file(path, most).decode("utf-8", errors).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def check_file(path: str) -> None:
-    """Raise `OSError` for what cannot be read as a file: another program or library is going to open it."""
+    """Raises `OSError` for anything but a readable file. To be called before another program or library opens it."""
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     try:
         _check(os.fstat(file), path)
@@ -70,9 +70,9 @@ def check_file(path: str) -> None:
 
 
 def temporary_folder(parent: str, *, sockets: bool = False) -> str:
-    """A new folder that only this user can read. Raises `UnreachableError` where there is no room.
+    """A new folder that only this user can read. Raises `UnreachableError` where it cannot be made.
 
-    With `sockets` it is in /tmp if the path would otherwise be too long for a socket in it.
+    With `sockets` it is in /tmp if the path would otherwise be too long for a socket in it, as TMPDIR is on macOS.
     """
     prefix = "image-update-"
     if sockets and len(os.fsencode(f"{parent}/{prefix}12345678")) > _SHORT:
@@ -85,7 +85,7 @@ def temporary_folder(parent: str, *, sockets: bool = False) -> str:
 
 
 def remove_folder(folder: str) -> None:
-    """Remove a folder with all that is in it. The child of a git that was ended may still write for a moment."""
+    """Removes a folder and its content. After git was ended, a child of it may still write there for a moment."""
     for pause in (0.02, 0.1, 0.3, 0):
         shutil.rmtree(folder, ignore_errors=True)
         if not os.path.lexists(folder):
@@ -94,7 +94,7 @@ def remove_folder(folder: str) -> None:
 
 
 def exhausted(error: BaseException | None) -> ExhaustedError | None:
-    """The error for a person to act on, if the cause is that no more files may be open; else None."""
+    """The error that says what to do, if an error was caused by too many open files; else None."""
     for _ in range(10):
         if error is None:
             return None
@@ -122,7 +122,7 @@ def _check(known: os.stat_result, path: str) -> None:
 
 
 def _piece(file: int, size: int, path: str, *, waits: bool) -> bytes:
-    """The next bytes; none at the end."""
+    """The next bytes; b"" at the end of the file."""
     if waits:
         ready = select.poll()
         ready.register(file, select.POLLIN)

@@ -1,7 +1,7 @@
 """The HTTP client for registries, Kubernetes, Argo CD and forges.
 
-Time and size of every answer are limited. A login is sent to the one origin it is for, and no line of the log
-holds a query (signed URLs) or a header.
+Time and size of every answer are limited. A login is sent only to its own origin, and no line of the log holds a query
+(URLs may be signed) or a header.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from task.files import exhausted
 from task.text import blanked
 from task.urls import origin, without_query
 
-LONGEST_WAIT = 30.0  # seconds that a Retry-After is obeyed; a server that wants more has given its answer
+LONGEST_WAIT = 30.0  # seconds for which a Retry-After is obeyed; an answer that asks for more is returned
 _PAUSES = (0.5, 2.0)  # seconds before the second and the third try
 _BUSY = (429, 500, 502, 503, 504)
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -39,11 +39,11 @@ _SAFE = ("GET", "HEAD", "PUT", "DELETE")
 _PRIVATE = ("authorization", "cookie", "private-token", "proxy-authorization", "x-registry-auth")
 _GZIP = ("", "identity", "gzip", "x-gzip")  # a `Content-Encoding` that fits what we asked for
 
-Login = Callable[[], Mapping[str, str]]  # the headers that log in; asked before each request, since tokens expire
+Login = Callable[[], Mapping[str, str]]  # makes the headers that log in, for each request, since tokens expire
 
 
 class NoAnswerError(Exception):
-    """There is no answer, and `kind` says why. The caller knows what that means and whose error it is."""
+    """There is no answer, and `kind` says why. The caller knows whose error that is."""
 
     def __init__(self, kind: Literal["unreachable", "tls", "slow", "large", "redirect"], message: str) -> None:
         super().__init__(message)
@@ -53,24 +53,24 @@ class NoAnswerError(Exception):
 
 @dataclass(frozen=True)
 class Response:
-    """What a server said: any status, and the whole body."""
+    """An answer of any status, with its whole body."""
 
     status: int
     headers: Mapping[str, str]  # case-insensitive
     body: bytes
-    url: str  # where it came from at last, after redirects
+    url: str  # the last one, after redirects
 
     def json(self) -> Any:
         """The body as JSON. Raises `ValueError` for anything else."""
         return json.loads(self.body)
 
     def mapping(self) -> Mapping[str, Any]:
-        """The body as a JSON object; an empty one if it is anything else."""
+        """The body as a JSON object; {} if it is anything else."""
         try:
-            found = self.json()
+            data = self.json()
         except (ValueError, RecursionError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return data if isinstance(data, dict) else {}
 
     def text(self, size: int = 300) -> str:
         """The beginning of the body, printable, for a message."""
@@ -80,19 +80,19 @@ class Response:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a server may cost."""
+    """The bounds of one answer."""
 
     connect: float = 10.0  # seconds
     silence: float = 30.0  # seconds without a byte
     total: float = 120.0  # seconds for one answer
     size: int = 64 * 1024 * 1024  # bytes of a body, decompressed
-    values: int = 0  # in a body of JSON, roughly; 0: any number. 16 MB of "[],[],…" take Python half a gigabyte
+    values: int = 0  # in a JSON body, roughly, 0 for any number: 16 MB of "[],[],…" take Python half a gigabyte
     tries: int = 3
-    slow: float = 0.0  # seconds that answers of more than ten each may take together; 0: any number
+    slow: float = 0.0  # seconds for all answers together that take more than ten each; 0 for any number
 
 
 class Http:
-    """One service (one origin), with its login, certificates and limits. Safe to use from several threads."""
+    """A client for one service (one origin), with its login and certificates. Safe to use from several threads."""
 
     def __init__(
         self,
@@ -100,12 +100,12 @@ class Http:
         *,
         login: Login | None = None,
         ca_file: str = "",  # the only authorities that are trusted
-        more_ca: str = "",  # PEM text: authorities that are trusted besides those of the machine
+        more_ca: str = "",  # PEM text of authorities that are trusted besides those of the machine
         verify: bool = True,
         certificate: tuple[str, str] | None = None,  # files: certificate, key
         headers: Mapping[str, str] | None = None,
-        proxy: str | None = None,  # None: what the environment says; "" is none
-        server_name: str = "",  # that the certificate must have, where it is not the URL's host
+        proxy: str | None = None,  # None: the environment decides; "": no proxy
+        server_name: str = "",  # the name in the certificate, where it is not the URL's host
         limits: Limits = Limits(),
         log: Callable[[str], None] = lambda _line: None,
     ) -> None:
@@ -114,7 +114,7 @@ class Http:
         self._session = requests.Session()
         # Gzip is the only encoding asked for: its ratio is known, and `_body` counts what is unpacked.
         self._session.headers.update({"User-Agent": "image-update", "Accept-Encoding": "gzip", **(headers or {})})
-        self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # nobody else may log us in
+        self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # no cookie is a login of ours
         self._lost = 0.0  # seconds that slow answers have taken
         tls: dict[str, Any] = {"server_hostname": server_name, "assert_hostname": server_name} if server_name else {}
         if more_ca and verify:
@@ -126,7 +126,7 @@ class Http:
         self._session.mount("http://", _Adapter())
         self._session.mount("https://", _Adapter(**tls))
         if not verify:
-            urllib3.disable_warnings()  # somebody asked for it
+            urllib3.disable_warnings()  # an option or a secret of Argo CD (`insecure`) asks for it
         self._verify: bool | str = (ca_file or True) if verify else False
         self._certificate = certificate
         self._proxies = None if proxy is None else {"http": proxy, "https": proxy, "no_proxy": "" if proxy else "*"}
@@ -142,10 +142,10 @@ class Http:
         headers: Mapping[str, str] | None = None,
         again: bool | None = None,
     ) -> Response:
-        """The answer to one request, whatever its status; `path` is below the base, or a URL of its own.
+        """The answer to one request, of any status. `path` is below the base, or a whole URL. Raises `NoAnswerError`.
 
-        Tried again when the server is busy or the connection dies: methods that may be repeated, and any other
-        with `again=True`. A URL of another origin is asked without the login. Raises `NoAnswerError`.
+        The request is repeated when the server is busy or the connection dies, if its method is safe or `again` is
+        True. A URL of another origin is asked without the login.
         """
         url = path if path.startswith(("https://", "http://")) else f"{self.base}{path}"
         repeat = (method in _SAFE) if again is None else again
@@ -166,16 +166,17 @@ class Http:
         raise AssertionError  # pragma: no cover - the last try returns or raises
 
     def close(self) -> None:
-        """Connections are closed."""
+        """Closes all connections."""
         self._session.close()
 
     def _follow(self, method: str, url: str, **what: Any) -> Response:
-        """One request and the redirects that it meets; only what reads is redirected."""
+        """The answer to one request, after redirects; only GET and HEAD follow them."""
         for _hop in range(_HOPS):
             answer = self._once(method, url, **what)
             target = answer.headers.get("Location", "")
             if answer.status not in _REDIRECTS or not target or method not in ("GET", "HEAD"):
                 return answer
+            # Registries redirect blobs to a storage service, forges a renamed repository.
             new = urljoin(url, target)
             if not new.startswith("https://") and not (url.startswith("http://") and new.startswith("http://")):
                 raise NoAnswerError("redirect", f"{origin(url)} redirects to {origin(new)}, which is not encrypted")
@@ -200,7 +201,7 @@ class Http:
                     method,
                     url,
                     headers=headers,
-                    auth=_Headers(login),  # else requests would take a login from ~/.netrc
+                    auth=_Headers(login),
                     stream=True,
                     allow_redirects=False,
                     timeout=(limits.connect, limits.silence),
@@ -231,7 +232,7 @@ class Http:
     def _body(self, answer: requests.Response, url: str, began: float) -> bytes:
         """The whole body, counted after unpacking: 64 KB of gzip may hold 64 MB, and encodings may be nested.
 
-        urllib3 2.6 is the first that unpacks no more than the piece asked for.
+        urllib3 2.6 is the first version that unpacks no more than the piece asked for.
         """
         if answer.headers.get("Content-Encoding", "").strip().lower() not in _GZIP:
             raise NoAnswerError("redirect", f"{origin(url)} answers in an encoding that was not asked for")
@@ -263,8 +264,8 @@ class _Headers(requests.auth.AuthBase):
         return request
 
 
-# A socket's own time-out begins anew with every byte, so a server that drips bytes could hold us for ever. What follows
-# lets a thread end the connection that another thread waits for, also before the first header has come.
+# A socket's own timeout begins anew with every byte, so a server that trickles bytes could hold us for ever. The code
+# below lets a thread end the connection that another thread waits for, even before the first header has come.
 
 
 class _Waiting:
@@ -301,7 +302,7 @@ class _TlsPool(urllib3.HTTPSConnectionPool):
 
 
 class _Adapter(HTTPAdapter):
-    """The adapter of requests, with our connections; `tls` is said to each of them."""
+    """The adapter of requests with our connections, which get the arguments `tls`."""
 
     def __init__(self, **tls: Any) -> None:
         self._tls = tls
@@ -319,7 +320,7 @@ class _Adapter(HTTPAdapter):
 
 @contextmanager
 def _limit(seconds: float) -> Iterator[threading.Event]:
-    """End what this thread waits for in here after so many seconds, or when a signal comes; then set the event."""
+    """Ends this thread's request within after so many seconds, or when a signal comes, and then sets the event."""
     waiting = _THREAD.waiting = _Waiting()
     ended, over = threading.Event(), threading.Event()
 
@@ -345,20 +346,20 @@ def _limit(seconds: float) -> Iterator[threading.Event]:
 
 
 def _wait(answer: Response, number: int) -> float:
-    """Seconds before the next try, as the server wishes; else ours."""
-    said = answer.headers.get("Retry-After", "")
-    if not said:
+    """Seconds before the next try: the server's Retry-After, a number or a date, else our own pause."""
+    wanted = answer.headers.get("Retry-After", "")
+    if not wanted:
         return _PAUSES[min(number, 1)]
     try:
-        if said.strip()[:1].isdigit():
-            return min(float(said), 1e9)
-        return max(0.0, parsedate_to_datetime(said).timestamp() - time.time())
+        if wanted.strip()[:1].isdigit():
+            return min(float(wanted), 1e9)
+        return max(0.0, parsedate_to_datetime(wanted).timestamp() - time.time())
     except (ValueError, OverflowError):
         return _PAUSES[min(number, 1)]
 
 
 def _no_answer(error: Exception, url: str) -> NoAnswerError:
-    """What went wrong in our words: those of requests hold the whole URL, and a proxy's may hold its password."""
+    """The error in our words. Those of requests hold the whole URL, and a proxy's URL may hold its password."""
     if isinstance(error, requests.exceptions.ProxyError):
         return NoAnswerError("unreachable", f"the proxy on the way to {origin(url)} could not be used")
     if isinstance(error, requests.exceptions.SSLError):

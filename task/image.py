@@ -1,7 +1,7 @@
-"""Image references and the entries of `image-list`: text in, `Image` and `Entry` out.
+"""Parses image references and the entries of `image-list` into `Image` and `Entry`.
 
-Names follow Docker's rules: the first part is a registry when it holds a dot or a colon or is `localhost`. Only Docker
-Hub implies `library/`; AIU drops it from every name, so that `ghcr.io/library/nginx` becomes another repository.
+Names follow Docker's rules: the first part is a registry if it has a dot or a colon or is `localhost`. Only Docker Hub
+implies `library/`. AIU up to v1.3 drops it from every name, so that `ghcr.io/library/nginx` becomes another repository.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from task.text import shortened
 _HUB = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com"})
 _HOST = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*"
 _REGISTRY = re.compile(rf"(?:{_HOST}|\[[0-9a-f:.]+\])(?::[0-9]+)?", re.ASCII | re.IGNORECASE)
-# What can only be a host: a port before a slash is never a tag.
+# A port before a slash is never a tag. AIU reads `localhost:5000/foo:^1.0` as the image `localhost`.
 _HOST_AND_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.]+\](?::[0-9]+)?|[^/:@\s\[\]]+:[0-9]+)(?=/)", re.ASCII)
 _PART = re.compile(r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*", re.ASCII)
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
@@ -34,7 +34,7 @@ _LONGEST_REPOSITORY = 255
 def parse_image(text: str) -> Image:
     """The image of one reference, `[registry[:port]/]path[:tag][@digest]`; tag and digest may be missing.
 
-    Raises `Malformed`, saying what is wrong with which part, for anything a registry would not take.
+    Raises `Malformed`, which names the wrong part, for a reference that a registry would not accept.
     """
     if not text:
         raise Malformed("the image reference is empty", "write [registry/]name:tag")
@@ -61,14 +61,14 @@ def parse_image(text: str) -> Image:
 
 
 def parse_images(values: Sequence[str]) -> tuple[Image, ...]:
-    """The images that `--image` names, in order, each once.
+    """The images that `--image` names, in order, each once; () where it names none.
 
-    Each value holds references separated by commas, blanks or newlines, or is a JSON list of strings.
-    Raises `Malformed` for the first that cannot be read; no reference at all is an empty answer.
+    Each value holds references separated by commas, blanks or newlines, or is a JSON list of strings. Raises
+    `Malformed` for the first reference that does not parse.
     """
     texts: list[str] = []
     for value in map(str.strip, values):
-        if not value.startswith("[") or _HOST_AND_PORT.match(value):  # `[::1]:5000/app` is no JSON list
+        if not value.startswith("[") or _HOST_AND_PORT.match(value):  # `[::1]:5000/app` is not a JSON list
             texts += value.replace(",", " ").split()
             continue
         try:
@@ -86,7 +86,7 @@ def parse_images(values: Sequence[str]) -> tuple[Image, ...]:
 
 
 def same_image(one: Image, other: Image) -> bool:
-    """Whether both name the same repository, whatever the spelling; tags and digests do not count."""
+    """Whether both images have the same repository in any spelling; tags and digests do not matter."""
     return one.identity == other.identity
 
 
@@ -94,7 +94,8 @@ def same_image(one: Image, other: Image) -> bool:
 def live_image(text: str) -> Image | None:
     """The image of a `status.summary.images` string or of a Kustomize image (`name=image:tag`).
 
-    Lenient, because others wrote it: upper case and shortened digests pass. None where no name can be read.
+    It is lenient, because the text comes from clusters and files: upper case and shortened digests pass. None where the
+    text has no valid name.
     """
     text = text.strip()
     name, tag, digest = _split(text.partition("=")[2] if "=" in text else text)
@@ -108,38 +109,39 @@ def live_image(text: str) -> Image | None:
 
 
 def split_registry(name: str) -> tuple[str, str]:
-    """The registry as it is written ("" where none is) and the rest of a name, by Docker's rule."""
+    """The registry of a name, as written or "", and the rest, by Docker's rule."""
     first, slash, rest = name.partition("/")
     return (first, rest) if slash and ("." in first or ":" in first or first.lower() == "localhost") else ("", name)
 
 
 def split_image_list(text: str) -> tuple[str, ...]:
-    """The entries of an `image-list`, trimmed, without the empty ones; as many as `parse_image_list` answers."""
+    """The entries of an `image-list`, trimmed, without empty ones; `parse_image_list` returns one result for each."""
     return tuple(entry for part in text.split(",") if (entry := part.strip()))
 
 
 def parse_image_list(text: str) -> tuple[Entry | Malformed, ...]:
-    """Every entry of an `image-list`, or what is wrong with it, in order. Never raises."""
-    found: list[Entry | Malformed] = []
+    """Each entry of an `image-list`, or its error, in order. Never raises."""
+    entries: list[Entry | Malformed] = []
     for entry in split_image_list(text):
         try:
-            found.append(parse_entry(entry))
+            entries.append(parse_entry(entry))
         except Malformed as problem:
-            found.append(problem)
-    return tuple(found)
+            entries.append(problem)
+    return tuple(entries)
 
 
 def parse_entry(text: str) -> Entry:
     """One entry of `image-list`, `[alias=]name[:constraint][@digest]`.
 
-    The constraint is trimmed and not judged here: what it must be depends on the strategy.
-    Raises `Malformed` where no image can be read, with the fix in the hint.
+    The constraint is trimmed and not checked, because its grammar depends on the strategy. Raises `Malformed`, with the
+    fix in the hint, where the entry has no valid image.
     """
     text = text.strip()
     alias, reference = "", text
     if "=" in text:  # AIU splits at the first `=`
         alias, _, reference = text.partition("=")
-        if _split(alias)[1] is not None:  # a constraint was cut: a colon behind a host's port is never part of an alias
+        # `nginx:>=1.0` is cut within its constraint: no alias has a colon but that of a host's port.
+        if _split(alias)[1] is not None:
             short = _split(text)[0].rpartition("/")[2].strip()
             raise Malformed(
                 f"{shortened(text)!r}: without an alias, the '=' of the constraint is taken for the end of the alias",
@@ -157,7 +159,7 @@ def parse_entry(text: str) -> Entry:
 
 
 def _split(text: str) -> tuple[str, str | None, str | None]:
-    """Name, tag (or constraint) and digest as they stand there; None: there is no `:` or no `@`."""
+    """Name, tag (or constraint) and digest as written; None where the text has no `:` or no `@`."""
     front, at, digest = text.partition("@")
     first, slash, _ = front.partition("/")
     host = _HOST_AND_PORT.match(front) if slash and set(first) & {":", "["} else None
@@ -171,7 +173,7 @@ def _image(name: str, text: str, *, any_case: bool = False) -> Image:
     if not name:
         raise Malformed(f"{shortened(text)!r} names no image", "write [registry/]name:tag")
     registry, repository = split_registry(name)
-    registry = registry.lower() or "docker.io"  # host names know no case; repositories do
+    registry = registry.lower() or "docker.io"  # case matters in repositories, not in names of hosts
     if registry in _HUB:
         registry, repository = "docker.io", repository if "/" in repository else f"library/{repository}"
     elif not _REGISTRY.fullmatch(registry):

@@ -1,4 +1,4 @@
-"""The nouns of the work, all frozen. A change is a new value."""
+"""The nouns of the work. All are frozen: a change is a new value."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ VerdictName = Literal["update", "unchanged", "refuse", "defer", "error"]
 
 @dataclass(frozen=True)
 class Image:
-    """One image reference: `name` as it was written, `registry` and `repository` in normal form."""
+    """One image reference: `name` as written, `registry` and `repository` in normal form."""
 
     name: str  # as written, without tag and digest: "nginx", "localhost:5000/acme/api"
-    registry: str  # "docker.io" where none is written
+    registry: str  # "docker.io" where the name has none
     repository: str  # "library/nginx", "acme/api"
     tag: str = ""
     digest: str = ""  # "sha256:…"
 
     @property
     def identity(self) -> str:
-        """Equal for two spellings of one repository: `nginx`, `docker.io/library/nginx`."""
+        """The repository in normal form, which is equal for its spellings `nginx` and `docker.io/library/nginx`."""
         return f"{self.registry}/{self.repository}"
 
     @property
     def version(self) -> str:
-        """What follows the name: `tag`, `tag@digest` or, with no tag, the digest."""
+        """The part after the name: `tag`, `tag@digest` or, without a tag, the digest."""
         return f"{self.tag}@{self.digest}" if self.tag and self.digest else self.tag or self.digest
 
     @property
     def reference(self) -> str:
-        """The whole reference, as a container runtime takes it."""
+        """The whole reference, in the form that container runtimes take."""
         tag = f":{self.tag}" if self.tag else ""
         return f"{self.name}{tag}@{self.digest}" if self.digest else f"{self.name}{tag}"
 
@@ -47,9 +47,9 @@ class Image:
 class Entry:
     """One entry of `image-list`: `alias=name:constraint@digest`."""
 
-    alias: str  # "" where none is written
-    image: Image  # no tag; the digest as written
-    constraint: str  # the tag part, trimmed; "" where none is written
+    alias: str  # "" where the entry has none
+    image: Image  # without a tag; the digest as written, which has no effect, as in AIU
+    constraint: str  # the tag part, trimmed; "" where the entry has none
     text: str  # as written, trimmed
 
 
@@ -64,15 +64,15 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Source:
-    """One source of an Application, as far as a write-back needs it."""
+    """The parts of an Application's source that a write-back needs."""
 
     repo: str
     path: str = ""
     revision: str = ""  # "" and "HEAD": the repository's default branch
     chart: str = ""
     ref: str = ""
-    kind: Kind = ""  # from the status, else the spec's section, else "" (Git will tell)
-    section: Kind = ""  # the section that the spec holds for this source
+    kind: Kind = ""  # from the status, else from the spec's section; "" until Git is read
+    section: Kind = ""  # the section that the spec has for this source
     parameters: tuple[Parameter, ...] = ()  # helm.parameters
     images: tuple[str, ...] = ()  # kustomize.images
     env: tuple[tuple[str, str], ...] = ()  # plugin.env
@@ -82,21 +82,21 @@ class Source:
 
 @dataclass(frozen=True)
 class Application:
-    """One Argo CD Application, parsed once."""
+    """One Argo CD Application."""
 
     namespace: str
     name: str
-    annotations: Mapping[str, str]  # keys without the annotation prefix; only keys that had it
+    annotations: Mapping[str, str]  # those with the annotation prefix, their keys without it
     sources: tuple[Source, ...]
     multi: bool = False  # spec.sources rather than spec.source
     live: tuple[str, ...] = ()  # status.summary.images, as written
     project: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
-    origin: str = ""  # where it was read: "apps/web.yaml:12", "cluster"
+    origin: str = ""  # "apps/web.yaml:12", "cluster"
 
     @property
     def key(self) -> str:
-        """`namespace/name`, as reports and messages name it."""
+        """`namespace/name`, its name in reports and messages."""
         return f"{self.namespace}/{self.name}"
 
 
@@ -105,17 +105,17 @@ class Policy:
     """Which tags an entry takes, and in which order they count as newer."""
 
     strategy: Strategy = "semver"
-    constraints: tuple[str, ...] = ()  # every one must hold: the entry's, and that of `semver:<constraint>`
-    allow: str | None = None  # RE2 pattern, unanchored; None: any tag
+    constraints: tuple[str, ...] = ()  # the entry's and that of `semver:<constraint>`; all of them must hold
+    allow: str | None = None  # RE2 pattern, unanchored; None is any tag
     ignore: tuple[str, ...] = ()  # Go filepath.Match globs
     platforms: tuple[str, ...] = ()
     pin_digest: bool = False
-    pull_secret: str = ""  # which login the registry gets, as the annotation says it
+    pull_secret: str = ""  # the annotation that names the registry's login
 
 
 @dataclass(frozen=True)
 class Keys:
-    """Where in a target an image goes, as the per-image annotations say; "" where they say nothing."""
+    """The names of an image's places in a target, from the per-image annotations; "" where they give none."""
 
     name: str = ""  # helm.image-name / plugin.image-name
     tag: str = ""  # helm.image-tag / plugin.image-tag
@@ -126,10 +126,10 @@ class Keys:
 
 @dataclass(frozen=True)
 class Claim:
-    """One image-list entry, and the names that it gives its image in a target; "" where it gives none."""
+    """One image-list entry, and the names of its image in a target; "" where it gives none."""
 
     alias: str
-    identity: str  # of its image, in normal form
+    identity: str  # of its image
     kustomize_name: str = ""
     manifests_name: str = ""
 
@@ -141,24 +141,24 @@ class Target:
     kind: TargetKind
     path: str  # from the repository's root, "/"-separated, no leading "/", no ".."; "" is the root
     keys: Keys
-    image: Image  # the entry's image: its spelling is the fallback for what is written
-    source: Source  # the Application's source: what its spec holds is carried along
+    image: Image  # the entry's image, whose spelling is written where the file has none
+    source: Source  # the Application's source, whose parameters, images and env are carried along
     application: str = ""  # namespace/name
     alias: str = ""
-    recurse: bool = False  # manifests: look into sub-folders
-    fallbacks: tuple[str, ...] = ()  # other spellings of `path`, used when only they exist
-    carry: bool = True  # carry the spec's parameters, images and env along
-    managed: tuple[str, ...] = ()  # parameters, image identities, variables that any alias of the Application writes
+    recurse: bool = False  # for manifests: sub-folders count, too
+    fallbacks: tuple[str, ...] = ()  # other spellings of `path`, used where only they exist
+    carry: bool = True  # whether the spec's parameters, images and env are carried along
+    managed: tuple[str, ...] = ()  # parameters, image identities and variables that any alias of the Application writes
     others: tuple[Claim, ...] = ()  # the Application's other image-list entries
 
 
 @dataclass(frozen=True)
 class File:
-    """What a snapshot says about one path. Absent paths have no File."""
+    """One path of a snapshot. Absent paths have no File."""
 
     text: str  # "" for anything but a regular file that was asked for
     mode: str = "100644"  # Git's: 100644, 100755, 120000 symlink, 160000 submodule, 040000 folder
-    problem: str = ""  # why it cannot be edited: "not UTF-8 text", "larger than 10 MB", …
+    problem: str = ""  # the reason why it cannot be edited: "not UTF-8 text", "larger than 10 MB", …
 
 
 Files = Mapping[str, File]
@@ -166,7 +166,7 @@ Files = Mapping[str, File]
 
 @dataclass(frozen=True)
 class Place:
-    """What a snapshot must know about: the text of a file, whether a path exists, or all manifests of a folder."""
+    """A path that a snapshot has to hold: a file's text, whether it exists, or all manifests of a folder."""
 
     path: str
     want: Literal["text", "exists", "folder", "tree"] = "text"
@@ -174,7 +174,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Destination:
-    """Where commits go. `base` is a branch name; `head` equals `base` unless `git-branch` says otherwise."""
+    """Where commits go. `base` is a branch name; `head` equals `base` unless `git-branch` names another one."""
 
     repo: str  # the Application's own URL, without userinfo
     base: str
@@ -193,13 +193,13 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a target says now about an image; all "" where it says nothing."""
+    """The image in a target as it is now; all "" where the target does not have it."""
 
     name: str = ""
     tag: str = ""
     digest: str = ""
-    sound: bool = True  # False: a YAML reader takes the scalar for a number, boolean or date: rewrite it
-    file: str = ""  # the file that was, or will be, written
+    sound: bool = True  # False where the target must be rewritten although its letters are right: 1.10 is a number
+    file: str = ""  # the file that is written
 
 
 @dataclass(frozen=True)
@@ -222,25 +222,23 @@ class Person:
 
 @dataclass(frozen=True)
 class Changeset:
-    """What to commit on top of `tip`, for one head branch."""
+    """The commit to make on top of `tip`, for one head branch."""
 
     destination: Destination
     tip: str
     files: Files  # only those that change, with their new text and mode
     message: str
     author: Person
-    head_commit: str | None = (
-        None  # the head branch's commit that was read, "" where it did not exist; None: not looked at
-    )
+    head_commit: str | None = None  # the tip of the head branch, "" where it is absent, None where it was not read
 
 
 @dataclass(frozen=True)
 class Landing:
-    """What became of a changeset."""
+    """The result of landing a changeset."""
 
-    commit: str  # "" when only predicted
+    commit: str  # "" where it is only predicted
     tree: str
-    pushed: bool = True  # False: the head branch already had exactly this
+    pushed: bool = True  # False where the head branch had exactly this already
 
 
 Fact = Literal["exists", "digest", "created", "platforms", "labels", "tags"]
@@ -248,31 +246,31 @@ Fact = Literal["exists", "digest", "created", "platforms", "labels", "tags"]
 
 @dataclass(frozen=True)
 class Question:
-    """What a rule needs to know of one image that neither the event nor Git tells; a registry answers."""
+    """Facts of one image that a rule needs and that neither the event nor Git has; a registry answers."""
 
     image: Image  # with the tag, the digest, or both that are asked about
     facts: tuple[Fact, ...]
-    platforms: tuple[str, ...] = ()  # "os/arch[/variant]": of an index, only these members count; () is all
+    platforms: tuple[str, ...] = ()  # "os/arch[/variant]"; only these members of an index count; () is all
     secret: str = ""  # the annotation `pull-secret`, as written
-    namespace: str = ""  # the Application's: whose secrets may be named
+    namespace: str = ""  # the Application's, whose secrets may be named
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A registry's answer; what was not asked for stays empty."""
+    """A registry's answer; facts that were not asked for stay empty."""
 
     exists: bool = True
-    digest: str = ""  # of what the tag names: an index's own digest where it is one
+    digest: str = ""  # of the manifest that the tag names, which may be an index
     created: str = ""  # RFC 3339, UTC, "2026-11-21T06:00:00.123Z"; "" where the image has no date
     platforms: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     tags: tuple[str, ...] = ()  # of the image's repository
-    error: TaskError | None = None  # why there is no answer
+    error: TaskError | None = None  # the reason why there is no answer
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A pull request as it should be: one per (repository, base, head)."""
+    """A pull request as it should be; there is one for each repository, base and head."""
 
     repo: str  # the Application's own URL
     base: str
@@ -297,16 +295,16 @@ class Proposed:
     body: str = ""
     head_commit: str = ""
     merge_commit: str = ""  # of a merged one
-    conflicts: bool = False  # with its base, as far as the forge tells
-    note: str = ""  # what could not be done and does no harm: "GitHub cannot merge by itself here: …"
+    conflicts: bool = False  # with its base, as far as the forge says
+    note: str = ""  # a step that failed without harm: "GitHub cannot merge by itself here: …"
 
 
 @dataclass(frozen=True)
 class Build:
-    """What tells two builds of one image apart in time (contract, section 5). "" and None are unknown."""
+    """A build's place in time among the builds of one image; "" and None are unknown."""
 
     sequence: int | None = None
-    counter: str = ""  # who counts: sequences of two counters cannot be compared; "" for --sequence
+    counter: str = ""  # of the sequence: numbers of two counters cannot be compared; "" for --sequence
     commit: str = ""
     repository: str = ""  # of that commit, without userinfo
     created: str = ""  # RFC 3339, UTC
@@ -323,7 +321,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Hold:
-    """What keeps an image, or all of an Application, as it is."""
+    """Keeps an image, or all images of an Application, as they are."""
 
     reason: str
     by: str = ""
@@ -333,7 +331,7 @@ class Hold:
 
 @dataclass(frozen=True)
 class Meant:
-    """What the last rollback was asked for in words, and the version that this meant then."""
+    """The words of the last rollback, and the version that they meant then."""
 
     to: str  # "previous", "3-back"
     tag: str = ""
@@ -342,10 +340,10 @@ class Meant:
 
 @dataclass(frozen=True)
 class Memory:
-    """What is remembered of one image-list entry."""
+    """The memory of one image-list entry."""
 
     written: Written | None = None  # the newest build that was ever written
-    replaced: tuple[str, ...] = ()  # versions (`tag`, `tag@digest`, digest) whose replay changes nothing; newest first
+    replaced: tuple[str, ...] = ()  # versions (`tag`, `tag@digest`, digest) that no replay brings back; newest first
     hold: Hold | None = None
     deferred: Written | None = None  # the newest event while held
     rollback: Meant | None = None
@@ -353,17 +351,16 @@ class Memory:
 
 @dataclass(frozen=True)
 class State:
-    """What is remembered of one Application in one write-back file. A state file holds one for each file."""
+    """The memory of one Application in one write-back file. A state file holds one for each such file."""
 
     hold: Hold | None = None  # covers all images
-    images: Mapping[str, Memory] = field(
-        default_factory=dict
-    )  # by alias; without one, by the image's name as `image-list` spells it
+    # By alias; an entry without an alias has its image's name, as `image-list` spells it.
+    images: Mapping[str, Memory] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Subscription:
-    """One write-back target of one image-list entry of one Application: who takes which tag, and where it goes."""
+    """One write-back target of one image-list entry: which Application takes which tags, and where they go."""
 
     application: Application
     entry: Entry
@@ -371,54 +368,54 @@ class Subscription:
     keys: Keys
     source: Source
     target: str  # "override", "kustomization", "helmvalues", "manifests", "file", "flux"
-    path: str  # what the target names, from the repository's root; for "override" the file
+    path: str  # of the target, from the repository's root; for "override" of the file
     repo: str  # the Application's own URL
     base: str = ""  # "" is the repository's default branch
     head: str = ""  # template of the head branch; "" is the base branch
     method: Literal["git", "argocd"] = "git"
-    credentials: str = ""  # "" and "repocreds": found by the URL; "secret:ns/name"
+    credentials: str = ""  # "secret:ns/name"; "" is the login that the URL finds
     fallbacks: tuple[str, ...] = ()
     managed: tuple[str, ...] = ()
-    claims: tuple[Claim, ...] = ()  # all entries of the Application, this one included
+    claims: tuple[Claim, ...] = ()  # of all entries of the Application, this one included
     pull_request: bool = False
-    home: str = ""  # the folder of the Application's first write-back file in this repository; its state lies there
-    suspended: str = ""  # why Flux's own annotations stop its updates; "" when they do not
-    flaw: Flaw | None = None  # why its entry cannot be used: then nothing but the application and the entry is known
+    home: str = ""  # the folder of the Application's first write-back file in this repository, for the state's path
+    suspended: str = ""  # the reason why Flux's own annotations stop its updates, or ""
+    flaw: Flaw | None = None  # of an unusable entry: then only the Application and the entry are known
 
 
 @dataclass(frozen=True)
 class Problem:
     """One line of `errors[]`: an error of this run, or a warning that never changes the exit code."""
 
-    application: str  # namespace/name; "" when it is about none
+    application: str  # namespace/name; "" where it is about no Application
     rule: str
     message: str
     hint: str = ""
     severity: Literal["error", "warning"] = "error"
     key: str = ""  # the annotation, without prefix
     value: str = ""
-    exit: int = 0  # of an error that is no annotation's: its exit code
+    exit: int = 0  # the exit code of an error; 0 is that of a wrong annotation
 
 
 @dataclass(frozen=True)
 class Flaw:
-    """Something wrong with an annotation, and whose update it stops."""
+    """A mistake in an annotation, and the entry whose update it stops."""
 
-    text: str  # the image-list entry as written; "" for a key that belongs to none
-    entry: Entry | None  # None: the entry itself could not be read
+    text: str  # the image-list entry as written; "" for a key that belongs to no entry
+    entry: Entry | None  # None where the entry itself does not parse
     key: str  # the annotation, without prefix
     value: str
     message: str
     hint: str = ""
     rule: str = "annotation"
     severity: Literal["error", "warning", "info"] = "error"
-    misspelt: bool = False  # it is about the key itself, a near miss of one that exists
-    strategy: Strategy | None = None  # of the entry, as far as it can be read
+    misspelt: bool = False  # whether the key itself is the mistake, a near miss of a known key
+    strategy: Strategy | None = None  # of the entry, if the annotation is valid
 
 
 @dataclass(frozen=True)
 class Subscribed:
-    """What the annotations of one Application ask for, and everything that is wrong with them."""
+    """The Subscriptions that the annotations of one Application ask for, and the flaws of these annotations."""
 
     application: Application
     subscriptions: tuple[Subscription, ...]
@@ -427,27 +424,27 @@ class Subscribed:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the rules say, and why in one sentence."""
+    """The decision of the rules, with the reason in one sentence."""
 
     verdict: VerdictName
     rule: str
     because: str
-    hint: str = ""  # of an error: what to do about it
-    exit: int = 0  # of an error: its exit code; 0 is that of a wrong configuration
+    hint: str = ""  # what to do about an error
+    exit: int = 0  # the exit code of an error; 0 is that of a wrong configuration
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What was decided about one subscription and the image on offer, and why."""
+    """The decision about one subscription and the offered image, with the reason."""
 
     subscription: Subscription
     candidate: Image
     verdict: Verdict
     current: Reading = Reading()
-    branch: str = ""  # the base branch, as Git names it; "" where Git was not asked
+    branch: str = ""  # the base branch's name in Git; "" where Git was not asked
     head: str = ""  # the branch that is written: the base branch, or a head branch
-    kind: TargetKind | None = None  # what the target is; None where Git was not asked
-    unchecked: str = ""  # what the rules wanted to know and nobody could tell
+    kind: TargetKind | None = None  # None where Git was not asked
+    unchecked: str = ""  # facts that the rules needed and that no registry gave
 
 
 @dataclass(frozen=True)
@@ -464,27 +461,27 @@ class Commit:
     attempts: int = 1
     diff: str | None = None
     pull_request: str | None = None
-    already_there: bool = False  # it was there already: this run wrote nothing
+    already_there: bool = False  # whether the branch had it already, and this run wrote nothing
 
 
 @dataclass(frozen=True)
 class Timings:
-    """When a run began, and how long its parts took, in seconds."""
+    """When a run began, and how many seconds its parts took."""
 
     started: str  # RFC 3339, UTC
-    find: float  # the Applications, and what the registries have (`scan`)
-    land: float  # read, decide, commit and push, in all repositories at the same time
-    follow: float  # Argo CD, forges: what was told and waited for after the push
+    find: float  # finding the Applications and, in `scan`, listing tags
+    land: float  # reading, deciding, committing and pushing, in all repositories at the same time
+    follow: float  # refreshes, pull requests and waiting after the push
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """The seconds of all parts."""
         return self.find + self.land + self.follow
 
 
 @dataclass(frozen=True)
 class Report:
-    """All that a run found and did."""
+    """Everything that a run found and did."""
 
     command: str
     images: tuple[Image, ...]
@@ -493,8 +490,8 @@ class Report:
     commits: tuple[Commit, ...]
     problems: tuple[Problem, ...]
     exit: int
-    timings: Timings | None = None  # None for a run that ended before it began
-    dry: bool = False  # it only says what would happen
+    timings: Timings | None = None  # None for a run that failed before it began, such as by a usage error
+    dry: bool = False  # whether it only says what would happen
 
 
 JSON = Mapping[str, Any]

@@ -1,6 +1,6 @@
-"""A value that is made when it is first asked for.
+"""Makes a value when it is first asked for.
 
-`functools.cache` alone would let two threads make it at the same time: two clients with two logins.
+`functools.cache` alone would let two threads make the value at the same time: two clients with two logins.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ _LOCK = RLock()
 
 
 def once(make: Callable[[], T]) -> Callable[[], T]:
-    """A function that calls `make` once, in the first thread that asks, and returns that value to all."""
+    """A function that calls `make` once, in the first thread that asks, and returns that value to every thread."""
     made = cache(make)
 
     def value() -> T:

@@ -1,4 +1,4 @@
-"""What a Git server may cost a run, in bytes and in time. A hostile one could otherwise send for hours."""
+"""Bounds what a Git server may cost a run, in bytes and in time. A hostile server could otherwise send for hours."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from dataclasses import dataclass
 
 from task.errors import UnreachableError
 
-SPARE = 600.0  # seconds for one repository, beside those that its branches may be contended for
+SPARE = 600.0  # seconds for one repository, beside the time for which its branches may be contended
 _AGAIN = "run it again; a longer --deadline gives the repository more time"
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Far above the needs of any update; tests lower them."""
+    """The bounds of one repository, far above the needs of any update; tests lower them."""
 
     messages: int = 64_000_000  # bytes of refs and messages that one command prints
     pack: int = 2 << 30  # bytes of packs of one repository
-    memory: int = 1 << 30  # bytes in each process of git: refs and error pages are collected there before we see them
+    memory: int = 1 << 30  # bytes of each git process, which collects refs and error pages before it prints them
     seconds: float = 120.0 + SPARE  # for everything about one repository
 
     def limits(self) -> Callable[[], None]:
-        """What a new process of git calls before it starts: from then on the kernel holds these bounds.
+        """The function that a new git process calls first, so that the kernel enforces these bounds.
 
-        A stricter limit that we were started with (`ulimit -f`) stays.
+        A stricter limit that we were started with (`ulimit -f`) stays. The limit on file size bounds packs only because
+        `fetch.unpackLimit=1` keeps each pack in one file.
         """
         wanted = ((resource.RLIMIT_FSIZE, self.pack), (resource.RLIMIT_DATA, self.memory))
         lower = []
@@ -42,9 +43,9 @@ class Bounds:
 
         return limit
 
-    def passed(self, said: str) -> str:
-        """Which bound git met, by its own words (not the server's, which stand behind `remote:`), or ""."""
-        ours = [line for line in said.splitlines() if not line.startswith("remote:")]
+    def passed(self, messages: str) -> str:
+        """The bound that git has met by its own messages, or "". The server's messages begin with `remote:`."""
+        ours = [line for line in messages.splitlines() if not line.startswith("remote:")]
         if any("Out of memory" in line for line in ours):
             return f"git would need more than {_amount(self.memory)} of memory for it"
         soft, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -64,7 +65,7 @@ class Bounds:
 
 
 class Clock:
-    """The time that one repository has, from its first command on."""
+    """The time for one repository, which begins with its first command."""
 
     def __init__(self, seconds: float, subject: str) -> None:
         self.seconds = seconds
@@ -72,7 +73,7 @@ class Clock:
         self._end = 0.0
 
     def left(self) -> float:
-        """Seconds. Raises `UnreachableError` when there are none left."""
+        """The seconds left. Raises `UnreachableError` when the time is over."""
         now = time.monotonic()
         self._end = self._end or now + self.seconds
         if now >= self._end:

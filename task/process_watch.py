@@ -1,4 +1,4 @@
-"""Watches a git command and reads what it prints: one that stalls, sends too much or takes too long is ended."""
+"""Watches a git command and reads its output. A command that stalls, sends too much or takes too long is ended."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any
 from task.process_bounds import Bounds
 
 _PATIENCE = 0.8  # seconds from SIGTERM to SIGKILL
-_LOOKS = 8  # in the time after which a transfer counts as stalled
-_SLICE = 0.2  # seconds; within this time a signal is obeyed that another thread received
+_LOOKS = 8  # how often it is looked at within the time after which a transfer counts as stalled
+_SLICE = 0.2  # seconds, within which a signal that another thread received takes effect
 _NAP = 0.02  # seconds, where the system has no handles of processes
 _PIECE = 1 << 16  # bytes, as many as a pipe holds
 
 
 class CapturedOutput:
-    """One stream of a command, read as it comes; `most`: how many bytes at its end are kept (0: all)."""
+    """One output stream of a command; the last `most` bytes of it are kept, or all with 0."""
 
     def __init__(self, most: int = 0) -> None:
         self.source, sink = os.pipe()
@@ -31,7 +31,7 @@ class CapturedOutput:
         self._kept = bytearray()
 
     def take(self, *, keep: bool = True) -> bool:
-        """Read what is there; false when nothing more will come."""
+        """Reads what has come so far. Returns False when nothing more will come."""
         try:
             piece = os.read(self.source, _PIECE)
         except BlockingIOError:
@@ -44,21 +44,22 @@ class CapturedOutput:
         return bool(piece)
 
     def text(self) -> bytes:
-        """What was kept. If that is the end only, it begins with a whole line: half a URL might show half a login."""
+        """The kept bytes. If only the end was kept, it begins with a whole line: half a URL might show half a login."""
         kept = bytes(self._kept[-self._most :])
         return kept if len(kept) == self.count else kept.partition(b"\n")[2] or kept
 
     def close(self) -> None:
-        """Both ends."""
+        """Closes both ends of the pipe."""
         self.sink.close()
         os.close(self.source)
 
 
 class Watch:
-    """Ends a command after `limits`: so many seconds, why it is ended then; so many without a byte (0: any time).
+    """Watches one command and ends it where it passes a limit.
 
-    `outputs` are read meanwhile; they, and the packs in the folder `git_dir`, keep within `bounds`.
-    Needs no thread: the caller, who waits for the command anyway, watches it.
+    `limits` are its seconds in all, the reason to give then, and its seconds without a byte (0 is any number). Its
+    `outputs` are read, and must keep within `bounds`, as must the packs in the folder `git_dir`. No thread is needed,
+    because the caller waits for the command anyway.
     """
 
     def __init__(
@@ -69,25 +70,25 @@ class Watch:
         bounds: Bounds = Bounds(),
         git_dir: str = "",
     ) -> None:
-        self.why = ""  # why it was ended
+        self.why = ""  # the reason for which the command was ended
         self._running = running
         self._timeout, self._late, self._stall = limits
         self._outputs = outputs
         self._bounds = bounds
         self._git_dir = git_dir
         self._before = weight(git_dir) if git_dir else 0
-        self._told = 0.0  # when it got SIGTERM
+        self._terminated = 0.0  # when it got SIGTERM
         self._moved: int | None = None
         self._moved_at = self._looked = self._weighed = self._began = time.monotonic()
 
     def end(self) -> None:
-        """End it now. A signal handler may call this."""
-        self._told = self._told or time.monotonic()
+        """Ends the command now. A signal handler may call this."""
+        self._terminated = self._terminated or time.monotonic()
         send(self._running, "SIGTERM")
 
     def wait(self) -> None:
-        """Return when it has ended, by itself or because it had to. Its exit code is left for `running.wait()`."""
-        handle: int | None = None  # to poll for the end of the process, where the system has such a thing
+        """Returns when the command has ended. Its exit code is left for `running.wait()`."""
+        handle: int | None = None  # a pidfd, which can be polled; Linux has them since 5.3, macOS not
         with suppress(AttributeError, OSError):
             handle = os.pidfd_open(self._running.pid)
         poll, slice_ = select.poll(), min(_SLICE if handle is not None else 0.001, self._timeout)
@@ -111,7 +112,7 @@ class Watch:
         self._rest()
 
     def _rest(self) -> None:
-        """What the command has left behind. Children of it may still have the pipe, so its end is not waited for."""
+        """Reads the rest of the output, without waiting for its end: a child may still hold the pipe."""
         for output in self._outputs:
             before = -1
             while before < output.count <= self._bounds.messages:
@@ -120,8 +121,8 @@ class Watch:
         self.why = self.why or self._too_much(time.monotonic())
 
     def _look(self, now: float) -> None:
-        if self._told:
-            if now - self._told >= _PATIENCE:
+        if self._terminated:
+            if now - self._terminated >= _PATIENCE:
                 send(self._running, "SIGKILL")
             return
         if self._stall and now - self._looked >= self._stall / _LOOKS:
@@ -138,7 +139,7 @@ class Watch:
             self.end()
 
     def _too_much(self, now: float) -> str:
-        """What of its bounds the command has passed; at work it is weighed once a second."""
+        """Which bound the command has passed, or ""; while it runs, packs are weighed once a second."""
         if sum(output.count for output in self._outputs) > self._bounds.messages:
             return self._bounds.too_many_messages
         if self._git_dir and now - self._weighed >= 1:
@@ -146,14 +147,14 @@ class Watch:
             packs = weight(self._git_dir)
             if packs > self._bounds.pack:
                 return self._bounds.too_much_pack
-            # Before the pack begins git collects all refs, and prints none. Each byte counts twice: written, and read.
+            # Before the pack begins, git collects all refs and prints none. Each byte counts twice, written and read.
             if packs == self._before and (bytes_moved(self._running.pid) or 0) > 2 * self._bounds.messages:
                 return self._bounds.too_many_messages
         return ""
 
 
 def weight(git_dir: str) -> int:
-    """Bytes of the packs in a repository, also of one that is just coming."""
+    """The bytes of the packs in a repository, including one that is still being received."""
     total = 0
     with suppress(OSError):
         for entry in os.scandir(f"{git_dir}/objects/pack"):
@@ -163,24 +164,24 @@ def weight(git_dir: str) -> int:
 
 
 def finish(running: Any) -> None:
-    """End a command that is no longer needed: by SIGTERM, and a moment later by SIGKILL."""
+    """Ends a command that is no longer needed, by SIGTERM and a moment later by SIGKILL."""
     watch = Watch(running, (_PATIENCE, "", 0))
     watch.end()
     watch.wait()
 
 
 def send(running: Any, name: str) -> None:
-    """Send a signal to a command and all its children."""
+    """Sends a signal to a command and all its children."""
     with suppress(ProcessLookupError, PermissionError):  # it may have ended already
         os.killpg(running.pid, getattr(signal, name))
 
 
 def bytes_moved(session: int) -> int | None:
-    """What the processes of a session have read and written so far; None if the system does not say.
+    """The bytes that the processes of a session have read and written so far; None where the system does not say.
 
-    ssh is left out: it keeps a connection alive that carries nothing. git moves bytes only when they were sent.
+    ssh is left out, because its keep-alives move bytes on a connection that carries nothing.
     """
-    total, told = 0, False
+    total, known = 0, False
     with suppress(OSError):
         for pid in filter(str.isdigit, os.listdir("/proc")):
             with suppress(OSError, ValueError, IndexError):
@@ -188,8 +189,8 @@ def bytes_moved(session: int) -> int | None:
                 if int(rest.split()[3]) != session or name.endswith("(ssh"):
                     continue
                 read, written = _read(f"/proc/{pid}/io").split("\n")[:2]
-                total, told = total + int(read.split()[1]) + int(written.split()[1]), True
-    return total if told else None
+                total, known = total + int(read.split()[1]) + int(written.split()[1]), True
+    return total if known else None
 
 
 def _read(path: str) -> str:

@@ -1,4 +1,4 @@
-"""Try again, with pauses: what failed and may pass, what is not ready yet. A signal ends every pause."""
+"""Repeats calls, with pauses between them, until they succeed or their answer is good. A signal ends every pause."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ def again(
     may_pass: Callable[[E], bool] = lambda _error: True,
     deadline: float = inf,
 ) -> T:
-    """The answer. After an error that may pass it is asked again, unless the pause would end after the deadline."""
+    """The answer of `ask`, which is called again after an error that may pass.
+
+    There is one pause before each repetition, and none that would end after the deadline.
+    """
     for pause in pauses:
         try:
             return ask()
@@ -34,7 +37,10 @@ def again(
 def until(
     good: Callable[[T], bool], answer: T, ask: Callable[[], T], pauses: Iterable[float], deadline: float = inf
 ) -> T:
-    """The first good answer; else the last one, once the pauses are used up, the time is over or a signal has come."""
+    """The first good answer of `ask`, beginning with `answer`.
+
+    Else it is the last one, when the pauses are used up, the time is over, or a signal has come.
+    """
     for pause in pauses:
         left = deadline - time.monotonic()
         if good(answer) or left <= 0 or shutdown.code():

@@ -1,4 +1,4 @@
-"""What one call of the command was asked to do, as frozen records. `task/cli` makes them from options."""
+"""The options of one call of the command as frozen records, which `task/cli` makes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from task.secret import Secret
 
 @dataclass(frozen=True)
 class OutputSettings:
-    """Where results and log go."""
+    """Where results and the log go."""
 
     format: str = "text"
     report: str = ""
@@ -24,7 +24,7 @@ class OutputSettings:
 
 @dataclass(frozen=True)
 class AccessSettings:
-    """How we log in to Git servers: names of files, which `task/git/credentials.py` reads."""
+    """How to log in to Git servers. `task/git/credentials.py` reads the files that are named here."""
 
     username: str = ""
     password_file: str = ""
@@ -38,12 +38,12 @@ class AccessSettings:
     app_id: str = ""
     app_installation: str = ""
     app_key_file: str = ""
-    configured: bool = True  # whether the user's and the system's git configuration counts
+    configured: bool = True  # whether the user's and the system's git configuration is used
 
 
 @dataclass(frozen=True)
 class GitSettings:
-    """How repositories are reached and what is committed."""
+    """How repositories are reached, and how commits are made."""
 
     author: Person = Person("image-update", "image-update@noreply.invalid")
     deadline: float = 120.0
@@ -63,7 +63,7 @@ class GitSettings:
 
 @dataclass(frozen=True)
 class BuildSettings:
-    """What tells this build from others, as given; `task/ci/build.py` reads it."""
+    """The build's identity as the options give it; `task/ci/build.py` parses it."""
 
     sequence: str = ""
     commit: str = ""
@@ -73,7 +73,7 @@ class BuildSettings:
 
 @dataclass(frozen=True)
 class ArgoSettings:
-    """Which cluster and which Argo CD, and what we ask of them after a push."""
+    """Which cluster and which Argo CD to use, and what to do there after a push."""
 
     kubeconfig: str = ""
     context: str = ""
@@ -109,7 +109,7 @@ class RegistrySettings:
 
 @dataclass(frozen=True)
 class VerifySettings:
-    """Which signature an image needs: one by a key, or by an identity that an issuer vouches for."""
+    """The signature that an image needs: by a key, or by an identity that an issuer has confirmed."""
 
     keys: str = ""  # a file
     identity: str = ""
@@ -118,7 +118,7 @@ class VerifySettings:
 
     @property
     def wanted(self) -> bool:
-        """Whether an image needs a signature at all."""
+        """Whether images need a signature."""
         return bool(self.keys or self.identity)
 
 
@@ -139,7 +139,7 @@ class RequestSettings:
 
 @dataclass(frozen=True)
 class HoldSettings:
-    """What `hold`, `release` and `rollback` change."""
+    """The options of `hold`, `release` and `rollback`."""
 
     apps: tuple[str, ...] = ()
     images: tuple[str, ...] = ()  # aliases; () is all
@@ -154,7 +154,7 @@ class HoldSettings:
 
 @dataclass(frozen=True)
 class ShownSettings:
-    """The file that `report` shows, and where its page goes."""
+    """The file that `report` shows, and where to write its page."""
 
     file: str = ""
     html: str = ""  # "-" is stdout; "" makes no page
@@ -165,12 +165,12 @@ class Settings:
     """All options of one call."""
 
     command: str
-    images: tuple[str, ...] = ()  # as given; `task/ci/event.py` reads them
+    images: tuple[str, ...] = ()  # as given; `task/ci/event.py` parses them
     image_digest: str = ""
     tag: str = ""
     images_from: tuple[str, ...] = ()  # files of builders; `task/ci/builder_files.py` reads them
     applications: tuple[str, ...] = ()
-    application: tuple[str, ...] = ()  # narrowing; empty narrows nothing
+    application: tuple[str, ...] = ()  # () is all, as for the next three
     namespace: tuple[str, ...] = ()
     project: tuple[str, ...] = ()
     selector: str = ""

@@ -1,8 +1,8 @@
-"""SIGTERM and SIGINT: what was started is ended, what was begun is reported, nothing is left behind.
+"""Handles SIGTERM and SIGINT: children are ended, results are written, nothing is left behind.
 
 Kubernetes sends SIGTERM to a pod that is evicted, and SIGKILL some seconds later; GitHub sends SIGINT to a job that is
-cancelled. A signal ends every child at once. The main thread is stopped by `Stopped`, unless it is within `shield`:
-what delivers a change ends by itself, since every wait of it is over and nothing new is started (`check`).
+cancelled. A signal ends every child at once. `Stopped` stops the main thread, unless it is within `shield`: code that
+delivers a change ends by itself, because its waits are over and nothing new is started (`check`).
 
 The state belongs to the process, as signals do.
 """
@@ -21,20 +21,20 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stopped(BaseException):
-    """A signal came. Only the command line catches it."""
+    """A signal has come. Only the command line catches this."""
 
 
 class StoppedError(UnreachableError):
-    """A signal came before what was asked for could be finished."""
+    """A signal came before the work was finished."""
 
 
 class _State:
-    """What one process knows of its end."""
+    """The signal of one process, and how to react to it."""
 
     def __init__(self) -> None:
-        self.number = 0  # the signal that came
-        self.shields = 0  # around the main thread's work
-        self.ends: set[Callable[[], None]] = set()  # they end what has been started
+        self.number = 0  # of the signal that came
+        self.shields = 0  # how many surround the main thread's work
+        self.ends: set[Callable[[], None]] = set()  # functions that end children and requests
         # Plain locks: a signal handler may interrupt the main thread anywhere, also within a wait, where
         # `threading.Event.set` would wait for a lock that the very same thread holds.
         self.first = threading.Lock()  # taken by the first signal; later ones change nothing
@@ -46,50 +46,50 @@ _STATE = _State()
 
 
 def install() -> None:
-    """Be ready for signals, in the main thread; signals that are blocked come with `hear`.
+    """Installs the handlers, in the main thread. Signals that are blocked arrive at `hear`.
 
-    A signal that the parent process has switched off stays so.
+    A signal that the parent process ignores stays ignored, as `nohup` expects.
     """
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _come)
+            signal.signal(number, _on_signal)
 
 
-def _come(number: int, frame: FrameType | None) -> None:
+def _on_signal(number: int, frame: FrameType | None) -> None:
     if not _STATE.first.acquire(blocking=False):
         return
     _STATE.number = number
     _STATE.gate.release()
     for end in tuple(_STATE.ends):
         end()
-    # An import calls back into Python, which prints what such a callback raises and then forgets it: there `check`
-    # stops the program instead, before anything new is started.
+    # The import system calls back into Python (weakref callbacks of its locks), and an exception from there is printed
+    # and forgotten. During an import `check` stops the program instead, before anything new is started.
     importing = frame is not None and frame.f_code.co_filename.startswith("<frozen importlib")
     if not _STATE.shields and not importing:
         raise Stopped
 
 
 def code() -> int:
-    """The exit code that the signal asks for; 0 while there was none."""
+    """The exit code for the signal, 128 + its number; 0 while none has come."""
     return 128 + _STATE.number if _STATE.number else 0
 
 
 def check() -> None:
-    """Raise `StoppedError` once a signal has come. To be called before anything new is started."""
+    """Raises `StoppedError` once a signal has come. To be called before anything new is started."""
     if _STATE.number:
         name = signal.Signals(_STATE.number).name
         raise StoppedError(f"stopped by {name}", hint="run it again: what has landed will be found")
 
 
 def sleep(seconds: float) -> None:
-    """Sleep. A signal ends it early."""
+    """Sleeps until the time is over or a signal comes."""
     if _STATE.gate.acquire(timeout=max(seconds, 0)):
         _STATE.gate.release()
 
 
 @contextmanager
 def shield() -> Iterator[None]:
-    """No `Stopped` is raised in here. Threads other than the main one never see it."""
+    """No `Stopped` is raised within. Threads other than the main one never get it."""
     ours = threading.current_thread() is threading.main_thread()
     _STATE.shields += ours
     try:
@@ -100,9 +100,9 @@ def shield() -> Iterator[None]:
 
 @contextmanager
 def unheard() -> Iterator[None]:
-    """Threads started in here leave signals to the main thread, which otherwise would not be woken by them.
+    """Threads started within leave signals to the main thread, which otherwise would not be woken by them.
 
-    Processes started in here inherit that, and have to call `hear`.
+    Processes started within inherit the blocked signals, and have to call `hear`.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
@@ -112,18 +112,18 @@ def unheard() -> Iterator[None]:
 
 
 def hear() -> None:
-    """Take signals from now on, and those that came meanwhile. Also for a new process, which starts as `unheard`."""
+    """Lets signals in, also those that came while they were blocked. A process started in `unheard` calls it, too."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
 def deaf() -> None:
-    """Take no signal any more: the program is about to end."""
+    """Blocks all signals, because the program is about to end."""
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
 
 
 @contextmanager
 def ending(end: Callable[[], None]) -> Iterator[None]:
-    """`end` is called when a signal comes meanwhile, or has come already."""
+    """Calls `end` when a signal comes within, or has come before."""
     _STATE.ends.add(end)
     try:
         if _STATE.number:

@@ -1,8 +1,8 @@
-"""What others named, made fit to be printed: no terminal, log or CI system obeys it, and a person can still read it.
+"""Makes untrusted text safe to print: no terminal, log or CI system obeys it, and a person can still read it.
 
-GitHub's runner reads commands from what a step prints. A line counts that begins with `::` behind any white space, and
-one that holds `##[` anywhere (its older form; Azure Pipelines reads `##vso[` likewise). It compares as .NET does by
-default, which overlooks letters without a shape of their own.
+GitHub's runner reads commands from the output of a step: a line that begins with `::` after any white space, or that
+holds `##[` anywhere (the older form; Azure Pipelines reads `##vso[` likewise). It compares as .NET does by default,
+which overlooks characters without a shape of their own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _JSON_HASH = re.compile("#(?=[#\\w\u034f\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U
 
 
 def printable(text: str) -> str:
-    """A text of others on one line: what is not plainly visible is escaped, and no runner takes it for a command."""
+    """An untrusted text for one line: invisible characters are escaped, and no runner takes it for a command."""
     return harmless(visible(text))
 
 
@@ -34,29 +34,29 @@ def both_ends(text: str, longest: int) -> str:
 
 
 def blanked(text: str) -> str:
-    """The text with a blank for each character that is not printable, line ends included: no terminal obeys it."""
+    """The text with a blank for each unprintable character, line ends included, so that no terminal obeys it."""
     return "".join(char if char.isprintable() else " " for char in text)
 
 
 def one_line(text: str) -> str:
-    """The words of a text on one line, one blank between them: for a message that quotes what a server said."""
+    """The words of a text on one line with one blank between them, for a message that quotes a server."""
     return " ".join(blanked(text).split())
 
 
 def without_logins(text: str) -> str:
-    """The text with no user and password in its URLs. The user of an ssh URL is part of its address, and stays."""
+    """The text without users and passwords in its URLs. The user of an ssh URL belongs to its address and stays."""
     return _LOGIN.sub(r"\1\2", text) if "://" in text else text
 
 
 def printable_lines(text: str) -> str:
-    """The same for a text of several lines, such as a diff: each stays a line."""
+    """An untrusted text of several lines, such as a diff, made `printable` line by line."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 def visible(text: str) -> str:
-    """Every character that has no shape of its own made visible: ^[ for an escape, <U+202E> for one that turns text.
+    """The text with its invisible characters made visible: `^[` for an escape, `<U+202E>` for one that turns text.
 
-    Logins in URLs are left out: messages quote annotations, and a `git-repository` may hold a password.
+    Logins in URLs are removed, because messages quote annotations, and a `git-repository` may hold a password.
     """
     text = without_logins(text)
     if text.isprintable():
@@ -65,14 +65,14 @@ def visible(text: str) -> str:
 
 
 def harmless(text: str) -> str:
-    """The text, with a backslash in every line that a runner would obey: before a leading `::`, and within `##[`."""
+    """The text with a backslash in every line that a runner would obey, before a leading `::` and within `##[`."""
     if text.isascii() and "::" not in text and "##" not in text:
         return text
     return "\n".join(map(_disobeyed, text.split("\n")))
 
 
 def exact_json(text: str) -> str:
-    """JSON text that says the same to every reader, without a line that a terminal or a runner would obey."""
+    """JSON text with the same meaning, without a line that a terminal or a runner would obey."""
     if "#" in text:
         text = _JSON_HASH.sub("\\\\u0023", text)
     if text.isascii() and "\x7f" not in text:
@@ -81,21 +81,20 @@ def exact_json(text: str) -> str:
 
 
 def _disobeyed(line: str) -> str:
-    if not line.isascii() and _obeyed(_OVERLOOKED.sub("", line)):
-        line = _OVERLOOKED.sub(lambda found: _shown(found[0]), line)
+    if not line.isascii():
+        seen = _OVERLOOKED.sub("", line)  # the line as the runner compares it
+        if seen.lstrip().startswith("::") or _BRACKET.search(seen):
+            line = _OVERLOOKED.sub(lambda match: _shown(match[0]), line)
     start = line.lstrip()
     if start.startswith("::"):
         line = f"{line[: len(line) - len(start)]}\\{start}"
     return _BRACKET.sub(r"\1\\[", line)
 
 
-def _obeyed(line: str) -> bool:
-    return line.lstrip().startswith("::") or bool(_BRACKET.search(line))
-
-
 def _shown(char: str) -> str:
     number = ord(char)
-    return f"^{chr(number ^ 64)}" if number < 32 or number == 127 else f"<U+{number:04X}>"  # ASCII's
+    # ASCII's control characters in the way of `cat -v`: ^[ is the escape.
+    return f"^{chr(number ^ 64)}" if number < 32 or number == 127 else f"<U+{number:04X}>"
 
 
 def _json(char: str) -> str:

@@ -1,4 +1,4 @@
-"""Points in time as text, in one spelling: RFC 3339, in UTC, to the millisecond."""
+"""Writes points in time in one spelling: RFC 3339, in UTC, to the millisecond."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _HINT = "write it as 2026-11-21T06:00:00Z"
 
 
 def utc(text: str) -> str:
-    """`YYYY-MM-DDTHH:MM:SS[.fff]Z` for an RFC 3339 time; a date alone is its beginning, no offset is UTC.
+    """An RFC 3339 time as `YYYY-MM-DDTHH:MM:SS[.fff]Z`. Raises `Malformed` for other texts.
 
-    `datetime.fromisoformat` alone would also take weeks (`2026-W01-1`) and `20261121`, which are typos here, and would
-    refuse a leap second. Raises `Malformed` for a text that is not such a time.
+    A date alone means its first moment, and a time without an offset is UTC. `datetime.fromisoformat` alone would also
+    take weeks (`2026-W01-1`) and `20261121`, which are typos here, and would refuse a leap second.
     """
     match = _TIME.fullmatch(text.strip())
     if match is None:
@@ -33,7 +33,7 @@ def utc(text: str) -> str:
 
 
 def of_unix(seconds: int, milliseconds: int = 0) -> str:
-    """The same for a number of seconds since 1970. Raises `Malformed` beyond the year 9999."""
+    """The same spelling for a number of seconds since 1970. Raises `Malformed` beyond the year 9999."""
     try:
         return _spelled(datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds, milliseconds=milliseconds))
     except OverflowError as error:
@@ -41,7 +41,7 @@ def of_unix(seconds: int, milliseconds: int = 0) -> str:
 
 
 def epoch_seconds(text: str) -> float:
-    """Seconds since 1970 of an RFC 3339 time; no offset is UTC."""
+    """The seconds since 1970 of an RFC 3339 time; a time without an offset is UTC."""
     when = datetime.fromisoformat(text)
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
 

@@ -1,8 +1,8 @@
-r"""URLs: the one place that takes them apart. Pure.
+r"""Parses URLs, as the only file that does. Pure.
 
-URLs come from Applications and from servers, so from people who need not be trusted, and programs disagree about odd
-ones: in `https://evil.example\@good/` urllib3 sees the host evil.example, curl sees good. `split` reads a URL as
-urllib3 does, and decides where a login goes. A URL for git loses its login first (`without_login`): then all agree.
+URLs come from Applications and from servers, so they are untrusted, and programs disagree about odd ones: in
+`https://evil.example\@good/` urllib3 sees the host evil.example, curl sees good. `split` reads a URL as urllib3 does,
+and decides where a login goes. A URL for git loses its login first (`without_login`), and then all programs agree.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LOOPBACK = re.compile(r"localhost|127\.[0-9]+\.[0-9]+\.[0-9]+|\[::1\]", re.ASCI
 
 @dataclass(frozen=True)
 class Url:
-    """The parts of a URL; "" for what it does not have."""
+    """The parts of a URL; missing parts are ""."""
 
     scheme: str  # lower case
     login: str  # `user:password`, as written
@@ -39,15 +39,15 @@ class Url:
 
     @property
     def server(self) -> str:
-        """`host[:port]`; the scheme's own port is left out."""
+        """`host[:port]`, without the scheme's own port."""
         return self.host if self.port == _PORTS.get(self.scheme) else self.authority
 
 
 def split(url: str) -> Url:
-    """Take a URL apart. One that no program could contact has no host; a text without `://` is all path."""
+    """The parts of a URL. One that no program could contact has no host; a text without `://` is all path."""
     try:
         parts = urlsplit(url.replace("\\", "/"))
-    except ValueError:  # brackets that do not fit, or letters that become a slash when they are normalized
+    except ValueError:  # unbalanced brackets, or letters that NFKC turns into a slash (`℀`)
         return Url(url.partition("://")[0].lower(), "", "", "", "")
     login, _, place = parts.netloc.rpartition("@")
     host, colon, port = place.rpartition(":")
@@ -58,41 +58,41 @@ def split(url: str) -> Url:
 
 
 def origin(url: str) -> str:
-    """`scheme://host[:port]` in lower case, without a login; the scheme's own port is left out."""
+    """`scheme://host[:port]` in lower case, without a login and without the scheme's own port."""
     parts = split(url)
     return f"{parts.scheme}://{parts.server}"
 
 
 def without_query(url: str) -> str:
-    """The URL as a log may show it: no login, and no query, in which signed URLs hold a secret."""
+    """The URL as a log may show it, without login and query. In signed URLs the query is a secret."""
     return f"{origin(url)}{split(url).path or '/'}"
 
 
 def without_login(url: str) -> str:
-    """The URL as it may be shown: no user, no password. The user of an ssh URL is part of its address, and stays."""
-    found = _LOGIN.search(url)
-    if found is None or "://" in url[: found.start() - 3]:
+    """The URL without user and password, fit to be shown. The user of an ssh URL is part of its address and stays."""
+    match = _LOGIN.search(url)
+    if match is None or "://" in url[: match.start() - 3]:
         return url
-    user = found[1].partition(":")[0] if "ssh" in url[: found.start()].lower() else ""
-    return f"{url[: found.start()]}{user}{'@' if user else ''}{url[found.end() :]}"
+    user = match[1].partition(":")[0] if "ssh" in url[: match.start()].lower() else ""
+    return f"{url[: match.start()]}{user}{'@' if user else ''}{url[match.end() :]}"
 
 
 def login_of(url: str) -> tuple[str, str]:
-    """(User, password) that `without_login` leaves out, as written."""
-    found = _LOGIN.search(url)
-    user, _, password = found[1].partition(":") if found else ("", "", "")
+    """The user and password that `without_login` removes, as written."""
+    match = _LOGIN.search(url)
+    user, _, password = match[1].partition(":") if match else ("", "", "")
     return user, password
 
 
 def as_ssh_url(url: str) -> str:
-    """Git's `user@host:path` and `[user@host:port]:path` as an ssh URL; any other text as it is."""
+    """An ssh URL for git's `user@host:path` and `[user@host:port]:path`; any other text stays as it is."""
     before, colon, path = url.partition(":")
     if "://" in url or not colon or "/" in before:
         return url
-    if found := _BRACKETS.match(url):
-        before, path = (found[1] or "") + found[2], url[found.end() :]
-    elif found := _IPV6.match(url):
-        before, path = found[1], url[found.end() :]
+    if match := _BRACKETS.match(url):
+        before, path = (match[1] or "") + match[2], url[match.end() :]
+    elif match := _IPV6.match(url):
+        before, path = match[1], url[match.end() :]
     elif path.startswith(":"):  # `ext::…` starts a program, and names no host
         return url
     return f"ssh://{before}/{path.lstrip('/')}"
@@ -100,10 +100,11 @@ def as_ssh_url(url: str) -> str:
 
 @lru_cache(maxsize=4096)
 def normal_url(url: str) -> str:
-    """Equal for the spellings of one repository: those that Argo CD takes as equal (its NormalizeGitURL), and a few.
+    """A key that is equal for the spellings of one repository.
 
-    These few are the scheme's own port, and over ssh slashes before the path, `git+ssh:` and git's `[user@host:port]:`.
-    Two groups of one repository would write to it at the same time, and open two requests.
+    Argo CD's NormalizeGitURL takes most of them as equal. Added are the scheme's own port and, over ssh, slashes before
+    the path, `git+ssh:` and git's `[user@host:port]:`. With two keys for one repository, a run would write to it in two
+    threads, and open two requests.
     """
     text = url.strip().rstrip("/").removesuffix(".git")
     text = as_ssh_url(text) if "@" in text else text
@@ -118,12 +119,12 @@ def normal_url(url: str) -> str:
 
 
 def is_ssh_for_argo_cd(url: str) -> bool:
-    """Whether Argo CD takes a URL for one of ssh (its IsSSHURL)."""
+    """Whether Argo CD takes a URL for an ssh URL (its IsSSHURL)."""
     return bool(_ARGO_CD_SSH.fullmatch(url)) or url.lower().startswith("ssh://")
 
 
 def argo_cd_url(url: str) -> str:
-    """Argo CD's NormalizeGitURL, by which it finds the secret of a repository; "" for what is no URL."""
+    """Argo CD's NormalizeGitURL, by which it finds the secret of a repository; "" for a text that is no URL."""
     text = url.strip().lower()
     if _ARGO_CD_SSH.fullmatch(text) and not text.startswith("ssh://"):
         text = f"ssh://{text.replace(':', '/', 1)}"
@@ -133,30 +134,30 @@ def argo_cd_url(url: str) -> str:
     scheme, marker, rest = text.partition("://")
     host = rest.partition("/")[0].rpartition("@")[2]
     port = host.rpartition("]")[2].partition(":")[2] if marker else ""
-    if scheme == "ssh" and port and not port.isdigit():  # `ssh://git@host:path`, which no URL parser takes
+    if scheme == "ssh" and port and not port.isdigit():  # Go's URL parser refuses `ssh://git@host:path`
         return ""
     return rest if scheme == "ssh" else text
 
 
 def login_and_host(url: str) -> str:
-    """Login, host and port, as text: for comparing the beginning of an `argo_cd_url` with whole ones."""
+    """Login, host and port as text, to compare the beginning of an `argo_cd_url` with whole URLs."""
     return (url.partition("://")[2] if "://" in url else url).partition("/")[0]
 
 
 def host_and_path(url: str) -> str:
-    """Equal for `https://user@host/a/b.git`, `ssh://git@host:22/a/b/` and `git@host:a/b`."""
+    """Host and path, which are equal for `https://user@host/a/b.git`, `ssh://git@host:22/a/b/` and `git@host:a/b`."""
     text = as_ssh_url(url)
     parts = split(text if "://" in text else f"//{text}")
     return f"{parts.host}{parts.path.rstrip('/').removesuffix('.git').lower()}"
 
 
 def path_part(text: str) -> str:
-    """The text as one part of a URL's path."""
+    """The text, escaped as one part of a URL's path."""
     return quote(text, safe="")
 
 
 def local_folder(url: str) -> str:
-    """The folder that a local path or file:// URL means to git."""
+    """The folder that git finds for a local path or file:// URL."""
     if not url.startswith("file://"):
         return url
     path = unquote(url[len("file://") :])
@@ -164,11 +165,11 @@ def local_folder(url: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether `host`, without a port, is this machine."""
+    """Whether `host`, without a port, is this machine. `localhost.evil.example` is not."""
     return bool(_LOOPBACK.fullmatch(host))
 
 
 def web_page(url: str | None, longest: int = 2000) -> str:
-    """The address of a page as a server gave it; "" for anything that cannot be one."""
+    """The URL of a page as a server sent it; "" for a text that cannot be one, or is longer than `longest` bytes."""
     known = url is not None and url.startswith(("https://", "http://")) and len(url.encode(errors="replace")) <= longest
     return url if url and known and url.isprintable() and not set(url) & set(" <>\"'`\\") else ""

@@ -1,7 +1,8 @@
-"""Manifest files of any size → plain data, document by document.
+"""Reads manifest files of any size into plain data, document by document.
 
-Built on parse events. Scalars stay texts: a tag `1.10` is not a number. Aliases are shared and never copied, merge
-keys are not followed, and depth is limited, so no alias bomb goes off. A broken document does not hide the others.
+It is built on parse events. Scalars stay texts: a tag `1.10` is not a number. Aliases are shared and never copied,
+merge keys are not followed, and depth is limited, so that no alias bomb goes off. A broken document does not hide the
+others.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from task.errors import Malformed
 from task.yaml_events import NotYaml, parsed
 
 MAX_DEPTH = 200
-# Documents without any of these are not parsed: nothing in them concerns us.
+# A document without any of these cannot concern us and is not parsed: parsing takes most of the time.
 OURS = re.compile(r"argoproj\.io|fluxcd\.io|weave\.works")
 _START = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 _PLAIN = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -26,7 +27,7 @@ _NULL = frozenset(("", "~", "null", "Null", "NULL"))
 
 @dataclass(frozen=True)
 class ManifestDocument:
-    """One document: its data, or why it could not be read."""
+    """One document: its data, or the reason why it could not be read."""
 
     data: Any
     line: int  # of its first line, from 1
@@ -57,13 +58,13 @@ def documents(text: str) -> Iterator[ManifestDocument]:
 
 
 def plain(text: str) -> Any:
-    """The first document of any YAML text, whatever it is about. Raises `Malformed`."""
-    found = parsed(text.removeprefix("\ufeff"), lambda events: list(_DataBuilder().build(events)))
-    return found[0] if found else None
+    """The first document of any YAML text, None for an empty text. Raises `Malformed`."""
+    data = parsed(text.removeprefix("\ufeff"), lambda events: list(_DataBuilder().build(events)))
+    return data[0] if data else None
 
 
 def _without_halves(data: Any, text: str) -> Any:
-    r"""JSON's escapes can write half a character (`\ud800`), which no text holds: U+FFFD then, as in Go."""
+    r"""The data with U+FFFD for half characters, as Go reads them: JSON can write `\ud800`, which no text may hold."""
     if "\\ud" not in text and "\\uD" not in text:
         return data
     whole = json.dumps(data, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -82,7 +83,7 @@ def _read(chunk: str, line: int) -> Iterator[ManifestDocument]:
 
 
 class _DataBuilder:
-    """Event stream → data. A stack, no recursion."""
+    """Builds data from an event stream, with a stack and without recursion."""
 
     def __init__(self) -> None:
         self.stack: list[tuple[Any, list[Any]]] = []  # container, [pending key] or []

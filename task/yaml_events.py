@@ -1,8 +1,8 @@
-"""YAML text → parse events, from the best parser at hand.
+"""Parses YAML text into events, with the best available parser.
 
-Go's YAML, and so Helm, Argo CD and kustomize, descends from libyaml 0.2, which PyYAML's wheels contain. It is ten
-times faster than the parser in Python (ruamel.yaml's). That one is asked second, where libyaml refuses (`%YAML 1.2`,
-`[a:1]`) or is missing. ruamel.yaml's own C extension is libyaml 0.1, which refuses `{url: https://example.com}`.
+Go's YAML, and so Helm, Argo CD and kustomize, descends from libyaml 0.2, which PyYAML's wheels contain. It is ten times
+faster than ruamel.yaml's parser in Python. That one comes second, where libyaml refuses a text (`%YAML 1.2`, `[a:1]`)
+or is missing. ruamel.yaml's own C extension is libyaml 0.1, which refuses `{url: https://example.com}`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from ruamel.yaml.error import YAMLError as RuamelError
 
 from task.errors import Malformed
 
-_LARGE = 1_000_000  # characters: no second try, the parser in Python would take minutes
+_LARGE = 1_000_000  # characters; there is no second try, because the parser in Python would take minutes
 
 Build = Callable[[Iterator[Any]], Any]
 
 
 def parsed(text: str, build: Build) -> Any:
-    """What `build` makes of the events of `text`.
+    """The result of `build` on the events of `text`. Raises `NotYaml`.
 
-    The text must not begin with a byte order mark: parsers do not count it. Raises `NotYaml`.
+    The text must not begin with a byte order mark, which the parsers do not count.
     """
     attempts: list[tuple[Callable[[str], Iterator[Any]], tuple[type[Exception], ...]]] = []
     if yaml.__with_libyaml__:
@@ -39,12 +39,12 @@ def parsed(text: str, build: Build) -> Any:
         except Malformed:
             raise
         except errors as error:
-            problem = problem or error  # what the first parser says counts
+            problem = problem or error  # the message of the first parser counts
     raise NotYaml(problem)
 
 
 class NotYaml(Malformed):
-    """Text that no parser reads; `line` counts from 1, and is 0 where the parser names none."""
+    """No parser reads the text; `line` counts from 1, and is 0 where the parser names none."""
 
     def __init__(self, error: Exception | None) -> None:
         mark = getattr(error, "problem_mark", None)
