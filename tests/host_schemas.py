@@ -31,6 +31,22 @@ def problems(schema: str, document: Any) -> list[str]:
     return [f"{error.json_path}: {error.message}" for error in _validator(schema).iter_errors(document)]
 
 
+TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
+
+
+def violations(schema: str, document: Any) -> list[tuple[str, str, str]]:
+    """(field, wanted type, type that is there) of what has a wrong type; of what is missing (field, "", "")."""
+    found = []
+    for error in _validator(schema).iter_errors(document):
+        path = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in error.absolute_path).lstrip(".")
+        if error.validator == "required":
+            missing = next(one for one in error.validator_value if one not in error.instance)
+            found.append((f"{path}.{missing}".lstrip("."), "", ""))
+        else:
+            found.append((path, str(error.validator_value), TYPES.get(type(error.instance), "null")))
+    return found
+
+
 def fields(schema: str, *path: str) -> list[str]:
     """The paths of all fields below a field of a schema, `[]` behind those that are lists."""
     node = _facts()["schemas"][schema]

@@ -74,3 +74,45 @@ def head(response: requests.Response, recorded: Exchange) -> tuple[tuple[object,
     real = recorded.response["headers"]
     ours = tuple(response.headers.get(name) for name in kept)
     return (response.status_code, *ours), (recorded.response["status"], *(real.get(name) for name in kept))
+
+
+# What is read of an Application, as paths; `[]` goes through a list. An absent value is left out.
+READ = (
+    "metadata.name", "metadata.namespace", "metadata.deletionTimestamp",
+    "metadata.annotations.argocd~argoproj~io/refresh", "metadata.annotations.argocd~argoproj~io/tracking-id",
+    "spec.project", "spec.source", "spec.sources", "spec.syncPolicy.automated", "operation.sync.revision",
+    "operation.sync.revisions",
+    "status.sync.status", "status.sync.revision", "status.sync.revisions", "status.sync.comparedTo.source",
+    "status.sync.comparedTo.sources",
+    "status.health.status", "status.health.message", "status.health.lastTransitionTime", "status.reconciledAt",
+    "status.summary.images", "status.sourceType", "status.sourceTypes", "status.conditions[].type",
+    "status.conditions[].message",
+    "status.resources[].kind", "status.resources[].name", "status.resources[].status", "status.resources[].health",
+    "status.resources[].hook", "status.resources[].requiresPruning",
+    "status.operationState.phase", "status.operationState.message", "status.operationState.startedAt",
+    "status.operationState.finishedAt", "status.operationState.retryCount",
+    "status.operationState.operation.retry.limit", "status.operationState.operation.sync.revision",
+    "status.operationState.syncResult.revision", "status.operationState.syncResult.revisions",
+    "status.operationState.syncResult.source", "status.operationState.syncResult.resources[].kind",
+    "status.operationState.syncResult.resources[].name", "status.operationState.syncResult.resources[].status",
+    "status.operationState.syncResult.resources[].message", "status.operationState.syncResult.resources[].hookType",
+    "status.operationState.syncResult.resources[].hookPhase",
+)  # fmt: skip
+
+
+def application_fields(item: Mapping[str, Any]) -> dict[str, Any]:
+    """What is read of an Application. Of moments only the order counts: 1 is the earliest."""
+    found = {path: value for path in READ if (value := _at(item, path.split("."))) not in (None, [])}
+    moments = sorted({value for path, value in found.items() if path.endswith(("At", "Time", "Timestamp"))})
+    ranks = {moment: number for number, moment in enumerate(moments, 1)}
+    return {path: ranks[value] if isinstance(value, str) and value in ranks else value for path, value in found.items()}
+
+
+def _at(value: Any, path: list[str]) -> Any:
+    if not path:
+        return value
+    name = path[0].removesuffix("[]").replace("~", ".")
+    inner = value.get(name) if isinstance(value, dict) else None
+    if path[0].endswith("[]"):
+        return [_at(one, path[1:]) for one in inner or ()]
+    return _at(inner, path[1:])

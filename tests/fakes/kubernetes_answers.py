@@ -1,4 +1,7 @@
-"""What a Kubernetes API answers: lists page by page, 410, 403, patches with their tests, Argo CD's own schema."""
+"""What a Kubernetes API answers: lists page by page, 410, 403, patches with their tests, Argo CD's own schema.
+
+Compared with the recorded answers of Kubernetes 1.36 on 2026-11-22: tests/kubernetes/test_recorded.py.
+"""
 
 import base64
 import copy
@@ -10,12 +13,12 @@ from urllib.parse import unquote
 
 from fakes.kubernetes_rules import Unprocessable, granted, merged, operate
 from fakes.kubernetes_state import ADMIN, APPLICATIONS, EVENTS, KINDS, PARTIAL, Asked, KubernetesApi, Object, Status
-from host_schemas import problems
+from host_schemas import violations
 
 
 def answer_of(
     api: KubernetesApi, handler: Any, path: str, query: Mapping[str, str], content: bytes
-) -> tuple[int, Any, Asked]:
+) -> tuple[int, Any, Asked, Mapping[str, str]]:
     user = api.tokens.get(handler.headers.get("Authorization", "").removeprefix("Bearer "), "")
     resource, namespace, name = _place(path)
     verb = {"GET": "get" if name else "list", "POST": "create", "PATCH": "patch", "PUT": "update"}.get(
@@ -24,13 +27,14 @@ def answer_of(
     allowed = bool(user) and (user == ADMIN or granted(api.rules, user, verb, resource, namespace, name))
     accept = handler.headers.get("Accept", "")
     asked = Asked(user, verb, resource, namespace, name, query, accept, 0, allowed, content.decode() or None)
+    more: Mapping[str, str] = {}
     try:
         _admit(api, asked)
         api.before(asked)
         code, body = _do(api, asked, handler.headers.get("Content-Type", ""))
     except Status as status:
-        code, body = status.code, status.body
-    return code, body, asked
+        code, body, more = status.code, status.body, status.headers
+    return code, body, asked, more
 
 
 def _admit(api: KubernetesApi, asked: Asked) -> None:
@@ -42,11 +46,26 @@ def _admit(api: KubernetesApi, asked: Asked) -> None:
         raise Status(
             403,
             "Forbidden",
-            f"{plural}{f'.{group}' if group else ''}{f' {asked.name!r}' if asked.name else ''} is forbidden: "
+            f"{plural}{f'.{group}' if group else ''}{f' {_quoted(asked.name)}' if asked.name else ''} is forbidden: "
             f'User "{asked.user}" cannot {asked.verb} resource "{plural}" in API group "{group}" {where}',
+            details=_details(asked),
         )
     if asked.resource not in api.objects:
-        raise Status(404, "NotFound", "the server could not find the requested resource")
+        raise Status(404, "", "", text="404 page not found\n")
+    if api.starting:
+        said = "storage is (re)initializing"
+        raise Status(429, "TooManyRequests", said, details={"retryAfterSeconds": 1}, headers={"Retry-After": "1"})
+
+
+def _details(asked: Asked, kind: str = "") -> Object:
+    """Which object, or which kind; empty parts are left out."""
+    group, _, plural = asked.resource.partition("/")
+    found = {"name": asked.name, "group": group, "kind": kind or plural}
+    return {key: value for key, value in found.items() if value}
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"'
 
 
 def _place(path: str) -> tuple[str, str, str]:
@@ -67,7 +86,7 @@ def _do(api: KubernetesApi, asked: Asked, kind: str) -> tuple[int, Any]:
         return 201, _create(api, asked)
     found = api.objects[asked.resource].get((asked.namespace, asked.name))
     if found is None:
-        raise Status(404, "NotFound", f'{plural}.{group} "{asked.name}" not found')
+        raise Status(404, "NotFound", f'{plural}.{group} "{asked.name}" not found', details=_details(asked))
     if asked.verb == "get":
         return 200, copy.deepcopy(found)
     if asked.verb != "patch":
@@ -98,38 +117,48 @@ def _list(api: KubernetesApi, asked: Asked) -> Object:
         raise Status(406, "NotAcceptable", "only the following media types are accepted: application/json")
     if api.knows_metadata and PARTIAL in accepted[0]:
         partial = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
-        found = [{**partial, "metadata": one["metadata"]} for _, one in page]
+        found = [{**partial, "metadata": one["metadata"]} for _, one in page] or None
         return {
             "kind": "PartialObjectMetadataList",
             "apiVersion": "meta.k8s.io/v1",
             "metadata": metadata,
             "items": found,
         }
-    return {"apiVersion": version_of, "kind": f"{kind}List", "metadata": metadata, "items": [one for _, one in page]}
+    whole = [one for _, one in page]
+    if version_of == "v1":  # the kinds of Kubernetes itself, unlike custom resources
+        whole = [{key: value for key, value in one.items() if key not in ("apiVersion", "kind")} for one in whole]
+    return {"apiVersion": version_of, "kind": f"{kind}List", "metadata": metadata, "items": whole}
 
 
 def _token(version: int, start: tuple[str, str]) -> str:
-    return base64.urlsafe_b64encode(json.dumps([version, *start]).encode()).decode()
+    """As Kubernetes makes it: where to go on, in base64 without padding."""
+    said = {"v": "meta.k8s.io/v1", "rv": version, "start": f"{'/'.join(start)}\0"}
+    return base64.urlsafe_b64encode(json.dumps(said, separators=(",", ":")).encode()).decode().rstrip("=")
 
 
 def _continued(api: KubernetesApi, token: str) -> tuple[tuple[str, str], int]:
     if not token:
         return ("", ""), api.version
     try:
-        version, *start = json.loads(base64.urlsafe_b64decode(token))
+        said = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        version, (namespace, _, name) = said["rv"], said["start"].rstrip("\0").partition("/")
     except ValueError:
-        raise Status(400, "BadRequest", "continue key is not valid: illegal base64 data at input byte 0") from None
+        why = "invalid continue token: continue key is not valid: illegal base64 data at input byte 0"
+        raise Status(400, "BadRequest", why) from None
+    if version == -1:  # of a 410: what there is now
+        return (namespace, name), api.version
     if version <= api.compacted:
-        more = _token(api.version, (start[0], start[1])) if api.own_continue else ""
         raise Status(
             410,
             "Expired",
             "The provided continue parameter is too old to display a consistent list result. You can start a new list "
             "without the continue parameter, or use the continue token in this response to retrieve the remainder of "
-            "the results.",
-            token=more,
+            "the results. Continuing with the provided token results in an inconsistent list - objects that were "
+            "created, modified, or deleted between the time the first chunk was returned and now may show up in the "
+            "list.",
+            token=_token(-1, (namespace, name)) if api.own_continue else "",
         )
-    return (start[0], start[1]), version
+    return (namespace, name), version
 
 
 def _selected(item: Object, selector: str) -> bool:
@@ -151,7 +180,9 @@ def _create(api: KubernetesApi, asked: Asked) -> Any:
     if asked.resource == EVENTS:
         _check_event(item, asked.namespace)
     if (asked.namespace, metadata["name"]) in api.objects[asked.resource]:
-        raise Status(409, "AlreadyExists", f'{asked.resource.partition("/")[2]} "{metadata["name"]}" already exists')
+        plural, name = asked.resource.partition("/")[2], metadata["name"]
+        details = {"name": name, "kind": plural}
+        raise Status(409, "AlreadyExists", f'{plural} "{name}" already exists', details=details)
     api.add(asked.resource, item)
     return api.of(asked.resource, metadata["name"], asked.namespace)
 
@@ -186,14 +217,22 @@ def _patch(api: KubernetesApi, asked: Asked, found: Object, kind: str) -> Any:
             "Conflict",
             f'Operation cannot be fulfilled on applications.argoproj.io "{asked.name}": the object has been modified; '
             "please apply your changes to the latest version and try again",
+            details=_details(asked),
         )
-    if asked.resource == APPLICATIONS and (wrong := invalid(made)):
-        raise Status(422, "Invalid", f'Application.argoproj.io "{asked.name}" is invalid: {wrong}')
+    if asked.resource == APPLICATIONS and (wrong := violations("argo-cd-application-v1alpha1", made)):
+        causes = [_cause(*one) for one in wrong]
+        listed = ", ".join(f"{one['field']}: {one['message']}" for one in causes)
+        said = f"[{listed}]" if len(causes) > 1 else listed
+        details = {**_details(asked, "Application"), "causes": causes}
+        raise Status(422, "Invalid", f'Application.argoproj.io "{asked.name}" is invalid: {said}', details=details)
     if made != found:
         api.add(asked.resource, made)
     return api.of(asked.resource, asked.name, asked.namespace)
 
 
-def invalid(item: Object) -> str:
-    """What Argo CD's schema says against an Application; "" for nothing."""
-    return "; ".join(problems("argo-cd-application-v1alpha1", item))[:500]
+def _cause(field: str, wanted: str, there: str) -> Object:
+    """One thing that the schema of the custom resource finds wrong."""
+    if not wanted:
+        return {"reason": "FieldValueRequired", "message": "Required value", "field": field}
+    message = f'Invalid value: "{there}": {field} in body must be of type {wanted}: "{there}"'
+    return {"reason": "FieldValueTypeInvalid", "message": message, "field": field}

@@ -8,7 +8,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -87,15 +87,27 @@ def _handler(api: KubernetesApi) -> type[BaseHTTPRequestHandler]:
                 return
             given = {key: values[-1] for key, values in parse_qs(query, keep_blank_values=True).items()}
             with api.lock:
-                code, body, asked = answer_of(api, self, path, given, content)
-            data = json.dumps(body, separators=(",", ":")).encode()
+                code, body, asked, more = answer_of(api, self, path, given, content)
+            text = isinstance(body, str)
+            kind = "text/plain; charset=utf-8" if text else "application/json"
+            data = (body if text else json.dumps(body, separators=(",", ":"))).encode()
             packed = api.compresses and len(data) > GZIP_FROM and "gzip" in self.headers.get("Accept-Encoding", "")
             data = gzip.compress(data, 1) if packed else data
             api.asked.append(replace(asked, sent=len(data)))
-            self.send(code, data, packed=packed)
+            self.send(code, data, kind, more, packed=packed)
 
-        def send(self, code: int, data: bytes, kind: str = "application/json", *, packed: bool = False) -> None:
+        def send(
+            self,
+            code: int,
+            data: bytes,
+            kind: str = "application/json",
+            more: Mapping[str, str] = {},
+            *,
+            packed: bool = False,
+        ) -> None:
             self.send_response(code)
+            for name, value in more.items():
+                self.send_header(name, value)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(data)))
             if packed:

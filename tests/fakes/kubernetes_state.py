@@ -61,7 +61,9 @@ class KubernetesApi:
     compacted: int = 0  # continue tokens of this and earlier versions are too old
     own_continue: bool = True  # whether 410 holds a token that goes on
     version: int = 100
+    starting: bool = False  # the API server has just started, and its storage is not ready
     url: str = ""
+    now: str = "2026-11-21T06:17:01Z"  # when things are made
     before: Callable[[Asked], None] = lambda _asked: None  # something else that happens meanwhile
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -73,7 +75,10 @@ class KubernetesApi:
             api, kind = KINDS[resource]
             made = {"apiVersion": api, "kind": kind, **made}
             made["metadata"] = {"namespace": "argocd", "uid": f"uid-{self.version}", **made["metadata"]}
+            made["metadata"].setdefault("creationTimestamp", self.now)
             made["metadata"]["resourceVersion"] = str(self.version)
+            for one in (made.get("status") or {}).get("resources") or ():
+                one.pop("health", None)  # Argo CD writes none since 3.0; its own API adds it
             self.objects[resource][made["metadata"]["namespace"], made["metadata"]["name"]] = made
 
     def forget(self, resource: str) -> None:
@@ -104,11 +109,11 @@ class Status(Exception):
     def __init__(self, code: int, reason: str, message: str, **more: Any) -> None:
         super().__init__(message)
         self.code = code
-        meta = {"continue": more.pop("token")} if more.get("token") else {}
-        more.pop("token", None)
-        self.body = {
-            "kind": "Status", "apiVersion": "v1", "metadata": meta, "status": "Failure", "message": message,
-            "reason": reason, "code": code, **more,
+        token, self.headers = more.pop("token", ""), more.pop("headers", {})
+        text = more.pop("text", "")  # of what says no Status
+        self.body = text or {
+            "kind": "Status", "apiVersion": "v1", "metadata": {"continue": token} if token else {}, "status": "Failure",
+            "message": message, "reason": reason, "code": code, **more,
         }  # fmt: skip
 
 
