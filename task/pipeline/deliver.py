@@ -123,11 +123,12 @@ def _land_all(
                 outcome = propose(change, request, tip, job, world, commit)
             else:
                 outcome = _commit(batch, snapshot, change, attempt, job)
-            done = done.plus(replace(outcome, strays=change.strays))
         except Outpaced:
             outpaced |= {id(decision.subscription) for decision in change.decisions}
+            continue
         except TaskError as error:
-            done = done.plus(Outcome(tuple(failed(decision, error) for decision in change.decisions)))
+            outcome = Outcome(tuple(failed(decision, error) for decision in change.decisions))
+        done = done.plus(replace(outcome, strays=change.strays))
     return done, tuple(ask for ask in batch.asks if id(ask.subscription) in outpaced)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from runs import WEB, application
@@ -9,10 +10,10 @@ from runs import WEB, application
 from task.annotations.application import PREFIX, parse_application
 from task.annotations.narrow import Narrow
 from task.annotations.subscription import Defaults, subscribe
-from task.errors import Outpaced
+from task.errors import Outpaced, RepositoryError
 from task.image import parse_image
-from task.model import Changeset, File, Landing, Person, Place, Snapshot
-from task.pipeline.changeset import Wording
+from task.model import Changeset, Decision, File, Landing, Person, Place, Snapshot
+from task.pipeline.changeset import Draft, Stray, Wording, drafts
 from task.pipeline.decide import Ask
 from task.pipeline.deliver import deliver
 from task.pipeline.discover import Scope
@@ -102,3 +103,21 @@ def test_the_one_that_was_outpaced_is_decided_again() -> None:
     assert repository.landed == ["head-a"]
     rules = {one.subscription.application.name: one.verdict.rule for one in outcome.decisions}
     assert rules == {"a": "admitted", "b": "not-newer"}
+
+
+def test_what_an_override_file_says_differently_is_told_also_where_the_push_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Refusing(Repository):
+        def land(self, change: Changeset) -> Landing:
+            raise RepositoryError("a hook said no")
+
+    def with_strays(*args: Any) -> tuple[list[Draft], list[Decision]]:
+        changes, settled = drafts(*args)
+        stray = Stray(changes[0].decisions[0].subscription, "f.yaml", (("a", "# from the Application"),))
+        return [replace(change, strays=(stray,)) for change in changes], settled
+
+    monkeypatch.setattr("task.pipeline.deliver.drafts", with_strays)
+    outcome = deliver(batch(Refusing((), {})), JOB, world())
+    assert {one.verdict.verdict for one in outcome.decisions} == {"error"}
+    assert [stray.file for stray in outcome.strays] == ["f.yaml", "f.yaml"]
