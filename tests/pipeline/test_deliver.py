@@ -110,7 +110,7 @@ def test_what_an_override_file_says_differently_is_told_also_where_the_push_fail
 ) -> None:
     class Refusing(Repository):
         def land(self, change: Changeset) -> Landing:
-            raise RepositoryError("a hook said no")
+            raise RepositoryError(f"a hook refuses {change.destination.head}")
 
     def with_strays(*args: Any) -> tuple[list[Draft], list[Decision]]:
         changes, settled = drafts(*args)
