@@ -42,10 +42,10 @@ class Branch:
         """Somebody else's commit."""
         self.commits.append({**self.files, **files})
 
-    def default_branch(self) -> str:
+    def default_branch(self, *, tip: bool = True) -> str:  # noqa: ARG002 - nothing is fetched
         return "main"
 
-    def snapshot(self, branch: str, places: Iterable[Place]) -> Snapshot:
+    def snapshot(self, branch: str, places: Iterable[Place], head: str = "") -> Snapshot:  # noqa: ARG002 - one branch
         list(places)
         folders = {path[:end] for path in self.files for end, letter in enumerate(path) if letter == "/"}
         files = {path: File(text) for path, text in self.files.items()}

@@ -40,7 +40,8 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
     while batch.asks:
         contention.begin()
         try:
-            snapshot = batch.repository.snapshot(batch.base, (place for ask in batch.asks for place in places(ask)))
+            wanted = (place for ask in batch.asks for place in places(ask))
+            snapshot = batch.repository.snapshot(batch.base, wanted, request_branch)
             facts = gather(snapshot, batch.asks)
             moves = decide(snapshot, batch.asks, job.terms, facts)
             moves = name_heads(moves, request_branch, everywhere=job.intent is not None)

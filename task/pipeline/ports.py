@@ -28,11 +28,14 @@ from task.pipeline.verify import Signatures
 class Repository(Protocol):
     """One repository, as compare-and-swap: `land` succeeds only from the tip that was read."""
 
-    def default_branch(self) -> str:
-        """The branch that HEAD names."""
+    def default_branch(self, *, tip: bool = True) -> str:
+        """The branch that HEAD names. With `tip` it is read next, and what that takes is fetched at once."""
 
-    def snapshot(self, branch: str, places: Iterable[Place]) -> Snapshot:
-        """The places asked for, at the branch's present tip."""
+    def snapshot(self, branch: str, places: Iterable[Place], head: str = "") -> Snapshot:
+        """The places asked for, at the branch's present tip.
+
+        `head` is a head branch that `head_snapshot` will be asked for next: what it takes is fetched at once.
+        """
 
     def head_snapshot(self, head: str, places: Collection[Place]) -> Snapshot | None:
         """The places at the tip of a head branch; None where there is no such branch."""

@@ -110,7 +110,10 @@ def deliver_repository(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
     except TaskError as error:
         return failed_asks(asks, error, job.terms)
     try:
-        default = repository.default_branch() if any(not ask.subscription.base for ask in asks) else ""
+        default = ""
+        if any(not ask.subscription.base for ask in asks):
+            # With a pull request the head branch is read as well: the tips of both come together, later.
+            default = repository.default_branch(tip=not any(ask.subscription.pull_request for ask in asks))
         branches: dict[str, list[Ask]] = {}
         for ask in asks:
             branches.setdefault(ask.subscription.base or default, []).append(ask)

@@ -38,10 +38,10 @@ class Repository:
         self.outpaced, self.then = set(outpaced), then
         self.landed: list[str] = []
 
-    def default_branch(self) -> str:
+    def default_branch(self, *, tip: bool = True) -> str:  # noqa: ARG002 - nothing is fetched
         return "main"
 
-    def snapshot(self, branch: str, places: Iterable[Place]) -> Snapshot:
+    def snapshot(self, branch: str, places: Iterable[Place], head: str = "") -> Snapshot:  # noqa: ARG002 - one branch
         list(places)
         files = {path: File(text) for path, text in self.files.items()}
         files |= {path: File("", "040000") for path in ("apps", "apps/a", "apps/b")}

@@ -42,7 +42,7 @@ class BareRepository:
         self._roots: dict[str, str] = {}  # commit → its tree
         self._trees: dict[str, Tree] = {}
         self._texts: dict[str, File] = {}  # blob → what it holds
-        self._fetched: dict[str, str] = {}  # branch → its tip, fetched a moment ago and not read yet
+        self._fetched: dict[str, str] = {}  # branch → its tip, fetched a moment ago and not read yet; "" is none
 
     def __enter__(self) -> Self:
         return self
@@ -63,19 +63,22 @@ class BareRepository:
         self._texts.clear()
         self._fetched.clear()
 
-    def default_branch(self) -> str:
+    def default_branch(self, *, tip: bool = True) -> str:
         """The branch that the remote's HEAD names. Raises `SourceError` where there is none.
 
-        Its tip comes along: the next thing a run does is to read the branch.
+        With `tip` that comes along: the next thing a run does is to read the branch.
         """
-        name, tip = self._twice(self._remote.fetch_default)
-        self._fetched = {name: tip}
+        if not tip:
+            return self._remote.default_branch()[0]
+        name, commit = self._twice(self._remote.fetch_default)
+        self._fetched = {name: commit}
         return name
 
-    def snapshot(self, branch: str, places: Iterable[Place]) -> Snapshot:
+    def snapshot(self, branch: str, places: Iterable[Place], head: str = "") -> Snapshot:
         """The places asked for, at the branch's present tip; all from one commit.
 
-        Which places these are is looked at while the server is asked for the tip.
+        Which places these are is looked at while the server is asked for the tip. `head` is a head branch that is
+        read next, at the same places: its tip comes with the base's, and their files come together.
         Raises `SourceError` for what is no branch, and what `task.git.errors` says of servers.
         """
         wanted = cache(lambda: tuple(dict.fromkeys(places)))
@@ -83,8 +86,13 @@ class BareRepository:
         name = self.default_branch() if branch in {"", "HEAD"} else base_branch_name(branch)
 
         def read() -> Snapshot:
-            tip = self._fetched.pop(name, "") or self._remote.fetch_tip(name, wanted)
-            return self._snapshot(name, tip, wanted())
+            tip = self._fetched.pop(name, "")
+            if head and tip:
+                self._fetched[head] = self._remote.fetch_head(head)
+            elif head:
+                tip, self._fetched[head] = self._remote.fetch_tips(name, head, wanted)
+            tip = tip or self._remote.fetch_tip(name, wanted)
+            return self._snapshot(name, tip, wanted(), also=self._fetched.get(head, ""))
 
         return self._twice(read)
 
@@ -93,7 +101,7 @@ class BareRepository:
         name = branch_name(head)
 
         def read() -> Snapshot | None:
-            tip = self._remote.fetch_head(name)
+            tip = self._fetched.pop(name) if name in self._fetched else self._remote.fetch_head(name)
             return self._snapshot(name, tip, places) if tip else None
 
         return self._twice(read)
@@ -144,9 +152,11 @@ class BareRepository:
                 return Landing(there, made.tree, pushed=False), there
         return None, there
 
-    def _snapshot(self, branch: str, tip: str, places: Collection[Place]) -> Snapshot:
+    def _snapshot(self, branch: str, tip: str, places: Collection[Place], also: str = "") -> Snapshot:
+        """The places at a commit. The files of another one, `also`, are fetched together with its own."""
         seen = look(self._tree, self._root(tip), places)
-        wanted = sorted({seen.entries[path].oid for path in seen.texts} - self._texts.keys())
+        both = [seen, *([look(self._tree, self._root(also), places)] if also else [])]
+        wanted = sorted({one.entries[path].oid for one in both for path in one.texts} - self._texts.keys())
         if wanted:
             self._remote.fetch_files(wanted, branch)
             self._texts.update((oid, file_of(blob)) for oid, blob in self._remote.objects.read(wanted).items())

@@ -139,6 +139,22 @@ class Remote:
         self._keep(tip)
         return tip
 
+    def fetch_tips(self, branch: str, head: str, meanwhile: Callable[[], object] | None = None) -> tuple[str, str]:
+        """The tip of a branch, as `fetch_tip`, and that of a head branch, "" where there is no such branch.
+
+        A fetch that names a branch which is not there brings nothing. A pattern may fit none: all but the last letter.
+        """
+        pattern = f"+refs/heads/{head[:-1]}*:refs/image-update/heads/*"
+        why = "the tips of the branch and the head branch, and their folders"
+        tip = self._fetch_branch(branch, 1, "base", why, meanwhile, [pattern])
+        if not tip:
+            raise self._no_branch(branch)
+        self._keep(tip)
+        with open(os.path.join(self._folder.path, "FETCH_HEAD"), encoding="utf-8") as file:
+            named = (line.rstrip("\n").split("\t", 2) for line in file)
+            tips = [oid for oid, _, what in named if what.startswith(f"branch '{head}' of ")]
+        return tip, tips[0] if tips else ""
+
     def _keep(self, tip: str) -> None:
         """Later runs may build on this tip, if all below it is here. A server without shallow fetches sends history."""
         if self._depth:
@@ -156,16 +172,25 @@ class Remote:
         return tip
 
     def _fetch_branch(
-        self, branch: str, depth: int, ref: str, why: str, meanwhile: Callable[[], object] | None = None
+        self,
+        branch: str,
+        depth: int,
+        ref: str,
+        why: str,
+        meanwhile: Callable[[], object] | None = None,
+        more: Sequence[str] = (),
     ) -> str:
-        """The tip of a branch, in the coarsest way that the server allows; "" where there is no such branch."""
+        """The tip of a branch, in the coarsest way that the server allows; "" where there is no such branch.
+
+        `more`: refspecs of what else is fetched.
+        """
         self._folder.create()
         name = branch if branch == "HEAD" else f"refs/heads/{branch}"
         refspec = f"+{name}:refs/image-update/{ref}"
         while True:
             depths = [f"--depth={depth}"] if self._depth else []
             try:
-                said = self._fetch(*depths, refs=[refspec], why=why, meanwhile=meanwhile)
+                said = self._fetch(*depths, refs=[refspec, *more], why=why, meanwhile=meanwhile)
             except GitFailed as error:
                 if f"couldn't find remote ref {name}" in error.err:
                     return ""

@@ -1,0 +1,88 @@
+"""A head branch that is read with its base: one fetch for both tips, one for both branches' files."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from support import bare_repo, commit, git
+
+from task.git.command import Git
+from task.git.repository.bare import BareRepository
+from task.model import Place, Snapshot
+
+HEAD = "image-update/web-0123abcd"
+BEFORE, AFTER = "tag: 1.0.0\n", "tag: 1.1.0\n"
+PLACES = [Place("web.yaml"), Place("other.yaml")]
+
+
+def repository(folder: Path, branches: Mapping[str, str]) -> Path:
+    """`main`, and branches from it, each with its own text in one file."""
+    repo = bare_repo(folder, {"web.yaml": BEFORE, "other.yaml": "other\n", "far/away.yaml": "far\n"})
+    for name, text in branches.items():
+        git(repo, "branch", name, "main")
+        commit(repo, {"web.yaml": text}, name)
+    return repo
+
+
+def door() -> Git:
+    return Git(dict(os.environ), protocols=frozenset({"file"}))
+
+
+def both(git_door: Git, repo: Path, *, default: bool = False) -> tuple[Snapshot, Snapshot | None]:
+    with BareRepository(git_door, str(repo)) as store:
+        base = store.snapshot(store.default_branch() if default else "main", PLACES, HEAD)
+        return base, store.head_snapshot(HEAD, PLACES)
+
+
+# The head branch, another one of nearly the same name, and what is fetched: the tips, the files.
+ROWS = [
+    ({HEAD: AFTER}, AFTER, 2),
+    ({}, None, 2),
+    ({HEAD: AFTER, f"{HEAD}-more": "more\n", f"{HEAD[:-1]}e": "e\n"}, AFTER, 2),
+    ({f"{HEAD}-more": "more\n", f"{HEAD[:-1]}e": "e\n"}, None, 2),
+    ({f"{HEAD}/below": "below\n"}, None, 2),
+    ({HEAD: BEFORE}, BEFORE, 2),  # no new file
+]
+
+
+@pytest.mark.parametrize(("branches", "text", "fetches"), ROWS)
+def test_base_and_head(tmp_path: Path, branches: Mapping[str, str], text: str | None, fetches: int) -> None:
+    repo, git_door = repository(tmp_path, branches), door()
+    base, head = both(git_door, repo)
+    assert {path: file.text for path, file in base.files.items()} == {"web.yaml": BEFORE, "other.yaml": "other\n"}
+    assert (head.files["web.yaml"].text if head else None) == text
+    refs = dict(line.split() for line in git(repo, "for-each-ref", "--format=%(refname) %(objectname)").splitlines())
+    assert (head.tip if head else None) == refs.get(f"refs/heads/{HEAD}")
+    assert git_door.calls.count("fetch") == fetches
+
+
+@pytest.mark.parametrize("setting", ["uploadpack.allowFilter", "uploadpack.allowAnySHA1InWant"])
+def test_servers_that_allow_less(tmp_path: Path, setting: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("task.git.repository.bare_folder._LOCAL", "")
+    repo = repository(tmp_path, {HEAD: AFTER})
+    git(repo, "config", setting, "false")
+    _, head = both(door(), repo)
+    assert head is not None
+    assert head.files["web.yaml"].text == AFTER
+
+
+def test_the_default_branch_was_read_before(tmp_path: Path) -> None:
+    _, head = both(door(), repository(tmp_path, {HEAD: AFTER}), default=True)
+    assert head is not None
+    assert head.files["web.yaml"].text == AFTER
+
+
+def test_each_reading_is_of_that_moment(tmp_path: Path) -> None:
+    repo = repository(tmp_path, {})
+    with BareRepository(door(), str(repo)) as store:
+        store.snapshot("main", PLACES, HEAD)
+        assert store.head_snapshot(HEAD, PLACES) is None
+        git(repo, "branch", HEAD, "main")
+        commit(repo, {"web.yaml": AFTER}, HEAD)
+        again = store.head_snapshot(HEAD, PLACES)  # asked for a second time
+        store.snapshot("main", PLACES, HEAD)
+        third = store.head_snapshot(HEAD, PLACES)
+    assert again == third
+    assert again is not None
+    assert again.files["web.yaml"].text == AFTER

@@ -1,0 +1,52 @@
+"""All requests of a run that proposes, to the forge and to the Git server together: the user waits for each of them.
+
+A plain clone, commit and push takes nine. The repository is private: a login that is asked for would show as 401.
+"""
+
+from pathlib import Path
+
+import pytest
+from fakes.forge_server import serving
+from forge_kinds import KINDS
+from git_servers import git_server
+from request_scenes import Scene, verdict
+from runs import WEB
+from support import git
+
+
+class HttpScene(Scene):
+    """A scene whose repository is pushed to over HTTP, with a login."""
+
+    git_url = ""
+
+    def given(self, *more: str) -> list[str]:
+        given = super().given(*more)
+        at = given.index("--rewrite-url") + 1
+        given[at] = f"{self.url}={self.git_url}"
+        login = ("--git-username", "ci", "--git-credentials-url", self.git_url)
+        return [*given, *login, "--git-credentials-url", f"{self.server.url}/"]
+
+
+# Forge, branch, requests of a first request, of a newer build. Of forges these are the least and the most (see
+# tests/forges/test_forge_requests.py); HEAD has to be asked which branch it is.
+ROWS = [("gitea", "main", 9, 11), ("azure", "main", 9, 12), ("gitea", "HEAD", 11, 13)]
+
+
+@pytest.mark.parametrize(("kind", "branch", "first", "newer"), ROWS)
+def test_requests_of_a_run(tmp_path: Path, kind: str, branch: str, first: int, newer: int) -> None:
+    with serving(KINDS[kind].fake()) as forge, git_server(tmp_path) as server:
+        scene = HttpScene(tmp_path, forge, kind)
+        scene.apps.write_text(
+            scene.apps.read_text().replace('"targetRevision": "main"', f'"targetRevision": "{branch}"')
+        )
+        git(scene.repo, "config", "http.receivepack", "true")
+        server.logins["ci"] = "s3cret"
+        scene.git_url = f"{server.url}{scene.repo.name}"
+        scene.env["IMAGE_UPDATE_GIT_PASSWORD"] = "s3cret"
+        for image, count in (("1.1.0", first), ("1.2.0", newer)):
+            forge.seen.clear()
+            server.seen.clear()
+            assert verdict(scene.event(f"{WEB}:{image}")) == ("update", "admitted")
+            requests = [*(what for what, _ in server.seen), *(f"{one.method} {one.target}" for one in forge.seen)]
+            assert len(requests) == count, "\n".join(requests)
+            assert all(user for _, user in server.seen), "asked without a login first"
