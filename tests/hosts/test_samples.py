@@ -19,10 +19,6 @@ from scripts.typer_options import commands
 (TEMPLATE,) = documents(ROOT / "argo-workflows/image-update/manifests.yaml")
 LEAVES = {one["name"]: one for one in TEMPLATE["spec"]["templates"]}
 SAMPLES = [path for host in ("tekton", "argo-workflows") for path in sorted((ROOT / host).glob("**/samples/*.yaml"))]
-OWNERS = [
-    path for host in ("tekton", "argo-workflows") for path in sorted((ROOT / host).glob("**/artifacthub-repo.y*ml"))
-]
-PACKAGES = sorted(ROOT.glob("argo-workflows/*/artifacthub-pkg.yml"))
 
 
 def name(path: Path) -> str:
@@ -168,42 +164,3 @@ def test_a_fan_out_does_each_repository_by_itself() -> None:
     assert (given["command"], given["output"]) == ("plan", "repositories")
     assert update["withParam"] == "{{steps.plan.outputs.result}}"
     assert each["only-repository"] == "{{item}}"
-
-
-@pytest.mark.parametrize("path", OWNERS, ids=lambda path: path.parent.name)
-def test_artifact_hub_knows_who_owns_it(path: Path) -> None:
-    (document,) = documents(path)
-    assert problems("artifacthub-repo", document) == []
-    assert document["owners"]
-
-
-@pytest.mark.parametrize("path", PACKAGES, ids=lambda path: path.parent.name)
-def test_artifact_hub_packages_have_what_it_asks_for(path: Path) -> None:
-    (package,) = documents(path)
-    assert {"version", "name", "displayName", "createdAt", "description"} <= set(package)
-    assert package["name"] == path.parent.name
-    assert package["annotations"]["argo/version"] == ">= 3.6.0"
-    assert {one["kind"] for one in package["changes"]} <= {
-        "added",
-        "changed",
-        "deprecated",
-        "removed",
-        "fixed",
-        "security",
-    }
-    assert (path.parent / "manifests.yaml").exists()
-    assert (path.parent / "README.md").exists()
-
-
-@pytest.mark.parametrize("document", [TASK, STEP_ACTION], ids=lambda document: document["kind"])
-def test_artifact_hub_reads_the_annotations(document: Mapping[str, Any]) -> None:
-    annotations = document["metadata"]["annotations"]
-    assert annotations["artifacthub.io/category"] == "integration-delivery"
-    for key in ("changes", "links", "maintainers"):
-        (found,) = documents_of(annotations[f"artifacthub.io/{key}"])
-        assert found
-    assert all("email" in one for one in documents_of(annotations["artifacthub.io/maintainers"])[0])
-
-
-def documents_of(text: str) -> list[Any]:
-    return list(yaml.safe_load_all(text))

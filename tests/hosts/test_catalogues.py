@@ -1,0 +1,136 @@
+"""What we ship is what the catalogues list: Artifact Hub, Tekton's and GitLab's catalogs, GitHub's Marketplace.
+
+Their own checkers are Go programs and forms on a page; `tests/data/catalogues.json` has what these ask for. What
+actionlint, zizmor and the schemas of check-jsonschema say is in test_workflows.py.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from host_schemas import problems
+from hosts.checks import documents
+from support import DATA, ROOT
+
+from task import __version__
+
+FACTS = json.loads((DATA / "catalogues.json").read_text(encoding="utf-8"))
+HOSTS = ("tekton", "argo-workflows")
+OWNERS = [path for host in HOSTS for path in sorted((ROOT / host).glob("**/artifacthub-repo.y*ml"))]
+PACKAGES = sorted(ROOT.glob("argo-workflows/*/artifacthub-pkg.yml"))
+TEKTON = [ROOT / f"tekton/{kind}/image-update/image-update.yaml" for kind in ("task", "stepaction")]
+COMPONENTS = sorted((ROOT / "templates").glob("*.yml"))
+
+
+def faults(rules: str, document: Any) -> list[str]:
+    found = jsonschema.Draft7Validator(FACTS[rules]).iter_errors(document)
+    return [f"{one.json_path}: {one.message}" for one in found]
+
+
+def of_kind(path: Path) -> str:
+    return f"{path.parent.parent.name}/{path.parent.name}"
+
+
+# Artifact Hub
+
+
+@pytest.mark.parametrize("path", OWNERS, ids=lambda path: path.parent.name)
+def test_artifact_hub_knows_who_owns_it(path: Path) -> None:
+    (document,) = documents(path)
+    assert problems("artifacthub-repo", document) == []
+    assert document["owners"]
+
+
+@pytest.mark.parametrize("path", PACKAGES, ids=lambda path: path.parent.name)
+def test_artifact_hub_takes_the_templates(path: Path) -> None:
+    (package,) = documents(path)
+    assert faults("artifacthub-pkg", package) == []
+    assert (package["name"], package["version"]) == (path.parent.name, __version__)
+    assert package["annotations"]["argo/version"] == ">= 3.6.0"
+    assert (path.parent / "manifests.yaml").exists()
+    assert (path.parent / "README.md").exists()
+
+
+@pytest.mark.parametrize("path", TEKTON, ids=of_kind)
+def test_artifact_hub_takes_the_annotations(path: Path) -> None:
+    (document,) = documents(path)
+    prefix = "artifacthub.io/"
+    given = {
+        key.removeprefix(prefix): text
+        for key, text in document["metadata"]["annotations"].items()
+        if key.startswith(prefix)
+    }
+    assert set(given) <= set(FACTS["artifacthub-tekton"])
+    read = {key: yaml.safe_load(text) for key, text in given.items()}
+    package: Mapping[str, Any] = {**read, "provider": {"name": read["provider"]}}
+    needed = [line for line in faults("artifacthub-pkg", package) if "is a required property" not in line]
+    assert needed == []
+    assert {"changes", "links", "maintainers", "license", "category"} <= set(read)
+    # The support page is shown where a package has a link of that name.
+    assert "support" in [link["name"] for link in read["links"]]
+
+
+# Tekton's catalog: what catlin asks for
+
+
+@pytest.mark.parametrize("path", TEKTON, ids=of_kind)
+def test_tektons_catalog_takes_it(path: Path) -> None:
+    (document,) = documents(path)
+    metadata, spec = document["metadata"], document["spec"]
+    assert faults("tekton-metadata", metadata) == []
+    categories = metadata["annotations"]["tekton.dev/categories"].split(",")
+    assert {one.strip() for one in categories} <= set(FACTS["tekton-categories"])
+    assert metadata["name"] == path.stem == path.parent.name
+    summary, blank, _ = spec["description"].split("\n", 2)
+    assert summary.endswith(".")
+    assert blank == ""
+    step = spec.get("steps", [spec])[0]
+    registry, _, tag = step["image"].rpartition(":")
+    assert "." in registry.partition("/")[0]
+    assert tag == f"v{__version__}"
+    assert "script" not in step
+    names = [one["name"] for one in spec["params"]]
+    assert len({name.lower() for name in names}) == len(names)
+    readme = (path.parent / "README.md").read_text(encoding="utf-8")
+    for heading in ("Install", "Usage", "Parameters", "Results", "Platforms"):
+        assert f"\n## {heading}\n" in readme
+
+
+# GitHub's Marketplace
+
+
+def test_githubs_marketplace_takes_the_action() -> None:
+    (action,) = documents(ROOT / "action.yml")
+    assert faults("github-marketplace", action) == []
+    assert problems("github-action", action) == []  # it has the icons and colours
+    assert not (ROOT / "action.yaml").exists()
+    assert (ROOT / "README.md").exists()
+
+
+# GitLab's CI/CD catalog
+
+
+@pytest.mark.parametrize("path", COMPONENTS, ids=lambda path: path.stem)
+def test_gitlabs_catalog_takes_the_component(path: Path) -> None:
+    head, _job = documents(path)
+    assert faults("gitlab-component", head) == []
+    assert (ROOT / "LICENSE").exists()
+    assert (path.parent / "README.md").exists()
+    assert len(COMPONENTS) <= 30
+
+
+@pytest.mark.parametrize(
+    ("rules", "document"),
+    [
+        ("artifacthub-pkg", {"version": "1.0", "name": "x"}),
+        ("tekton-metadata", {"name": "x", "labels": {}, "annotations": {}}),
+        ("github-marketplace", {"name": "x", "description": "x" * 125}),
+        ("gitlab-component", {"spec": {"inputs": {"x": {}}}}),
+    ],
+)
+def test_the_rules_find_what_is_wrong(rules: str, document: Any) -> None:
+    assert faults(rules, document)
