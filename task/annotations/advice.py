@@ -64,7 +64,7 @@ def on_allow_tags(entry: Entry, key: str, value: str) -> str:
     move = f"write {listed(entry, wanted)} in image-list and remove {key}"
     if entry.constraint and entry.constraint != wanted:
         move = f"remove {key}: image-list has the constraint {entry.constraint!r}, and can have {wanted!r} instead"
-    if wanted.startswith("^") and not value.lower().startswith("semver"):  # ^1.2 is a regular expression, too
+    if wanted.startswith("^") and not value.lower().startswith("semver"):  # `^1.2` is a range and a regular expression
         return f"write regexp:{wanted} if you mean tags that begin so; for the range {wanted}, {move}"
     return move
 
@@ -127,7 +127,7 @@ def blind_glob(glob: str) -> str:
 
 
 def on_blind_glob(glob: str) -> str:
-    """What to write instead of a glob that ignores nothing."""
+    """What to write instead of a glob that ignores nothing, mostly a regular expression (AIU issue 1108)."""
     if meant := glob_of_regexp(glob):
         return f"ignore-tags takes globs: write {meant}"
     if (words := glob.strip("{}").split()) and len(words) > 1:

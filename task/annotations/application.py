@@ -43,6 +43,7 @@ def parse_application(
     name = metadata.get("name")
     if not isinstance(name, str) or not name:
         raise Malformed("an Application without metadata.name", "give it a name")
+    # Names become parts of files' names and paths: the override file's, the state file's.
     if "/" in name or not name.isprintable():
         raise Malformed(f"{name!r} is no name of an Application", "use the name that Kubernetes accepts")
     namespace = _text(metadata.get("namespace")) or namespace

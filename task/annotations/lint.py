@@ -39,6 +39,7 @@ OURS = ("pull-request", "write-back-source", "pin-digest", "manifests.image-name
 # AIU reads these per image only, and users expect more (AIU issues 1122, 1142): here their Application-wide form counts
 # for every image.
 PER_IMAGE_IN_AIU = (*(key for key in IMAGE_KEYS if "." in key), "platforms")
+# People copy examples, or write a template that nobody fills in (AIU issues 660 and 877).
 PLACEHOLDER = re.compile(
     r"<(?!v?(?:[0-9*]|[xX]\b))[A-Za-z][^<>]*>|\{\{.*|\$?\{[A-Za-z][^{}]*\}|\$\([A-Za-z][^()]*\)|\$[A-Z_]+"
 )
@@ -201,6 +202,7 @@ def _entries(app: Application, misplaced: Collection[str]) -> Iterator[Finding]:
             yield _finding(app, strategy.key, "info", message, hint)
         allow = settings_of.get("allow-tags", Setting())
         keyword, colon, expression = allow.value.partition(":")
+        # The blank behind `regexp:` belongs to the pattern (AIU issue 1018).
         if colon and keyword.lower() == "regexp" and (bare := blind_pattern(expression)):
             message = (
                 f"{allow.key}: the pattern {expression!r} takes no tag: blanks, quotes and slashes around it count"
@@ -287,6 +289,7 @@ def _shared(app: Application, subscribed: Subscribed) -> Iterator[Finding]:
 def _targets(app: Application, subscribed: Subscribed) -> Iterator[Finding]:
     """Mistakes that show only when a target is looked at with its keys and its source."""
     for sub in subscribed.subscriptions:
+        # As in AIU, these strategies ignore the constraint, which surprises people (AIU issues 580 and 1100).
         if sub.entry.constraint and sub.policy.strategy in ("newest-build", "alphabetical"):
             yield _finding(
                 app,

@@ -52,7 +52,7 @@ class Requirement:
         return (labels.get(self.key) in self.values) == (self.operator == "In")
 
 
-OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
+OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")  # the names in `matchExpressions` of a Kubernetes selector
 _SET = re.compile(r"(?P<key>[^\s!=,()]+)\s+(?P<not>notin|in)\s*\((?P<values>[^()]*)\)")
 _EQUAL = re.compile(r"(?P<key>[^\s!=,()]+)\s*(?P<not>!?)={1,2}\s*(?P<values>[^\s!=,()]*)")
 _EXISTS = re.compile(r"(?P<not>!?)\s*(?P<key>[^\s!=,()]+)")

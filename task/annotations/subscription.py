@@ -122,7 +122,7 @@ def _image_list(annotations: tuple[tuple[str, str], ...], defaults: Defaults) ->
             reading.entry.alias, reading.entry.image.identity, reading.keys.kustomize_name, reading.keys.manifests_name
         )
         for reading in readings
-        if len(readings) > 1
+        if len(readings) > 1  # claims settle which of several entries owns a place
     )
     misspelt = _misspelt(by_key, entries, aliases, index)
     stopped = {flaw.text for flaw in misspelt}

@@ -45,7 +45,7 @@ class GitManifests:
             branch = ref if ref not in ("", "HEAD") else self.store.default_branch()
             snapshot = self.store.snapshot(branch, [Place(self.path, "text" if is_file else "tree")])
         finally:
-            self.store.close()
+            self.store.close()  # the texts are in memory now
         files = {path: file for path, file in snapshot.files.items() if file.text or file.problem}
         if not files:
             raise SourceError(

@@ -28,7 +28,7 @@ class Manifests:
     def all(self) -> Iterable[Found]:
         """Every manifest that may concern us. Raises `UsageError` where the source itself is unusable."""
         if self.path == "-":
-            content = sys.stdin.buffer.read(LARGEST + 1)
+            content = sys.stdin.buffer.read(LARGEST + 1)  # one byte more shows that there is more
             if len(content) > LARGEST:
                 raise UsageError(
                     f"--applications: what stdin holds is larger than {LARGEST:,} bytes",
@@ -47,6 +47,7 @@ class Manifests:
     def _folder(self) -> Iterator[Found]:
         unreadable: list[OSError] = []
         for folder, subfolders, names in os.walk(self.path, onerror=unreadable.append):
+            # Sorted, so that reports are alike on every file system.
             subfolders[:] = sorted(name for name in subfolders if name != ".git")
             for name in sorted(names):
                 path = os.path.join(folder, name)

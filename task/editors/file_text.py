@@ -36,6 +36,7 @@ def chosen(files: Files, target: Target) -> str:
 
 def text_of(files: Files, path: str) -> str | None:
     """The text of a file; None where the file is absent. TargetError for anything that must not be edited."""
+    # In Git's trees nothing lies below a link or a file: to write there would replace it by a folder.
     parent = path
     while parent := posixpath.dirname(parent):
         if parent in files and files[parent].mode in {"120000", "160000", "100644", "100755"}:

@@ -30,7 +30,7 @@ from task.errors import AnnotationError, TargetError
 from task.image import live_image, split_registry
 from task.model import Edit, Files, Image, Keys, Place, Reading, Target
 
-_HEAD = "# written by image-update\n\n"
+_HEAD = "# written by image-update\n\n"  # of a new file; AIU creates missing files since v0.17, with a comment as well
 
 
 def places(target: Target) -> tuple[Place, ...]:
@@ -46,6 +46,7 @@ def read(files: Files, target: Target) -> Reading:
     with about(path):
         document = rooted(tree.documents[0], path) if tree.documents else None
         nodes = {key: _scalar_at(tree, document, key) for key in (keys.name, keys.tag, keys.spec) if key}
+        # Blanks around a tag in quotes would be part of it for Helm.
         good = all(node is None or (sound(node) and node.value == node.value.strip()) for node in nodes.values())
         if document:
             # A key may stand twice. Helm reads the last one, AIU writes the first one: both must say the same.
@@ -112,6 +113,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
             tree = _put(tree, document, key, new)
             edits.append(Edit(path, key, old, new))
     changed = tuple(edit for edit in edits if edit.old != edit.new)
+    # Where only the quotes of a value changed, one edit says which key it was.
     return result(files, path, tree.text, changed or tuple(edits[:1]))
 
 

@@ -30,6 +30,7 @@ from task.errors import TargetError
 from task.model import Edit, Files, Image, Place, Reading, Target
 
 NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+# kustomize refuses an empty file ("kustomization.yaml is empty"), so one that we fill begins with these.
 _HEAD: Mapping[str, Data] = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
 
 
@@ -101,6 +102,7 @@ def _mine(document: Document | None, target: Target, path: str) -> list[Node]:
     mine = []
     for entry in images.children:
         name, new = (identity_of(_text(document, entry, field)) for field in ("name", "newName"))
+        # AIU finds an entry by its name only, and appends a second one where `newName` is the image.
         about = name in wanted or new == target.image.identity
         if about and resolved(document, entry).kind == "mapping" and belongs(name, target, "kustomize_name"):
             mine.append(entry)
@@ -135,6 +137,7 @@ def _renewed(tree: Tree, target: Target, image: Image, path: str) -> Tree:
         if text
     ]
     tree = with_texts(tree, document, texts)
+    # Each new or removed line moves the nodes behind it, so the tree is looked at again.
     while gap := _gap(tree.documents[0], target, image, path):
         entry, field, text = gap
         alone(tree, tree.documents[0], entry)

@@ -31,8 +31,8 @@ _SHAPE: _Shape = {"files": {ANY: {"hold": _HOLD, "images": {ANY: _MEMORY}}}}
 _STEMS = {word.rstrip("s") for word in _STRUCTURE}
 _MISPLACED = "known there are {}; memory stands below files: <file>: images: <alias>, a hold below its file or alias"
 _TIMES = ("at", "until", "created")
-_SEQUENCE = re.compile(r"[0-9]{1,20}")
-_TAGS = ("", "!", "tag:yaml.org,2002:str")
+_SEQUENCE = re.compile(r"[0-9]{1,20}")  # a number of 64 bits
+_TAGS = ("", "!", "tag:yaml.org,2002:str")  # the tags of a string
 _SURROGATES = re.compile("[\ud800-\udfff]")
 Data = Mapping[str, object]
 

@@ -63,7 +63,7 @@ def console_of(stream: TextIO, environ: Mapping[str, str], *, file: TextIO | Non
         columns, lines = os.get_terminal_size(stream.fileno())
     except (OSError, ValueError):
         columns, lines = 0, 0
-    given = environ.get("COLUMNS", "")
+    given = environ.get("COLUMNS", "")  # an interactive shell does not export it, so it was set on purpose
     width = int(given) if given.isascii() and given.isdigit() and len(given) < len("10000") else 0
     coloured = not environ.get("NO_COLOR") and (_forced(environ) or environ.get("CLICOLOR") != "0")
     return Console(

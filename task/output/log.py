@@ -29,7 +29,7 @@ class Log:
         handler = _Terminal(self.console) if self.console else _Stream(stream or sys.stderr)
         handler.setFormatter(FORMATTERS[form]())
         self._logger = logging.getLogger("image-update")
-        self._logger.propagate = False
+        self._logger.propagate = False  # a library that configures the root logger must not print lines twice
         self._logger.setLevel(LEVELS[level])
         self._logger.handlers = [handler]
 

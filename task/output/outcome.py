@@ -34,7 +34,7 @@ def first_of(codes: Collection[int]) -> Exit:
 
 def status(report: Report) -> str:
     """The report's status: `updated`, `unchanged`, `refused` or `failed`."""
-    if report.exit not in (Exit.OK, Exit.NOTHING_UPDATED):
+    if report.exit not in (Exit.OK, Exit.NOTHING_UPDATED):  # the second is only what --require-update asks for
         return "failed"
     verdicts = {decision.verdict.verdict for decision in report.decisions}
     written = any(not commit.already_there for commit in report.commits)
@@ -115,6 +115,7 @@ def _decision(decision: Decision) -> dict[str, Any]:
         "application": sub.application.key,
         "alias": sub.entry.alias or None,
         "image": sub.entry.image.name,
+        # Of a broken entry the strategy is null where it cannot be read, and never a default.
         "strategy": sub.flaw.strategy if sub.flaw else sub.policy.strategy,
         "constraint": " and ".join(sub.policy.constraints) or sub.entry.constraint or None,
         "current": current(decision),

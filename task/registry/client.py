@@ -75,6 +75,7 @@ class Registry:
             groups.setdefault(self._subject(question), []).append(question)
         answers: dict[Question, Answer] = {}
 
+        # Some threads for each registry, as each of them has its own limit on requests at a time.
         hosts = {group[0].image.registry for group in groups.values()}
         work = [partial(self._settle, group, answers) for group in groups.values()]
         each(work, min(_MOST_THREADS, AT_ONCE * len(hosts)))
@@ -123,7 +124,7 @@ class Registry:
             if more.exists and not more.error:
                 more = replace(known, **{fact: getattr(more, fact) for fact in missing if fact != "exists"})
             known = more
-            if known.error is None:
+            if known.error is None:  # an error may pass, so the next question asks again
                 self._answers[subject] = (had | facts, known)
         answers.update({question: _part(known, question) for question in questions})
 

@@ -88,7 +88,7 @@ class Signatures:
                 why = self._judged(question, layer)
             except RegistryDownError:
                 raise
-            except RegistryError as error:
+            except RegistryError as error:  # another signature may still be good
                 unread = error
                 continue
             if not why:
@@ -103,6 +103,7 @@ class Signatures:
 
     def _layers(self, question: Question) -> Iterator[Layer]:
         image, who = question.image, (question.secret, question.namespace)
+        # The tag is where cosign 1 and 2 and Tekton Chains store signatures, referrers are where cosign 3 does.
         if listed := self._registry.manifest(image, signature_tag(image.digest), *who):
             yield from layers(listed.data)
         referring = self._registry.referrers(image, image.digest, "", *who)

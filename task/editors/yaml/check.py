@@ -52,7 +52,7 @@ def checked(tree: Tree, splices: Sequence[Splice], meant: Mapping[int, Same]) ->
         new = parse(apply(tree.text, splices))
     except TargetError as error:
         raise more_than_meant() from error
-    if len(new.documents) != len(tree.documents):
+    if len(new.documents) != len(tree.documents):  # a text such as `---` begins a document, `...` ends one
         raise more_than_meant()
     stack = [(old.root, now.root) for old, now in zip(tree.documents, new.documents, strict=True)]
     while stack:
@@ -65,6 +65,7 @@ def checked(tree: Tree, splices: Sequence[Splice], meant: Mapping[int, Same]) ->
 
 
 def _alike(old: Node, new: Node) -> Iterable[tuple[Node, Node]] | None:
+    # The style counts as well: a quoted number that loses its quotes is another value.
     if (old.kind, old.value, old.style, old.anchor, old.tag) != (new.kind, new.value, new.style, new.anchor, new.tag):
         return None
     return zip(old.children, new.children, strict=True) if len(old.children) == len(new.children) else None

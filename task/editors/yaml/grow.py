@@ -41,6 +41,7 @@ def add_items(tree: Tree, sequence: Node, data: Sequence[Data]) -> Tree:
 def _grow(tree: Tree, node: Node, more: Mapping[str, Data] | Sequence[Data]) -> Tree:
     text, check, parent = tree.text, {id(node): grows(more)}, tree.parent(node)
     in_flow = parent is None or parent.style == "{"
+    # Brackets stay brackets, but an empty list below a block key becomes a block list (in AIU it stays a flow list).
     if node.kind != "scalar" and node.style == "{" and (node.children or isinstance(more, Mapping) or in_flow):
         return checked(tree, _grow_flow(tree, node, more), check)
     if not node.children:
@@ -70,7 +71,7 @@ def _grow_flow(tree: Tree, node: Node, more: Mapping[str, Data] | Sequence[Data]
     if not node.children:
         return [Splice(close, close, fresh)]
     end = content_end(text, node.children[-1])
-    if node.kind == "mapping" and end <= node.children[-2].end:
+    if node.kind == "mapping" and end <= node.children[-2].end:  # `{a: }`: the last value is empty
         end = max(node.children[-2].end, value_slot(text, node.children[-2]) or 0)
     first = node.children[0].start
     if not only_blank(text, line_start(text, first), first):
@@ -108,6 +109,7 @@ def _fill(tree: Tree, node: Node, more: Mapping[str, Data] | Sequence[Data]) -> 
         lines = _lines(tree, more, dash + 2)[len(eol(text)) + dash + 2 :]
         gap = "" if text[at - 1 : at] == " " else " "
         return [Splice(at, max(at, node.end), gap + lines)]
+    # `key: ~` or `key: []` loses its value; a comment behind it stays on the key's line.
     cut = [] if empty else [Splice(_before_blanks(text, start), node.end, "")]
     indent = column(text, parent) + (indent_step(tree) if isinstance(more, Mapping) else sequence_shift(tree))
     tail = line_end(text, at if empty else node.end)
@@ -161,11 +163,12 @@ def drop_items(tree: Tree, sequence: Node, numbers: Sequence[int]) -> Tree:
     for number in numbers:
         item = sequence.children[number]
         dash = item.start - 1
-        while text[dash] in " \t\r\n":
+        while text[dash] in " \t\r\n":  # the item may begin on a line below its dash
             dash -= 1
         start = line_start(text, dash)
         if text[dash] == "-" and only_blank(text, start, dash):
             cuts[number] = without_lines(text, start, line_end(text, content_end(text, item)))
+    # Nothing depends on the removal: where it would change more than these items, they stay.
     try:
         return checked(tree, [*cuts.values()], {id(sequence): shrinks(*cuts)})
     except TargetError:

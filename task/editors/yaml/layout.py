@@ -21,7 +21,7 @@ _PROPS = re.compile(r"(?:[&!][^\s]*(?:\s+|$)|#[^\n\r]*|\s+)*")
 def eol(text: str) -> str:
     """The line end of the text: that of its first line."""
     at = text.find("\n")
-    if at < 0 and "\r" in text:
+    if at < 0 and "\r" in text:  # to YAML a carriage return alone ends a line, too
         return "\r"
     return "\r\n" if at > 0 and text[at - 1] == "\r" else "\n"
 
@@ -33,7 +33,7 @@ def line_end(text: str, at: int) -> int:
 
 
 def line_start(text: str, at: int) -> int:
-    """Where the line that holds `at` begins."""
+    """Where the line that holds `at` begins. A byte order mark before the first line does not belong to it."""
     while at > 0 and text[at - 1] not in BREAKS and not (at == 1 and text[0] == "\ufeff"):
         at -= 1
     return at
@@ -54,10 +54,11 @@ def body(text: str, node: Node) -> int:
 
 def content_end(text: str, node: Node) -> int:
     """Where the node's last character stands; trailing blank lines and comments do not belong to it."""
+    # The parsers end a block collection where the next token begins, so its last scalar decides.
     while node.children and node.style != "{":
         key = node.children[-2] if node.kind == "mapping" else None
         node = node.children[-1]
-        if key is not None and node.kind == "scalar" and node.start >= node.end:
+        if key is not None and node.kind == "scalar" and node.start >= node.end:  # `key:` without a value
             return max(key.end, value_slot(text, key) or 0)
     if node.kind != "scalar" or node.style not in {"|", ">"}:
         return node.end
@@ -104,7 +105,7 @@ def column(text: str, node: Node) -> int:
         at = body(text, node)
     else:
         at = node.children[0].start
-        at = at - 2 if text[at - 2 : at] == "? " else at
+        at = at - 2 if text[at - 2 : at] == "? " else at  # an explicit key begins at its question mark
     return at - line_start(text, at)
 
 
@@ -112,6 +113,7 @@ def column(text: str, node: Node) -> int:
 def _steps(tree: Tree) -> tuple[int, int]:
     """How far nested mappings, and sequences in mappings, are indented in this text."""
     step = shift = -1
+    # The first mapping and the first sequence in a mapping show the file's style.
     blocks = (
         (node, child)
         for document in tree.documents

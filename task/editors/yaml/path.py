@@ -59,6 +59,7 @@ def find(document: Document, path: Sequence[Segment], *, merges: bool) -> tuple[
 
     TargetError: two keys with dots fit equally well.
     """
+    # The reading with the fewest dots in keys wins: the nested path.
     matches = sorted(_matches(document, document.root, path, merges), key=lambda match: match[0])
     if not matches:
         return ()
@@ -110,12 +111,12 @@ def _item(document: Document, node: Node, indices: Sequence[int]) -> Node | None
 
 
 def _merged(document: Document, mapping: Node, key: str) -> tuple[Node, ...]:
-    """The values of a key in the mappings that `<<` names, the first of them winning."""
+    """The values of a key in the mappings that `<<` names; of several mappings the first one wins, as YAML says."""
     queue = [source for name, source in pairs(mapping) if name.value == "<<" and not name.style]
     seen: set[int] = set()
     while queue:
         source = resolved(document, queue.pop(0))
-        if id(source) in seen:
+        if id(source) in seen:  # an anchored mapping may merge itself
             continue
         seen.add(id(source))
         if source.kind == "sequence":
@@ -154,6 +155,7 @@ def _step(
     first = rest[0]
     plain = value(node, first.name)
     if plain is not None and not first.flaw:
+        # AIU writes the first of them and Helm reads the last.
         if len(twins := values(node, first.name)) > 1:
             lines = " and ".join(str(tree.line(twin)) for twin in twins)
             raise TargetError(f"the key {first.name} stands in lines {lines}", hint="keep one of them")

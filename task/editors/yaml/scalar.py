@@ -60,12 +60,7 @@ def sound(node: Node) -> bool:
 
 def double_quoted(text: str) -> str:
     """`text` in double quotes, which is valid JSON, too: JSON files are edited by the same code."""
-    return _UNPRINTABLE.sub(_escape, json.dumps(text, ensure_ascii=False))
-
-
-def _escape(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    return f"\\u{code:04x}"
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(text, ensure_ascii=False))
 
 
 def spell(text: str, style: str = "", *, quote: bool = False) -> str:

@@ -18,6 +18,7 @@ def splice(tree: Tree, new: Sequence[tuple[Node, Word]]) -> Tree:
 
 
 def _scalar(tree: Tree, node: Node, data: Word) -> Splice:
+    # A tag of some application (`!vault`) gives the text a meaning that we do not know.
     if node.tag not in {"", "!"} and not node.tag.startswith("tag:yaml.org,2002:"):
         raise TargetError(f"line {tree.line(node)} has a value tagged {node.tag}", hint="write it as a plain string")
     text, start = tree.text, body(tree.text, node)
@@ -26,9 +27,9 @@ def _scalar(tree: Tree, node: Node, data: Word) -> Splice:
         raise TargetError(f"line {tree.line(node)} holds no single value", hint="write `key: value` there")
     if isinstance(data, bool):
         return Splice(node.start, content_end(text, node), str(data).lower())
-    if node.kind == "alias":
+    if node.kind == "alias":  # replaced itself, so that the anchor and its other uses keep their value
         return Splice(node.start, node.end, spell(data, quote=_quotes(tree, node, data)))
-    if not node.style and nothing and (node.anchor or node.tag):
+    if not node.style and nothing and (node.anchor or node.tag):  # `key: &anchor` without a value
         return Splice(node.start, node.end, f"{_props(tree, node, node.end).rstrip()} {spell(data)}".lstrip())
     if not node.style and nothing:
         at = slot(tree, node)  # behind the `:` or the `-`
@@ -39,7 +40,7 @@ def _scalar(tree: Tree, node: Node, data: Word) -> Splice:
         return Splice(node.start, end, _props(tree, node, start) + spelled)
     end = max(end, node.start)
     fresh = reblock(text[start:end], data)
-    if fresh is None:
+    if fresh is None:  # a block scalar without content has no indentation to follow
         return Splice(node.start, end, _props(tree, node, start) + spell(data, quote=True))
     return Splice(start, end, fresh)
 

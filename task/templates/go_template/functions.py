@@ -27,7 +27,7 @@ class Builtin:
 
 def kind(value: object) -> str:
     """The kind of a value, as comparisons see it; "" for nil, lists, maps and structs, which have no order."""
-    for name, types in (("bool", bool), ("int", int), ("float64", float), ("string", str)):
+    for name, types in (("bool", bool), ("int", int), ("float64", float), ("string", str)):  # Python's bool is an int
         if isinstance(value, types):
             return name
     return ""
@@ -94,7 +94,7 @@ def index(value: Any, *keys: Any) -> Any:
         if isinstance(value, GoMap):
             if not isinstance(key, str):
                 raise FailedTemplate(f"index of a map is {named(key)}, not string")
-            value = value.get(key, "")
+            value = value.get(key, "")  # the zero value, where the field `.Labels.x` prints <no value>
         elif isinstance(value, str):
             raw = go_bytes(value)
             value = raw[position(key, len(raw) - 1)]
@@ -126,7 +126,7 @@ def cut(value: Any, *bounds: Any) -> Any:
 
 
 def _cut(value: Any, bounds: Sequence[Any]) -> Any:
-    ends = [position(bound, len(value)) for bound in bounds]
+    ends = [position(bound, len(value)) for bound in bounds]  # a bound may be the length itself, an index may not
     low, high, *limit = [*ends, *[0, len(value)][len(ends) :]]
     if low > high or high > (limit or [high])[0]:
         raise FailedTemplate(f"invalid slice index: {low} > {high}")

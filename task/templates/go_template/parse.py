@@ -108,7 +108,7 @@ class Parser:
         if keyword.kind in {"if", "with", "range"}:
             self.at += 1
             return self.block(keyword)
-        if keyword.kind in {"break", "continue"}:
+        if keyword.kind in {"break", "continue"}:  # as of Go 1.18
             self.at += 1
             self.expect_close(f"{{{{{keyword.text}}}}}")
             if not self.ranges:
@@ -138,7 +138,7 @@ class Parser:
     def otherwise(self, keyword: Token) -> tuple[Node, ...]:
         """The nodes after `{{else`: an `else if` in an `if`, an `else with` in a `with`, or nodes up to `{{end}}`."""
         following = self.skip_space()
-        if following.kind == keyword.kind and keyword.kind in {"if", "with"}:
+        if following.kind == keyword.kind and keyword.kind in {"if", "with"}:  # `else with` as of Go 1.23
             self.at += 1
             return (self.block(following),)  # its {{end}} ends this block as well
         self.expect_close("else")

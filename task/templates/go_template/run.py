@@ -103,8 +103,8 @@ class Run:
         if named(value) == "list":
             return enumerate(value)
         if isinstance(value, GoMap):
-            return sorted(value.items())
-        if named(value) == "int":
+            return sorted(value.items())  # Go's templates visit the keys of a map in order
+        if named(value) == "int":  # as of Go 1.24
             if len(node.pipe.variables) > 1:
                 raise FailedTemplate(f"can't use {value} to iterate over more than one variable")
             return ((None, number) for number in range(value))
@@ -209,7 +209,7 @@ class Run:
     def shortcut(self, name: str, operands: tuple[Operand, ...], dot: Any, last: Any) -> Any:
         """The value of `and` or `or`: the first argument that decides; those after it are not evaluated."""
         value: Any = MISSING
-        for operand in operands:
+        for operand in operands:  # Go 1.18 and later do not evaluate the others
             value = self.operand(operand, dot)
             if truth(value) == (name == "or"):
                 return value

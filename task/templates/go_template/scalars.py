@@ -92,7 +92,7 @@ def _integer(spec: Spec, verb: str, value: int) -> str | None:
     if verb not in BASES:
         return None
     sign = "-" if value < 0 else "+" if "+" in spec.flags else " " if " " in spec.flags else ""
-    if spec.precision == 0 and not value:
+    if spec.precision == 0 and not value:  # Go prints nothing but padding then
         return " " * spec.width
     digits = format(abs(value), BASES[verb])
     if spec.precision is not None:
