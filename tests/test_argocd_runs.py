@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clusters import app, live_app, rules, run
+from clusters import app, kubeconfig, live_app, rules, run
 from fakes.argocd_api import ArgoCDServer, Fault, argocd_server
+from fakes.kubernetes_api import APPLICATIONS, running
 from runs import WEB, repository, target
 from support import Result, git, image_update, show
 
@@ -186,6 +187,18 @@ def test_the_live_application_is_patched(server: ArgoCDServer) -> None:
     assert result.json["decisions"][0]["target"] == "live"
     assert refreshed(server) == ["web"]
     assert with_argocd(server).json["status"] == "unchanged"
+
+
+def test_the_live_application_is_patched_through_kubernetes_where_that_has_it(
+    tmp_path: Path, server: ArgoCDServer
+) -> None:
+    with running() as api:
+        api.add(APPLICATIONS, live_app("web"))
+        server.add(api.of(APPLICATIONS, "web"))
+        result = run(env={**env(server), "KUBECONFIG": str(kubeconfig(tmp_path, api))})
+        assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
+        assert api.of(APPLICATIONS, "web")["spec"]["source"]["kustomize"]["images"] == [f"{WEB}:1.1.0"]
+    assert server.asked("PATCH") == []
 
 
 def test_two_images_are_two_patches_in_a_row(server: ArgoCDServer) -> None:

@@ -5,16 +5,19 @@ Through Argo CD's API or Kubernetes; `ClusterApplications` gives the latter the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, Protocol
 
 from task.errors import AbsentError, Outpaced, SourceDownError, SourceError, UsageError
-from task.kubernetes.client import APPLICATIONS, Resource
+from task.kubernetes.client import APPLICATIONS, PODS, Resource
 from task.kubernetes.errors import ForbiddenError
+from task.kubernetes.pods import nodes, workloads
 
 Operation = Mapping[str, Any]  # of a JSON patch
+_MOST_PODS = 2_000  # of one namespace that are looked at
 _TRIES = 4  # of a refresh that meets other changes
 REFRESH = "argocd.argoproj.io/refresh"
 # Since 3.6 Argo CD takes a refresh away only if this is what it saw when it began (argo-cd 28392). Without it, what is
@@ -129,12 +132,16 @@ class Cluster(Protocol):
     def merge(self, resource: Resource, namespace: str, name: str, change: Mapping[str, Any]) -> Mapping[str, Any]:
         """Change an object by a merge patch."""
 
+    def list(self, resource: Resource, namespace: str = "", *, full: bool = False) -> Iterable[Mapping[str, Any]]:
+        """Every object of a namespace."""
+
 
 class ClusterApplications:
     """Applications through Kubernetes, with the verbs of Argo CD's API. What only Argo CD knows stays unknown."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+        self._blind = False  # pods may not be listed
 
     def get_application(self, namespace: str, name: str, project: str = "") -> Mapping[str, Any]:  # noqa: ARG002
         """The whole Application; its project tells nothing here. Raises `AbsentError`."""
@@ -156,9 +163,19 @@ class ClusterApplications:
                 return
         raise SourceDownError(f"others keep changing {namespace}/{name}", hint="run it again")
 
-    def resource_tree(self, namespace: str, name: str) -> Mapping[str, Any]:  # noqa: ARG002 - as Argo CD's API has it
-        """Nothing: the tree is Argo CD's."""
-        return {}
+    def resource_tree(self, namespace: str, name: str) -> Mapping[str, Any]:
+        """The pods that are not well, where they may be listed: the tree itself is Argo CD's."""
+        if self._blind:
+            return {}
+        application = self.get_application(namespace, name)
+        found: list[Mapping[str, Any]] = []
+        for where, owners in workloads(application).items():
+            try:
+                found += nodes(islice(self._cluster.list(PODS, where, full=True), _MOST_PODS), owners)
+            except ForbiddenError:
+                self._blind = True
+                return {}
+        return {"nodes": found}
 
     def sync_windows(self, namespace: str, name: str) -> Mapping[str, Any]:  # noqa: ARG002 - as Argo CD's API has it
         """Nothing: it would take the right to read AppProjects."""

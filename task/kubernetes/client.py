@@ -56,6 +56,7 @@ UPDATERS = Resource("argocd-image-updater.argoproj.io", "v1alpha1", "imageupdate
 EVENTS = Resource("", "v1", "events")
 SECRETS = Resource("", "v1", "secrets")
 CONFIG_MAPS = Resource("", "v1", "configmaps")
+PODS = Resource("", "v1", "pods")
 
 Operation = Mapping[str, Any]  # of a JSON patch
 

@@ -20,6 +20,7 @@ from fakes.kubernetes_state import (
     APPLICATIONS,
     CONFIG_MAPS,
     EVENTS,
+    PODS,
     SECRETS,
     UPDATERS,
     Asked,
@@ -30,8 +31,8 @@ from fakes.kubernetes_state import (
 )
 
 __all__ = [
-    "APPLICATIONS", "CONFIG_MAPS", "EVENTS", "SECRETS", "UPDATERS", "Asked", "Fault", "KubernetesApi", "application",
-    "running",
+    "APPLICATIONS", "CONFIG_MAPS", "EVENTS", "PODS", "SECRETS", "UPDATERS", "Asked", "Fault", "KubernetesApi",
+    "application", "running",
 ]  # fmt: skip
 GZIP_FROM = 128 * 1024  # bytes, as the API server has it
 

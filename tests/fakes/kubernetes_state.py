@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 APPLICATIONS, UPDATERS = "argoproj.io/applications", "argocd-image-updater.argoproj.io/imageupdaters"
-EVENTS, SECRETS, CONFIG_MAPS = "/events", "/secrets", "/configmaps"
+EVENTS, SECRETS, CONFIG_MAPS, PODS = "/events", "/secrets", "/configmaps", "/pods"
 KINDS = {
     APPLICATIONS: ("argoproj.io/v1alpha1", "Application"),
     UPDATERS: ("argocd-image-updater.argoproj.io/v1alpha1", "ImageUpdater"),
     EVENTS: ("v1", "Event"),
     SECRETS: ("v1", "Secret"),
     CONFIG_MAPS: ("v1", "ConfigMap"),
+    PODS: ("v1", "Pod"),
 }
 PARTIAL = "as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 ADMIN = "admin"

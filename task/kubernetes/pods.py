@@ -1,0 +1,79 @@
+"""The pods of an Application, as nodes of Argo CD's resource tree. Kubernetes has no such tree: their owners tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+WORKLOADS = {
+    ("apps", "Deployment"),
+    ("apps", "StatefulSet"),
+    ("apps", "DaemonSet"),
+    ("apps", "ReplicaSet"),
+    ("batch", "Job"),
+    ("batch", "CronJob"),
+}
+HERE = ("https://kubernetes.default.svc", "https://kubernetes.default.svc.cluster.local")
+# Whose pods have another owner between: a ReplicaSet is called <deployment>-<hash>, a Job <cronjob>-<minute>.
+_BETWEEN = {"ReplicaSet": "Deployment", "Job": "CronJob"}
+_STARTING = ("ContainerCreating", "PodInitializing")
+
+
+def workloads(application: Mapping[str, Any]) -> dict[str, set[tuple[str, str]]]:
+    """Namespace → (kind, name) of what makes pods; nothing for an Application that is deployed to another cluster."""
+    destination = _mapping(_mapping(application.get("spec")).get("destination"))
+    if destination.get("server") not in HERE and destination.get("name") != "in-cluster":
+        return {}
+    found: dict[str, set[tuple[str, str]]] = {}
+    for one in _mappings(_mapping(application.get("status")).get("resources")):
+        kind, name, namespace = str(one.get("kind")), str(one.get("name")), str(one.get("namespace") or "")
+        if (one.get("group"), kind) in WORKLOADS and namespace:
+            found.setdefault(namespace, set()).add((kind, name))
+    return found
+
+
+def nodes(pods: Iterable[Mapping[str, Any]], owners: set[tuple[str, str]]) -> list[dict[str, Any]]:
+    """A node for each pod of these owners that is not well: why it waits, or how it ended."""
+    found = []
+    for pod in pods:
+        metadata, status = _mapping(pod.get("metadata")), _mapping(pod.get("status"))
+        if not any(_owned(one, owners) for one in _mappings(metadata.get("ownerReferences"))):
+            continue
+        reason, message = _trouble(status)
+        if reason:
+            found.append(
+                {
+                    "kind": "Pod",
+                    "name": str(metadata.get("name")),
+                    "createdAt": str(metadata.get("creationTimestamp") or ""),
+                    "info": [{"name": "Status Reason", "value": reason}],
+                    "health": {"status": "Degraded", "message": message or reason},
+                }
+            )
+    return found
+
+
+def _owned(owner: Mapping[str, Any], owners: set[tuple[str, str]]) -> bool:
+    kind, name = str(owner.get("kind")), str(owner.get("name"))
+    return (kind, name) in owners or (_BETWEEN.get(kind, ""), name.rpartition("-")[0]) in owners
+
+
+def _trouble(status: Mapping[str, Any]) -> tuple[str, str]:
+    """(reason, message) of a pod that is not well; ("", "") where it is, or is about to start."""
+    for name in ("initContainerStatuses", "containerStatuses"):
+        for one in _mappings(status.get(name)):
+            waits = _mapping(_mapping(one.get("state")).get("waiting"))
+            reason = str(waits.get("reason") or "")
+            if reason and reason not in _STARTING:
+                return reason, str(waits.get("message") or "")
+    if status.get("phase") == "Failed":
+        return str(status.get("reason") or "Failed"), str(status.get("message") or "")
+    return "", ""
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _mappings(value: object) -> list[Mapping[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

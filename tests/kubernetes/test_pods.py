@@ -1,0 +1,108 @@
+"""What the pods of an Application tell where Argo CD's own API is not asked."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fakes.argocd_api import MORNING, NEW, application, at, operated, resource
+from fakes.kubernetes_api import APPLICATIONS, PODS, KubernetesApi, running
+
+from task.argocd.rollout import Wanted, judge
+from task.http import Limits
+from task.kubernetes.access import ClusterAccess
+from task.kubernetes.application_store import ClusterApplications
+from task.kubernetes.client import Kubernetes
+from task.kubernetes.kubeconfig import Kubeconfig, Server, User
+from task.kubernetes.pods import nodes, workloads
+from task.secret import Secret
+
+PULL = 'Back-off pulling image "ghcr.io/acme/web:1.1.0"'
+OWNERS = {("Deployment", "web"), ("StatefulSet", "db"), ("CronJob", "clean"), ("Job", "migrate")}
+
+
+def pod(name: str, owner: tuple[str, str], **status: Any) -> dict[str, Any]:
+    kind, of = owner
+    metadata = {"name": name, "namespace": "web", "creationTimestamp": MORNING.format(12)}
+    return {"metadata": {**metadata, "ownerReferences": [{"kind": kind, "name": of}]}, "status": status}
+
+
+def waiting(reason: str, message: str = "", where: str = "containerStatuses") -> dict[str, Any]:
+    return {"phase": "Pending", where: [{"name": "c", "state": {"waiting": {"reason": reason, "message": message}}}]}
+
+
+RUNS = {"phase": "Running", "containerStatuses": [{"name": "c", "state": {"running": {}}}]}
+REPLICA = ("ReplicaSet", "web-64498bff47")
+SEEN = [
+    ("it cannot pull", pod("p", REPLICA, **waiting("ImagePullBackOff", PULL)), ("ImagePullBackOff", PULL)),
+    ("an init container ends", pod("p", ("StatefulSet", "db"), **waiting("CrashLoopBackOff", "back-off 5m0s",
+                                   "initContainerStatuses")), ("CrashLoopBackOff", "back-off 5m0s")),
+    ("a reason alone", pod("p", REPLICA, **waiting("ErrImagePull")), ("ErrImagePull", "ErrImagePull")),
+    ("it failed", pod("p", ("Job", "migrate"), phase="Failed", reason="Evicted", message="no memory"),
+     ("Evicted", "no memory")),
+    ("of a CronJob", pod("p", ("Job", "clean-29384756"), phase="Failed"), ("Failed", "Failed")),
+    ("it runs", pod("p", REPLICA, **RUNS), None),
+    ("it is about to start", pod("p", REPLICA, **waiting("ContainerCreating")), None),
+    ("somebody else's", pod("p", ("ReplicaSet", "web-api-64498bff47"), **waiting("ImagePullBackOff")), None),
+    ("nobody's", {"metadata": {"name": "p"}, "status": waiting("ImagePullBackOff")}, None),
+    ("another shape", {"metadata": 1, "status": "x"}, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("item", "told"), [row[1:] for row in SEEN], ids=[row[0] for row in SEEN])
+def test_pods_that_are_not_well(item: dict[str, Any], told: tuple[str, str] | None) -> None:
+    found = [(one["info"][0]["value"], one["health"]["message"]) for one in nodes([item], OWNERS)]
+    assert found == ([told] if told else [])
+
+
+DESTINATIONS = [
+    ({"server": "https://kubernetes.default.svc"}, {"web": {("Deployment", "web")}}),
+    ({"name": "in-cluster"}, {"web": {("Deployment", "web")}}),
+    ({"server": "https://10.0.0.1"}, {}),
+    ({"name": "production"}, {}),
+]
+
+
+@pytest.mark.parametrize(("destination", "found"), DESTINATIONS)
+def test_only_what_is_deployed_here_is_looked_at(destination: dict[str, str], found: object) -> None:
+    there = [resource("Deployment", "web", group="apps", namespace="web"), resource("Service", "web", namespace="web")]
+    assert workloads(at(application(destination=destination), "Synced", "Healthy", resources=there)) == found
+    assert workloads({"spec": {"destination": destination}, "status": {"resources": "x"}}) == {}
+
+
+@pytest.fixture
+def api() -> Iterator[KubernetesApi]:
+    with running() as found:
+        there = [resource("Deployment", "web", "Progressing", group="apps", namespace="web")]
+        state = at(application(), "Synced", "Progressing", compared=13, operation=operated(), resources=there)
+        found.add(APPLICATIONS, state)
+        found.add(PODS, pod("web-64498bff47-q7xdc", REPLICA, **waiting("ImagePullBackOff", PULL)))
+        found.add(PODS, pod("web-5d74b48965-r4tzv", ("ReplicaSet", "web-5d74b48965"), **RUNS))
+        yield found
+
+
+def reach(api: KubernetesApi) -> ClusterApplications:
+    config = Kubeconfig("test", "argocd", Server(api.url), User(token=Secret("admin-token")))
+    return ClusterApplications(Kubernetes(ClusterAccess(config, {}), Limits(tries=1)))
+
+
+def test_an_image_that_cannot_be_pulled_is_found_in_the_cluster(api: KubernetesApi) -> None:
+    applications = reach(api)
+    item, wanted = applications.get_application("argocd", "web"), Wanted(lambda found: found == NEW)
+    assert judge(item, wanted).because == "synced, progressing: caused by Deployment web/web"
+    found = judge(item, wanted, applications.resource_tree("argocd", "web"))
+    assert (found.state, found.sure) == ("failed", False)
+    assert found.because == f"the image cannot be pulled: Pod web-64498bff47-q7xdc: {PULL}"
+
+
+def test_pods_that_may_not_be_listed_are_asked_for_once(api: KubernetesApi) -> None:
+    api.tokens["admin-token"] = "system:serviceaccount:ci:image-update"
+    subject = {"kind": "ServiceAccount", "namespace": "ci", "name": "image-update"}
+    role = {"kind": "ClusterRole", "name": "r"}
+    rule = {"apiGroups": ["argoproj.io"], "resources": ["applications"], "verbs": ["get"]}
+    api.rules = [
+        {"kind": "ClusterRole", "metadata": {"name": "r"}, "rules": [rule]},
+        {"kind": "ClusterRoleBinding", "metadata": {"name": "r"}, "roleRef": role, "subjects": [subject]},
+    ]
+    applications = reach(api)
+    assert [applications.resource_tree("argocd", "web") for _ in range(3)] == [{}] * 3
+    assert len(api.denied()) == 1
