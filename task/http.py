@@ -215,7 +215,7 @@ class Http:
                 if ended.is_set():  # a body without a length would seem to be whole
                     shutdown.check()
                     raise self._slow(url)
-                found = Response(answer.status_code, answer.headers, body, url)
+                response = Response(answer.status_code, answer.headers, body, url)
         except (OSError, urllib3.exceptions.HTTPError) as error:
             shutdown.check()
             if spent := exhausted(error):
@@ -226,8 +226,10 @@ class Http:
         finally:
             took = time.monotonic() - began
             self._lost += took if took > _SLOW else 0.0
-        self._log(f"{method} {without_query(url)}: {found.status}, {len(body)} bytes, {time.monotonic() - began:.2f} s")
-        return found
+        self._log(
+            f"{method} {without_query(url)}: {response.status}, {len(body)} bytes, {time.monotonic() - began:.2f} s"
+        )
+        return response
 
     def _body(self, answer: requests.Response, url: str, began: float) -> bytes:
         """The whole body, counted after unpacking: 64 KB of gzip may hold 64 MB, and encodings may be nested.
@@ -320,7 +322,7 @@ class _Adapter(HTTPAdapter):
 
 @contextmanager
 def _limit(seconds: float) -> Iterator[threading.Event]:
-    """Ends this thread's request within after so many seconds, or when a signal comes, and then sets the event."""
+    """Ends a request that this thread makes within, after so many seconds or at a signal, and then sets the event."""
     waiting = _THREAD.waiting = _Waiting()
     ended, over = threading.Event(), threading.Event()
 

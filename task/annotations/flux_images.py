@@ -91,7 +91,7 @@ def _mapped(name: str, values: Mapping[str, Any], annotations: Mapping[str, str]
 
 
 def _common(values: Mapping[str, Any], repository: str, tag: str) -> str:
-    """The path of the mapping that holds both keys; without a tag key the repository's own path; "" for neither."""
+    """The path of the mapping that holds both keys; without a tag key the repository's own path; "" where none does."""
     if not tag:
         return repository
     (folder, _, name_key), (tag_folder, _, tag_key) = repository.rpartition("."), tag.rpartition(".")

@@ -98,7 +98,7 @@ def names_of(image_list: str) -> Names:
 
 @lru_cache(maxsize=4096)
 def doubt(key: str, names: Names) -> Doubt | None:
-    """The doubt about a key that has no effect on these entries; None for a key that has one."""
+    """The doubt about a key without effect on these entries; None for a key that has an effect."""
     name, known = split_key(key)
     if key in APPLICATION_KEYS or (known and (not name or name in names.known)):
         return None
@@ -161,12 +161,12 @@ def _level(key: str, known: str) -> Doubt:
 def _orphan(key: str, head: str, known: str, names: Names) -> Doubt:
     close = nearest(head, names.shown)
     aliases = ", ".join(names.shown[:SHOWN]) + (", …" if len(names.shown) > SHOWN else "")
-    there = f"the aliases there are: {aliases}" if aliases else "no entry has an alias"
+    listed = f"the aliases there are: {aliases}" if aliases else "no entry has an alias"
     hint = f"did you mean {close}.{known}? " if close else f"write {head}=<image> in image-list, or remove it; "
     return Doubt(
         "orphan",
         f"{key} is not read: no entry of image-list has the alias {head!r}",
-        f"{hint}{there[:1].upper() + there[1:] if close else there}",
+        f"{hint}{listed[:1].upper() + listed[1:] if close else listed}",
         f"{close}.{known}" if close else "",
     )
 

@@ -178,14 +178,14 @@ def choose_source(app: Application, forced: Kind) -> Source:
 def _repository(app: Application, source: Source) -> tuple[str, str]:
     """The repository to write to and its revision; with `git-repository`, the revision of the source with that URL.
 
-    AIU v0.16 and later compares the two URLs literally.
+    AIU, as of v0.16, compares the two URLs literally.
     """
     other = app.annotations.get("git-repository", "")
     if not other:
         if not source.repo:
             raise SourceError("the source has no repoURL", hint="give it one, or annotate git-repository")
         return source.repo, source.revision
-    same = [one for one in app.sources if app.multi and normal_url(one.repo) == normal_url(other)]
+    same = [each for each in app.sources if app.multi and normal_url(each.repo) == normal_url(other)]
     if same:
         return other, same[0].revision
     return other, "" if source.chart else source.revision  # a chart's revision is a version, not a branch

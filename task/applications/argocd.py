@@ -70,8 +70,8 @@ class ArgoCDManifests:
             return [self._found(key) for key in keys]
         with ThreadPoolExecutor(min(len(keys), AT_ONCE)) as pool:
             with shutdown.unheard():  # signals are for the main thread, which waits
-                found = pool.map(self._found, keys)
-            return list(found)
+                manifests = pool.map(self._found, keys)
+            return list(manifests)
 
     def _keys(self, namespace: str) -> list[tuple[str, str]]:
         listed = self._api.list_applications(projects=self._projects, selector=self._selector, namespace=namespace)

@@ -56,8 +56,8 @@ class GitManifests:
             where = f"{snapshot.repo}//{path}"
             if file.problem:
                 yield Found({}, where, f"cannot read {where}: {file.problem}", "write manifests as UTF-8 text")
-            for found in found_in(file.text.encode(), where):
-                yield replace(found, place=(snapshot.repo, branch, path))
+            for manifest in found_in(file.text.encode(), where):
+                yield replace(manifest, place=(snapshot.repo, branch, path))
 
 
 def _ref(query: str) -> str:

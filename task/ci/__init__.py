@@ -1,1 +1,1 @@
-"""The CI system around the run: what it tells us, and what it gets back."""
+"""The CI system around the run: the variables that it sets, and the results that it gets."""

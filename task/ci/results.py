@@ -165,17 +165,13 @@ def github_summary(report: Report) -> str:
     diffs = []
     for commit in report.commits[:MOST_COMMITS]:
         if commit.diff:
-            text = _block(commit.diff)
+            # The fence is longer than any run of backquotes in the diff, so that no line of it ends the block.
+            fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", commit.diff))])
+            text = f"{fence}diff\n{printable_lines(commit.diff.rstrip())}\n{fence}"
             where = f"<code>{_cell(commit.head)}</code> of {_cell(without_login(commit.repo))}"
             left -= len(text.encode(errors="replace"))
             diffs.append(f"\nOn {where}:\n\n{text}" if left >= 0 else f"\nOn {where}: the diff is in the log")
     return "\n".join([f"### Image Update: {title}", "", *rows, *commits, *requests, *diffs, *notes]) + "\n"
-
-
-def _block(diff: str) -> str:
-    """A diff as a code block of Markdown, with a fence that is longer than any in the diff."""
-    fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", diff))])
-    return f"{fence}diff\n{printable_lines(diff.rstrip())}\n{fence}"
 
 
 def _cell(text: str) -> str:

@@ -118,6 +118,7 @@ def grow(tree: Tree, section: Section, items: Sequence[Data], path: str) -> Tree
     if not items:
         return tree
     document = single(tree, path)
+    # Argo CD fails on an empty or comment-only file ("Invalid JSON Patch"), so such a file is filled.
     if document is None:
         return begin(tree, {section.name: {section.list: list(items)}})
     if document.root.null:

@@ -27,7 +27,7 @@ _LFS = "version https://git-lfs.github.com/spec/"
 def chosen(files: Files, target: Target) -> str:
     """The path to write: the target's own, unless only another spelling of it exists.
 
-    AIU made other names than Argo CD reads, with and without the namespace (AIU issues 963 and 1343).
+    AIU may have written the other spelling, with or without the namespace (AIU issues 963 and 1343).
     """
     if target.path in files:
         return target.path
@@ -151,7 +151,7 @@ def belongs(name: str, target: Target, key: Literal["kustomize_name", "manifests
 
 
 def refuse_taken(target: Target) -> None:
-    """AnnotationError: another alias owns the entry that the target would write, by its `kustomize.image-name`."""
+    """Raises AnnotationError where another alias owns the target's entry, by its `kustomize.image-name`."""
     name = identity_of(target.keys.kustomize_name) or target.image.identity
     if target.others and not belongs(name, target, "kustomize_name"):
         owner = next(other.alias for other in target.others if identity_of(other.kustomize_name) == name)

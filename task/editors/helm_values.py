@@ -104,7 +104,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
             node = _scalar_at(tree, document, key)
             old = node.value.strip() if node else ""
             if key == keys.name and not target.keys.name and not old:
-                continue  # nobody named a key for the name, and the file has none: only the tag is written
+                continue  # no annotation names a key for the name, and the file has none: only the tag is written
             if key == keys.tag:
                 new = tag_value(image)
             else:

@@ -24,7 +24,7 @@ _FILE = "override"  # what the override editors take for the file's path
 
 
 @dataclass(frozen=True)
-class _ImageList:
+class _SourceList:
     """The list of a source that takes images, and how its elements are written."""
 
     editor: TargetKind
@@ -32,10 +32,10 @@ class _ImageList:
     force: bool = False  # whether elements have forceString
 
 
-_LISTS: Mapping[Kind, _ImageList] = {
-    "Helm": _ImageList("helm-override", Section("helm", "parameters"), force=True),
-    "Kustomize": _ImageList("kustomize-override", Section("kustomize", "images")),
-    "Plugin": _ImageList("plugin-override", Section("plugin", "env")),
+_LISTS: Mapping[Kind, _SourceList] = {
+    "Helm": _SourceList("helm-override", Section("helm", "parameters"), force=True),
+    "Kustomize": _SourceList("kustomize-override", Section("kustomize", "images")),
+    "Plugin": _SourceList("plugin-override", Section("plugin", "env")),
 }
 
 
@@ -68,7 +68,7 @@ def write(
     return operations, tuple(replace(edit, path=where) for edit in edits)
 
 
-def _list_of(source: Source) -> _ImageList:
+def _list_of(source: Source) -> _SourceList:
     images = _LISTS.get(source.kind or source.section)
     if images is None:
         raise SourceError(
@@ -114,7 +114,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _as_file(raw: Sequence[Any], images: _ImageList) -> tuple[Files, tuple[int, ...]]:
+def _as_file(raw: Sequence[Any], images: _SourceList) -> tuple[Files, tuple[int, ...]]:
     """The override file that says the same, and the place of each of its elements in `raw`."""
     texts = [(place, text) for place, element in enumerate(raw) if (text := _as_yaml(element, images))]
     if not texts:
@@ -124,7 +124,7 @@ def _as_file(raw: Sequence[Any], images: _ImageList) -> tuple[Files, tuple[int, 
     return {_FILE: File(head + body)}, tuple(place for place, _ in texts)
 
 
-def _as_yaml(element: Any, images: _ImageList) -> str:
+def _as_yaml(element: Any, images: _SourceList) -> str:
     """An element of the list as YAML; "" for an element of a wrong shape."""
     if images.editor == "kustomize-override":
         return double_quoted(element) if isinstance(element, str) else ""
@@ -139,7 +139,7 @@ def _as_yaml(element: Any, images: _ImageList) -> str:
     return "\n    ".join(fields)
 
 
-def _element(document: Document, node: Node, images: _ImageList) -> Any:
+def _element(document: Document, node: Node, images: _SourceList) -> Any:
     """An element of the override file in the shape that the Application's spec has."""
     if images.editor == "kustomize-override":
         return resolved(document, node).value
@@ -151,7 +151,7 @@ def _element(document: Document, node: Node, images: _ImageList) -> Any:
 
 
 def _operations(
-    source: Mapping[str, Any], images: _ImageList, path: str, wanted: Sequence[Any], places: Sequence[int]
+    source: Mapping[str, Any], images: _SourceList, path: str, wanted: Sequence[Any], places: Sequence[int]
 ) -> tuple[Operation, ...]:
     """The operations that change elements where they stand and append new ones; a missing list is added."""
     added = list(wanted[len(places) :])
@@ -167,7 +167,7 @@ def _operations(
         at, old = f"{path}/{place}", raw[place]
         if isinstance(new, str):
             changes: list[Operation] = [{"op": "replace", "path": at, "value": new}] if new != old else []
-        else:  # field by field, so that fields that are unknown here stay
+        else:  # field by field, so that fields that are unknown here stay; an absent forceString is false
             fields = {name: value for name, value in new.items() if (old.get(name) or False) != (value or False)}
             changes = [{"op": "add", "path": f"{at}/{name}", "value": value} for name, value in fields.items()]
         if changes:

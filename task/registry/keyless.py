@@ -33,25 +33,26 @@ class Keyless:
         self._log = once(lambda: Http(url, limits=Limits(total=60.0, size=1024 * 1024), log=log))
         self._verifier = once(_verifier)
 
-    def objection(self, found: Signed) -> str:
+    def objection(self, signature: Signed) -> str:
         """Why the signature is not good; "" where it is good. Raises `RegistryDownError` where the log is down."""
         from sigstore.models import Bundle  # noqa: PLC0415 - 230 ms, and few need it
 
-        if found.form == "payload" and (not found.certificate or found.log_index < 0):
+        if signature.form == "payload" and (not signature.certificate or signature.log_index < 0):
             return "a signature is by a key, and not by an identity"
         verifier = self._verifier()
         try:
-            raw = as_bundle(found, self._entry(found.log_index)) if found.form == "payload" else found.raw
+            raw = (
+                as_bundle(signature, self._entry(signature.log_index)) if signature.form == "payload" else signature.raw
+            )
         except Malformed as error:
             return error.message
         try:
-            if found.form == "payload":
-                verifier.verify_artifact(found.content, Bundle.from_json(raw), self._policy)
+            if signature.form == "payload":
+                verifier.verify_artifact(signature.content, Bundle.from_json(raw), self._policy)
             else:
                 verifier.verify_dsse(Bundle.from_json(raw), self._policy)
         except Exception as error:  # noqa: BLE001 - a library on data of strangers: no error of it lets an image pass
-            said = one_line(str(error))[:200]
-            return f"a signature is not by {self._who}: {said}"
+            return f"a signature is not by {self._who}: {one_line(str(error))[:200]}"
         return ""
 
     def _entry(self, index: int) -> Mapping[str, Any]:

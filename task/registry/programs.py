@@ -70,7 +70,7 @@ def script(path: str, environ: Mapping[str, str]) -> str:
 
 
 def _run(
-    kind: str, name: str, args: tuple[str, ...], said: str, environ: Mapping[str, str]
+    kind: str, name: str, args: tuple[str, ...], stdin: str, environ: Mapping[str, str]
 ) -> tuple[int | None, bytes, bytes]:
     """The exit code (None where the program is missing), stdout and stderr. No error holds the program's output."""
     shutdown.check()
@@ -85,7 +85,7 @@ def _run(
     try:
         with shutdown.unheard():
             running = program(
-                *args, _env=theirs, _in=said, _bg=True, _bg_exc=False, _tty_in=False, _tty_out=False,
+                *args, _env=theirs, _in=stdin, _bg=True, _bg_exc=False, _tty_in=False, _tty_out=False,
                 _timeout=_PATIENCE[kind], _new_session=True, _preexec_fn=shutdown.hear, _return_cmd=True,
                 _ok_code=tuple(range(256)),
             )  # fmt: skip

@@ -42,10 +42,10 @@ class PublicKeys:
                 raise UsageError(f"--verify: {path} holds a public key that cannot be read", hint="give cosign.pub")
             self._keys.append(key)
 
-    def objection(self, found: Signed) -> str:
+    def objection(self, signature: Signed) -> str:
         """Why the signature is not good; "" where it is good."""
-        for signature in found.signatures:
-            if any(_good(key, found.content, signature) for key in self._keys):
+        for raw in signature.signatures:
+            if any(_good(key, signature.content, raw) for key in self._keys):
                 return ""
         return "a signature is not by the key that is required"
 

@@ -31,25 +31,25 @@ def no_answer(name: str, error: NoAnswerError) -> RegistryError:
 def refused(name: str, repository: str, answer: Response, login: RegistryLogin | None) -> RegistryError:
     """The error for an answer that is neither success nor "not found"."""
     status, code = answer.status, _code(answer)
-    said = f"{status} {code}" if code else str(status)
-    if status == 429 or code == "TOOMANYREQUESTS":  # the code of OCI's specification, with whatever status
+    shown = f"{status} {code}" if code else str(status)
+    if status == 429 or code == "TOOMANYREQUESTS":  # the code of OCI's specification
         later = answer.headers.get("Retry-After", "")[:40]
         wait = f", and wants us to wait for {later} s" if later.isascii() and later.isdigit() else ""
         hint = _HUB_LIMIT if name == HUB else "ask less often (limit in registries.conf), or run it again later"
-        return RegistryDownError(f"registry {name} limits how often it may be asked ({said}){wait}", hint=hint)
+        return RegistryDownError(f"registry {name} limits how often it may be asked ({shown}){wait}", hint=hint)
     if status >= 500:
-        return RegistryDownError(f"registry {name} answered {said}", hint="run it again")
+        return RegistryDownError(f"registry {name} answered {shown}", hint="run it again")
     if status not in (401, 403):
-        return RegistryError(f"registry {name} answered {said} when asked for {repository}", hint="is it a registry?")
+        return RegistryError(f"registry {name} answered {shown} when asked for {repository}", hint="is it a registry?")
     # Registries hide private repositories: a missing one is 401 or 403 as well, so the messages name both cases.
     if login is None:
         return RegistryAccessError(
-            f"registry {name} does not let everybody read {repository} ({said}), or has no such repository",
+            f"registry {name} does not let everybody read {repository} ({shown}), or has no such repository",
             hint=HOW_TO_LOG_IN,
         )
     where = f" (it is from {login.origin})" if login.origin else ""
     return RegistryAccessError(
-        f"registry {name} does not accept the login for {repository} ({said}), or has no such repository",
+        f"registry {name} does not accept the login for {repository} ({shown}), or has no such repository",
         hint=f"renew the login, or let it read the repository{where}",
     )
 

@@ -133,8 +133,8 @@ class ImageRepository:
     def _pages(self, path: str, accept: str = "", missing: tuple[int, ...] = ()) -> Iterator[Mapping[str, Any]]:
         """One page after the other, as the header `Link` says; no page where the first one has a `missing` status.
 
-        The login never leaves the registry, and the pages end, whatever it answers. Docker's registry 2.8 ignores `n`
-        and sends all tags in one page.
+        The login never leaves the registry, and the pages always end. Docker's registry 2.8 ignores `n` and sends all
+        tags in one page.
         """
         seen: set[str] = set()
         size, end = 0, time.monotonic() + self._lists.seconds

@@ -126,13 +126,13 @@ def public_keys(text: str) -> tuple[str, ...]:
     return keys
 
 
-def as_bundle(found: Signed, entry: Mapping[str, Any]) -> str:
+def as_bundle(signature: Signed, entry: Mapping[str, Any]) -> str:
     """A payload, its certificate and its entry in the transparency log (of Rekor's API) as one Sigstore bundle.
 
     Nothing of it is trusted yet: the check of the bundle covers all of it. Raises `Malformed`.
     """
     try:
-        certificate = "".join(found.certificate.split("-----")[2].split())
+        certificate = "".join(signature.certificate.split("-----")[2].split())
         proof = entry["verification"]["inclusionProof"]
         body = _json(_decoded(entry["body"]))
         logged = {
@@ -152,14 +152,14 @@ def as_bundle(found: Signed, entry: Mapping[str, Any]) -> str:
         }
     except (LookupError, TypeError, ValueError):
         raise Malformed("its entry in the transparency log cannot be read") from None
-    digest = b64encode(sha256(found.content).digest()).decode()
+    digest = b64encode(sha256(signature.content).digest()).decode()
     return json.dumps(
         {
             "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
             "verificationMaterial": {"certificate": {"rawBytes": certificate}, "tlogEntries": [logged]},
             "messageSignature": {
                 "messageDigest": {"algorithm": "SHA2_256", "digest": digest},
-                "signature": b64encode(found.signatures[0]).decode(),
+                "signature": b64encode(signature.signatures[0]).decode(),
             },
         }
     )

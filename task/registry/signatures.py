@@ -25,7 +25,7 @@ _NONE = "no signature is in the registry"
 class Check(Protocol):
     """Checks who made a signature."""
 
-    def objection(self, found: Signed) -> str:
+    def objection(self, signature: Signed) -> str:
         """Why a signature is not good; "" where it is good."""
 
 

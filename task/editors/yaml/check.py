@@ -16,7 +16,7 @@ from task.errors import TargetError
 
 
 class Splice(NamedTuple):
-    """Replace `[start:end]` with `text`."""
+    """Replaces `[start:end]` with `text`."""
 
     start: int
     end: int

@@ -86,7 +86,7 @@ def _grow_flow(tree: Tree, node: Node, more: Mapping[str, Data] | Sequence[Data]
 
 
 def _fill(tree: Tree, node: Node, more: Mapping[str, Data] | Sequence[Data]) -> list[Splice]:
-    """The splices that replace a null or empty brackets: by block lines below the key, or by flow style within such."""
+    """The splices that replace a null or empty brackets: by block lines below the key, in flow style by flow style."""
     text, parent = tree.text, tree.parent(node)
     start = body(text, node)
     empty = start >= node.end

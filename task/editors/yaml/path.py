@@ -1,8 +1,8 @@
 r"""Key paths into a values file: `a.b.c`, `list[0][1].tag`, `labels.app\.kubernetes\.io/name`.
 
-A nested path wins over a key that has a dot in its name, as when AIU reads (v0.18 writes the key with the dot first).
-An index after a segment names an item of its list, as in AIU since v0.17; a dot is escaped with a backslash, which AIU
-cannot do.
+A nested path wins over a key that has a dot in its name. (AIU reads so, but v0.18 prefers the key with the dot when it
+writes.) An index after a segment names an item of its list, as in AIU since v0.17. A backslash escapes a dot, which
+AIU cannot do.
 """
 
 from __future__ import annotations
