@@ -44,9 +44,8 @@ def scene(forge: GitHub, argo: ArgoCDServer, tmp_path: Path) -> Scene:
 
 def shown(scene: Scene, revision: str, operation: dict[str, Any], compared: int = 10) -> dict[str, Any]:
     source = {"repoURL": scene.url, "path": "apps/a", "targetRevision": "main"}
-    return at(
-        application("a", source=source), "Synced", "Healthy", revision=revision, operation=operation, compared=compared
-    )
+    app, runs = application("a", source=source), [f"{WEB}:1.1.0"]
+    return at(app, "Synced", "Healthy", revision=revision, operation=operation, compared=compared, images=runs)
 
 
 def rolled_out(scene: Scene, argo: ArgoCDServer, revision: str) -> None:
