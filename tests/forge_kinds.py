@@ -6,7 +6,7 @@ from typing import NamedTuple
 from fakes import azure_api, bitbucket_cloud_api, bitbucket_data_center_api, gitea_api, github_api, gitlab_api
 from fakes.forge_server import ForgeServer
 
-from task.forges.address import ForgeAddress, ForgeName
+from task.forges.address import ForgeAddress
 
 AZURE = f"{azure_api.ORGANIZATION}/{azure_api.PROJECT}/_git/{azure_api.REPOSITORY}".replace(" ", "%20")
 DATA_CENTER = f"scm/{bitbucket_data_center_api.KEY}/{bitbucket_data_center_api.SLUG}.git"
@@ -16,7 +16,7 @@ class Kind(NamedTuple):
     """A forge: its stand-in, its name for `--forge`, a repository's path there, and the parts of its project."""
 
     fake: type[ForgeServer]
-    name: ForgeName
+    name: str
     path: str
     project: tuple[str, ...]
 

@@ -15,11 +15,12 @@ API = "ghcr.io/acme/api"
 TOKEN = "good-token"
 # Bitbucket Cloud is in one place only, which no option changes: the command, with another place for it.
 ELSEWHERE = """
-from task.forges import address
+from dataclasses import replace
+from task.forges.address import ForgeAddress, web_below
+from task.forges.table import FORGES
 def there(remote, root):
-    page = "/".join((root, *remote.parts))
-    return address.ForgeAddress("bitbucket", "bitbucket.org", root + "/2.0", remote.parts, page)
-address.BUILDERS["bitbucket"] = there
+    return ForgeAddress("bitbucket", "bitbucket.org", root + "/2.0", remote.parts, web_below(root, remote.parts))
+FORGES["bitbucket"] = replace(FORGES["bitbucket"], place=there)
 """
 
 

@@ -17,6 +17,7 @@ from task.forges.address import ForgeAddress
 from task.forges.content import overtaken
 from task.forges.proposal import described
 from task.forges.refusal import limited, refused, unanswered, words
+from task.git.remote_url import RemoteUrl
 from task.http import Http, Limits, Login, NoAnswerError, Response
 from task.model import Proposal, Proposed
 from task.secret import Secret
@@ -69,6 +70,25 @@ class Reach:
     log: Callable[[str], None] = lambda _line: None
     limits: Limits = LIMITS
     warn: Callable[[str], None] = lambda _sentence: None  # what people should know: the repository has moved
+
+
+@dataclass(frozen=True)
+class ForgeKind:
+    """All that is known of one forge. Its file ends with it, and `task.forges.table` names it."""
+
+    name: str  # as --forge names it
+    client: Callable[[Reach], ForgeApi]
+    # A repository's URL, and where the forge's web begins → the repository's place; the host is filled in later.
+    place: Callable[[RemoteUrl, str], ForgeAddress]
+    aliases: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()  # public ones
+    host_ends: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()  # in the name of a host that it runs on: gitlab.example.com, my-gitea.example.com
+    # An address that it answers to anybody, below its root, and whether an answer is its own.
+    question: tuple[str, Callable[[Response], bool]] | None = None
+    # {0} is the repository's page, {1} the base branch, {2} the head branch; of `commit` {1} the commit.
+    compare: str = "{0}/compare/{1}...{2}"
+    commit: str = "{0}/commit/{1}"
 
 
 class Steps(Protocol):

@@ -13,10 +13,12 @@ from dataclasses import replace
 from typing import Any
 
 from task.errors import CredentialsError, ForgeError, RepositoryError, TaskError
-from task.forges import AlreadyThere, Client, ForgeToken, Overtaken, Reach, settle
+from task.forges import AlreadyThere, Client, ForgeKind, ForgeToken, Overtaken, Reach, settle
+from task.forges.address import PAIR, ForgeAddress, names_none, web_below
 from task.forges.content import dig, fitted, listed, numbered, ours_to_delete, same
 from task.forges.notes import Notes, tried
 from task.forges.proposal import LONGEST_BODY
+from task.git.remote_url import RemoteUrl
 from task.http import Response
 from task.model import Proposal, Proposed
 from task.urls import origin, path_part
@@ -271,4 +273,37 @@ def _key(answer: Response) -> str:
         return ""
 
 
-__all__ = ["Azure", "identities_api", "login"]
+def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
+    """Services: ORGANIZATION/PROJECT/_git/REPOSITORY; Server: the collection's path stands before the project."""
+    parts = remote.parts
+    if remote.ssh and parts[:1] in {("v3",), ("V3",)} and len(parts) == 4:
+        return _address(root, parts[1], parts[2], parts[3])
+    at = parts.index("_git") if "_git" in parts else -1
+    if at < 0 or at + PAIR != len(parts):
+        raise names_none("Azure DevOps", "https://dev.azure.com/organization/project/_git/repository")
+    repository, before = parts[-1], parts[:at]
+    host = remote.host
+    if host.endswith(".visualstudio.com"):
+        before = (host.partition(".")[0], *(part for part in before if part.lower() != "defaultcollection"))
+        root = "https://dev.azure.com"
+    if not before:
+        raise names_none("Azure DevOps", "https://dev.azure.com/organization/project/_git/repository")
+    if len(before) == 1:  # the project of that name is left out
+        before = (*before, repository)
+    return _address(web_below(root, before[:-PAIR]), before[-PAIR], before[-1], repository)
+
+
+def _address(root: str, organization: str, project: str, repository: str) -> ForgeAddress:
+    api = web_below(root, (organization,))
+    project_parts = (organization, project, repository)
+    return ForgeAddress("azure", "", api, project_parts, web_below(api, (project, "_git", repository)))
+
+
+KIND = ForgeKind(
+    name="azure",
+    hosts=("dev.azure.com",),
+    host_ends=(".visualstudio.com",),  # a host for each customer
+    client=Azure,
+    place=_place,
+    compare="{0}/branchCompare?baseVersion=GB{1}&targetVersion=GB{2}",
+)

@@ -13,11 +13,13 @@ from urllib.parse import quote
 
 from task import shutdown
 from task.errors import ForgeError, Outpaced, TaskError
-from task.forges import MOVED, Client, Overtaken, Reach, settle
+from task.forges import MOVED, Client, ForgeKind, Overtaken, Reach, settle
+from task.forges.address import PAIR, ForgeAddress, names_none, web_below
 from task.forges.bitbucket import login, unable
 from task.forges.content import dig, fitted, listed, numbered, ours_to_delete, same
 from task.forges.notes import Notes, tried
 from task.forges.proposal import LONGEST_BODY, described
+from task.git.remote_url import RemoteUrl
 from task.http import Response
 from task.model import Proposal, Proposed
 from task.urls import origin, path_part
@@ -234,4 +236,18 @@ def _literal(text: str) -> str:
     return f'"{inner}"'
 
 
-__all__ = ["BitbucketCloud", "login"]
+def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
+    if len(remote.parts) != PAIR:
+        raise names_none("Bitbucket", "https://bitbucket.org/workspace/repository")
+    return ForgeAddress("bitbucket", "", "https://api.bitbucket.org/2.0", remote.parts, web_below(root, remote.parts))
+
+
+KIND = ForgeKind(
+    name="bitbucket",
+    aliases=("bitbucket-cloud",),
+    hosts=("bitbucket.org",),
+    client=BitbucketCloud,
+    place=_place,
+    compare="{0}/branches/compare/{2}%0D{1}",
+    commit="{0}/commits/{1}",
+)

@@ -11,11 +11,13 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from task.errors import CredentialsError, ForgeError, Outpaced, RepositoryError, TaskError, UnreachableError
-from task.forges import AlreadyThere, Client, Overtaken, Reach, settle
+from task.forges import AlreadyThere, Client, ForgeKind, Overtaken, Reach, settle
+from task.forges.address import PAIR, ForgeAddress, names_none, web_below
 from task.forges.bitbucket import login, unable
 from task.forges.content import dig, fitted, listed, numbered, overtaken, same
 from task.forges.notes import Notes, tried
 from task.forges.proposal import LONGEST_BODY
+from task.git.remote_url import RemoteUrl
 from task.http import Response
 from task.model import Proposal, Proposed
 from task.urls import path_part
@@ -254,4 +256,32 @@ def _hash(answer: Response) -> str:
         return ""
 
 
-__all__ = ["BitbucketDataCenter", "login"]
+def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
+    """Clone URLs have /scm/PROJECT/repository, pages /projects/PROJECT/repos/repository, ssh the two alone."""
+    parts, folders = remote.parts, remote.parts[:-PAIR]
+    if len(parts) >= 4 and parts[-4] in {"projects", "users"} and parts[-2] == "repos":
+        folders, owner = parts[:-4], parts[-3] if parts[-4] == "projects" else f"~{parts[-3]}"
+    elif len(parts) >= PAIR and (remote.ssh or not folders or folders[-1] == "scm"):
+        folders, owner = () if remote.ssh else folders[:-1], parts[-PAIR]
+    else:
+        raise names_none("Bitbucket Data Center", "https://bitbucket.example.com/scm/PROJECT/repository.git")
+    root = web_below(root, folders)
+    kind, name = ("users", owner[1:]) if owner.startswith("~") else ("projects", owner)
+    web = web_below(root, (kind, name, "repos", parts[-1]))
+    return ForgeAddress("bitbucket-server", "", f"{root}/rest/api/1.0", (owner, parts[-1]), web)
+
+
+def _is_it(answer: Response) -> bool:
+    return answer.mapping().get("displayName") == "Bitbucket" or "X-AREQUESTID" in answer.headers
+
+
+KIND = ForgeKind(
+    name="bitbucket-server",
+    aliases=("bitbucket-data-center",),
+    words=("bitbucket",),
+    client=BitbucketDataCenter,
+    place=_place,
+    question=("/rest/api/1.0/application-properties", _is_it),
+    compare="{0}/compare/commits?targetBranch=refs/heads/{1}&sourceBranch=refs/heads/{2}",
+    commit="{0}/commits/{1}",
+)

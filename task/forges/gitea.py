@@ -12,10 +12,13 @@ from typing import Any
 from urllib.parse import quote
 
 from task.errors import RepositoryError
-from task.forges import AlreadyThere, Client, ForgeToken, Overtaken, Reach, settle
+from task.forges import AlreadyThere, Client, ForgeKind, ForgeToken, Overtaken, Reach, settle
+from task.forges.address import PAIR, ForgeAddress, names_none, web_below
 from task.forges.content import dig, fitted, ours_to_delete, same
 from task.forges.notes import Notes, missing, rows, tried
 from task.forges.proposal import LONGEST, described
+from task.git.remote_url import RemoteUrl
+from task.http import Response
 from task.model import Proposal, Proposed
 from task.retry import until
 from task.urls import path_part
@@ -316,3 +319,30 @@ def proposed(pull: Mapping[str, Any]) -> Proposed:
         head_commit=dig(pull, "head", "sha"),
         merge_commit=str(pull.get("merge_commit_sha") or "") if merged else "",
     )
+
+
+def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
+    """A project has two parts. What stands before them is the path of Gitea itself."""
+    if len(remote.parts) < PAIR:
+        raise names_none("Gitea", "https://gitea.example.com/owner/repository")
+    root = web_below(root, remote.parts[:-PAIR])
+    return ForgeAddress("gitea", "", f"{root}/api/v1", remote.parts[-PAIR:], web_below(root, remote.parts[-PAIR:]))
+
+
+def _is_it(answer: Response) -> bool:
+    """Where sign-in is required (REQUIRE_SIGNIN_VIEW), it says only that; in words that no other forge has."""
+    said = answer.mapping()
+    if answer.status in (401, 403):
+        return str(said.get("message")).startswith("Only signed in user is allowed to call APIs")
+    return answer.status == 200 and isinstance(said.get("version"), str)
+
+
+KIND = ForgeKind(
+    name="gitea",
+    aliases=("forgejo",),
+    hosts=("gitea.com", "codeberg.org"),
+    words=("gitea", "forgejo"),
+    client=Gitea,
+    place=_place,
+    question=("/api/v1/version", _is_it),
+)

@@ -8,14 +8,16 @@ from typing import Any
 from urllib.parse import quote
 
 from task.errors import Outpaced, TaskError
-from task.forges import AlreadyThere, Client, Overtaken, Reach, settle
+from task.forges import AlreadyThere, Client, ForgeKind, Overtaken, Reach, settle
+from task.forges.address import PAIR, ForgeAddress, names_none, web_below
 from task.forges.content import dig, fitted, same
 from task.forges.github_merge import AutoMerge
 from task.forges.notes import Notes, missing, rows, tried
 from task.forges.proposal import LONGEST_BODY
+from task.git.remote_url import RemoteUrl
 from task.http import Response
 from task.model import Proposal, Proposed
-from task.urls import path_part
+from task.urls import path_part, split
 
 NEEDS = (
     'give the token "Pull requests: write" and "Contents: write" (a classic token: repo); in GitHub Actions, '
@@ -189,3 +191,29 @@ def proposed(pull: Mapping[str, Any]) -> Proposed:
         conflicts=is_open and pull.get("mergeable") is False,
         note=f"it conflicts with {pull['base']['ref']}" if is_open and pull.get("mergeable") is False else "",
     )
+
+
+def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
+    if len(remote.parts) != PAIR:
+        raise names_none("GitHub", "https://github.com/owner/repository")
+    host = split(root).authority
+    api = f"{root}/api/v3"
+    if host == "github.com" or host.endswith(".ghe.com"):
+        api = f"https://api.{host}"
+    return ForgeAddress("github", host, api, remote.parts, web_below(root, remote.parts))
+
+
+def _is_it(answer: Response) -> bool:
+    """In private mode it says 401, and its headers still tell."""
+    return "installed_version" in answer.mapping() or "X-GitHub-Request-Id" in answer.headers
+
+
+KIND = ForgeKind(
+    name="github",
+    hosts=("github.com",),
+    host_ends=(".ghe.com",),
+    words=("github",),
+    client=GitHub,
+    place=_place,
+    question=("/api/v3/meta", _is_it),
+)

@@ -7,10 +7,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from task.forges import AlreadyThere, Client, Overtaken, Reach, settle
+from task.forges import AlreadyThere, Client, ForgeKind, Overtaken, Reach, settle
+from task.forges.address import PAIR, ForgeAddress, names_none, web_below
 from task.forges.content import dig, fitted, ours_to_delete, same
 from task.forges.notes import Notes, missing, rows, tried
 from task.forges.proposal import LONGEST, described
+from task.git.remote_url import RemoteUrl
+from task.http import Response
 from task.model import Proposal, Proposed
 from task.retry import until
 from task.urls import path_part
@@ -197,3 +200,29 @@ def proposed(request: Mapping[str, Any]) -> Proposed:
         if state == "open" and request.get("has_conflicts")
         else "",
     )
+
+
+def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
+    if len(remote.parts) < PAIR:
+        raise names_none("GitLab", "https://gitlab.com/group/project")
+    return ForgeAddress("gitlab", "", f"{root}/api/v4", remote.parts, web_below(root, remote.parts))
+
+
+def _is_it(answer: Response) -> bool:
+    """Its version is for those who are logged in."""
+    said = answer.mapping()
+    if answer.status == 401:
+        return said.get("message") == "401 Unauthorized" or "X-Gitlab-Meta" in answer.headers
+    return answer.status == 200 and "version" in said and "revision" in said
+
+
+KIND = ForgeKind(
+    name="gitlab",
+    hosts=("gitlab.com",),
+    words=("gitlab",),
+    client=GitLab,
+    place=_place,
+    question=("/api/v4/version", _is_it),
+    compare="{0}/-/compare/{1}...{2}",
+    commit="{0}/-/commit/{1}",
+)

@@ -7,8 +7,9 @@ from threading import Lock
 
 from task.errors import ForgeError, Malformed
 from task.forges import LIMITS, ForgeApi, Reach
-from task.forges.address import ForgeAddress, Known, place_of
+from task.forges.address import ForgeAddress, Known
 from task.forges.content import honest
+from task.forges.places import place_of
 from task.forges.probe import probe
 from task.forges.table import forge_of
 from task.forges.tokens import Tokens
@@ -30,7 +31,7 @@ class Forges:
         limits: Limits = LIMITS,
         warn: Callable[[str], None] = lambda _sentence: None,
     ) -> None:
-        """`known`: `--forge` first, then `task.forges.address.known_to`. Nothing is contacted yet."""
+        """`known`: `--forge` first, then `task.forges.places.known_to`. Nothing is contacted yet."""
         self._known, self._tokens = tuple(known), tokens
         self._ca_file, self._log, self._limits, self._warn = ca_file, log, limits, warn
         self._lock = Lock()

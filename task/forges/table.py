@@ -6,32 +6,29 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from task.errors import UnreachableError
-from task.forges import ForgeApi, Reach
-from task.forges.address import ForgeName
-from task.forges.azure import Azure
-from task.forges.bitbucket_cloud import BitbucketCloud
-from task.forges.bitbucket_data_center import BitbucketDataCenter
-from task.forges.gitea import Gitea
-from task.forges.github import GitHub
-from task.forges.gitlab import GitLab
+from task.forges import ForgeApi, ForgeKind, Reach, azure, bitbucket_cloud, bitbucket_data_center, gitea, github, gitlab
 from task.model import Proposal, Proposed
 
 Value = TypeVar("Value")
 
 
-FORGES: Mapping[ForgeName, Callable[[Reach], ForgeApi]] = {
-    "github": GitHub,
-    "gitlab": GitLab,
-    "gitea": Gitea,
-    "bitbucket": BitbucketCloud,
-    "bitbucket-server": BitbucketDataCenter,
-    "azure": Azure,
+# The order in which a host is asked: Gitea's list of paths first, since no other forge has an /api/v1/version.
+FORGES: Mapping[str, ForgeKind] = {
+    one.name: one
+    for one in (
+        gitea.KIND,
+        gitlab.KIND,
+        github.KIND,
+        bitbucket_cloud.KIND,
+        bitbucket_data_center.KIND,
+        azure.KIND,
+    )
 }
 
 
 def forge_of(reach: Reach) -> ForgeApi:
     """The forge of a place. Nothing is asked yet."""
-    return Understood(FORGES[reach.place.forge](reach), reach.place.host)
+    return Understood(FORGES[reach.place.forge].client(reach), reach.place.host)
 
 
 class Understood:

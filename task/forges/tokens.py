@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from task.errors import CredentialsError, UsageError
 from task.files import read_text
 from task.forges import ForgeToken
-from task.forges.address import PUBLIC, ForgeAddress, Known
+from task.forges.address import ForgeAddress, Known
+from task.forges.table import FORGES
 from task.git.environment import Login
 from task.secret import Secret
 from task.urls import origin, split
@@ -89,7 +90,7 @@ def _scope(given: ForgeTokenOptions, environ: Mapping[str, str]) -> tuple[str, .
     if given.scope:
         return given.scope
     if given.forge is not None:
-        return tuple(f"https://{host}" for host, name in PUBLIC.items() if name == given.forge.forge)
+        return tuple(f"https://{host}" for host in FORGES[given.forge.forge].hosts)
     own = (environ.get(name, "").strip().rstrip("/") for name in SERVERS)
     return tuple(url for url in own if url.startswith(("https://", "http://")))
 

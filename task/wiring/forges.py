@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
 from task.errors import Malformed, TaskError, UsageError
-from task.forges.address import Known, compare_url, forge_option, known_to
+from task.forges.address import Known
 from task.forges.opened import Forges
+from task.forges.places import compare_url, forge_option, known_to
 from task.forges.tokens import ForgeTokenOptions, Tokens
 from task.git.environment import Login
 from task.git.names import rewritten

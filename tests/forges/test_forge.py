@@ -3,7 +3,8 @@ from dataclasses import replace
 import pytest
 
 from task.errors import Malformed
-from task.forges.address import ForgeAddress, Known, commit_url, compare_url, forge_option, known_to, place_of
+from task.forges.address import ForgeAddress, Known
+from task.forges.places import commit_url, compare_url, forge_option, known_to, place_of
 
 GH = ("github", "github.com", "https://api.github.com")
 GL = ("gitlab", "gitlab.com", "https://gitlab.com/api/v4")
@@ -164,7 +165,7 @@ OTHER = [
 
 @pytest.mark.parametrize(("known", "url", "api", "project"), OTHER)
 def test_place_by_what_is_known(known: tuple[str, str], url: str, api: str, project: str) -> None:
-    place = place_of(url, [Known(*known)])  # type: ignore[arg-type]
+    place = place_of(url, [Known(*known)])
     assert place is not None
     assert (place.api, "/".join(place.project)) == (api, project)
 

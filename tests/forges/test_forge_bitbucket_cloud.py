@@ -10,7 +10,8 @@ from forge_plays import HEAD, PLAYS, World
 from task.errors import CredentialsError
 from task.forges import ForgeToken, bitbucket_cloud
 from task.forges.address import ForgeAddress
-from task.forges.bitbucket_cloud import BitbucketCloud, login
+from task.forges.bitbucket import login
+from task.forges.bitbucket_cloud import BitbucketCloud
 from task.secret import Secret
 
 

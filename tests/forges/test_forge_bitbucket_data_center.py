@@ -10,7 +10,8 @@ from forge_plays import HEAD, PLAYS, World, text, the_only
 from task.errors import Outpaced, UnreachableError
 from task.forges import ForgeToken
 from task.forges.address import ForgeAddress
-from task.forges.bitbucket_data_center import BitbucketDataCenter, login
+from task.forges.bitbucket import login
+from task.forges.bitbucket_data_center import BitbucketDataCenter
 from task.secret import Secret
 
 

@@ -9,7 +9,7 @@ from serving import serving as serving_anything
 from support import costs_at_most
 
 from task.errors import CredentialsError, ForgeError, UnreachableError
-from task.forges.address import ForgeName, Known
+from task.forges.address import Known
 from task.forges.opened import Forges
 from task.forges.tokens import ForgeTokenOptions, Tokens
 
@@ -109,7 +109,7 @@ def test_a_local_repository_is_on_no_forge() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_an_answer_that_would_fill_the_memory_is_not_read(forge: ForgeName, body: bytes) -> None:
+def test_an_answer_that_would_fill_the_memory_is_not_read(forge: str, body: bytes) -> None:
     with serving_anything(Answers()) as server:
         server.reply = lambda _path: (200, {"Content-Type": "application/json"}, body)
         path = "acme/shop/_git/deploy" if forge == "azure" else "acme/deploy"

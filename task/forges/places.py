@@ -1,0 +1,112 @@
+"""A repository's URL → where it is: which forge it is on, where its API is, and the project there.
+
+The URL comes from an Application: nothing of it is trusted to be a path that a server should be asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from urllib.parse import quote
+
+from task.errors import Malformed
+from task.forges.address import PAIR, ForgeAddress, Known
+from task.forges.table import FORGES
+from task.git.remote_url import RemoteUrl, remote_of
+from task.urls import path_part, split
+
+*_FIRST, _LAST = FORGES
+HINT = (
+    f"write --forge {', '.join(_FIRST)} or {_LAST}; NAME=URL where its web is at another address than the "
+    "repository's URL says"
+)
+
+
+def forge_option(text: str) -> Known:
+    """`NAME` (root "") or `NAME=URL` of `--forge`. Raises `Malformed`."""
+    name, _, root = text.strip().partition("=")
+    name = name.strip().lower()
+    name = next((forge.name for forge in FORGES.values() if name in forge.aliases), name)
+    if name not in FORGES:
+        raise Malformed(f"{name[:100]!r} is no forge that is known here", HINT)
+    root = root.strip().rstrip("/")
+    if root and (not root.startswith(("https://", "http://")) or "@" in root or set(root) & set("?# ")):
+        raise Malformed("the forge's address is not an http URL without login", HINT)
+    return Known(name, root, chosen=True)
+
+
+def known_to(environ: Mapping[str, str]) -> tuple[Known, ...]:
+    """The forge that the CI system belongs to, by its own variables; Gitea's and Forgejo's speak as GitHub's do."""
+    found: list[Known] = []
+    gitea = any(environ.get(name) == "true" for name in ("GITEA_ACTIONS", "FORGEJO_ACTIONS"))
+    for name, forge in (
+        ("GITHUB_SERVER_URL", "gitea" if gitea else "github"),
+        ("CI_SERVER_URL", "gitlab"),
+        ("SYSTEM_COLLECTIONURI", "azure"),
+    ):
+        root = environ.get(name, "").strip().rstrip("/")
+        if root.startswith(("https://", "http://")) and "@" not in root:
+            root = "/".join(root.split("/")[:3]) if forge == "azure" else root  # the collection is part of a project
+            found.append(Known(forge, root))
+    return tuple(found)
+
+
+def place_of(url: str, known: Sequence[Known] = ()) -> ForgeAddress | None:
+    """Where the repository of this URL is; None if it is not known which forge that host is (`probe` can ask it).
+
+    Public hosts first; then `known`; then what the URL's shape and the host's name tell. A `Known` without a root
+    is for every other host. Raises `Malformed` for a URL that names no repository there.
+    """
+    remote = remote_of(url)
+    for forge in FORGES.values():
+        if remote.host in forge.hosts or remote.host.endswith(forge.host_ends or "-"):
+            return _built(forge.name, remote, f"https://{remote.host}")
+    for one in sorted(known, key=lambda one: len(one.root), reverse=True):
+        if one.root and (inner := _below(remote, one.root)) is not None:
+            return _built(one.forge, replace(remote, parts=inner, host=split(one.root).authority), one.root)
+    for one in known:
+        if not one.root or (remote.ssh and one.chosen):
+            return _built(
+                one.forge, replace(remote, host=split(one.root).authority or remote.host), one.root or remote.root
+            )
+    name = _by_shape(remote) or _by_name(remote.host)
+    return _built(name, remote, remote.root) if name else None
+
+
+def _below(remote: RemoteUrl, root: str) -> tuple[str, ...] | None:
+    """The parts of the path below a forge's root; None where the repository is not there. ssh knows no root's path."""
+    there = split(root)
+    if remote.ssh:
+        return remote.parts if there.host == split(remote.root).host else None
+    folders = tuple(part for part in there.path.split("/") if part)
+    if there.authority != remote.host or remote.parts[: len(folders)] != folders:
+        return None
+    return remote.parts[len(folders) :]
+
+
+def _by_shape(remote: RemoteUrl) -> str:
+    if "_git" in remote.parts:
+        return "azure"
+    if not remote.ssh and "scm" in remote.parts[:-PAIR] and remote.parts[-PAIR - 1] == "scm":
+        return "bitbucket-server"
+    return ""
+
+
+def _by_name(host: str) -> str:
+    words = host.partition(":")[0].partition(".")[0].split("-") if "." in host else []
+    return next((forge.name for forge in FORGES.values() if not set(words).isdisjoint(forge.words)), "")
+
+
+def _built(forge: str, remote: RemoteUrl, root: str) -> ForgeAddress:
+    place = FORGES[forge].place(remote, root.rstrip("/"))
+    return replace(place, host=split(place.web or root).authority)
+
+
+def compare_url(place: ForgeAddress, base: str, head: str) -> str:
+    """The page that shows what the head branch changes."""
+    return FORGES[place.forge].compare.format(place.web, quote(base), quote(head))
+
+
+def commit_url(place: ForgeAddress, commit: str) -> str:
+    """The page of a commit."""
+    return FORGES[place.forge].commit.format(place.web, path_part(commit))
