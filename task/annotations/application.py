@@ -54,7 +54,7 @@ def parse_application(
         namespace=namespace,
         name=name,
         annotations={
-            key.removeprefix(prefix): value.strip()
+            key.removeprefix(prefix): value.strip()  # as AIU v1; v0 keeps the blanks of some values
             for key, value in _mapping(metadata, "annotations").items()
             if key.startswith(prefix) and key != prefix and isinstance(value, str)
         },

@@ -78,6 +78,7 @@ class _Reader:
             kustomize_name=self._get("kustomize.image-name").value,
             manifests_name=self._get("manifests.image-name").value,
         )
+        # An override file of AIU has `image.name` and `image.tag` where no annotation names the parameters.
         helm = (names.spec,) if names.spec else (names.name or "image.name", names.tag or "image.tag")
         kustomize = (names.kustomize_name,) if names.kustomize_name else ()
         return EntryReading(

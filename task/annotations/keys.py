@@ -184,7 +184,7 @@ def write_back_method(value: str) -> tuple[str, str]:
             f"unknown write-back method {value!r}",
             "write git, git:repocreds, git:secret:<namespace>/<name> or argocd",
         )
-    if credentials in ("", "repocreds"):
+    if credentials in ("", "repocreds"):  # the secret that Argo CD itself has for the URL
         return method or "git", ""
     kind, _, name = credentials.partition(":")
     parts = name.split("/")

@@ -96,6 +96,7 @@ def _items(data: dict[str, Any] | list[Any], where: str) -> Iterator[Found]:
     if not kind.endswith("List") or not isinstance(items, list):
         yield Found(data if isinstance(data, dict) else {}, where)
         return
+    # `kubectl get -o json` prints a List with whole items; the API's own ApplicationList leaves their kind out.
     typed = (
         {"apiVersion": data.get("apiVersion"), "kind": kind[:-4]}
         if kind != "List" and not isinstance(data, list)

@@ -12,7 +12,7 @@ from task.model import Image
 
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 LOGIN = re.compile(r"(//|\bwrite )[^/@\s]*@")  # a password is neither shown nor advised
-TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")  # as the OCI distribution specification has it
 
 
 def event_images(references: Sequence[str], digest: str = "", tag: str = "") -> tuple[Image, ...]:

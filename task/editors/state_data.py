@@ -28,11 +28,13 @@ _WRITTEN: _Shape = dict.fromkeys(WRITTEN)
 _MEANT: _Shape = dict.fromkeys(MEANT)
 _MEMORY: _Shape = {"written": _WRITTEN, "replaced": None, "hold": _HOLD, "deferred": _WRITTEN, "rollback": _MEANT}
 _SHAPE: _Shape = {"files": {ANY: {"hold": _HOLD, "images": {ANY: _MEMORY}}}}
+# Singular and plural are alike here: people write `image:` for `images:`.
 _STEMS = {word.rstrip("s") for word in _STRUCTURE}
 _MISPLACED = "known there are {}; memory stands below files: <file>: images: <alias>, a hold below its file or alias"
 _TIMES = ("at", "until", "created")
 _SEQUENCE = re.compile(r"[0-9]{1,20}")  # a number of 64 bits
 _TAGS = ("", "!", "tag:yaml.org,2002:str")  # the tags of a string
+# A lone surrogate is a byte of an argument that was not UTF-8.
 _SURROGATES = re.compile("[\ud800-\udfff]")
 Data = Mapping[str, object]
 

@@ -13,7 +13,7 @@ _TYPES: Mapping[str, type | tuple[type, ...]] = {
     "object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool,
     "null": type(None),
 }  # fmt: skip
-LARGEST = 64 * 1024 * 1024  # bytes
+LARGEST = 64 * 1024 * 1024  # bytes; the diffs of `plan` are in the report
 
 
 def report_of(text: str) -> Mapping[str, Any]:

@@ -37,6 +37,7 @@ def judge(image: Image, policy: Policy, current: Reading, leave: Leave = Leave()
     """The verdict on writing `image`, with tag and digest as they would be written, over `current`."""
     if refusal := objection(image.tag, policy):
         return refusal
+    # With `tagsortmode` AIU writes the plain tag here, which changes nothing in the cluster.
     if policy.strategy == "digest" and not image.digest:
         return Verdict("error", "registry", "the digest strategy needs the digest and the event has none")
     if same(image, current):

@@ -12,7 +12,7 @@ def accepts(wanted: Sequence[str], os: str, arch: str, variant: str = "", runtim
     text that is no platform takes nothing, so that a typo never lets an image through. Where no platform is wanted,
     `runtime` is (AIU takes the platform that it runs on itself), and without that any platform.
     """
-    for text in wanted or ([runtime] if runtime else []):
+    for text in wanted or ([runtime] if runtime else []):  # a wanted list replaces the runtime's platform, as in AIU
         wanted_os, wanted_arch, wanted_variant = _parts(text)
         if wanted_os and wanted_arch and (wanted_os, wanted_arch) == (os, arch) and wanted_variant in ("", variant):
             return True

@@ -65,7 +65,7 @@ def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
     if file := given["REGISTRY_AUTH_FILE"]:
         yield file, True
     if folder := given["DOCKER_CONFIG"]:
-        yield folder, True  # the file itself
+        yield folder, True  # Docker wants a folder here; people name the file itself
         for name in ("config.json", ".dockerconfigjson"):  # the second is the only key of a mounted secret
             yield os.path.join(folder, name), True
     elif home := environ.get("HOME", "").strip():

@@ -43,6 +43,7 @@ class ImageLocation:
 
 def place_of(image: Image, entries: Sequence[RegistryConf], insecure: Collection[str], ca: str) -> ImageLocation:
     """Where to ask for an image. Raises `UsageError` for an unreadable `ca_file`."""
+    # `docker.io/nginx` names its registry, `nginx` does not; an entry with `default: true` is for the second.
     written = image.registry != HUB or normal(image.name.partition("/")[0]) == HUB
     conf = find_registry(entries, image.registry, image.repository, written=written)
     if conf is None:

@@ -37,6 +37,7 @@ class Keyless:
         """Why the signature is not good; "" where it is good. Raises `RegistryDownError` where the log is down."""
         from sigstore.models import Bundle  # noqa: PLC0415 - 230 ms, and few need it
 
+        # Only a signature with a certificate and an entry in the log was made without a key.
         if signature.form == "payload" and (not signature.certificate or signature.log_index < 0):
             return "a signature is by a key, and not by an identity"
         verifier = self._verifier()

@@ -57,7 +57,7 @@ class Manifest:
     @property
     def is_index(self) -> bool:
         """Whether the manifest is an index, which stands for several images."""
-        kind = _text(self.data.get("mediaType")) or self.media_type
+        kind = _text(self.data.get("mediaType")) or self.media_type  # OCI manifests need not say it
         return kind in INDEXES or (kind not in (*IMAGES, SIGNED) and "manifests" in self.data)
 
     @property
@@ -78,6 +78,7 @@ def digest_of(body: bytes, algorithm: str = "sha256") -> str:
 
 def signed_payload(body: bytes, data: Mapping[str, Any]) -> bytes:
     """The bytes that the digest of a manifest of schema 1 covers: all but its signatures."""
+    # The protected header says where in the text Docker has inserted the signatures.
     try:
         protected = data["signatures"][0]["protected"]
         ends = json.loads(urlsafe_b64decode(protected + "=" * (-len(protected) % 4)))

@@ -65,7 +65,7 @@ def _good(key: PublicKey, content: bytes, signature: bytes) -> bool:
     for algorithm in algorithms:
         with suppress(InvalidSignature):
             if isinstance(key, RSAPublicKey):
-                key.verify(signature, content, padding.PKCS1v15(), algorithm)
+                key.verify(signature, content, padding.PKCS1v15(), algorithm)  # as cosign signs; PSS is not its default
             else:
                 key.verify(signature, content, ECDSA(algorithm))
             return True

@@ -125,7 +125,7 @@ def _entry(data: Any, number: int) -> RegistryConf:
 def _api_url(text: str) -> str:
     if text and not _URL.fullmatch(text):
         raise Malformed("not the URL of a registry", "write https://host[:port], without a login or a query")
-    return text.rstrip("/").removesuffix("/v2")
+    return text.rstrip("/").removesuffix("/v2")  # each request adds it
 
 
 def _prefix(text: str) -> str:

@@ -19,7 +19,7 @@ from task.urls import origin, path_part, split
 
 _NEXT = re.compile(r'<([^<>]*)>[^,<]*?;\s*rel\s*=\s*"?next"?(?=[\s;,]|$)')
 _PAGES = (10_000, 1000)  # tags in a page: most registries give the first at once, the others answer it with 400
-_REFERENCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_REFERENCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")  # a tag, as the OCI distribution specification has it
 _MOST_SHOWN = 100
 _NO_HEAD = (405, 501)  # statuses of a server that does not know HEAD
 _NO_API = (400, 404, 405, 501)  # statuses of a registry without OCI 1.1's referrers API
@@ -70,6 +70,7 @@ class ImageRepository:
         if answer.status == 404:
             return None
         data = self._json(answer, f"manifest of {reference[:_MOST_SHOWN]}")
+        # The digest of a manifest of Docker's schema 1 does not cover its signatures.
         body = signed_payload(answer.body, data) if data.get("schemaVersion") == 1 else answer.body
         digest = self._checked(body, reference, answer.headers.get("Docker-Content-Digest", "").strip())
         return Manifest(digest, answer.headers.get("Content-Type", "").partition(";")[0].strip().lower(), data)

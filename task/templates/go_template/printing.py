@@ -10,6 +10,7 @@ from task.templates.go_template.nodes import LONGEST_TEXT, FailedTemplate, GoMap
 from task.templates.go_template.scalars import PLAIN, Spec, padded, scalar
 
 WIDEST = 1_000_000  # Go's limit; beyond it Go prints garbage such as %!(BADWIDTH), and here the template fails
+# Flags, width, precision and verb. Before each of the last three, the index of an operand may stand: %[3]*.[2]*[1]f.
 DIRECTIVE = re.compile(
     r"%(?P<flags>[-+# 0]*)(?P<first>\[[^\]]*\])?(?P<width>\*|[0-9]*)"
     r"(?:\.(?P<second>\[[^\]]*\])?(?P<precision>\*|[0-9]*)(?=.))?(?P<third>\[[^\]]*\])?(?P<verb>.?)",
