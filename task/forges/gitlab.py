@@ -116,34 +116,37 @@ class GitLab:
         wanted = missing(proposal.labels, request.get("labels") or ())
         for label in [label for label in wanted if "," in label]:
             notes.add(f"label {label!r}: GitLab takes none with a comma")
+        fields: dict[str, Any] = {}
         if labels := [label for label in wanted if "," not in label]:
-            with tried(notes, "labels"):
-                request = self._write(number, "set labels", add_labels=",".join(labels))
-        with tried(notes, "reviewers"):
-            request = self._with_people(request, "reviewer", proposal.reviewers, notes)
-        with tried(notes, "assignees"):
-            request = self._with_people(request, "assignee", proposal.assignees, notes)
+            fields["add_labels"] = ",".join(labels)
+        asked: dict[str, dict[str, int]] = {}
+        for role, names in (("reviewer", proposal.reviewers), ("assignee", proposal.assignees)):
+            with tried(notes, f"{role}s"):
+                asked[role] = self._people(request, role, names, notes)
+            if new := asked.get(role):  # the list is written as a whole, with those who are in it already
+                fields[f"{role}_ids"] = [*(one["id"] for one in request.get(f"{role}s") or ()), *new.values()]
+        if fields:
+            with tried(notes, "labels and people"):
+                request = self._write(number, "set labels and people", **fields)
+                for role, new in asked.items():
+                    took = {one["id"] for one in request.get(f"{role}s") or ()}
+                    if left := [name for name, person in new.items() if person not in took]:
+                        notes.add(f"{role} {', '.join(left)}: GitLab did not take them (several need GitLab Premium)")
         done = proposed(request)
         if proposal.auto_merge and done.state == "open":
             with tried(notes, "auto-merge"):
                 done = self._auto_merged(request, described(proposal.body), notes)
         return replace(done, note=notes.text(done.note))
 
-    def _with_people(self, request: Mapping[str, Any], role: str, names: Iterable[str], notes: Notes) -> Any:
-        """The list is written as a whole, with those who are in it already. Several people need a paid tier."""
-        have = {one["username"].lower(): one["id"] for one in request.get(f"{role}s") or ()}
-        wanted = missing(names, have)
-        found = {name: self._person(name) for name in wanted}
-        for name in [name for name in wanted if not found[name]]:
-            notes.add(f"{role} {name}: GitLab knows nobody of that name")
-        if not (new := [number for number in found.values() if number]):
-            return request
-        fields = {f"{role}_ids": [*have.values(), *new]}
-        written = self._write(str(request["iid"]), f"set the {role}s", **fields)
-        took = {one["id"] for one in written.get(f"{role}s") or ()}
-        if left := [name for name, number in found.items() if number and number not in took]:
-            notes.add(f"{role} {', '.join(left)}: GitLab did not take them (several need GitLab Premium)")
-        return written
+    def _people(self, request: Mapping[str, Any], role: str, names: Iterable[str], notes: Notes) -> dict[str, int]:
+        """Those who are not there yet, and their numbers; who is not known is noted."""
+        found = {}
+        for name in missing(names, (one["username"] for one in request.get(f"{role}s") or ())):
+            if person := self._person(name):
+                found[name] = person
+            else:
+                notes.add(f"{role} {name}: GitLab knows nobody of that name")
+        return found
 
     def _person(self, name: str) -> int:
         """0 where nobody has that name. Groups cannot be asked."""

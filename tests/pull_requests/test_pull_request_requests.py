@@ -32,6 +32,7 @@ class HttpScene(Scene):
 ROWS = [("gitea", "main", 9, 11), ("azure", "main", 9, 12), ("gitea", "HEAD", 11, 13)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "branch", "first", "newer"), ROWS)
 def test_requests_of_a_run(tmp_path: Path, kind: str, branch: str, first: int, newer: int) -> None:
     with serving(KINDS[kind].fake()) as forge, git_server(tmp_path) as server:
