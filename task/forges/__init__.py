@@ -35,7 +35,10 @@ class ForgeApi(Protocol):
     """One repository on its forge."""
 
     def find(self, base: str, head: str) -> Proposed | None:
-        """The open request from `head` into `base`, else the newest closed or merged one; None if there was none."""
+        """The open request from `head` into `base`, else the newest closed or merged one; None if there was none.
+
+        Its state is "gone" where the forge has closed it because its branch was deleted, as far as the forge tells.
+        """
 
     def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
         """Open the request, or bring the open one up to date; there is never a second one.

@@ -156,8 +156,10 @@ class GitLab:
     def _auto_merged(self, request: Mapping[str, Any], commit: str, notes: Notes) -> Proposed:
         """To be merged by GitLab once its pipeline and checks pass; of exactly this commit, so of no other push."""
         number = str(request["iid"])
-        request = until(  # as GitLab sees it once it has looked, if that does not take long
-            lambda one: one.get("detailed_merge_status", "unknown") not in _UNREADY,
+        # As GitLab sees it once it has looked, if that does not take long: until it has seen a push, an auto-merge that
+        # the push will end is still shown.
+        request = until(
+            lambda one: one.get("detailed_merge_status", "unknown") not in _UNREADY and commit in ("", one.get("sha")),
             request,
             lambda: self._read(number),
             _PAUSES[:-1],

@@ -245,6 +245,16 @@ def test_a_hook_says_no(repo: Path) -> None:
     assert tip(repo) == before
 
 
+def test_gitea_refuses_an_unsigned_commit(repo: Path) -> None:
+    """It says that it is unwell, and that is not true (seen with Gitea 1.26): trying again would never help."""
+    words = "error:        \\nerror: Internal Server Error (no message for end users)        \\nerror:        "
+    hook(repo, "pre-receive", f"printf '\\n{words}\\n' >&2; exit 1")
+    with open_store(repo) as store, pytest.raises(RepositoryError) as caught:
+        store.land(change(read(store)))
+    assert caught.value.exit == Exit.ACCESS
+    assert "--signing-key" in caught.value.hint
+
+
 def test_hooks_of_this_machine_do_not_run(repo: Path, tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     hook(tmp_path, "pre-push", f"touch {marker}; exit 1")

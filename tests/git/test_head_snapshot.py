@@ -67,6 +67,21 @@ def test_servers_that_allow_less(tmp_path: Path, setting: str, monkeypatch: pyte
     assert head.files["web.yaml"].text == AFTER
 
 
+def test_with_what_earlier_runs_have_kept(tmp_path: Path) -> None:
+    """Branches come and go between two runs, and a name becomes the folder of another."""
+    repo, kept = repository(tmp_path, {HEAD: AFTER}), str(tmp_path / "kept")
+    found = []
+    for before, after in (("", HEAD), (HEAD, f"{HEAD}/below"), (f"{HEAD}/below", HEAD)):
+        if before:
+            git(repo, "branch", "-m", before, after)
+            commit(repo, {"web.yaml": f"{after}\n"}, after)
+        with BareRepository(door(), str(repo), cache_dir=kept) as store:
+            store.snapshot("main", PLACES, HEAD)
+            head = store.head_snapshot(HEAD, PLACES)
+            found.append(head.files["web.yaml"].text if head else None)
+    assert found == [AFTER, None, f"{HEAD}\n"]
+
+
 def test_the_default_branch_was_read_before(tmp_path: Path) -> None:
     _, head = both(door(), repository(tmp_path, {HEAD: AFTER}), default=True)
     assert head is not None
