@@ -72,9 +72,10 @@ def explained(answer: Response, to: Connection, right: str, subject: str, secret
     return SourceError(said, hint=hint)
 
 
-# Another state was met than the patch was made for: its test failed, or a path is gone.
-_MEANWHILE = ("too many conflicts", "error applying patch", "testing value")
-_MALFORMED = ("error unmarshaling patched app", "error decoding json patch")
+# Another state was met than the patch was made for: its first operation tests the resourceVersion.
+_MEANWHILE = ("too many conflicts", "testing value")
+# That test held, and yet the patch does not fit.
+_MALFORMED = ("error applying patch", "error unmarshaling patched app", "error decoding json patch")
 # The repository server, or Git behind it, could not be asked just now. Errors of Helm and Kustomize hold none of these.
 _PASSING = (
     "code = unavailable",

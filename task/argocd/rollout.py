@@ -54,6 +54,7 @@ class Rollout:
     because: str
     hint: str = ""
     sure: bool = True  # False: it counts once a later comparison says the same
+    slow: bool = False  # what is not sure may take a minute to pass
     stale: bool = False  # a newer comparison is needed: ask for a refresh
     wants: Wants = ""  # what was not given, and would make the answer more precise
     compared: str = ""  # status.reconciledAt: when Argo CD last looked at Git
@@ -149,7 +150,7 @@ def _running(view: View) -> Rollout | None:
         # five more attempts, which take five minutes.
         tries = f"{count} of {limit}" if limit else str(count)
         why = listed(failures(view.operation))
-        hint = "Argo CD tries again before it gives up: see its cause, or give a longer --wait-timeout to see the end"
+        hint = "Argo CD goes on trying by itself; with a longer --wait-timeout its end is seen"
         return Rollout("progressing", f"the sync failed and is tried again ({tries}): {why}", hint, wants=wants)
     what = f"the sync is running: {said(message)}" if message else "the sync is running"
     return Rollout("progressing", what, wants=wants)

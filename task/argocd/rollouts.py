@@ -22,6 +22,7 @@ from task.http import Limits
 T = TypeVar("T")
 AT_ONCE = 8  # requests
 LIMITS = Limits(connect=5.0, silence=15.0, total=30.0, tries=1)  # for an API that is looked at again anyway
+_SLOWER = 3  # times the patience with what is slow to pass
 NOTHING: Mapping[str, Any] = {}
 Log = Callable[[str, str], object]
 
@@ -186,14 +187,14 @@ class Rollouts:
             watch.error, watch.refused = None, 0
         except SourceDownError as error:
             watch.error = error
-            self._show(watch, watch.row.state, f"no answer just now: {error.message}")
+            self._show(watch, watch.row.state, f"no answer just now: {_bare(error, watch)}")
         except SourceError as error:
             if watch.project and isinstance(error, AbsentError):
                 watch.error = None
                 self._show(watch, "failed", "it was deleted while it was waited for", "is it meant to be gone?")
                 return
             watch.refused += 1
-            self._show(watch, "failed" if watch.refused > 1 else watch.row.state, error.message, error.hint)
+            self._show(watch, "failed" if watch.refused > 1 else watch.row.state, _bare(error, watch), error.hint)
             watch.error = error if watch.refused > 1 else None
 
     def _read(self, watch: _Watch) -> Mapping[str, Any]:
@@ -224,9 +225,8 @@ class Rollouts:
             return  # it is asked for again
         except SourceError as error:
             watch.refreshes, watch.since = False, ""
-            self._log(
-                "warning", f"{watch.awaited.key}: cannot ask for a refresh, Argo CD looks by itself: {error.message}"
-            )
+            why = f"cannot ask for a refresh, Argo CD looks by itself: {_bare(error, watch)}"
+            self._log("warning", f"{watch.awaited.key}: {why}")
 
     def _judged(self, watch: _Watch, item: Mapping[str, Any]) -> Rollout:
         judge, since = watch.awaited.judge, watch.since or ""
@@ -247,7 +247,8 @@ class Rollouts:
         confirmed = False
         if watch.suspected:
             first, seen = watch.suspected
-            lasting = found.state == "synced-and-healthy" or self._now() - seen >= self._pace.patience
+            patience = self._pace.patience * (_SLOWER if found.slow else 1)
+            lasting = found.state == "synced-and-healthy" or self._now() - seen >= patience
             confirmed = first.state == found.state and first.compared != found.compared and lasting
         if found.sure or confirmed:
             watch.suspected = None
@@ -274,6 +275,11 @@ class Rollouts:
                 self._show(watch, "timed-out", watch.row.because, hint)
 
 
+def _bare(error: TaskError, watch: _Watch) -> str:
+    """The message without the Application's name, which stands before every row."""
+    return error.message.removeprefix(f"{watch.awaited.key}: ")
+
+
 def refresh(api: RolloutApi, keys: Sequence[tuple[str, str]], log: Log) -> None:
     """Ask Argo CD to look at Git now, for exactly these Applications. What cannot be asked for is a warning."""
 
@@ -281,7 +287,8 @@ def refresh(api: RolloutApi, keys: Sequence[tuple[str, str]], log: Log) -> None:
         try:
             api.refresh_application(*key)
         except TaskError as error:
-            said = f"{error.message}; {error.hint}" if error.hint else error.message
+            message = error.message.removeprefix(f"{'/'.join(key)}: ")
+            said = f"{message}; {error.hint}" if error.hint else message
             log("warning", f"{'/'.join(key)}: cannot ask for a refresh, Argo CD looks by itself: {said}")
 
     _each(one, list(dict.fromkeys(keys)))

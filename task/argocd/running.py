@@ -34,8 +34,8 @@ class Expected:
 def expecting(found: Rollout, item: Mapping[str, Any], expected: Sequence[Expected]) -> Rollout:
     """A rollout that ended well, once more: failed where an image runs with other versions only.
 
-    That must be seen again before it counts: the pods of the new version may just be starting. An image that does not
-    run at all is a warning: there may be no replicas, or no job that is due.
+    That must last for a minute before it counts: an operator whose resource has no health in Argo CD may just be
+    replacing the pods. An image that does not run at all is a warning: there may be no replicas, or no job that is due.
     """
     if found.state != "synced-and-healthy":
         return found
@@ -59,9 +59,8 @@ def expecting(found: Rollout, item: Mapping[str, Any], expected: Sequence[Expect
         versions = list(dict.fromkeys(image.version or "no tag" for image in others))
         more = f" and {len(versions) - FEW} more" if len(versions) > FEW else ""
         because = f"synced and healthy, but {one.image.name} runs as {', '.join(versions[:FEW])}{more} only, not as "
-        return replace(
-            found, state="failed", because=because + one.image.version, hint=one.place, sure=False, stale=True
-        )
+        because += one.image.version
+        return replace(found, state="failed", because=because, hint=one.place, sure=False, slow=True, stale=True)
     return replace(found, warning="; ".join(warnings))
 
 

@@ -119,6 +119,9 @@ ANSWERS = [
      AbsentError, "argocd/web: does not exist", "check the name"),
     ("what is wrong is the patch", Fault(500, '{"error":"x","code":2,"message":"error unmarshaling patched app: json: '
      'cannot unmarshal number"}'), SourceError, "cannot unmarshal number", "write to Git instead"),
+    ("the patch does not fit", Fault(500, '{"error":"x","code":2,"message":"error applying patch: replace operation '
+     'does not apply: doc is missing path: /spec/source/helm/parameters/7/value: missing value"}'), SourceError,
+     "doc is missing path", "write to Git instead"),
     ("the repository server is away", Fault(400, '{"error":"x","code":3,"message":"application spec for web is '
      'invalid: InvalidSpecError: Unable to generate manifests in apps/web: rpc error: code = Unavailable desc = '
      'connection '

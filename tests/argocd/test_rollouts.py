@@ -5,12 +5,20 @@ from typing import Any
 
 import pytest
 from fakes.argocd_api import NEW, OLD, ArgoCDServer, Fault, application, applied, argocd_server, at, operated, resource
+from fakes.kubernetes_api import APPLICATIONS, KubernetesApi, running
 
 from task.argocd.api import ArgoCDApi
 from task.argocd.connection import Connection
-from task.argocd.rollouts import Awaited, Pace, Rollouts, refresh
+from task.argocd.rollout import Rollout
+from task.argocd.rollouts import Awaited, Judge, Pace, Rollouts, Row, refresh
+from task.argocd.running import Expected, expecting
 from task.errors import SourceAccessError, SourceDownError
 from task.http import Limits
+from task.image import parse_image
+from task.kubernetes.access import ClusterAccess
+from task.kubernetes.application_store import ClusterApplications
+from task.kubernetes.client import Kubernetes
+from task.kubernetes.kubeconfig import Kubeconfig, Server, User
 from task.secret import Secret
 from task.wiring.waiting import judge_of
 
@@ -27,6 +35,7 @@ SAME_SECOND = at(APP, "Synced", "Healthy", compared=12, operation=DONE)
 STARTS = at(APP, "Synced", "Progressing", compared=13, operation=DONE)
 GOOD = at(APP, "Synced", "Healthy", compared=13, operation=DONE)
 LATER = at(APP, "Synced", "Healthy", compared=20, operation=DONE)
+JUDGE = judge_of(lambda revision: revision == NEW)
 ROLLOUT = [OLD_STATE, OLD_STATE, SEEN, ASKED, RUNS, ENDED, SAME_SECOND, STARTS]
 
 
@@ -55,12 +64,23 @@ def api_of(server: ArgoCDServer) -> ArgoCDApi:
     return ArgoCDApi(connection, {}, limits=Limits(tries=1, silence=5))
 
 
-def rollouts(server: ArgoCDServer, *names: str, pace: Pace = Pace(), log: Any = None) -> Rollouts:
+@pytest.fixture
+def cluster() -> Iterator[KubernetesApi]:
+    with running() as api:
+        yield api
+
+
+def rollouts(
+    server: ArgoCDServer | ClusterApplications,
+    *names: str,
+    pace: Pace = Pace(),
+    log: Any = None,
+    judge: Judge = JUDGE,
+) -> Rollouts:
     clock = Clock()
-    asked = judge_of(lambda revision: revision == NEW)
-    awaited = [Awaited("argocd", name, asked) for name in names or ("web",)]
+    awaited = [Awaited("argocd", name, judge) for name in names or ("web",)]
     return Rollouts(
-        api_of(server),
+        api_of(server) if isinstance(server, ArgoCDServer) else server,
         awaited,
         pace,
         log=log or (lambda *_: None),
@@ -287,6 +307,18 @@ def test_one_that_goes_away_meanwhile(
     assert because in waiting.rows[0].because
 
 
+def test_one_that_goes_away_meanwhile_in_a_cluster(cluster: KubernetesApi) -> None:
+    cluster.add(APPLICATIONS, RUNS)
+    config = Kubeconfig("test", "argocd", Server(cluster.url), User(token=Secret("admin-token")))
+    api = ClusterApplications(Kubernetes(ClusterAccess(config, {}), Limits(tries=1)))
+    waiting = rollouts(api)
+    for number, _ in enumerate(waiting.sights()):
+        if number == 1:
+            del cluster.objects[APPLICATIONS]["argocd", "web"]
+    assert (waiting.rows[0].state, waiting.errors) == ("failed", {})
+    assert "it was deleted while it was waited for" in waiting.rows[0].because
+
+
 def test_one_that_was_never_there_is_an_error(server: ArgoCDServer) -> None:
     waiting = rollouts(server)
     assert ends(waiting)[-1][0] == "failed"
@@ -302,3 +334,30 @@ def test_a_time_out_while_a_sync_is_tried_again_names_the_hook(server: ArgoCDSer
     assert "is tried again (2 of 5): tasks failed" in waiting.rows[0].because
     assert "PreSync hook Job migrate: backoff limit" in waiting.rows[0].because
     assert "--wait-timeout" in waiting.rows[0].hint
+
+
+def test_another_version_must_run_alone_for_a_minute(server: ArgoCDServer) -> None:
+    """An operator may be replacing the pods of a resource whose health Argo CD does not know."""
+    image = parse_image("ghcr.io/acme/web:1.1.0")
+
+    def states(seconds: Sequence[int], tag: str) -> list[dict[str, Any]]:
+        live = [f"ghcr.io/acme/web:{tag}"]
+        return [at(APP, "Synced", "Healthy", compared=one, operation=DONE, images=live) for one in seconds]
+
+    def runs(item: Mapping[str, Any], *seen: Any) -> Rollout:
+        return expecting(JUDGE(item, *seen), item, [Expected(image, "look here", NEW)])
+
+    def ended(*play: Mapping[str, Any]) -> tuple[Row, float]:
+        server.add(OLD_STATE, *play)
+        wait = rollouts(server, judge=runs)
+        seconds = [sight.seconds for sight in wait.sights()][-1]
+        return wait.rows[0], seconds
+
+    row, seconds = ended(*states(range(14, 50), "1.0.0"))
+    assert (row.state, row.because) == (
+        "failed",
+        "synced and healthy, but ghcr.io/acme/web runs as 1.0.0 only, not as 1.1.0",
+    )
+    assert seconds >= 60
+    row, _ = ended(*states(range(14, 20), "1.0.0"), *states(range(20, 22), "1.1.0"))
+    assert (row.state, row.warning) == ("synced-and-healthy", "")
