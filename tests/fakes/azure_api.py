@@ -1,7 +1,8 @@
 """Azure DevOps' REST API 7.1, as far as pull requests go.
 
-Shapes: learn.microsoft.com/rest/api/azure/devops/git, "Pull Requests", "Pull Request Labels", "… Reviewers", "Refs",
-and "Identities". A list cuts descriptions to 400 characters, and lacks labels.
+Requests: as Microsoft's own clients make them (tests/data/forges/azure.json; compared on 2026-11-22), never with a real
+server. Shapes: learn.microsoft.com/rest/api/azure/devops/git, "Pull Requests", "Pull Request Labels", "… Reviewers",
+"Refs", and "Identities". A list cuts descriptions to 400 characters, and lacks labels.
 """
 
 import base64

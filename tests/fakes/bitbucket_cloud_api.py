@@ -1,6 +1,7 @@
 """Bitbucket Cloud's REST API 2.0, as far as pull requests go.
 
-Shapes: developer.atlassian.com/cloud/bitbucket/rest/api-group-pullrequests; queries: …/rest/intro/#filtering.
+Requests: as Bitbucket describes them (tests/data/forges/bitbucket.json; compared on 2026-11-22), never with a real
+one. Shapes: developer.atlassian.com/cloud/bitbucket/rest/api-group-pullrequests; queries: …/rest/intro/#filtering.
 A second POST for a branch with an open request is no error: it gives the open one a new title.
 """
 

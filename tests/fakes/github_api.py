@@ -1,7 +1,8 @@
 """GitHub's REST API, as far as pull requests go, and the two mutations of auto-merge.
 
-Every request, and every answer given, is held against GitHub's own description (tests/data/forges/github.json). What
-that does not say (the words of a refusal, what GraphQL answers) is as docs.github.com and GitHub itself say it.
+Every request, and every answer given, is held against GitHub's own description (tests/data/forges/github.json;
+compared on 2026-11-22). What that does not say (the words of a refusal, what GraphQL answers) is as docs.github.com
+and GitHub itself say it.
 """
 
 from copy import deepcopy

@@ -1,7 +1,8 @@
 """GitLab's REST API v4, as far as merge requests go.
 
-Requests: as GitLab's own client for Go makes them (tests/data/forges/gitlab.json). Shapes and refusals:
-docs.gitlab.com/api/merge_requests, /api/branches, /api/users, /api/rest; recorded from GitLab 17.
+Requests: as GitLab's own client for Go makes them (tests/data/forges/gitlab.json; compared on 2026-11-22). Shapes and
+refusals: docs.gitlab.com/api/merge_requests, /api/branches, /api/users, /api/rest; recorded from GitLab 17. What
+follows a push is as GitLab's source has it.
 """
 
 from typing import Any
@@ -32,6 +33,7 @@ class GitLab(ForgeServer):
         self.old_names: set[str] = set()  # paths that the project had before
 
     def answer(self, request: Request) -> Reply:
+        self._refresh()
         path = request.path.removeprefix("/api/v4")
         if path == "/users" and request.method == "GET":
             self.require(set(request.query) == {"username"}, f"users by {request.query}")
@@ -69,6 +71,14 @@ class GitLab(ForgeServer):
             return self._change(request, pull)
         self.wrong.append(f"{request.method} {request.path} is not documented")
         return _error(404, "404 Not found")
+
+    def _refresh(self) -> None:
+        """What GitLab does after a push (its RefreshService): it ends an auto-merge, and closes what has no branch."""
+        for pull in self.open:
+            if pull.auto and self.branches.get(pull.head) != pull.auto["sha"]:
+                pull.auto = None
+            if not pull.fork and pull.head not in self.branches:
+                pull.state = "closed"
 
     def _list(self, request: Request) -> Reply:
         state = request.one("state", "all")

@@ -92,6 +92,15 @@ def test_auto_merge(world: World, server: Server) -> None:
     assert server.writes == []
 
 
+def test_auto_merge_is_set_anew_for_a_newer_build(world: World, server: Server) -> None:
+    """GitLab ends it when something is pushed."""
+    world.propose(replace(world.push("1.1"), auto_merge=True))
+    world.propose(replace(world.push("1.2"), auto_merge=True))
+    auto = server.open[0].auto
+    assert auto is not None
+    assert auto["sha"] == server.branches[HEAD]
+
+
 def test_auto_merge_waits_while_gitlab_looks(world: World, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("task.forges.gitlab._PAUSES", (0.0, 0.0, 0.0, 0.0))
     server.looks = 5

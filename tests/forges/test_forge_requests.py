@@ -18,7 +18,7 @@ from task.forges.table import FORGES
 # (the first of these asks for everything, the second for what a newer build changes: auto-merge, if at all).
 ROWS: list[tuple[str, int, int, int, int]] = [
     ("github", 2, 4, 6, 4),
-    ("gitlab", 2, 4, 6, 4),
+    ("gitlab", 2, 4, 6, 5),
     ("gitea", 2, 4, 6, 7),
     ("bitbucket", 3, 4, 4, 5),  # looks at the branch first: opening a second request is no error there
     ("bitbucket-server", 2, 4, 5, 7),
