@@ -1,8 +1,8 @@
 """Bitbucket Data Center's REST API 1.0, as far as pull requests go.
 
 Requests: as Bitbucket describes them (tests/data/forges/bitbucket-server.json; compared on 2026-11-22), never with a
-real one. Shapes: developer.atlassian.com/server/bitbucket/rest/latest, "Pull Requests". `release` decides what it knows:
-auto-merge since 8.15, drafts since 8.18; fields that it does not know are passed over in silence.
+real one. Shapes: developer.atlassian.com/server/bitbucket/rest/latest, "Pull Requests". `release` decides what it
+knows: auto-merge since 8.15, drafts since 8.18; fields that it does not know are passed over in silence.
 """
 
 import re
