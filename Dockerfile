@@ -21,11 +21,10 @@ RUN /opt/build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir 
  && /opt/image-update/bin/python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash \
       -x '/pygments/lexers/' /opt/image-update/lib
 
-# Git without perl, which its package depends on for commands that nothing here uses: half of what the package brings.
-# The control file lets scanners know of it, as they read it from images without a package manager.
+# Git's package depends on perl, for commands that nothing here uses. The two weigh 90 MB, what is copied here 6.
+# Scanners find Git by its control file, which they read as in images without a package manager.
 FROM ${PYTHON_IMAGE} AS git
 WORKDIR /git
-SHELL ["/bin/bash", "-o", "pipefail", "-c"]
 RUN apt-get update -qq \
  && apt-get download -qq git \
  && dpkg-deb --extract git_*.deb package \
@@ -35,7 +34,9 @@ RUN apt-get update -qq \
  && cp -R package/usr/share/git-core files/usr/share \
  && cp package/usr/share/doc/git/copyright files/usr/share/doc/git \
  && dpkg-deb --field git_*.deb > files/var/lib/dpkg/status.d/git \
- && dpkg-deb --field git_*.deb Depends | tr ',' '\n' | sed -n 's/^ *\(lib[^ ]*\).*/\1/p' | grep -v perl > libraries \
+ && dpkg-deb --field git_*.deb Depends > depends \
+ && sed -i 's/, */\n/g' depends \
+ && sed -n '/perl/!s/^\(lib[^ ]*\).*/\1/p' depends > libraries \
  && rm -r package git_*.deb
 
 FROM ${PYTHON_IMAGE} AS runtime
