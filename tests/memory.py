@@ -77,15 +77,10 @@ class Branch:
 
 
 class Story:
-    """The Application `a` on a branch; events and a person's commands for it, one run after another."""
+    """An Application on a branch; events and a person's commands for it, one run after another."""
 
-    def __init__(self, strategy: str = "newest-build", **annotations: str) -> None:
-        self.branch = Branch({target("a"): KUSTOMIZATION})
-        self.annotate(strategy, **annotations)
-
-    def annotate(self, strategy: str, **annotations: str) -> None:
-        """From now on the Application says this."""
-        self.app: dict[str, Any] = application("a", URL, update_strategy=strategy, **annotations)
+    def __init__(self, app: Mapping[str, Any], branch: Branch) -> None:
+        self.app, self.branch = app, branch
 
     def event(self, tag: str, sequence: int | None = None, image: str = WEB) -> tuple[str, str]:
         """What becomes of a build: verdict and rule."""
@@ -123,6 +118,11 @@ class Story:
             jitter=lambda: 0.5, log=lambda _level, _text: None,
         )  # fmt: skip
         return run(job, world)
+
+
+def story(strategy: str = "newest-build", **annotations: str) -> Story:
+    """Of the Application `a`, which takes the image `web` in its kustomization."""
+    return Story(application("a", URL, update_strategy=strategy, **annotations), Branch({target("a"): KUSTOMIZATION}))
 
 
 SCOPE = Scope(PREFIX, Narrow(), Defaults())

@@ -1,6 +1,5 @@
 """Two pipelines that finish in the wrong order: the newest build is the final value, a replay changes nothing."""
 
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -42,16 +41,6 @@ class Scene:
         return git(self.repo, "rev-parse", "main")
 
 
-def version(strategy: str, number: int) -> str:
-    """The tag (and digest) of the build with that number, as its strategy names builds."""
-    return {
-        "semver": f"1.{number}.0",
-        "alphabetical": f"2026-11-{number:02}",
-        "newest-build": f"main-{(number * 7) % 5}{number}",  # in no order
-        "digest": f"live@{DIGESTS[number]}",
-    }[strategy]
-
-
 @pytest.fixture(scope="module")
 def history(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     """A source repository with five commits in a row."""
@@ -59,41 +48,22 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     return repo, [commit(repo, {"a": str(number)}) for number in range(1, 6)]
 
 
-def identity(kind: str, number: int, history: tuple[Path, list[str]]) -> list[str]:
-    repo, commits = history
-    return {
-        "sequence": ["--sequence", str(number + 8)],
-        "ancestry": ["--source-commit", commits[number - 1], "--source-repository", str(repo)],
-        "created": ["--created", DAY.format(number)],
-        "arrival": [],
-    }[kind]
+# What decides is pure: test_build_orders.py has every order and identity. Here are two, in whole runs.
 
 
-ORDERS = list(itertools.permutations(range(1, 6)))
+def test_the_newest_by_the_order_of_commits_is_the_final_value(tmp_path: Path, history: tuple[Path, list[str]]) -> None:
+    scene, (source, commits) = Scene(tmp_path, "newest-build"), history
+    for number in (1, 5, 2, 4, 3):
+        tag = f"main-{number * 7 % 5}{number}"  # in no order
+        scene.event(tag, "--source-commit", commits[number - 1], "--source-repository", str(source))
+    assert scene.value == "main-05"
 
 
-# What decides is pure: test_build_orders.py has every order and identity. Here each stands once, in whole runs.
-@pytest.mark.parametrize(
-    ("strategy", "kind", "order"),
-    [
-        ("semver", "arrival", ORDERS[17]),
-        ("alphabetical", "created", ORDERS[-1]),
-        ("newest-build", "sequence", ORDERS[64]),
-        ("newest-build", "ancestry", ORDERS[17]),
-        ("newest-build", "arrival", ORDERS[-1]),
-        ("digest", "created", ORDERS[64]),
-    ],
-    ids=str,
-)
-def test_the_newest_build_is_the_final_value(
-    tmp_path: Path, strategy: str, kind: str, order: tuple[int, ...], history: tuple[Path, list[str]]
-) -> None:
-    scene = Scene(tmp_path, strategy, image_list=f"web={WEB}" + (":live" if strategy == "digest" else ""))
-    for number in order:
-        scene.event(version(strategy, number), *identity(kind, number, history))
-    newest = order[-1] if kind == "arrival" and strategy in ("newest-build", "digest") else 5
-    text = show(scene.repo, "main", target("a"))
-    assert version(strategy, newest).rpartition("@")[2] in text
+def test_the_newest_by_the_time_of_creation_is_the_final_value(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "digest", image_list=f"web={WEB}:live")
+    for number in (3, 5, 2, 4, 1):
+        scene.event(f"live@{DIGESTS[number]}", "--created", DAY.format(number))
+    assert DIGESTS[5] in show(scene.repo, "main", target("a"))
 
 
 def test_the_reason_names_both_builds_and_what_told_them_apart(tmp_path: Path) -> None:

@@ -55,12 +55,9 @@ def program(folder: Path, script: str) -> dict[str, str]:
         (0, ["--version"], {}, b""),
         (2, ["runn"], {}, b"nobody reads this" * 10_000),
         (0, ["plan", "--help"], {"COLUMNS": "50"}, b""),
-        (0, PLAN, {}, b""),
         (0, PLAN, {"GITHUB_ACTIONS": "true", "IMAGE_UPDATE_STRANGE": "1"}, b""),
         (0, PLAN, {"LC_ALL": "C", "PYTHONWARNINGS": "error"}, b""),
-        (2, PLAN, {"IMAGE_UPDATE_LOG_LEVEL": "nonsense"}, b""),
         (2, ["plan", "--image", "a\udcff:1", *APPS], {}, b""),
-        (2, ["lint", "--applications", "missing"], {}, b""),
         (0, ["lint", "--applications", "-"], {}, b'{"kind": "List", "apiVersion": "v1", "items": []}'),
     ],
 )

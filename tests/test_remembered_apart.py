@@ -1,11 +1,13 @@
-"""Two Argo CDs share a repository and an Application's name, but no memory: from the command line to the branch."""
+"""Two Argo CDs share a repository and an Application's name, but no memory: from the command line to the branch.
+
+What is decided, event after event, is in tests/pipeline/test_memory_of_two_clusters.py.
+"""
 
 from pathlib import Path
 from typing import Any
 
-import pytest
 from runs import PREFIX, WEB, manifest
-from support import Result, bare_repo, commit, git, image_update, show
+from support import Result, bare_repo, git, image_update
 
 CHART = "apiVersion: v2\nname: web\nversion: 0.1.0\n"
 VALUES = "image:\n  tag: main-1\n"
@@ -59,26 +61,8 @@ def folders(folder: Path) -> Scene:
     return Scene(folder, files, paths[0], paths[1])
 
 
-def chart(folder: Path) -> Scene:
-    """One chart, with a values file for each cluster."""
-    files = {"web/Chart.yaml": CHART, "web/staging.yaml": VALUES, "web/prod.yaml": VALUES}
-    targets = [{"path": "web", "target": f"helmvalues:{name}.yaml"} for name in ("staging", "prod")]
-    return Scene(folder, files, targets[0], targets[1])
-
-
-@pytest.mark.parametrize("scene", [folders, chart])
-def test_a_newer_build_on_staging_refuses_nothing_on_production(tmp_path: Path, scene: Any) -> None:
-    two = scene(tmp_path)
-    assert two.event("staging", 7) == ("update", "admitted")
-    assert two.event("prod", 6) == ("update", "admitted")
-    assert two.event("staging", 6) == ("refuse", "superseded")
-    assert two.event("prod", 5) == ("refuse", "superseded")
-    assert two.event("prod", 7) == ("update", "admitted")
-
-
-@pytest.mark.parametrize("scene", [folders, chart])
-def test_a_hold_on_staging_holds_nothing_on_production(tmp_path: Path, scene: Any) -> None:
-    two = scene(tmp_path)
+def test_a_hold_on_staging_holds_nothing_on_production(tmp_path: Path) -> None:
+    two = folders(tmp_path)
     assert two.call("staging", "hold", "web", "--reason", "load test").code == 0
     assert two.event("prod", 3) == ("update", "admitted")
     assert two.event("staging", 3) == ("defer", "held")
@@ -93,42 +77,6 @@ def test_a_hold_on_staging_holds_nothing_on_production(tmp_path: Path, scene: An
     assert two.event("prod", 4) == ("defer", "held")
 
 
-def test_where_the_memory_lies(tmp_path: Path) -> None:
-    two = folders(tmp_path)
-    two.event("staging", 2)
-    two.event("prod", 2)
-    assert two.states == [f".image-update/clusters/{name}/web/argocd_web.state" for name in ("prod", "staging")]
-
-
-def test_one_file_remembers_for_each_values_file(tmp_path: Path) -> None:
-    two = chart(tmp_path)
-    two.event("staging", 2)
-    two.event("prod", 3)
-    assert two.states == [".image-update/web/argocd_web.state"]
-    text = show(two.repo, "main", two.states[0])
-    assert text.index("  web/prod.yaml:") < text.index("main-3") < text.index("  web/staging.yaml:")
-
-
-def test_an_application_at_the_root_of_its_repository(tmp_path: Path) -> None:
-    root = {"path": ".", "target": "kustomization"}
-    files = {"kustomization.yaml": f"resources: []\nimages:\n- name: {WEB}\n  newTag: main-1\n"}
-    one = Scene(tmp_path, files, root, root)
-    one.event("prod", 2)
-    assert one.states == [".image-update/argocd_web.state"]
-    assert "  kustomization.yaml:\n" in show(one.repo, "main", one.states[0])
-
-
-@pytest.mark.parametrize("name", ["web/kustomization.yaml", "web", "./web/", "/web/kustomization.yml"])
-def test_a_hold_that_a_person_wrote_names_the_file_or_its_folder(tmp_path: Path, name: str) -> None:
-    here = {"path": "web", "target": "kustomization"}
-    files = {"web/kustomization.yml": f"resources: []\nimages:\n- name: {WEB}\n  newTag: main-1\n"}
-    one = Scene(tmp_path, files, here, here)
-    state = f"files:\n  {name}:\n    hold: {{reason: by hand}}\n"
-    commit(one.repo, {".image-update/web/argocd_web.state": state})
-    assert one.event("prod", 2) == ("defer", "held")
-    assert show(one.repo, "main", one.states[0]).startswith(state)
-
-
 def test_several_targets_are_held_and_released_together(tmp_path: Path) -> None:
     both = {"path": "web", "target": "helmvalues:staging.yaml, helmvalues:../other/prod.yaml"}
     one = Scene(tmp_path, {"web/Chart.yaml": CHART, "web/staging.yaml": VALUES, "other/prod.yaml": VALUES}, both, both)
@@ -140,23 +88,3 @@ def test_several_targets_are_held_and_released_together(tmp_path: Path) -> None:
     assert [sum(f" in {name}" in each for each in found) for name in ("web/staging.yaml", "other/prod.yaml")] == [2, 2]
     freed = one.call("prod", "release", "web").json["decisions"]
     assert [each["verdict"] for each in freed] == ["update", "update"]
-
-
-def test_a_key_of_a_newer_version_stops_no_run(tmp_path: Path) -> None:
-    two = folders(tmp_path)
-    two.event("prod", 2)
-    path = two.states[0]
-    known = show(two.repo, "main", path)
-    newer = known.replace("        written:\n", "        pinned: {by: jane}  # of version 0.9\n        written:\n")
-    commit(two.repo, {path: "schema: 2\n" + newer})
-    assert two.event("prod", 3) == ("update", "admitted")
-    text = show(two.repo, "main", path)
-    assert text.startswith("schema: 2\n")
-    assert "        pinned: {by: jane}  # of version 0.9\n" in text
-    assert "main-3" in text
-
-
-def test_what_version_0_1_remembered_is_not_read(tmp_path: Path) -> None:
-    two = folders(tmp_path)
-    commit(two.repo, {".image-update/argocd_web.state": "hold:\n  reason: of 0.1\n"})
-    assert two.event("prod", 2) == ("update", "admitted")

@@ -15,7 +15,7 @@ from task.git.command import Git
 from task.git.repository.bare import BareRepository
 from task.model import Changeset, Destination, File, Person, Place
 
-WRITERS = 8
+WRITERS = 5
 
 
 def write(repo: str, path: str) -> int:

@@ -397,8 +397,7 @@ def read_only(but: Path) -> list[str]:
 
 
 @ROOT_ONLY
-@pytest.mark.parametrize("way", ["https", "ssh"])
-@pytest.mark.parametrize("home", ["/root", "/nonexistent", ""])
+@pytest.mark.parametrize(("way", "home"), [("https", ""), ("ssh", "/root"), ("ssh", "/nonexistent"), ("ssh", "")])
 def test_any_user_id_in_a_home_that_is_not_its_own(scene: Scene, web: Nginx, ssh: Sshd, way: str, home: str) -> None:
     setpriv, ground = needs("setpriv"), Path("/tmp", f"any-{os.urandom(4).hex()}")
     if way == "ssh" and not list(Path("/usr/lib").glob("**/libnss_wrapper.so")):

@@ -1,0 +1,115 @@
+"""Two Argo CDs share a repository and an Application's name, but no memory: what is decided and where it is kept."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from memory import URL, Branch, Story
+from runs import WEB, application
+
+CHART = "apiVersion: v2\nname: web\nversion: 0.1.0\n"
+VALUES = "image:\n  tag: main-1\n"
+KUSTOMIZATION = f"resources: []\nimages:\n- name: {WEB}\n  newTag: main-1\n"
+
+Pair = tuple[Story, Story]
+
+
+def web(path: str, target: str) -> dict[str, Any]:
+    """`argocd/web`, as each cluster has one."""
+    app = application("web", URL, update_strategy="newest-build", write_back_method="git", write_back_target=target)
+    app["spec"]["source"]["path"] = path
+    return app
+
+
+def folders() -> Pair:
+    """Each cluster has its folder."""
+    branch = Branch({f"clusters/{name}/web/kustomization.yaml": KUSTOMIZATION for name in ("staging", "prod")})
+    staging, prod = (Story(web(f"clusters/{name}/web", "kustomization"), branch) for name in ("staging", "prod"))
+    return staging, prod
+
+
+def chart() -> Pair:
+    """One chart, with a values file for each cluster."""
+    branch = Branch({"web/Chart.yaml": CHART, "web/staging.yaml": VALUES, "web/prod.yaml": VALUES})
+    staging, prod = (Story(web("web", f"helmvalues:{name}.yaml"), branch) for name in ("staging", "prod"))
+    return staging, prod
+
+
+def states(story: Story) -> list[str]:
+    return sorted(path for path in story.branch.files if path.startswith(".image-update/"))
+
+
+@pytest.mark.parametrize("scene", [folders, chart])
+def test_a_newer_build_on_staging_refuses_nothing_on_production(scene: Callable[[], Pair]) -> None:
+    staging, prod = scene()
+    assert staging.event("main-7", 7) == ("update", "admitted")
+    assert prod.event("main-6", 6) == ("update", "admitted")
+    assert staging.event("main-6", 6) == ("refuse", "superseded")
+    assert prod.event("main-5", 5) == ("refuse", "superseded")
+    assert prod.event("main-7", 7) == ("update", "admitted")
+
+
+@pytest.mark.parametrize("scene", [folders, chart])
+def test_a_hold_on_staging_holds_nothing_on_production(scene: Callable[[], Pair]) -> None:
+    staging, prod = scene()
+    staging.hold("load test")
+    assert prod.event("main-3", 3) == ("update", "admitted")
+    assert staging.event("main-3", 3) == ("defer", "held")
+    assert prod.release().verdict.because == "it is not held"
+    back = prod.rollback("previous", reason="errors")
+    assert (back.verdict.verdict, back.candidate.tag) == ("update", "main-1")
+    assert staging.release().verdict.verdict == "update"
+    assert prod.event("main-4", 4) == ("defer", "held")
+
+
+def test_where_the_memory_lies() -> None:
+    staging, prod = folders()
+    for one in (staging, prod):
+        one.event("main-2", 2)
+    assert states(prod) == [f".image-update/clusters/{name}/web/argocd_web.state" for name in ("prod", "staging")]
+
+
+def test_one_file_remembers_for_each_values_file() -> None:
+    staging, prod = chart()
+    staging.event("main-2", 2)
+    prod.event("main-3", 3)
+    assert states(prod) == [".image-update/web/argocd_web.state"]
+    text = prod.branch.files[states(prod)[0]]
+    assert text.index("  web/prod.yaml:") < text.index("main-3") < text.index("  web/staging.yaml:")
+
+
+def test_an_application_at_the_root_of_its_repository() -> None:
+    story = Story(web(".", "kustomization"), Branch({"kustomization.yaml": KUSTOMIZATION}))
+    story.event("main-2", 2)
+    assert states(story) == [".image-update/argocd_web.state"]
+    assert "  kustomization.yaml:\n" in story.branch.files[states(story)[0]]
+
+
+@pytest.mark.parametrize("name", ["web/kustomization.yaml", "web", "./web/", "/web/kustomization.yml"])
+def test_a_hold_that_a_person_wrote_names_the_file_or_its_folder(name: str) -> None:
+    state = f"files:\n  {name}:\n    hold: {{reason: by hand}}\n"
+    files = {"web/kustomization.yml": KUSTOMIZATION, ".image-update/web/argocd_web.state": state}
+    story = Story(web("web", "kustomization"), Branch(files))
+    assert story.event("main-2", 2) == ("defer", "held")
+    assert story.branch.files[states(story)[0]].startswith(state)
+
+
+def test_a_key_of_a_newer_version_stops_no_run() -> None:
+    _, prod = folders()
+    prod.event("main-2", 2)
+    (path,) = states(prod)
+    newer = prod.branch.files[path].replace(
+        "        written:\n", "        pinned: {by: jane}  # of version 0.9\n        written:\n"
+    )
+    prod.branch.commit({path: "schema: 2\n" + newer})
+    assert prod.event("main-3", 3) == ("update", "admitted")
+    text = prod.branch.files[path]
+    assert text.startswith("schema: 2\n")
+    assert "        pinned: {by: jane}  # of version 0.9\n" in text
+    assert "main-3" in text
+
+
+def test_what_version_0_1_remembered_is_not_read() -> None:
+    _, prod = folders()
+    prod.branch.commit({".image-update/argocd_web.state": "hold:\n  reason: of 0.1\n"})
+    assert prod.event("main-2", 2) == ("update", "admitted")
