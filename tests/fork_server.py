@@ -27,7 +27,7 @@ from subprocess import PIPE
 import coverage
 
 # What Python and its libraries read when they start: each set of values has a server of its own.
-AT_START = ("LANG", "LC_", "PYTHON", "TYPER_")
+AT_START = ("LANG", "LC_", "PYTHON", "TYPER_", "_TYPER_COMPLETE_TEST_")
 # What works on a new process only: other libraries for the linker.
 NO_FORK = ("LD_",)
 NUMBER = Struct("i")

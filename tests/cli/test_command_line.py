@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import fork_server
 import pytest
 from support import command as program
 from support import image_update
@@ -197,9 +198,11 @@ def test_too_many_open_files_are_temporary(monkeypatch: pytest.MonkeyPatch, caps
 def test_a_full_disk_is_an_error_without_a_traceback(words: list[str]) -> None:
     environ = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
     with open("/dev/full", "w") as full:
-        done = subprocess.run([program(), *words], stdout=full, stderr=subprocess.PIPE, env=environ, check=False)
-    assert (done.returncode, b"Traceback" in done.stderr) == (2, False)
-    assert done.stderr.startswith(b"error: cannot write to stdout: No space left on device")
+        files = (subprocess.PIPE, full.fileno(), subprocess.PIPE)
+        running = fork_server.start([program(), *words], env=environ, files=files)
+        _, said = running.communicate(timeout=60)
+    assert (running.wait(), b"Traceback" in said) == (2, False)
+    assert said.startswith(b"error: cannot write to stdout: No space left on device")
 
 
 @pytest.mark.parametrize(
