@@ -20,7 +20,7 @@ IN_CI = os.environ.get("CI") == "true"  # read before the tests' environment is 
 
 # Known even in a clean room: what programs need to start.
 KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "PYTHON", "PYTEST_", "SCHEMAS_DIR")
-# What makes a process measure its own coverage: for tests marked `measured`, as a short run takes three times as long.
+# What makes a process measure its own coverage: for tests marked `measured`, as a short run takes longer then.
 MEASURE = {name: value for name, value in os.environ.items() if name.startswith("COVERAGE_")}
 AUTHOR = {
     "GIT_AUTHOR_NAME": "Tests",

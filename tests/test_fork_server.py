@@ -16,7 +16,7 @@ from support import Result, command, git, image_update
 APPS = ["--applications", "applications.json", "--allow-protocol", "file"]
 PLAN = ["plan", "--image", "ghcr.io/acme/web:1.1.0", *APPS]
 # What a program started by the command sees of it: its environment, folder, files, signals and limits.
-SPY = """{ env | sort | grep -v GIT_DIR; pwd; umask; ulimit -a; date +%Z; grep ^Sig.[^l] /proc/$PPID/status
+SPY = """{ env | sort | grep -v GIT_DIR; pwd; umask; ulimit -a; date +%Z; grep ^SigIgn /proc/$PPID/status
 ls -l /proc/$PPID/fd | awk '{print $9, substr($11, 1, 5)}'; cut -d')' -f2 /proc/$PPID/stat | cut -d' ' -f4-6
 } >"$HOME/seen" 2>&1; exit 1"""
 

@@ -60,12 +60,6 @@ def hook_fails(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
     return [*rollout(one, tip)[:3], at(one, "OutOfSync", "Healthy", revision=tip, operation=done)]
 
 
-def cannot_apply(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
-    failed = [applied("Deployment", "web", "field is immutable", "SyncFailed")]
-    done = operated("Failed", revision=tip, message="one or more objects failed to apply", resources=failed)
-    return [*rollout(one, tip)[:3], at(one, "OutOfSync", "Healthy", revision=tip, operation=done)]
-
-
 def by_hand(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
     manual = {**one, "spec": {**one["spec"], "syncPolicy": {}}}
     return [old(manual), at(manual, "OutOfSync", "Healthy", revision=tip)]
@@ -130,7 +124,6 @@ def test_a_run_waits_for_its_own_commit(tmp_path: Path, server: ArgoCDServer) ->
 
 BAD = [
     (hook_fails, "PreSync hook Job migrate: Job has reached the backoff limit"),
-    (cannot_apply, "Deployment web: field is immutable"),
     (by_hand, "someone must sync it"),
 ]
 
@@ -204,7 +197,7 @@ def test_a_time_out_says_who_was_not_ready(tmp_path: Path, server: ArgoCDServer)
     assert "1 of 2 Applications are not rolled out" in result.stderr
 
 
-@pytest.mark.parametrize("length", [1, 2, 4, 5])
+@pytest.mark.parametrize("length", [2, 5])
 def test_no_moment_before_the_end_is_a_success(tmp_path: Path, server: ArgoCDServer, length: int) -> None:
     played(server, tmp_path, web=lambda one, tip: rollout(one, tip)[:length])
     assert waiting(server, "--wait-timeout", "3").code == 6
