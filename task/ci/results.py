@@ -128,7 +128,9 @@ def github_summary(report: Report) -> str:
     for number, decision in enumerate(report.decisions):
         before, verdict, offered = current(decision) or "", decision.verdict, decision.candidate
         # A request changes nothing on the base branch before it is merged.
-        changed = verdict.verdict == "update" and (report.dry or decision.head == decision.branch)
+        updates, proposed = verdict.verdict == "update", decision.head != decision.branch
+        changed = updates and (report.dry or not proposed)
+        where = f" on {decision.head}" if updates and proposed else ""
         hint = f"; {verdict.hint}" if verdict.verdict == "error" and verdict.hint else ""
         tag = f":{offered.tag}" if offered.tag else ""
         cells = (
@@ -136,7 +138,7 @@ def github_summary(report: Report) -> str:
             f"{decision.subscription.entry.image.name}{tag}",
             before,
             offered.version if changed else before,
-            f"{verdict.verdict} ({verdict.rule}): {verdict.because}{hint}",
+            f"{verdict.verdict} ({verdict.rule}){where}: {verdict.because}{hint}",
         )
         row = "| " + " | ".join(_cell(cell) for cell in cells) + " |"
         left -= len(row.encode(errors="replace")) + 1

@@ -126,7 +126,7 @@ MISSING = replace(decision("error", "target"), verdict=Verdict("error", "target"
     ("one", "row"),
     [
         (decision(), "1.0.0 | 1.1.0 | update (admitted): so |"),
-        (PROPOSED, "1.0.0 | 1.0.0 | update (admitted): so |"),
+        (PROPOSED, "1.0.0 | 1.0.0 | update (admitted) on image-update/web: so |"),
         (decision("unchanged", "same", current=Reading(tag="1.1.0")), "1.1.0 | 1.1.0 | unchanged (same): so |"),
         (decision("refuse", "not-newer"), "1.0.0 | 1.0.0 | refuse (not-newer): so |"),
         (decision("refuse", "ignore-tags", current=Reading()), " |  | refuse (ignore-tags): so |"),
