@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.argocd_api import at, operated
+from fakes.argocd_states import at, operated
 from fakes.kubernetes_api import APPLICATIONS, Asked, KubernetesApi, application, running
 from support import ROOT, bare_repo, git, image_update
 

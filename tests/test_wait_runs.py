@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from clusters import app, kubeconfig, live_app, refreshed, rules, run
-from fakes.argocd_api import ArgoCDServer, Fault, applied, argocd_server, at, operated, resource
+from fakes.argocd_api import ArgoCDServer, Fault, argocd_server
+from fakes.argocd_states import applied, at, operated, resource
 from fakes.kubernetes_api import APPLICATIONS, KubernetesApi, running
 from runs import KUSTOMIZATION, WEB, arguments, manifest, repository, start, target, wait_until
 from support import Result, commit, git, image_update

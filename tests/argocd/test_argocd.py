@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.argocd_api import ArgoCDServer, Fault, PatchError, application, apply_patch, argocd_server, at
+from fakes.argocd_api import ArgoCDServer, Fault, PatchError, apply_patch, argocd_server
+from fakes.argocd_states import application, at
 from support import needs
 
 from task.applications.argocd import ArgoCDManifests

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from fakes.argocd_api import MORNING, NEW, OLD, REPO, application, applied, at, operated, resource
+from fakes.argocd_states import MORNING, NEW, OLD, REPO, application, applied, at, operated, resource
 from hypothesis import given
 from hypothesis import strategies as st
 

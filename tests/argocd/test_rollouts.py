@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
-from fakes.argocd_api import NEW, OLD, ArgoCDServer, Fault, application, applied, argocd_server, at, operated, resource
+from fakes.argocd_api import ArgoCDServer, Fault, argocd_server
+from fakes.argocd_states import NEW, OLD, application, applied, at, operated, resource
 from fakes.kubernetes_api import APPLICATIONS, KubernetesApi, running
 
 from task.argocd.api import ArgoCDApi

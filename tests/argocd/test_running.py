@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from fakes.argocd_api import NEW, OLD, application, at, operated
+from fakes.argocd_states import NEW, OLD, application, at, operated
 
 from task.argocd.rollout import Rollout
 from task.argocd.running import Expected, expecting

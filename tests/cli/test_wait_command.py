@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from io import StringIO
 
 import pytest
-from fakes.argocd_api import NEW, OLD, REPO, ArgoCDServer, Fault, application, argocd_server, at, operated
+from fakes.argocd_api import ArgoCDServer, Fault, argocd_server
+from fakes.argocd_states import NEW, OLD, REPO, application, at, operated
 
 from task.argocd.api import ArgoCDApi
 from task.argocd.connection import Connection

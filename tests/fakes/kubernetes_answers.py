@@ -1,6 +1,6 @@
 """What a Kubernetes API answers: lists page by page, 410, 403, patches with their tests, Argo CD's own schema.
 
-Compared with the recorded answers of Kubernetes 1.36 on 2026-11-22: tests/kubernetes/test_recorded.py.
+Compared with the recorded answers of Kubernetes 1.36 on 2026-11-22: tests/kubernetes/test_kubernetes_recorded.py.
 """
 
 import base64

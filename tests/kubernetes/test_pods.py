@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fakes.argocd_api import MORNING, NEW, application, at, operated, resource
+from fakes.argocd_states import MORNING, NEW, application, at, operated, resource
 from fakes.kubernetes_api import APPLICATIONS, PODS, KubernetesApi, running
 
 from task.argocd.rollout import Wanted, judge

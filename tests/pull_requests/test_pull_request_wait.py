@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.argocd_api import OLD, ArgoCDServer, application, argocd_server, at, operated
+from fakes.argocd_api import ArgoCDServer, argocd_server
+from fakes.argocd_states import OLD, application, at, operated
 from fakes.forge_server import serving
 from fakes.github_api import GitHub
 from request_scenes import TOKEN, Scene

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import requests
-from fakes.argocd_api import application, applied, at, operated, resource
+from fakes.argocd_states import application, applied, at, operated, resource
 from fakes.kubernetes_api import APPLICATIONS, EVENTS, SECRETS, UPDATERS, KubernetesApi, running
 from recorded import Exchange, application_fields, exchange, head, names, sent, shape
 
