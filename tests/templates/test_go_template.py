@@ -46,9 +46,9 @@ def test_a_template_that_only_fails_while_running_parses(case: dict[str, str]) -
     [
         ("{{ lower .AppName }}", 'template, line 1: function "lower" not defined'),
         ("a\n\n{{ .A | default 1 }}", 'template, line 3: function "default" not defined'),
-        ('{{define "x"}}{{end}}', "template, line 1: {{define}} is not supported"),
-        ('{{template "x"}}', "template, line 1: {{template}} is not supported"),
-        ('{{block "x" .}}{{end}}', "template, line 1: {{block}} is not supported"),
+        ("{{define x}}{{end}}", 'template, line 1: unexpected "x" in define clause'),
+        ('{{if 1}}{{define "x"}}{{end}}{{end}}', "template, line 1: unexpected {{define}}"),
+        ('{{block "x" .}}', "template, line 1: unexpected end of text in block clause"),
         ("u-{{.SHA256", "template, line 1: unclosed action"),
         ("{{if .A}}", "template, line 1: unexpected end of text: {{if}} has no {{end}}"),
         ("{{end}}", "template, line 1: unexpected {{end}}"),
@@ -85,7 +85,30 @@ def test_a_template_that_fails_while_running_says_what_and_where(template: str, 
     assert raised.value.message == message
 
 
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ('{{define "x"}}<{{.}}>{{end}}a{{template "x" 1}}{{template "x" `b`}}', "a<1><b>"),
+        ('{{template "x"}}{{define "x"}}[{{.}}]{{end}}', "[<no value>]"),
+        ('{{block "x" .AppName}}<{{.}}>{{end}}', "<app>"),
+        ('{{$y := 1}}{{define "x"}}{{$y := 2}}{{$y}}{{end}}{{template "x"}}{{$y}}', "21"),
+        ('{{define "x"}}{{if .}}{{template "x" false}}y{{end}}{{end}}{{template "x" true}}', "y"),
+    ],
+)
+def test_templates_are_defined_and_called(template: str, text: str) -> None:
+    assert parse(template).render({"AppName": "app"}) == text
+
+
+def test_an_undefined_template_cannot_be_called() -> None:
+    with pytest.raises(FailedTemplate, match='template "x" not defined'):
+        parse('{{template "x"}}').render(DATA)
+
+
 HOSTILE = {
+    "a template that calls itself": '{{define "x"}}{{template "x"}}{{end}}{{template "x"}}',
+    "deep blocks that call themselves": (
+        '{{define "x"}}' + "{{if true}}" * 90 + '{{template "x"}}' + "{{end}}" * 90 + '{{end}}{{template "x"}}'
+    ),
     "endless range": "{{range 1000000000}}{{end}}",
     "nested ranges": "{{range 999999999}}{{range 999999999}}x{{end}}{{end}}",
     "doubling": '{{$x := "aaaaaaaaaa"}}{{range 100}}{{$x = print $x $x}}{{end}}',

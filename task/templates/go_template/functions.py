@@ -94,7 +94,7 @@ def index(value: Any, *keys: Any) -> Any:
         if isinstance(value, GoMap):
             if not isinstance(key, str):
                 raise FailedTemplate(f"index of a map is {named(key)}, not string")
-            value = value.get(key, "")  # the zero value, where the field `.Labels.x` prints <no value>
+            value = value.get(key, value.zero)  # where the field `.Labels.x` prints <no value>
         elif isinstance(value, str):
             raw = go_bytes(value)
             value = raw[position(key, len(raw) - 1)]

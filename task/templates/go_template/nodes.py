@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from task.errors import Malformed
 
@@ -14,9 +16,28 @@ DEEPEST = 100  # nested blocks and parentheses; else-if counts as one
 class FailedTemplate(Malformed):
     """A template parses, but fails while it runs: an unknown field, an index out of range, too many steps."""
 
+    operand: Field | Variable | None = None  # the innermost one that failed
+    line = 0
 
-class GoMap(dict[str, str]):
+
+class GoMap(dict[str, Any]):
     """A Go `map[string]string` in a template's data. A missing key prints `<no value>`; a struct's would fail."""
+
+    zero: str | None = ""  # what `index` finds for a missing key
+
+
+class AnyMap(GoMap):
+    """A Go `map[string]interface{}`, as JSON and YAML are read into."""
+
+    zero = None
+
+
+class Printable(dict[str, Any]):
+    """A struct that prints as a text of its own: a Go `Stringer`."""
+
+    def __init__(self, text: str, fields: Mapping[str, Any]) -> None:
+        super().__init__(fields)
+        self.text = text
 
 
 @dataclass(frozen=True)
@@ -33,6 +54,8 @@ class Field:
 
     names: tuple[str, ...]
     text: str
+    line: int = field(default=0, compare=False)
+    column: int = field(default=0, compare=False)  # in bytes, from 0
 
 
 @dataclass(frozen=True)
@@ -42,6 +65,8 @@ class Variable:
     name: str
     names: tuple[str, ...]
     text: str
+    line: int = field(default=0, compare=False)
+    column: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -107,4 +132,13 @@ class Jump:
     kind: str
 
 
-Node = Text | Action | Block | Jump
+@dataclass(frozen=True)
+class Call:
+    """`{{template "name" pipeline}}`."""
+
+    name: str
+    pipe: Pipe | None
+    line: int
+
+
+Node = Text | Action | Block | Jump | Call

@@ -1,8 +1,8 @@
-"""Parses tokens into nodes by the grammar of Go's `text/template`, without `define`, `template` and `block`."""
+"""Parses tokens into nodes by the grammar of Go's `text/template`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from task.errors import Malformed
@@ -13,6 +13,7 @@ from task.templates.go_template.nodes import (
     LONGEST_TEMPLATE,
     Action,
     Block,
+    Call,
     Chain,
     Field,
     Function,
@@ -26,26 +27,30 @@ from task.templates.go_template.nodes import (
 )
 from task.templates.go_template.scan import Token, malformed, scan
 
-REFUSED = frozenset(("define", "template", "block"))
 OPERANDS = frozenset(("string", "raw", "char", "number", "nil", "field", "dot", "word", "variable", "left"))
 
 
-def read(text: str) -> tuple[Node, ...]:
-    """The nodes of a template. Raises Malformed, which names the line."""
+Defined = dict[str, tuple[Node, ...]]
+
+
+def read(text: str, functions: Collection[str] = NAMES) -> tuple[tuple[Node, ...], Defined]:
+    """The nodes of a template, and those of the templates that it defines. Raises Malformed, which names the line."""
     if len(text) > LONGEST_TEMPLATE:
         raise Malformed(f"template: longer than {LONGEST_TEMPLATE} characters")
-    parser = Parser(scan(text))
+    parser = Parser(scan(text), functions)
     nodes, end = parser.nodes()
     if end.kind != "end of text":
         raise malformed(end.line, f"unexpected {{{{{end.text}}}}}")
-    return nodes
+    return nodes, parser.defined
 
 
 class Parser:
     """Recursive descent over the tokens of one template."""
 
-    def __init__(self, tokens: list[Token]) -> None:
+    def __init__(self, tokens: list[Token], functions: Collection[str]) -> None:
         self.tokens = tokens
+        self.functions = functions
+        self.defined: Defined = {}
         self.at = 0
         self.variables = ["$"]
         self.depth = 0  # blocks and parentheses around the next token
@@ -94,6 +99,10 @@ class Parser:
                 continue
             if token.kind == "open":
                 keyword = self.skip_space()
+                if keyword.kind == "define":
+                    self.at += 1
+                    self.define(keyword)
+                    continue
                 if keyword.kind not in {"end", "else"}:
                     nodes.append(self.action(keyword))
                     continue
@@ -103,8 +112,9 @@ class Parser:
 
     def action(self, keyword: Token) -> Node:
         """The node of one action, whose opening delimiter is consumed already."""
-        if keyword.kind in REFUSED:
-            raise malformed(keyword.line, f"{{{{{keyword.text}}}}} is not supported")
+        if keyword.kind in {"template", "block"}:
+            self.at += 1
+            return self.call(keyword)
         if keyword.kind in {"if", "with", "range"}:
             self.at += 1
             return self.block(keyword)
@@ -134,6 +144,47 @@ class Parser:
         del self.variables[known:]
         self.depth -= 1
         return Block(keyword.kind, pipe, body, otherwise, keyword.line)
+
+    def define(self, keyword: Token) -> None:
+        """A `{{define "name"}}` up to its `{{end}}`; as in Go, it stands at the top."""
+        if self.depth:
+            raise malformed(keyword.line, "unexpected {{define}}")
+        name = self.name(keyword)
+        self.expect_close("define clause")
+        self.body(keyword, name)
+
+    def call(self, keyword: Token) -> Call:
+        """`{{template "name" pipeline}}`, or a `{{block "name" pipeline}}` up to its `{{end}}`."""
+        name = self.name(keyword)
+        pipe = None
+        if self.skip_space().kind == "close":
+            self.expect_close(keyword.text)
+        else:
+            pipe = self.pipe(keyword.text, "close")
+        if keyword.kind == "block":
+            self.body(keyword, name)
+        return Call(name, pipe, keyword.line)
+
+    def name(self, keyword: Token) -> str:
+        """The quoted name of a template."""
+        token = self.skip_space()
+        if token.kind not in {"string", "raw"}:
+            raise unexpected(token, f"{keyword.text} clause")
+        self.at += 1
+        return str(literal(token).value)
+
+    def body(self, keyword: Token, name: str) -> None:
+        """Keeps the nodes of a defined template; variables outside it are unknown in it."""
+        self.deeper(keyword.line)
+        outer, ranges = self.variables, self.ranges
+        self.variables, self.ranges = ["$"], 0
+        nodes, end = self.nodes()
+        if end.kind != "end":
+            raise malformed(end.line, f"unexpected {end.text} in {keyword.text} clause")
+        self.expect_close("end")
+        self.variables, self.ranges = outer, ranges
+        self.depth -= 1
+        self.defined[name] = nodes
 
     def otherwise(self, keyword: Token) -> tuple[Node, ...]:
         """The nodes after `{{else`: an `else if` in an `if`, an `else with` in a `with`, or nodes up to `{{end}}`."""
@@ -223,7 +274,7 @@ class Parser:
         if isinstance(term, Variable):
             return replace(term, names=tuple(names), text=text)
         if isinstance(term, Field) and term.names:
-            return Field(term.names + tuple(names), text)
+            return Field(term.names + tuple(names), text, term.line, term.column)
         if isinstance(term, Pipe | Function):
             return Chain(term, tuple(names), text)
         raise malformed(token.line, f"unexpected . after term {token.text}")
@@ -240,21 +291,21 @@ class Parser:
         if token.kind == "variable":
             if text not in self.variables:
                 raise malformed(token.line, f'undefined variable "{text}"')
-            return Variable(text, (), text)
+            return Variable(text, (), text, token.line, token.column)
         if token.kind in {"field", "dot"}:
-            return Field((text[1:],) if token.kind == "field" else (), text)
+            return Field((text[1:],) if token.kind == "field" else (), text, token.line, token.column)
         if token.kind == "nil":
             return Literal(None, text)
         if token.kind == "word":
-            return word(token)
+            return word(token, self.functions)
         return literal(token)
 
 
-def word(token: Token) -> Literal | Function:
-    """`true`, `false`, or the name of a builtin. Raises Malformed for any other name."""
+def word(token: Token, functions: Collection[str]) -> Literal | Function:
+    """`true`, `false`, or the name of a function. Raises Malformed for any other name."""
     if token.text in {"true", "false"}:
         return Literal(token.text == "true", token.text)
-    if token.text not in NAMES:
+    if token.text not in functions:
         raise malformed(token.line, f'function "{token.text}" not defined')
     return Function(token.text, token.text)
 

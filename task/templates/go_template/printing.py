@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from task.templates.go_template.nodes import LONGEST_TEXT, FailedTemplate, GoMap
+from task.templates.go_template.nodes import LONGEST_TEXT, AnyMap, FailedTemplate, GoMap, Printable
 from task.templates.go_template.scalars import PLAIN, Spec, padded, scalar
 
 WIDEST = 1_000_000  # Go's limit; beyond it Go prints garbage such as %!(BADWIDTH), and here the template fails
@@ -154,7 +154,8 @@ class Printf:
 
 def type_name(value: object) -> str:
     """The name of the value's Go type. Raises FailedTemplate for lists and structs, whose Go type is unknown here."""
-    names = {str: "string", bool: "bool", int: "int", float: "float64", GoMap: "map[string]string"}
+    names: dict[type, str] = {str: "string", bool: "bool", int: "int", float: "float64", GoMap: "map[string]string"}
+    names |= {AnyMap: "map[string]interface {}", list: "[]interface {}"}
     name = names.get(type(value))
     if name is None:
         raise FailedTemplate("printf: the type of a list or struct has no name here")
@@ -169,6 +170,8 @@ def write(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
         raise FailedTemplate(f"printf: %{'#' * spec.sharp_v}{verb} is not supported here")
     elif value is None:
         sink.add(spec.pad("<nil>") if verb in {"v", "T"} else f"%!{verb}(<nil>)")
+    elif isinstance(value, Printable):
+        write(sink, spec, verb, value.text)
     elif verb == "T":
         sink.add(padded(spec, type_name(value)))
     elif isinstance(value, str | bool | int | float):

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from task.templates.go_template.functions import BUILTINS, named, truth
+from task.templates.go_template.functions import BUILTINS, Builtin, named, truth
 from task.templates.go_template.nodes import (
+    DEEPEST,
     Action,
     Block,
+    Call,
     Chain,
     FailedTemplate,
     Field,
@@ -37,8 +39,17 @@ MISSING = Missing()
 class Run:
     """One rendering: its text so far, the variables in scope, and the steps that are left."""
 
-    def __init__(self, data: Mapping[str, Any], steps: int) -> None:
+    def __init__(
+        self,
+        data: Mapping[str, Any],
+        steps: int,
+        functions: Mapping[str, Builtin] = BUILTINS,
+        defined: Mapping[str, Sequence[Node]] | None = None,
+        missing_key: str = "default",
+    ) -> None:
         self.sink = Sink()
+        self.functions, self.defined, self.missing_key = functions, defined or {}, missing_key
+        self.depth = 0  # of templates that call templates
         self.steps = steps
         self.variables: list[tuple[str, Any]] = [("$", data)]
         self.line = 1
@@ -64,9 +75,25 @@ class Run:
                     self.sink.add(self.paid(printed(value)))
             elif isinstance(node, Jump):
                 return node.kind
+            elif isinstance(node, Call):
+                self.template(node, dot)
             elif jump := self.block(node, dot):
                 return jump
         return ""
+
+    def template(self, node: Call, dot: Any) -> None:
+        """Runs a defined template; the variables of its caller are unknown in it."""
+        self.line = node.line
+        if node.name not in self.defined:
+            raise FailedTemplate(f'template "{node.name}" not defined')
+        value = self.pipe(node.pipe, dot) if node.pipe else None
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise FailedTemplate(f"more than {DEEPEST} templates call one another")
+        outer, self.variables = self.variables, [("$", value)]
+        self.walk(self.defined[node.name], value)
+        self.variables = outer
+        self.depth -= 1
 
     def block(self, node: Block, dot: Any) -> str:
         """Runs an `if`, `with` or `range`; the variables that it declares end with it."""
@@ -166,10 +193,13 @@ class Run:
         """The value of one operand."""
         if isinstance(operand, Literal):
             return operand.value
-        if isinstance(operand, Field):
-            return self.follow(dot, operand.names)
-        if isinstance(operand, Variable):
-            return self.follow(self.variable(operand.name), operand.names)
+        if isinstance(operand, Field | Variable):
+            try:
+                value = dot if isinstance(operand, Field) else self.variable(operand.name)
+                return self.follow(value, operand.names)
+            except FailedTemplate as error:
+                error.operand = error.operand or operand
+                raise
         if isinstance(operand, Pipe):
             return self.pipe(operand, dot)
         if isinstance(operand, Chain):
@@ -177,12 +207,23 @@ class Run:
         return self.call(operand.name, (), dot, MISSING)
 
     def follow(self, value: Any, names: tuple[str, ...]) -> Any:
-        """`.A.B` of a value. A missing key of a map is nil, and any field of nil is nil; else a missing field fails."""
+        """`.A.B` of a value. A missing key of a map is nil, and any field of nil is nil; else a missing field fails.
+
+        With `missingkey=error` a missing key fails as well. A null that a map holds has no fields.
+        """
+        null = False
         for name in names:
             if value is None:
+                if null:
+                    raise FailedTemplate(f"nil pointer evaluating interface {{}}.{name}")
+                if self.missing_key == "error":
+                    raise FailedTemplate(f'nil data; no entry for key "{name}"')
                 return None
             if isinstance(value, GoMap):
-                value = value.get(name)
+                null = name in value
+                if not null and self.missing_key == "error":
+                    raise FailedTemplate(f'map has no entry for key "{name}"')
+                value = value.get(name, value.zero if self.missing_key == "zero" else None)
             elif isinstance(value, Mapping) and name in value:
                 value = value[name]
             else:
@@ -193,7 +234,7 @@ class Run:
         """The value of a builtin; the value of the pipeline's previous stage is its last argument."""
         if name in {"and", "or"}:
             return self.shortcut(name, operands, dot, last)
-        builtin = BUILTINS[name]
+        builtin = self.functions[name]
         given = len(operands) + (last is not MISSING)
         if given < builtin.least or (builtin.most is not None and given > builtin.most):
             raise FailedTemplate(f"wrong number of args for {name}: want {builtin.least}, got {given}")
@@ -220,6 +261,6 @@ class Run:
 
     def paid(self, value: Any) -> Any:
         """The value itself. A long one costs steps, because reading and copying it takes time."""
-        if isinstance(value, str | Sequence):
+        if isinstance(value, str | Sequence | GoMap):
             self.spend(len(value) // CHARACTERS_PER_STEP)
         return value

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from task.errors import Malformed
+from task.templates.go_template.literals import go_bytes
 
 SPACES = " \t\r\n"
 KEYWORDS = frozenset(("block", "break", "continue", "define", "else", "end", "if", "nil", "range", "template", "with"))
@@ -26,11 +27,12 @@ ACTION = re.compile(
 
 @dataclass(frozen=True)
 class Token:
-    """One token; `line` counts from one."""
+    """One token; `line` counts from one, `column` in bytes from zero."""
 
     kind: str
     text: str
     line: int
+    column: int = 0
 
 
 def malformed(line: int, problem: str) -> Malformed:
@@ -83,16 +85,19 @@ def _after(text: str, close: re.Match[str]) -> int:
 def _action(text: str, at: int, line: int, tokens: list[Token]) -> int:
     """Appends the tokens of one action and returns where the text goes on."""
     tokens.append(Token("open", "{{", line))
+    start = text.rfind("\n", 0, at) + 1  # of the line
     while at < len(text):
         match = ACTION.match(text, at)
         if match is None:
             raise malformed(line, f"unrecognized character in action: {text[at]!r}")
-        token = _token(match, line)
+        token = _token(match, line, len(go_bytes(text[start:at])))
         tokens.append(token)
         if token.kind == "close":
             return _after(text, match)
         at = match.end()
-        line += token.text.count("\n")
+        if "\n" in token.text:
+            line += token.text.count("\n")
+            start = text.rfind("\n", 0, at) + 1
         name = token.kind in {"variable", "field", "dot", "word"} or token.text in KEYWORDS
         # A name ends at white space, at one of `.,|:()` or with the action.
         if name and at < len(text) and text[at] not in SPACES + ".,|:()" and not text.startswith("}}", at):
@@ -100,7 +105,7 @@ def _action(text: str, at: int, line: int, tokens: list[Token]) -> int:
     raise malformed(line, "unclosed action")
 
 
-def _token(match: re.Match[str], line: int) -> Token:
+def _token(match: re.Match[str], line: int, column: int) -> Token:
     kind, text = str(match.lastgroup), match.group()
     if kind == "other" and text in UNFINISHED:
         raise malformed(line, f"unterminated {UNFINISHED[text]}")
@@ -110,5 +115,5 @@ def _token(match: re.Match[str], line: int) -> Token:
             if not (letter == "_" or letter.isalpha() or letter.isdecimal() or letter.isascii()):
                 raise malformed(line, f"unrecognized character in action: {letter!r}")
     if kind == "word" and text in KEYWORDS:
-        return Token(text, text, line)
-    return Token(kind, text, line)
+        return Token(text, text, line, column)
+    return Token(kind, text, line, column)

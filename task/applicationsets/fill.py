@@ -1,0 +1,131 @@
+"""Fills templates with the parameters of one Application, in both of Argo CD's ways, within bounds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from task.applicationsets.sprig_data import DATA_FUNCTIONS, ELSEWHERE
+from task.applicationsets.sprig_text import TEXT_FUNCTIONS
+from task.errors import Malformed
+from task.templates.go_template import STEPS, FailedTemplate, Language, parse
+from task.templates.go_template.functions import BUILTINS
+from task.templates.go_template.functions import NAMES as BUILTIN_NAMES
+
+FUNCTIONS = {**BUILTINS, **TEXT_FUNCTIONS, **DATA_FUNCTIONS}
+LANGUAGE = Language(FUNCTIONS, frozenset(FUNCTIONS) | BUILTIN_NAMES)
+MISSING_KEYS = {"default": "default", "invalid": "default", "zero": "zero", "error": "error"}
+
+Params = dict[str, Any]
+
+_TAG = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+_TEMPLATED = re.compile(r"\{\{.*\}\}")  # on one line, as Argo CD looks for it
+_LINE = re.compile(r"template, line ([0-9]+): ")
+
+
+class Budget:
+    """What all ApplicationSets of a run may cost together. Those who write them are many, and not all mean well."""
+
+    def __init__(
+        self, *, steps: int = 20_000_000, characters: int = 256 * 1024 * 1024, rows: int = 100_000, made: int = 10_000
+    ) -> None:
+        self.steps = steps  # of templates
+        self.characters = characters  # that are read and made
+        self.rows = rows  # sets of parameters, those that a selector drops included
+        self.made = self.most = made  # Applications
+
+    def read(self, characters: int) -> None:
+        """Counts text. Raises Malformed when nothing is left."""
+        self.characters -= characters
+        if self.characters < 0:
+            raise Malformed("the ApplicationSets hold too much text", "make them smaller, or name fewer of them")
+
+    def row(self) -> None:
+        """Counts one set of parameters. Raises Malformed when there are too many."""
+        self.rows -= 1
+        if self.rows < 0:
+            raise Malformed("the generators make too many sets of parameters", "name fewer ApplicationSets")
+
+    def make(self) -> None:
+        """Counts an Application. Raises Malformed when there are too many."""
+        self.made -= 1
+        if self.made < 0:
+            message = f"the ApplicationSets make more than {self.most:,} Applications"
+            raise Malformed(message, "name fewer of them with --applications")
+
+
+class Filler:
+    """How the texts of one ApplicationSet are filled."""
+
+    def __init__(self, budget: Budget, *, go: bool, options: tuple[str, ...] = ()) -> None:
+        """Takes `goTemplate` and `goTemplateOptions`. Raises Malformed for an option that Go does not know."""
+        self.budget, self.go = budget, go
+        self.missing_key = "default"
+        for option in options if go else ():
+            name, _, value = option.partition("=")
+            if name != "missingkey" or value not in MISSING_KEYS:
+                raise Malformed(f"unrecognized option: {option}", "write missingkey=error in goTemplateOptions")
+            self.missing_key = MISSING_KEYS[value]
+
+    def text(self, template: str, params: Mapping[str, Any]) -> str:
+        """The text of a template. Raises Malformed, in Argo CD's words."""
+        self.budget.read(len(template) + 1)
+        if "{{" not in template:
+            return template
+        filled = self._go(template, params) if self.go else _fast(template, params)
+        self.budget.read(len(filled))
+        return filled
+
+    def _go(self, template: str, params: Mapping[str, Any]) -> str:
+        try:
+            parsed = parse(template, LANGUAGE)
+        except Malformed as error:
+            message = _LINE.sub(r"template: base:\1: ", error.message)
+            name = message.partition('function "')[2].partition('"')[0]
+            hint = "its value is not the same in two runs: give it by a generator" if name in ELSEWHERE else error.hint
+            raise Malformed(f"failed to parse template {template}: {message}", hint) from None
+        try:
+            steps = min(STEPS, self.budget.steps)
+            filled, spent = parsed.counted(params, steps, self.missing_key)
+        except FailedTemplate as error:
+            where = f"template: base:{error.line}: "
+            if at := error.operand:
+                where = f'template: base:{at.line}:{at.column}: executing "base" at <{at.text}>: '
+            raise Malformed(f"failed to execute go template {template}: {where}{error.message}") from None
+        self.budget.steps -= spent
+        return filled
+
+    def deep(self, value: Any, params: Mapping[str, Any], *, nulls: bool = True) -> Any:
+        """Any data, with its texts and keys filled. Without `nulls`, nulls of mappings are left out."""
+        if isinstance(value, str):
+            return self.text(value, params)
+        self.budget.read(1)
+        if isinstance(value, list):
+            return [self.deep(item, params, nulls=nulls) for item in value]
+        if not isinstance(value, dict):
+            return value
+        filled = {}
+        for key, item in value.items():
+            if item is not None or nulls:
+                made = self.deep(item, params, nulls=nulls)
+                filled[self.text(key, params)] = made
+        return filled
+
+
+def _fast(template: str, params: Mapping[str, Any]) -> str:
+    """valyala/fasttemplate with `{{` and `}}`: a name that is no parameter stays, braces and all."""
+    if not _TEMPLATED.search(template):
+        return template
+    if "{{" in _TAG.sub("\0", template):
+        at = template.rfind("{{")
+        raise Malformed(
+            f'invalid template: Cannot find end tag="}}}}" in the template="{template}" starting from '
+            f'"{template[at + 2 :]}"'
+        )
+
+    def value(tag: re.Match[str]) -> str:
+        found = params.get(tag[1].strip())
+        return found if isinstance(found, str) and tag[1].strip() else tag[0]
+
+    return _TAG.sub(value, template)

@@ -1,0 +1,368 @@
+"""The generators of an ApplicationSet, and the sets of parameters that they make.
+
+Errors have Argo CD's own words, by which people find its documentation.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from task.applicationsets import go_yaml
+from task.applicationsets.arguments import go_value, shown
+from task.applicationsets.fill import Filler, Params
+from task.applicationsets.git_paths import chosen_files, chosen_folders, folders_of, path_params
+from task.applicationsets.names import normalize
+from task.applicationsets.selectors import flat, selects
+from task.errors import Malformed
+from task.templates.go_template import AnyMap, GoMap
+
+LOCAL_NAME, LOCAL_SERVER = "in-cluster", "https://kubernetes.default.svc"
+TYPE_LABEL = "argocd.argoproj.io/secret-type"
+DEEPEST = 4  # generators in one another; Argo CD's schema allows two levels
+# The generators that need what no manifest says, and what serves in their place.
+ELSEWHERE = {
+    "scmProvider": "an SCM's API says which repositories there are",
+    "pullRequest": "an SCM's API says which pull requests are open",
+    "plugin": "a plugin of Argo CD makes the parameters",
+    "clusterDecisionResource": "a resource of the cluster lists the clusters",
+}
+WAY_OUT = "read what it generated: --applications cluster, or --applications argocd"
+
+
+class UnknowableError(Malformed):
+    """What a generator makes cannot be known here; no mistake of the ApplicationSet."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """One cluster that Argo CD knows, as its secret describes it."""
+
+    name: str
+    server: str
+    project: str = ""
+    labels: Mapping[str, str] | None = None
+    annotations: Mapping[str, str] | None = None
+
+
+class GitFiles(Protocol):
+    """Reads repositories for `git` generators. Its errors are those of Git."""
+
+    def paths(self, repo: str, revision: str) -> Sequence[str]:
+        """The paths of all files at the revision."""
+
+    def texts(self, repo: str, revision: str, paths: Sequence[str]) -> Mapping[str, str]:
+        """The texts of these files."""
+
+
+@dataclass(frozen=True)
+class Generators:
+    """What the generators of one ApplicationSet need. `clusters` is None where nobody says which there are."""
+
+    filler: Filler
+    git: GitFiles
+    clusters: Sequence[Cluster] | None = None
+
+    def params(self, generator: Mapping[str, Any], outer: Params | None = None, depth: int = 0) -> list[Params]:
+        """The sets of parameters of one generator, after its selector. `outer` fills its texts, if given.
+
+        Raises Malformed for a mistake, UnknowableError for what needs a server, and the errors of Git.
+        """
+        if depth >= DEEPEST:
+            raise Malformed(f"generators nested more than {DEEPEST} levels deep")
+        if outer:
+            generator = self._filled(generator, outer)
+        kinds = [kind for kind in (*_MAKERS, *ELSEWHERE) if generator.get(kind) is not None]
+        if not kinds:
+            raise Malformed("found no generator of a known kind", "see the generators in Argo CD's documentation")
+        if kinds[0] in ELSEWHERE:
+            raise UnknowableError(f"the generator {kinds[0]} needs a server: {ELSEWHERE[kinds[0]]}", WAY_OUT)
+        body = generator[kinds[0]]
+        if not isinstance(body, dict):
+            raise Malformed(f"the generator {kinds[0]} is no mapping")
+        rows = _MAKERS[kinds[0]](self, body, depth)
+        selector = generator.get("selector")
+        chosen = []
+        for row in rows:
+            self.filler.budget.row()
+            if selector is None or selects(selector, flat(row)):
+                chosen.append(row)
+        return chosen
+
+    def _filled(self, generator: Mapping[str, Any], outer: Params) -> Mapping[str, Any]:
+        """The generator with the other one's parameters; what Argo CD keeps as JSON says so in its errors."""
+        filled: dict[str, Any] = {}
+        for kind, body in generator.items():
+            try:
+                if kind == "list" and isinstance(body, dict):
+                    rest = {key: value for key, value in body.items() if key != "elements"}
+                    elements = _as_json(self.filler, body.get("elements"), outer)
+                    filled[kind] = self.filler.deep(rest, outer) | {"elements": elements}
+                elif kind in ("matrix", "merge"):
+                    filled[kind] = _as_json(self.filler, body, outer)
+                else:
+                    filled[kind] = self.filler.deep(body, outer)
+            except Malformed as error:
+                raise Malformed(f"failed to replace parameters in generator: {error.message}", error.hint) from None
+        return filled
+
+    def list_elements(self, body: Mapping[str, Any], _depth: int) -> list[Params]:
+        """The generator `list`."""
+        rows: list[Params] = []
+        for at, element in enumerate(_listed(body, "elements")):
+            if not isinstance(element, dict):
+                raise Malformed(f"error unmarshling list element: element {at + 1} is no mapping")
+            self.filler.budget.read(_size(element))
+            rows.append(go_value(element) if self.filler.go else _texts(element, at + 1))
+        if body.get("elementsYaml"):
+            rows += self._elements_yaml(str(body["elementsYaml"]))
+        return rows
+
+    def _elements_yaml(self, text: str) -> list[Params]:
+        self.filler.budget.read(len(text))
+        try:
+            listed = go_yaml.load(text)
+        except Malformed as error:
+            raise Malformed(f"error unmarshling decoded ElementsYaml {error.message}") from None
+        if listed is None:
+            return []
+        if not isinstance(listed, list) or not all(isinstance(element, dict) for element in listed):
+            raise Malformed("error unmarshling decoded ElementsYaml: it is no list of mappings")
+        return [go_value(element) for element in listed]
+
+    def of_clusters(self, body: Mapping[str, Any], _depth: int) -> list[Params]:
+        """The generator `clusters`."""
+        if self.clusters is None:
+            hint = f"list them in a file, for --clusters FILE, or {WAY_OUT}"
+            raise UnknowableError("the generator clusters needs to know which clusters there are", hint)
+        selector = body.get("selector") or {}
+        everywhere = not (selector.get("matchLabels") or selector.get("matchExpressions"))
+        known = [(cluster, _secret_labels(cluster)) for cluster in self.clusters]
+        rows = []
+        if everywhere and not any(c.name == LOCAL_NAME or c.server == LOCAL_SERVER for c in self.clusters):
+            local = {"name": LOCAL_NAME, "nameNormalized": LOCAL_NAME, "server": LOCAL_SERVER, "project": ""}
+            rows.append(go_value(local) if self.filler.go else local)
+        rows += [_cluster(c, labels, go=self.filler.go) for c, labels in known if selects(selector, labels)]
+        rows = [self._with_values(body, row) for row in rows]
+        if body.get("flatList") is True:
+            return [go_value({"clusters": rows})] if self.filler.go else rows
+        return rows
+
+    def from_git(self, body: Mapping[str, Any], _depth: int) -> list[Params]:
+        """The generator `git`, with `directories` or `files`."""
+        repo, revision = str(body.get("repoURL") or ""), str(body.get("revision") or "")
+        prefix = str(body.get("pathParamPrefix") or "")
+        if not repo:
+            raise Malformed("error generating params from git: the generator git has no repoURL")
+        directories, files = _listed(body, "directories"), _listed(body, "files")
+        if not directories and not files:
+            raise Malformed("error generating params from git: neither directories nor files are given")
+        paths = self.git.paths(repo, revision)
+        self.filler.budget.read(len(paths))
+        if directories:
+            chosen = chosen_folders(directories, folders_of(paths))
+            rows = [path_params(folder, prefix, go=self.filler.go) for folder in chosen]
+            return [self._with_values(body, row) for row in rows]
+        rows = []
+        for path, text in sorted(self.git.texts(repo, revision, chosen_files(files, paths)).items()):
+            try:
+                rows += self._of_file(path, text, prefix)
+            except Malformed as error:
+                message = f"error generating params from git: unable to process file '{path}': {error.message}"
+                raise Malformed(message, error.hint) from None
+        return [self._with_values(body, row) for row in rows]
+
+    def _of_file(self, path: str, text: str, prefix: str) -> list[Params]:
+        self.filler.budget.read(len(text))
+        try:
+            data = go_yaml.load(text)
+        except Malformed as error:
+            raise Malformed(f"unable to parse file: {error.message}") from None
+        objects = [{}] if data is None else data if isinstance(data, list) else [data]
+        if not all(isinstance(one, dict) for one in objects):
+            raise Malformed("unable to parse file: it holds neither a mapping nor a list of mappings")
+        folder, _, file = path.rpartition("/")
+        paths = path_params(posixpath.normpath(folder or "."), prefix, go=self.filler.go, file=file)
+        if self.filler.go:
+            return [AnyMap({**go_value(one), **paths}) for one in objects]
+        return [{**flat(one), **paths} for one in objects]
+
+    def _with_values(self, body: Mapping[str, Any], row: Params) -> Params:
+        """The row with the generator's `values`, which see the row and not one another."""
+        values = body.get("values") or {}
+        try:
+            filled = {str(key): self.filler.text(str(value), row) for key, value in values.items()}
+        except Malformed as error:
+            message = f"failed to append templated values: failed to replace templated string: {error.message}"
+            raise Malformed(message, error.hint) from None
+        if not filled:
+            return row
+        if self.filler.go:
+            return type(row)({**row, "values": GoMap(filled)})
+        return row | {f"values.{key}": value for key, value in filled.items()}
+
+    def matrix(self, body: Mapping[str, Any], depth: int) -> list[Params]:
+        """The generator `matrix`: each row of the first with each of the second, which the first one's row fills."""
+        members = _listed(body, "generators")
+        if len(members) != 2:
+            raise Malformed(
+                f"found {'less' if len(members) < 2 else 'more'} than two generators, Matrix support only two"
+            )
+        rows: list[Params] = []
+        for one in self._inner(members[0], None, depth, "first"):
+            for other in self._inner(members[1], one, depth, "second"):
+                self.filler.budget.row()
+                rows.append(merged(other, one) if self.filler.go else _combined(one, other))
+        return rows
+
+    def _inner(self, member: Any, outer: Params | None, depth: int, which: str) -> list[Params]:
+        """A generator inside a matrix."""
+        try:
+            return self.params(_generator(member), outer, depth + 1)
+        except UnknowableError:
+            raise
+        except Malformed as error:
+            message = f"failed to get params for {which} generator in the matrix generator: "
+            message += f"child generator returned an error on parameter generation: {error.message}"
+            raise Malformed(message, error.hint) from None
+
+    def merge(self, body: Mapping[str, Any], depth: int) -> list[Params]:
+        """The generator `merge`: the first one's rows, with what rows of the others with the same keys say."""
+        members, keys = _listed(body, "generators"), [str(key) for key in _listed(body, "mergeKeys")]
+        if len(members) < 2:
+            raise Malformed("found less than two generators, Merge requires two or more")
+        rows: list[list[Params]] = []
+        for at, member in enumerate(members):
+            try:
+                rows.append(self.params(_generator(member), None, depth + 1))
+            except UnknowableError:
+                raise
+            except Malformed as error:
+                message = f"error getting param sets from generators: error getting params from generator {at + 1} of "
+                message += f"{len(members)}: child generator returned an error on parameter generation: {error.message}"
+                raise Malformed(message, error.hint) from None
+        first, *others = [_by_keys(some, keys) for some in rows]
+        for other in others:
+            for key, row in first.items():
+                if key in other:
+                    first[key] = merged(row, other[key]) if self.filler.go else _as_texts(row) | _as_texts(other[key])
+        return list(first.values())
+
+
+_MAKERS = {
+    "list": Generators.list_elements,
+    "clusters": Generators.of_clusters,
+    "git": Generators.from_git,
+    "matrix": Generators.matrix,
+    "merge": Generators.merge,
+}
+
+
+def _as_json(filler: Filler, value: Any, params: Params) -> Any:
+    try:
+        return filler.deep(value, params, nulls=False)
+    except Malformed as error:
+        raise Malformed(f"failed to deeply replace JSON field contents: {error.message}", error.hint) from None
+
+
+def _generator(member: Any) -> Mapping[str, Any]:
+    if not isinstance(member, dict):
+        raise Malformed("a generator is no mapping")
+    return member
+
+
+def _listed(body: Mapping[str, Any], key: str) -> list[Any]:
+    found = body.get(key)
+    if found is not None and not isinstance(found, list):
+        raise Malformed(f"{key} is no list")
+    if key in ("directories", "files") and not all(isinstance(one, dict) for one in found or ()):
+        raise Malformed(f"an entry of {key} is no mapping")
+    return found or []
+
+
+def _size(value: Any) -> int:
+    """How many values there are, mappings and lists included."""
+    if not isinstance(value, (dict, list)):
+        return 1
+    return 1 + sum(map(_size, value.values() if isinstance(value, dict) else value))
+
+
+def _texts(element: Mapping[str, Any], number: int) -> Params:
+    """A list element without goTemplate: texts, and `values`, a mapping of texts."""
+    row: Params = {}
+    for key, value in element.items():
+        values = {f"values.{name}": one for name, one in value.items()} if isinstance(value, dict) else {key: value}
+        if key == "values" and not isinstance(value, dict):
+            raise Malformed(f"error parsing values map: of element {number}, 'values' is no mapping")
+        if key != "values" and isinstance(value, dict):
+            values = {key: value}
+        for name, one in values.items():
+            if not isinstance(one, str):
+                message = f"error parsing value as string: of element {number}, {name!r} is no text"
+                raise Malformed(message, "put it in quotes, or set goTemplate: true")
+            row[name] = one
+    return row
+
+
+def _secret_labels(cluster: Cluster) -> Mapping[str, str]:
+    """The labels of a cluster's secret; each one has the label by which Argo CD finds it."""
+    return {TYPE_LABEL: "cluster", **(cluster.labels or {})}
+
+
+def _cluster(cluster: Cluster, labels: Mapping[str, str], *, go: bool) -> Params:
+    row: Params = {
+        "name": cluster.name,
+        "nameNormalized": normalize(cluster.name),
+        "server": cluster.server,
+        "project": cluster.project,
+    }
+    if not go:
+        row |= {f"metadata.annotations.{key}": value for key, value in (cluster.annotations or {}).items()}
+        return row | {f"metadata.labels.{key}": value for key, value in labels.items()}
+    metadata = {"labels": GoMap(labels)} | ({"annotations": GoMap(cluster.annotations)} if cluster.annotations else {})
+    filled: Params = go_value({**row, "metadata": metadata})
+    return filled
+
+
+def merged(onto: Any, other: Any) -> Any:
+    """Two rows as one; where both have a key, the other's value counts, mappings member by member."""
+    result = type(onto)(onto)
+    for key, value in other.items():
+        both = isinstance(value, dict) and isinstance(result.get(key), dict)
+        result[key] = merged(result[key], value) if both else value
+    return result
+
+
+def _as_texts(row: Params) -> Params:
+    return {key: shown(value) for key, value in row.items()}
+
+
+def _combined(one: Params, other: Params) -> Params:
+    result = _as_texts(one)
+    for key, value in _as_texts(other).items():
+        if result.setdefault(key, value) != value:
+            message = "failed to combine string maps with merging params for the matrix generator: found duplicate key "
+            raise Malformed(f"{message}{key} with different value, a: {result[key]} ,b: {value}")
+    return result
+
+
+def _by_keys(rows: Sequence[Params], keys: Sequence[str]) -> dict[str, Params]:
+    """The rows by the values of the merge keys. Raises Malformed where two rows have the same."""
+    if not keys:
+        raise Malformed(
+            "error getting param sets by merge key: no merge keys were specified, Merge requires at least one"
+        )
+    found: dict[str, Params] = {}
+    for row in rows:
+        key = json.dumps({key: row.get(key) for key in sorted(set(keys))}, separators=(",", ":"), ensure_ascii=False)
+        if key in found:
+            message = (
+                "error getting param sets by merge key: the parameters from a generator were not unique by the given "
+            )
+            message += f"mergeKeys, Merge requires all param sets to be unique. Duplicate key was {key}"
+            raise Malformed(message)
+        found[key] = row
+    return found

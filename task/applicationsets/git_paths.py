@@ -1,0 +1,125 @@
+"""Which folders and files of a repository a `git` generator finds, and the parameters that their paths give."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from task.applicationsets.arguments import go_value
+from task.applicationsets.names import normalize
+from task.errors import Malformed
+from task.policy.tag_filter import LONGEST, glob_match
+
+_POSIX = {
+    "alnum": "A-Za-z0-9", "alpha": "A-Za-z", "digit": "0-9", "lower": "a-z", "upper": "A-Z", "space": r"\s",
+    "xdigit": "0-9A-Fa-f", "punct": r"!-/:-@\[-`{-~",
+}  # fmt: skip
+
+
+def folders_of(files: Iterable[str]) -> list[str]:
+    """Every folder of these files, sorted, without those below a folder whose name begins with a dot."""
+    found: set[str] = set()
+    for path in files:
+        folder = path.rpartition("/")[0]
+        while folder and folder not in found:
+            found.add(folder)
+            folder = folder.rpartition("/")[0]
+    return sorted(folder for folder in found if not any(part.startswith(".") for part in folder.split("/")))
+
+
+def chosen_folders(entries: Sequence[dict[str, Any]], folders: Iterable[str]) -> list[str]:
+    """The folders that the entries of `directories` name; what one of them excludes is out, wherever it stands."""
+    wanted = [str(entry.get("path") or "") for entry in entries if entry.get("exclude") is not True]
+    out = [str(entry.get("path") or "") for entry in entries if entry.get("exclude") is True]
+    return [
+        folder
+        for folder in folders
+        if any(glob_match(glob, folder) for glob in wanted) and not any(glob_match(glob, folder) for glob in out)
+    ]
+
+
+def chosen_files(entries: Sequence[dict[str, Any]], files: Iterable[str]) -> list[str]:
+    """The files that the entries of `files` name, as `git ls-files` finds them: `*` crosses folders."""
+    wanted = [_pathspec(str(entry.get("path") or "")) for entry in entries if entry.get("exclude") is not True]
+    out = [_pathspec(str(entry.get("path") or "")) for entry in entries if entry.get("exclude") is True]
+    return sorted(
+        path
+        for path in files
+        if any(one.fullmatch(path) for one in wanted) and not any(one.fullmatch(path) for one in out)
+    )
+
+
+@lru_cache(maxsize=1024)
+def _pathspec(spec: str) -> re.Pattern[str]:
+    """Git's wildmatch without `WM_PATHNAME`; a spec without wildcards also finds what lies below it."""
+    if len(spec) > LONGEST:
+        raise Malformed(f"a path of {len(spec):,} characters, and it may have {LONGEST:,}", "write a shorter path")
+    plain = spec.removeprefix("./").removeprefix("/")
+    if not set(plain) & set("*?[\\"):
+        return re.compile(re.escape(plain.rstrip("/")) + "(?:/.*)?" if plain else ".*", re.DOTALL)
+    # Runs between stars match where they first fit, in atomic groups: the same answer, and no pattern is slow.
+    runs, at = [""], 0
+    while at < len(plain):
+        sign = plain[at]
+        if sign == "*":
+            runs.append("")
+        elif sign == "?":
+            runs[-1] += "."
+        elif sign == "[":
+            piece, at = _class(plain, at)
+            runs[-1] += piece
+            continue
+        else:
+            at += sign == "\\"
+            runs[-1] += re.escape(plain[at : at + 1])
+        at += 1
+    first, *between = runs
+    if not between:
+        return re.compile(first, re.DOTALL)
+    *inner, last = between
+    return re.compile(first + "".join(f"(?>.*?{run})" for run in inner if run) + f".*{last}", re.DOTALL)
+
+
+def _class(spec: str, at: int) -> tuple[str, int]:
+    """The pattern of `[…]`, in which `!` and `^` negate, and where the rest begins; nothing fits an open one."""
+    end = spec.find("]", at + 2 + (spec[at + 1 : at + 2] in ("!", "^")))
+    while end > 0 and spec.rfind("[:", at + 1, end) > spec.rfind(":]", at + 1, end):
+        end = spec.find("]", end + 1)
+    if end < 0:
+        return r"[^\s\S]", len(spec)
+    body = spec[at + 1 : end]
+    negated = body[:1] in ("!", "^")
+    body = body[1:] if negated else body
+    pattern = ""
+    for part in re.split(r"(\[:[a-z]+:\])", body):
+        name = part[2:-2] if part.startswith("[:") and part.endswith(":]") else ""
+        pattern += _POSIX.get(name, "") if name else re.sub(r"([\[\]\\^&~|])", r"\\\1", part)
+    try:
+        re.compile(f"[{pattern}]")
+    except re.error:  # [z-a]
+        return r"[^\s\S]", end + 1
+    return f"[{'^' if negated else ''}{pattern}]", end + 1
+
+
+def path_params(path: str, prefix: str, *, go: bool, file: str = "") -> dict[str, Any]:
+    """The parameters of a folder, and of the file in it."""
+    basename = posixpath.basename(path) or path
+    if go:
+        found: dict[str, Any] = {
+            "path": path,
+            "basename": basename,
+            "basenameNormalized": normalize(basename),
+            "segments": path.split("/"),
+        }
+        if file:
+            found |= {"filename": file, "filenameNormalized": normalize(file)}
+        params: dict[str, Any] = go_value({prefix: {"path": found}} if prefix else {"path": found})
+        return params
+    name = f"{prefix}.path" if prefix else "path"
+    flat = {name: path, f"{name}.basename": basename, f"{name}.basenameNormalized": normalize(basename)}
+    if file:
+        flat |= {f"{name}.filename": file, f"{name}.filenameNormalized": normalize(file)}
+    return flat | {f"{name}[{at}]": part for at, part in enumerate(path.split("/")) if part}

@@ -1,0 +1,215 @@
+"""Reads and writes YAML as Go's sigs.k8s.io/yaml does, by which kubectl and Argo CD read everything.
+
+Its rules are those of YAML 1.1: `yes` and `y` are true, `1_000` is a number, `017` is 15. A date stays a text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from task.errors import Malformed
+from task.templates.go_template.scalars import shortest
+from task.yaml_events import parsed
+
+DEEPEST = 200
+# Values that a document may stand for once its aliases are followed: seven lines can stand for ten million.
+MOST = 1_000_000
+_TRUE = frozenset(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"))
+_FALSE = frozenset(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"))
+_NULL = frozenset(("", "~", "null", "Null", "NULL"))
+_FIRST = frozenset("+-.0123456789")  # of a number
+_INTEGER = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]*|[1-9][0-9]*)")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_SPECIAL = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt \t].*)?")
+
+
+def load(text: str) -> Any:
+    """The first document of a text, None for an empty one. Raises `NotYaml`, and `Malformed` for what is too large."""
+    for data in load_all(text):
+        return data
+    return None
+
+
+def load_all(text: str) -> list[Any]:
+    """All documents of a text. Raises as `load` does."""
+    found: list[Any] = parsed(text.removeprefix("\ufeff"), lambda events: list(_Builder().build(events)))
+    return found
+
+
+class _Builder:
+    """Builds data from events, with a stack. It knows how large each value is, aliases followed."""
+
+    def __init__(self) -> None:
+        self.stack: list[tuple[Any, list[Any], str | None]] = []  # container, [pending key], its anchor
+        self.sizes = [0]  # of the open containers
+        self.anchors: dict[str, tuple[Any, int]] = {}
+        self.done: list[Any] = []
+
+    def build(self, events: Any) -> Iterator[Any]:
+        for event in events:
+            kind = type(event).__name__
+            if kind == "ScalarEvent":
+                self._put(_scalar(event), 1, event.anchor)
+            elif kind in ("MappingStartEvent", "SequenceStartEvent"):
+                if len(self.stack) >= DEEPEST:
+                    raise Malformed(f"nested more than {DEEPEST} levels deep")
+                self.stack.append(({} if kind == "MappingStartEvent" else [], [], event.anchor))
+                self.sizes.append(1)
+                self.anchors.pop(event.anchor, None)
+            elif kind in ("MappingEndEvent", "SequenceEndEvent"):
+                container, _, anchor = self.stack.pop()
+                size = self.sizes.pop()
+                if isinstance(container, dict) and "<<" in container:
+                    container = _merged(container)
+                self._put(container, size, anchor)
+            elif kind == "AliasEvent":
+                if event.anchor not in self.anchors:
+                    raise Malformed(f"anchor '{event.anchor}' value contains itself, or there is none")
+                self._put(*self.anchors[event.anchor], None)
+            elif kind == "DocumentEndEvent":
+                yield from self.done
+                self.done, self.anchors, self.sizes = [], {}, [0]
+
+    def _put(self, value: Any, size: int, anchor: str | None) -> None:
+        self.sizes[-1] += size
+        if self.sizes[-1] > MOST:
+            raise Malformed("document contains excessive aliasing")
+        if anchor:
+            self.anchors[anchor] = (value, size)
+        if not self.stack:
+            self.done.append(value)
+            return
+        container, pending, _ = self.stack[-1]
+        if isinstance(container, list):
+            container.append(value)
+        elif pending:
+            container[pending.pop()] = value
+        else:
+            pending.append(_key(value))
+
+
+def _scalar(event: Any) -> Any:
+    value: str = event.value
+    if event.style or (event.tag and event.tag != "tag:yaml.org,2002:int"):
+        return value
+    first = value[:1]
+    if first in _FIRST and first:
+        plain = value.replace("_", "")
+        if _INTEGER.fullmatch(plain):
+            digits = plain.lstrip("+-")
+            octal = len(digits) > 1 and digits.isdecimal() and digits[0] == "0"
+            number = int(digits, 8) if octal else int(digits, 0)
+            return -number if plain[0] == "-" else number
+        if _FLOAT.fullmatch(plain):
+            return float(plain)
+        return value
+    if value in _NULL:
+        return None
+    return True if value in _TRUE else False if value in _FALSE else value
+
+
+def _key(value: Any) -> str:
+    """The text of a key, as it is converted to JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool) or value is None:
+        return json.dumps(value)
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return ("-" if value < 0 else "") + shortest(abs(value))
+    raise Malformed("a key that is a list or a mapping")
+
+
+def _merged(mapping: dict[str, Any]) -> dict[str, Any]:
+    """The mapping with what its `<<` brings; its own keys win, and earlier ones over later ones."""
+    given = mapping["<<"]
+    others = given if isinstance(given, list) else [given]
+    if not all(isinstance(other, dict) for other in others):
+        raise Malformed("map merge requires map or sequence of maps as the value")
+    brought: dict[str, Any] = {}
+    for other in reversed(others):
+        brought |= other
+    return brought | {key: value for key, value in mapping.items() if key != "<<"}
+
+
+def dump(value: Any, most: int) -> str:
+    """The value as YAML, without a line end behind it. Raises `Malformed` beyond `most` characters."""
+    lines = _Lines(most)
+    if isinstance(value, (dict, list)) and value:
+        lines.block(value, "")
+    else:
+        lines.add(_flow(value, ""))
+    return "\n".join(lines.lines)
+
+
+class _Lines:
+    """The lines of a block, bounded."""
+
+    def __init__(self, most: int) -> None:
+        self.lines: list[str] = []
+        self.left = most
+
+    def add(self, line: str) -> None:
+        self.left -= len(line) + 1
+        if self.left < 0:
+            raise Malformed("the text grows too long")
+        self.lines.append(line)
+
+    def block(self, value: Any, indent: str, first: str | None = None) -> None:
+        """A mapping or list that is not empty. `first` begins its first line: "- " of the list around it."""
+        start = indent if first is None else first
+        if isinstance(value, dict):
+            for key, item in sorted(value.items()):
+                head = f"{start}{_flow(key, '')}:"
+                if isinstance(item, (dict, list)) and item:
+                    self.add(head)
+                    self.block(item, indent if isinstance(item, list) else f"{indent}  ")
+                else:
+                    self.add(f"{head} {_flow(item, indent + '  ')}")
+                start = indent
+            return
+        for item in value:
+            if isinstance(item, (dict, list)) and item:
+                self.block(item, f"{indent}  ", f"{start}- ")
+            else:
+                self.add(f"{start}- {_flow(item, indent + '  ')}")
+            start = indent
+
+
+def _flow(value: Any, indent: str) -> str:
+    """A scalar, or an empty list or mapping."""
+    if isinstance(value, bool) or value is None:
+        return json.dumps(value)
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        whole = value == int(value) and abs(value) < 1e21  # JSON stands between, and writes 1000000 as digits
+        return str(int(value)) if whole else ("-" if value < 0 else "") + shortest(abs(value))
+    if isinstance(value, (dict, list)):
+        return "{}" if isinstance(value, dict) else "[]"
+    return _text(str(value), indent)
+
+
+def _text(text: str, indent: str) -> str:
+    if "\n" in text and text.isprintable() is False and not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", text):
+        if indent and not text.startswith((" ", "\n", "\t")):
+            mark = "|" if text.endswith("\n") else "|-"
+            mark = "|+" if text.endswith("\n\n") else mark
+            body = text.removesuffix("\n") if mark != "|-" else text
+            return f"{mark}\n" + "\n".join(f"{indent}{line}" if line else "" for line in body.split("\n"))
+        return json.dumps(text, ensure_ascii=False)
+    ambiguous = text in _TRUE | _FALSE | _NULL or text == "<<" or _SPECIAL.fullmatch(text) is not None
+    number = text.replace("_", "")
+    if ambiguous or _INTEGER.fullmatch(number) or _FLOAT.fullmatch(number) or _DATE.fullmatch(text):
+        return json.dumps(text)
+    if not text.isprintable():
+        return json.dumps(text, ensure_ascii=False)
+    unsafe = text[0] in "-?:,[]{}#&*!|>'\"%@` =" or ": " in text or " #" in text or text[-1] in ": "
+    if text[0] in "-?:" and len(text) > 1 and text[1] != " " and ": " not in text and " #" not in text:
+        unsafe = text[-1] in ": " or text.startswith("---")
+    return "'" + text.replace("'", "''") + "'" if unsafe else text

@@ -1,0 +1,190 @@
+"""One ApplicationSet → its Applications, or why Argo CD would make none of them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from task.applicationsets import go_yaml
+from task.applicationsets.fill import Budget, Filler, Params
+from task.applicationsets.generators import Cluster, Generators, GitFiles, UnknowableError
+from task.errors import Malformed
+
+# The reasons of Argo CD's status conditions.
+PARAMS, TEMPLATE = "ApplicationGenerationFromParamsError", "RenderTemplateParamsError"
+DUPLICATE, REFUSED = "ApplicationValidationError", "UpdateApplicationError"
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LONGEST_NAME = 253
+_RULE = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Something wrong with an ApplicationSet: a reason of Argo CD's, and its message."""
+
+    reason: str
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """What became of one ApplicationSet."""
+
+    applications: tuple[Mapping[str, Any], ...] = ()
+    troubles: tuple[Trouble, ...] = ()  # with one of PARAMS or TEMPLATE there are no Applications
+    unknown: tuple[UnknowableError, ...] = ()  # generators that make what cannot be known here
+
+    @property
+    def failed(self) -> bool:
+        """Whether a generator or template failed, so that Argo CD makes nothing."""
+        return any(one.reason in (PARAMS, TEMPLATE) for one in self.troubles)
+
+
+def render(
+    manifest: Mapping[str, Any],
+    git: GitFiles,
+    budget: Budget,
+    *,
+    clusters: Sequence[Cluster] | None = None,
+    namespace: str = "argocd",
+) -> Rendered:
+    """The Applications of an ApplicationSet. `namespace` is that of a manifest that names none.
+
+    Raises the errors of Git.
+    """
+    unknown: list[UnknowableError] = []
+    try:
+        metadata, spec = _mapping(manifest, "metadata"), _mapping(manifest, "spec")
+        options = tuple(str(one) for one in spec.get("goTemplateOptions") or ())
+        filler = Filler(budget, go=spec.get("goTemplate") is True, options=options)
+        made = list(_rows(spec, Generators(filler, git, clusters), unknown))
+    except Malformed as error:
+        return Rendered(troubles=(Trouble(PARAMS, error.message, error.hint),))
+    home = str(metadata.get("namespace") or namespace)
+    owner = {"kind": "ApplicationSet", "name": str(metadata.get("name") or "")}
+    applications = []
+    for template, row in made:
+        try:
+            budget.make()
+            applications.append(_application(template, row, spec.get("templatePatch"), filler, home, owner))
+        except Malformed as error:
+            return Rendered(troubles=(Trouble(TEMPLATE, error.message, error.hint),), unknown=tuple(unknown))
+    kept, troubles = _checked(applications, owner["name"])
+    return Rendered(tuple(kept), tuple(troubles), tuple(unknown))
+
+
+def _rows(
+    spec: Mapping[str, Any], generators: Generators, unknown: list[UnknowableError]
+) -> Iterator[tuple[Mapping[str, Any], Params]]:
+    """Each set of parameters with its template. Generators that need a server are kept in `unknown`."""
+    common = _mapping(spec, "template")
+    listed = spec.get("generators")
+    if not isinstance(listed, list):
+        raise Malformed("the ApplicationSet has no generators", "see the ApplicationSet specification")
+    for generator in listed:
+        if not isinstance(generator, dict):
+            raise Malformed("a generator is no mapping")
+        own = next((body.get("template") for body in generator.values() if isinstance(body, dict)), None)
+        template = _overridden(own, common) if isinstance(own, dict) else common
+        try:
+            for row in generators.params(generator):
+                yield template, row
+        except UnknowableError as error:
+            unknown.append(error)
+
+
+def _overridden(own: Any, common: Any) -> Any:
+    """A generator's template, with the common one where it says nothing, as dario.cat/mergo merges Go structs."""
+    if isinstance(own, dict) and isinstance(common, dict):
+        return {key: _overridden(own.get(key), common.get(key)) for key in {**common, **own}}
+    return own or common
+
+
+def _application(
+    template: Mapping[str, Any], row: Params, patch: Any, filler: Filler, namespace: str, owner: Mapping[str, str]
+) -> Mapping[str, Any]:
+    metadata, spec = _mapping(template, "metadata"), _mapping(template, "spec")
+    parts = {"metadata": {key: metadata[key] for key in ("name", "labels", "annotations") if metadata.get(key)}}
+    filled: dict[str, Any] = {**parts, "spec": spec}
+    if row:  # without parameters Argo CD leaves the template as it is
+        filled = filler.deep(filled, row)
+    if isinstance(patch, str) and patch:
+        filled = _patched(filled, patch, row, filler)
+    about = {"name": str(filled["metadata"].get("name") or ""), "namespace": namespace}
+    about |= {key: filled["metadata"][key] for key in ("labels", "annotations") if filled["metadata"].get(key)}
+    return {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Application",
+        "metadata": {**about, "ownerReferences": [owner]},
+        "spec": filled["spec"],
+    }
+
+
+def _patched(filled: dict[str, Any], patch: str, row: Params, filler: Filler) -> dict[str, Any]:
+    """The Application with `templatePatch`: maps are merged, lists replaced, null takes away; the project stays."""
+    try:
+        text = filler.text(patch, row)
+    except Malformed as error:
+        raise Malformed(f"error replacing values in templatePatch: {error.message}", error.hint) from None
+    try:
+        data = go_yaml.load(text)
+    except Malformed as error:
+        quoted = '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+        what = re.sub(r"not valid YAML: (.*), line ([0-9]+)$", r"yaml: line \2: \1", error.message)
+        raise Malformed(f"error while converting template to json {quoted}: {what}") from None
+    if data is None:
+        return filled
+    if not isinstance(data, dict) or not all(isinstance(data.get(key) or {}, dict) for key in ("metadata", "spec")):
+        raise Malformed(f"invalid templatePatch {text[:200]!r}: it is no mapping like an Application")
+    filler.budget.read(len(text))
+    result: dict[str, Any] = _merge_patch(filled, data)
+    result = {"metadata": result.get("metadata") or {}, "spec": result.get("spec") or {}}
+    if "project" in filled["spec"]:
+        result["spec"]["project"] = filled["spec"]["project"]
+    return result
+
+
+def _merge_patch(onto: Any, patch: Any) -> Any:
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(onto) if isinstance(onto, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = _merge_patch(result.get(key), value)
+    return result
+
+
+def _checked(applications: Sequence[Mapping[str, Any]], name: str) -> tuple[list[Mapping[str, Any]], list[Trouble]]:
+    """Those that Argo CD would make: not two of one name, and none whose name Kubernetes refuses."""
+    count = Counter(app["metadata"]["name"] for app in applications)
+    troubles = [
+        Trouble(DUPLICATE, f"ApplicationSet {name} contains applications with duplicate name: {one}")
+        for one, times in count.items()
+        if times > 1
+    ]
+    kept = [app for app in applications if count[app["metadata"]["name"]] == 1]
+    for one in [app["metadata"]["name"] for app in kept]:
+        if not _NAME.fullmatch(one) or len(one) > _LONGEST_NAME:
+            message = f'Application.argoproj.io "{one}" is invalid: metadata.name: Invalid value: "{one}": {_RULE}'
+            troubles.append(Trouble(REFUSED, message))
+    return [app for app in kept if _NAME.fullmatch(app["metadata"]["name"])], troubles
+
+
+def _mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = raw.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise Malformed(f"{key} is no mapping", "see the ApplicationSet specification")
+    return value

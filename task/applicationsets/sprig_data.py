@@ -1,0 +1,353 @@
+"""The functions of Masterminds/sprig v3 that work on lists, maps and numbers, and Argo CD's own for YAML."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from task.applicationsets import go_yaml
+from task.applicationsets.arguments import (
+    MOST_ITEMS,
+    bounded,
+    go_value,
+    items,
+    joined,
+    mapping,
+    number,
+    shown,
+    text,
+)
+from task.errors import Malformed
+from task.templates.go_template import AnyMap, FailedTemplate, GoMap
+from task.templates.go_template.functions import Builtin, cut, named, truth
+from task.templates.go_template.nodes import LONGEST_TEXT
+
+DEEPEST = 100
+
+
+def _integer(value: Any) -> int:
+    """What spf13/cast makes of any value: a text without a number in it is 0."""
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, (int, float)):
+        return int(value) if math.isfinite(value) else 0
+    try:
+        return int(str(value)[:32], 0)
+    except ValueError:
+        return int(str(value)) if isinstance(value, str) and value.isdecimal() and len(value) < 20 else 0
+
+
+def _float(value: Any) -> float:
+    try:
+        return float(value if isinstance(value, (str, int, float)) else 0)
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+def _wrapped(value: int) -> int:
+    """An int64, which Go lets overflow silently."""
+    return (value + 2**63) % 2**64 - 2**63
+
+
+def _divided(first: Any, second: Any) -> int:
+    by = _integer(second)
+    if not by:
+        raise FailedTemplate("runtime error: integer divide by zero")
+    whole = abs(_integer(first)) // abs(by)
+    return whole if (_integer(first) < 0) == (by < 0) else -whole
+
+
+def _multiplied(*values: Any) -> int:
+    product = 1
+    for value in values:
+        product = _wrapped(product * _integer(value))
+    return product
+
+
+def _until(start: int, stop: int, step: int) -> list[int]:
+    numbers = range(start, stop, step) if step else range(0)
+    if len(numbers) > MOST_ITEMS:
+        raise FailedTemplate(f"a list of more than {MOST_ITEMS} numbers")
+    return list(numbers)
+
+
+def _default(fallback: Any, *given: Any) -> Any:
+    return given[0] if given and truth(given[0]) else fallback
+
+
+def _ternary(yes: Any, no: Any, condition: Any) -> Any:
+    if not isinstance(condition, bool):
+        raise FailedTemplate("wrong type for value; expected bool")
+    return yes if condition else no
+
+
+def _fail(message: Any) -> Any:
+    raise FailedTemplate(text(message))
+
+
+def _dict(*pairs: Any) -> AnyMap:
+    made = AnyMap()
+    for at in range(0, len(pairs), 2):
+        made[shown(pairs[at])] = pairs[at + 1] if at + 1 < len(pairs) else ""
+    return made
+
+
+def _set(given: Any, key: Any, value: Any) -> GoMap:
+    mapping(given)[text(key)] = value
+    return mapping(given)
+
+
+def _unset(given: Any, key: Any) -> GoMap:
+    mapping(given).pop(text(key), None)
+    return mapping(given)
+
+
+def _dig(*arguments: Any) -> Any:
+    *keys, fallback, value = arguments
+    for key in keys:
+        if not isinstance(value, GoMap) or text(key) not in value:
+            return fallback
+        value = value[key]
+    return value
+
+
+def _merged(onto: Any, *others: Any, overwrite: bool = False, depth: int = 0) -> GoMap:
+    """`merge` and `mergeOverwrite`: the first map changes and is the result."""
+    if depth > DEEPEST:
+        raise FailedTemplate("maps nested too deeply")
+    target = mapping(onto)
+    for other in others:
+        for key, value in mapping(other).items():
+            if isinstance(value, GoMap) and isinstance(target.get(key), GoMap):
+                _merged(target[key], value, overwrite=overwrite, depth=depth + 1)
+            elif overwrite or not truth(target.get(key)):
+                target[key] = value
+    return target
+
+
+def _copied(value: Any, room: list[int]) -> Any:
+    room[0] -= 1
+    if room[0] < 0:
+        raise FailedTemplate("too much to copy")
+    if isinstance(value, GoMap):
+        return type(value)({key: _copied(item, room) for key, item in value.items()})
+    return [_copied(item, room) for item in value] if isinstance(value, list) else value
+
+
+def _pick(given: Any, *keys: Any) -> AnyMap:
+    return AnyMap({key: value for key, value in mapping(given).items() if key in keys})
+
+
+def _omit(given: Any, *keys: Any) -> AnyMap:
+    return AnyMap({key: value for key, value in mapping(given).items() if key not in keys})
+
+
+def _same(one: Any, other: Any) -> bool:
+    """`deepEqual`, which knows an int from a float."""
+    return json.dumps(_json(one), sort_keys=True) == json.dumps(_json(other), sort_keys=True)
+
+
+def _unique(values: Any) -> list[Any]:
+    seen: dict[str, Any] = {}
+    for value in items(values):
+        seen.setdefault(json.dumps(_json(value), sort_keys=True), value)
+    return list(seen.values())
+
+
+def _without(values: Any, *gone: Any) -> list[Any]:
+    keys = {json.dumps(_json(one), sort_keys=True) for one in gone}
+    return [value for value in items(values) if json.dumps(_json(value), sort_keys=True) not in keys]
+
+
+def _has(value: Any, values: Any) -> bool:
+    return values is not None and len(_without(values, value)) < len(values)
+
+
+def _slice(values: Any, *bounds: Any) -> Any:
+    return cut(items(values), *map(_integer, bounds))
+
+
+def _chunk(size: Any, values: Any) -> list[Any]:
+    step = max(number(size), 1)
+    return [items(values)[at : at + step] for at in range(0, len(values), step)]
+
+
+def _concat(*lists: Any) -> list[Any]:
+    return [item for values in lists for item in items(values)]
+
+
+def _json(value: Any, room: list[int] | None = None, depth: int = 0) -> Any:
+    """Plain data of a value, bounded: a map may hold another one twice, or itself."""
+    room = [LONGEST_TEXT] if room is None else room
+    room[0] -= len(value) + 2 if isinstance(value, str) else 2
+    if room[0] < 0 or depth > DEEPEST:
+        raise FailedTemplate("the value is too large")
+    if isinstance(value, Mapping):
+        return {key: _json(item, room, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_json(item, room, depth + 1) for item in value]
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise FailedTemplate("json: unsupported value")
+        return int(value) if value == int(value) and abs(value) < 1e21 else value
+    return value
+
+
+def _to_json(value: Any, *, pretty: bool = False, escape: bool = True) -> str:
+    written = json.dumps(
+        _json(value), ensure_ascii=False, sort_keys=True, indent=2 if pretty else None,
+        separators=(",", ": ") if pretty else (",", ":"),
+    )  # fmt: skip
+    if escape:
+        for sign in "<>&\u2028\u2029":
+            written = written.replace(sign, f"\\u{ord(sign):04x}")
+    bounded(len(written))
+    return written
+
+
+def _from_json(value: Any) -> Any:
+    try:
+        return go_value(json.loads(text(value)))
+    except (ValueError, RecursionError) as error:
+        raise FailedTemplate(f"error unmarshalling JSON: {error}") from None
+
+
+def _to_yaml(value: Any) -> str:
+    try:
+        return go_yaml.dump(_json(value), LONGEST_TEXT)
+    except Malformed as error:
+        raise FailedTemplate(error.message) from None
+
+
+def _from_yaml(kind: type, name: str) -> Callable[[Any], Any]:
+    def function(value: Any) -> Any:
+        try:
+            data = go_yaml.load(text(value))
+        except Malformed as error:
+            raise FailedTemplate(f"error converting YAML to JSON: {error.message}") from None
+        if data is not None and not isinstance(data, kind):
+            raise FailedTemplate(f"error unmarshaling JSON: the text is no {name}")
+        return go_value(kind() if data is None else data)
+
+    return function
+
+
+def _kind(value: Any) -> str:
+    return {"nil": "invalid", "list": "slice"}.get(named(value), named(value))
+
+
+def _type(value: Any) -> str:
+    names = {"nil": "<nil>", "list": "[]interface {}", "map": "map[string]interface {}"}
+    return names.get(named(value), named(value))
+
+
+def _last(values: Sequence[Any]) -> Any:
+    return values[-1] if values else None
+
+
+def _round(value: Any, places: Any, at: Any = 0.5) -> float:
+    scale = 10.0 ** max(min(number(places), 15), -15)
+    whole = _float(value) * scale
+    fraction = whole - math.floor(whole)
+    return (math.ceil(whole) if fraction >= _float(at) else math.floor(whole)) / scale
+
+
+def _seq(*bounds: Any) -> str:
+    numbers = [number(bound) for bound in bounds]
+    if not 1 <= len(numbers) <= 3:
+        return ""
+    first, last = (1, numbers[0]) if len(numbers) == 1 else (numbers[0], numbers[-1])
+    step = numbers[1] if len(numbers) == 3 else (1 if last >= first else -1)  # sprig: seq [first [step]] last
+    return joined(map(str, _until(first, last + (1 if step > 0 else -1), step)), " ")
+
+
+def _pluck(key: Any, *given: Any) -> list[Any]:
+    return [one[text(key)] for one in map(mapping, given) if key in one]
+
+
+DATA_FUNCTIONS: dict[str, Builtin] = {
+    "toYaml": Builtin(_to_yaml, 1, 1),
+    "fromYaml": Builtin(_from_yaml(dict, "mapping"), 1, 1),
+    "fromYamlArray": Builtin(_from_yaml(list, "list"), 1, 1),
+    "toJson": Builtin(_to_json, 1, 1),
+    "toRawJson": Builtin(lambda value: _to_json(value, escape=False), 1, 1),
+    "toPrettyJson": Builtin(lambda value: _to_json(value, pretty=True), 1, 1),
+    "fromJson": Builtin(_from_json, 1, 1),
+    "default": Builtin(_default, 1, 2),
+    "empty": Builtin(lambda value: not truth(value), 1, 1),
+    "coalesce": Builtin(lambda *values: next((one for one in values if truth(one)), None), 0),
+    "all": Builtin(lambda *values: all(map(truth, values)), 0),
+    "any": Builtin(lambda *values: any(map(truth, values)), 0),
+    "ternary": Builtin(_ternary, 3, 3),
+    "fail": Builtin(_fail, 1, 1),
+    "list": Builtin(lambda *values: list(values), 0),
+    "tuple": Builtin(lambda *values: list(values), 0),
+    "first": Builtin(lambda values: items(values)[0] if values else None, 1, 1),
+    "rest": Builtin(lambda values: list(items(values)[1:]), 1, 1),
+    "last": Builtin(lambda values: _last(items(values)), 1, 1),
+    "initial": Builtin(lambda values: list(items(values)[:-1]), 1, 1),
+    "append": Builtin(lambda values, value: [*items(values), value], 2, 2),
+    "prepend": Builtin(lambda values, value: [value, *items(values)], 2, 2),
+    "concat": Builtin(_concat, 0),
+    "reverse": Builtin(lambda values: list(reversed(items(values))), 1, 1),
+    "uniq": Builtin(_unique, 1, 1),
+    "without": Builtin(_without, 1),
+    "has": Builtin(_has, 2, 2),
+    "compact": Builtin(lambda values: [one for one in items(values) if truth(one)], 1, 1),
+    "slice": Builtin(_slice, 1),
+    "chunk": Builtin(_chunk, 2, 2),
+    "until": Builtin(lambda count: _until(0, number(count), 1 if count >= 0 else -1), 1, 1),
+    "untilStep": Builtin(lambda *given: _until(*map(number, given)), 3, 3),
+    "seq": Builtin(_seq, 0),
+    "dict": Builtin(_dict, 0),
+    "get": Builtin(lambda given, key: mapping(given).get(text(key), ""), 2, 2),
+    "set": Builtin(_set, 3, 3),
+    "unset": Builtin(_unset, 2, 2),
+    "hasKey": Builtin(lambda given, key: text(key) in mapping(given), 2, 2),
+    "pluck": Builtin(_pluck, 1),
+    "keys": Builtin(lambda *given: sorted(key for one in given for key in mapping(one)), 0),
+    "values": Builtin(lambda given: [value for _, value in sorted(mapping(given).items())], 1, 1),
+    "pick": Builtin(_pick, 1),
+    "omit": Builtin(_omit, 1),
+    "dig": Builtin(_dig, 3),
+    "merge": Builtin(_merged, 1),
+    "mergeOverwrite": Builtin(lambda onto, *others: _merged(onto, *others, overwrite=True), 1),
+    "deepCopy": Builtin(lambda value: _copied(value, [LONGEST_TEXT]), 1, 1),
+    "deepEqual": Builtin(_same, 2, 2),
+    "kindOf": Builtin(_kind, 1, 1),
+    "kindIs": Builtin(lambda kind, value: _kind(value) == kind, 2, 2),
+    "typeOf": Builtin(_type, 1, 1),
+    "typeIs": Builtin(lambda kind, value: _type(value) == kind, 2, 2),
+    "int": Builtin(_integer, 1, 1),
+    "int64": Builtin(_integer, 1, 1),
+    "float64": Builtin(_float, 1, 1),
+    "atoi": Builtin(lambda value: int(text(value)) if text(value).lstrip("+-").isdecimal() else 0, 1, 1),
+    "add": Builtin(lambda *values: _wrapped(sum(map(_integer, values))), 0),
+    "add1": Builtin(lambda value: _wrapped(_integer(value) + 1), 1, 1),
+    "sub": Builtin(lambda one, other: _wrapped(_integer(one) - _integer(other)), 2, 2),
+    "mul": Builtin(_multiplied, 1),
+    "div": Builtin(_divided, 2, 2),
+    "mod": Builtin(lambda one, other: _integer(one) - _integer(other) * _divided(one, other), 2, 2),
+    "max": Builtin(lambda *values: max(map(_integer, values)), 1),
+    "min": Builtin(lambda *values: min(map(_integer, values)), 1),
+    "floor": Builtin(lambda value: float(math.floor(_float(value))), 1, 1),
+    "ceil": Builtin(lambda value: float(math.ceil(_float(value))), 1, 1),
+    "round": Builtin(_round, 2, 3),
+}
+for _name in (
+    "first", "rest", "last", "initial", "append", "prepend", "reverse", "uniq", "without", "has", "compact", "slice",
+    "chunk", "merge", "mergeOverwrite", "deepCopy", "toJson", "toRawJson", "toPrettyJson", "fromJson",
+):  # fmt: skip
+    DATA_FUNCTIONS[f"must{_name[0].upper()}{_name[1:]}"] = DATA_FUNCTIONS[_name]
+# What the clock, chance or secrets decide is not the same in two runs, and what Argo CD made of it is not known here.
+ELSEWHERE = frozenset((
+    "now", "date", "dateInZone", "date_in_zone", "dateModify", "date_modify", "mustDateModify", "ago", "htmlDate",
+    "htmlDateInZone", "toDate", "mustToDate", "unixEpoch", "duration", "durationRound", "randAlpha", "randAlphaNum",
+    "randAscii", "randNumeric", "randBytes", "randInt", "shuffle", "uuidv4", "genPrivateKey", "genCA", "genCAWithKey",
+    "genSelfSignedCert", "genSelfSignedCertWithKey", "genSignedCert", "genSignedCertWithKey", "buildCustomCert",
+    "derivePassword", "htpasswd", "bcrypt", "encryptAES", "decryptAES", "urlParse", "urlJoin", "wrap", "wrapWith",
+    "splitn", "getHostByName", "addf", "add1f", "subf", "mulf", "divf", "maxf", "minf", "biggest", "osBase", "osDir",
+    "osClean", "osExt", "osIsAbs", "typeIsLike", "hello", "trimall",
+))  # fmt: skip

@@ -1,0 +1,264 @@
+"""The functions of Masterminds/sprig v3 that work on texts, in the order of its documentation."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import posixpath
+import re
+import zlib
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import re2
+from semver import Version
+
+from task.applicationsets.arguments import bounded, items, joined, number, shown, text
+from task.applicationsets.names import normalize, slugify
+from task.errors import Malformed
+from task.policy.version_range import parse_range, parse_version
+from task.templates.go_template import FailedTemplate
+from task.templates.go_template.functions import Builtin
+from task.templates.go_template.literals import go_bytes, go_text
+from task.templates.go_template.nodes import Printable
+from task.templates.go_template.scalars import quote as go_quote
+
+LONGEST_PATTERN = 4096
+_MEMORY = 4 << 20  # bytes that RE2 may use for one pattern
+
+
+def _trunc(length: Any, value: Any) -> str:
+    raw, size = go_bytes(text(value)), number(length)
+    if size < 0:
+        return go_text(raw[size:]) if len(raw) + size > 0 else text(value)
+    return go_text(raw[:size])
+
+
+def _substr(start: Any, end: Any, value: Any) -> str:
+    raw, first, last = go_bytes(text(value)), number(start), number(end)
+    if first < 0:
+        return go_text(raw[: max(last, 0)])
+    return go_text(raw[first:] if last < 0 or last > len(raw) else raw[first:last])
+
+
+def _abbrev(width: Any, value: Any) -> str:
+    size, word = number(width), text(value)
+    return word if size < 4 or len(word) <= size else f"{word[: size - 3]}..."
+
+
+def _repeat(times: Any, value: Any) -> str:
+    bounded(max(number(times), 0) * len(text(value)))
+    return text(value) * max(number(times), 0)
+
+
+def _replace(old: Any, new: Any, value: Any) -> str:
+    found = text(value).count(text(old))
+    bounded(len(value) + found * len(text(new)))
+    return str(text(value).replace(old, new))
+
+
+def _indent(width: Any, value: Any) -> str:
+    pad, lines = max(number(width), 0), text(value).count("\n") + 1
+    bounded(len(value) + pad * lines)
+    return " " * pad + value.replace("\n", "\n" + " " * pad)  # type: ignore[no-any-return]
+
+
+def _parted(value: Any, mark: str) -> str:
+    """Words apart where the case changes, and where a blank, `_` or `-` stood; a dot is no mark (huandu/xstrings)."""
+    spaced = re.sub(r"[\s_-]+", mark, re.sub(r"(?<=[a-z0-9])(?=[A-Z])", mark, text(value)))
+    return spaced.lower()
+
+
+def _camel(value: Any) -> str:
+    return "".join(part[:1].upper() + part[1:] for part in re.split(r"[\s_-]+", text(value)))
+
+
+def _title(value: Any) -> str:
+    """The first letter of each word; a letter after a sign that is no letter, digit or `_` begins a word."""
+    return re.sub(r"(?<![\w'])\w", lambda match: match.group().upper(), text(value))
+
+
+def _join(between: Any, values: Any) -> str:
+    listed = values if isinstance(values, list | tuple) else [values]
+    return joined((shown(one) for one in listed if one is not None), text(between))
+
+
+def _split(mark: Any, value: Any, most: int = -1) -> list[str]:
+    return text(value).split(text(mark), most) if text(mark) else list(text(value))
+
+
+def _split_map(mark: Any, value: Any) -> Mapping[str, str]:
+    return Printable("", {f"_{at}": part for at, part in enumerate(_split(mark, value))})
+
+
+def _quote(*values: Any) -> str:
+    return joined((go_quote(shown(one), '"') for one in values if one is not None), " ")
+
+
+def _squote(*values: Any) -> str:
+    return joined((f"'{shown(one)}'" for one in values if one is not None), " ")
+
+
+def _decoded(decode: Callable[[bytes], bytes]) -> Callable[[Any], str]:
+    def function(value: Any) -> str:
+        try:
+            return go_text(decode(go_bytes(text(value))))
+        except (binascii.Error, ValueError) as error:
+            return f"illegal base64 data: {error}"
+
+    return function
+
+
+@lru_cache(maxsize=16)
+def _regex(pattern: str) -> Any:
+    if len(pattern) > LONGEST_PATTERN:
+        raise FailedTemplate(f"a pattern of more than {LONGEST_PATTERN} characters")
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _MEMORY
+    try:
+        return re2.compile(pattern, options)
+    except re2.error:
+        raise FailedTemplate(f"error parsing regexp: {pattern[:80]!r}") from None
+    finally:
+        re2.purge()
+
+
+def _find_all(pattern: Any, value: Any, most: Any) -> list[str]:
+    found = [match.group() for match in _regex(text(pattern)).finditer(text(value))]
+    return found if number(most) < 0 else found[:most]
+
+
+def _replace_all(pattern: Any, value: Any, new: Any, *, literal: bool = False) -> str:
+    parts, end = [], 0
+    size = 0
+    for match in _regex(text(pattern)).finditer(text(value)):
+        filled = text(new) if literal else _expanded(text(new), match)
+        parts += [value[end : match.start()], filled]
+        size += len(filled)
+        bounded(size)
+        end = match.end()
+    return joined([*parts, value[end:]])
+
+
+def _expanded(template: str, match: Any) -> str:
+    """`$1`, `${1}` and `${name}` in what a match is replaced by; a group that there is not is empty."""
+
+    def group(found: re.Match[str]) -> str:
+        name = found[1] or found[2]
+        if not name:
+            return "$"
+        try:
+            return match.group(int(name) if name.isdecimal() else name) or ""
+        except (IndexError, KeyError):
+            return ""
+
+    return re.sub(r"\$(?:\{(\w+)\}|(\w+)|\$)", group, template)
+
+
+def _regex_split(pattern: Any, value: Any, most: Any) -> list[str]:
+    parts: list[str] = []
+    end = 0
+    for match in _regex(text(pattern)).finditer(text(value)):
+        if match.end() and (number(most) < 0 or len(parts) < number(most) - 1):
+            parts.append(value[end : match.start()])
+            end = match.end()
+    return [*parts, value[end:]]
+
+
+def _found(pattern: Any, value: Any) -> str:
+    match = _regex(text(pattern)).search(text(value))
+    return str(match.group()) if match else ""
+
+
+def _semver(value: Any) -> Printable:
+    try:
+        version = parse_version(text(value))
+    except Malformed:
+        version = None
+    if version is None:
+        raise FailedTemplate("Invalid Semantic Version")
+    fields = {"Major": version.major, "Minor": version.minor, "Patch": version.patch}
+    return Printable(str(version), fields | {"Prerelease": version.prerelease or "", "Metadata": version.build or ""})
+
+
+def _semver_compare(constraint: Any, value: Any) -> bool:
+    try:
+        version: Version | None = parse_version(text(value))
+        wanted = parse_range(text(constraint))
+    except Malformed as error:
+        raise FailedTemplate(error.message) from None
+    if version is None:
+        raise FailedTemplate("Invalid Semantic Version")
+    return wanted.admits(version)
+
+
+def _extension(value: Any) -> str:
+    base = text(value).rpartition("/")[2]
+    return base[base.rfind(".") :] if "." in base else ""
+
+
+TEXT_FUNCTIONS: dict[str, Builtin] = {
+    "normalize": Builtin(normalize, 1, 1),
+    "slugify": Builtin(slugify, 0),
+    "upper": Builtin(lambda value: text(value).upper(), 1, 1),
+    "lower": Builtin(lambda value: text(value).lower(), 1, 1),
+    "title": Builtin(_title, 1, 1),
+    "untitle": Builtin(lambda value: re.sub(r"(?<!\S)\S", lambda match: match.group().lower(), text(value)), 1, 1),
+    "trim": Builtin(lambda value: text(value).strip(), 1, 1),
+    "trimAll": Builtin(lambda signs, value: text(value).strip(text(signs)) if signs else text(value), 2, 2),
+    "trimPrefix": Builtin(lambda prefix, value: text(value).removeprefix(text(prefix)), 2, 2),
+    "trimSuffix": Builtin(lambda suffix, value: text(value).removesuffix(text(suffix)), 2, 2),
+    "nospace": Builtin(lambda value: re.sub(r"\s", "", text(value)), 1, 1),
+    "initials": Builtin(lambda value: "".join(word[0] for word in text(value).split()), 1, 1),
+    "swapcase": Builtin(lambda value: text(value).swapcase(), 1, 1),
+    "camelcase": Builtin(_camel, 1, 1),
+    "kebabcase": Builtin(lambda value: _parted(value, "-"), 1, 1),
+    "snakecase": Builtin(lambda value: _parted(value, "_"), 1, 1),
+    "trunc": Builtin(_trunc, 2, 2),
+    "substr": Builtin(_substr, 3, 3),
+    "abbrev": Builtin(_abbrev, 2, 2),
+    "repeat": Builtin(_repeat, 2, 2),
+    "replace": Builtin(_replace, 3, 3),
+    "plural": Builtin(lambda one, many, count: text(one) if number(count) == 1 else text(many), 3, 3),
+    "contains": Builtin(lambda part, value: text(part) in text(value), 2, 2),
+    "hasPrefix": Builtin(lambda prefix, value: text(value).startswith(text(prefix)), 2, 2),
+    "hasSuffix": Builtin(lambda suffix, value: text(value).endswith(text(suffix)), 2, 2),
+    "quote": Builtin(_quote, 0),
+    "squote": Builtin(_squote, 0),
+    "cat": Builtin(lambda *values: joined((shown(one) for one in values if one is not None), " "), 0),
+    "indent": Builtin(_indent, 2, 2),
+    "nindent": Builtin(lambda width, value: "\n" + _indent(width, value), 2, 2),
+    "join": Builtin(_join, 2, 2),
+    "splitList": Builtin(_split, 2, 2),
+    "split": Builtin(_split_map, 2, 2),
+    "sortAlpha": Builtin(lambda values: sorted(map(shown, items(values))), 1, 1),
+    "toString": Builtin(shown, 1, 1),
+    "toStrings": Builtin(lambda values: [shown(one) for one in items(values)], 1, 1),
+    "b64enc": Builtin(lambda value: base64.b64encode(go_bytes(text(value))).decode(), 1, 1),
+    "b64dec": Builtin(_decoded(lambda raw: base64.b64decode(raw, validate=True)), 1, 1),
+    "b32enc": Builtin(lambda value: base64.b32encode(go_bytes(text(value))).decode(), 1, 1),
+    "b32dec": Builtin(_decoded(base64.b32decode), 1, 1),
+    "sha1sum": Builtin(lambda value: hashlib.sha1(go_bytes(text(value)), usedforsecurity=False).hexdigest(), 1, 1),
+    "sha256sum": Builtin(lambda value: hashlib.sha256(go_bytes(text(value))).hexdigest(), 1, 1),
+    "sha512sum": Builtin(lambda value: hashlib.sha512(go_bytes(text(value))).hexdigest(), 1, 1),
+    "adler32sum": Builtin(lambda value: str(zlib.adler32(go_bytes(text(value)))), 1, 1),
+    "regexMatch": Builtin(lambda pattern, value: _regex(text(pattern)).search(text(value)) is not None, 2, 2),
+    "regexFind": Builtin(_found, 2, 2),
+    "regexFindAll": Builtin(_find_all, 3, 3),
+    "regexReplaceAll": Builtin(_replace_all, 3, 3),
+    "regexReplaceAllLiteral": Builtin(lambda *given: _replace_all(*given, literal=True), 3, 3),
+    "regexSplit": Builtin(_regex_split, 3, 3),
+    "regexQuoteMeta": Builtin(lambda value: re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", text(value)), 1, 1),
+    "semver": Builtin(_semver, 1, 1),
+    "semverCompare": Builtin(_semver_compare, 2, 2),
+    "base": Builtin(lambda value: posixpath.basename(text(value).rstrip("/")) or ("/" if value else "."), 1, 1),
+    "dir": Builtin(lambda value: posixpath.normpath(posixpath.dirname(text(value)) or "."), 1, 1),
+    "clean": Builtin(lambda value: posixpath.normpath(text(value) or "."), 1, 1),
+    "ext": Builtin(_extension, 1, 1),
+    "isAbs": Builtin(lambda value: text(value).startswith("/"), 1, 1),
+}
+for _name in ("regexMatch", "regexFind", "regexFindAll", "regexReplaceAll", "regexReplaceAllLiteral", "regexSplit"):
+    TEXT_FUNCTIONS[f"must{_name[0].upper()}{_name[1:]}"] = TEXT_FUNCTIONS[_name]

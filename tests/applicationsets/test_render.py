@@ -1,0 +1,359 @@
+"""ApplicationSets → Applications, beyond what was recorded; generators that need a server; what is hostile."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from task.applicationsets import go_yaml
+from task.applicationsets.fill import Budget
+from task.applicationsets.generators import Cluster
+from task.applicationsets.render import PARAMS, TEMPLATE, Rendered, render
+from task.errors import Malformed
+
+UNIQUE = "error getting param sets by merge key: the parameters from a generator were not unique by the given mergeKeys"
+
+
+class Files:
+    """The same files at every revision of every repository; it keeps which were asked for."""
+
+    def __init__(self, *paths: str, **texts: str) -> None:
+        self.files = {**dict.fromkeys(paths, ""), **texts}
+        self.asked: list[tuple[str, str]] = []
+
+    def paths(self, repo: str, revision: str) -> Sequence[str]:
+        self.asked.append((repo, revision))
+        return list(self.files)
+
+    def texts(self, _repo: str, _revision: str, paths: Sequence[str]) -> Mapping[str, str]:
+        return {path: self.files[path] for path in paths}
+
+
+def made(
+    generators: str,
+    name: str = "{{.name}}",
+    files: Files | None = None,
+    *,
+    go: bool = True,
+    clusters: Sequence[Cluster] | None = None,
+    budget: Budget | None = None,
+    more: str = "",
+) -> Rendered:
+    text = f"""
+kind: ApplicationSet
+metadata: {{name: fleet, namespace: team}}
+spec:
+  goTemplate: {str(go).lower()}
+  generators: {generators}
+  template:
+    metadata: {{name: '{name}'}}
+    spec: {{project: shop}}
+{more}"""
+    return render(go_yaml.load(text), files or Files(), budget or Budget(), clusters=clusters)
+
+
+def names(result: Rendered) -> list[str]:
+    assert not result.troubles
+    return [app["metadata"]["name"] for app in result.applications]
+
+
+def test_an_application_has_the_namespace_of_its_set_and_names_it_as_its_owner() -> None:
+    (app,) = made("[{list: {elements: [{name: web}]}}]").applications
+    assert app["metadata"] == {
+        "name": "web",
+        "namespace": "team",
+        "ownerReferences": [{"kind": "ApplicationSet", "name": "fleet"}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("{{.size | int | add 1}}", "8"),
+        ("{{index .list 1}}-{{last .list}}-{{len .list}}", "b-c-3"),
+        ("{{range $k, $v := .map}}{{$k}}{{$v}}{{end}}", "x1z2"),
+        ("{{.list | join `-`}}", "a-b-c"),
+        ("{{(split `.` `a.b`)._1}}", "b"),
+        ("{{$d := dict `a` 1}}{{$_ := set $d `b` 2}}{{keys $d | join `.`}}", "a.b"),
+        ("{{merge (dict `a` 1) (dict `a` 2 `b` 3) | toJson | b64enc | lower | trunc 4}}", "eyjh"),
+        ("{{mergeOverwrite (dict `a` 1) (dict `a` 2) | toJson | regexFind `[0-9]`}}", "2"),
+        ("{{without .list `a` | join ``}}{{has `a` .list}}", "bctrue"),
+        ("{{pick .map `x` | keys | first}}{{omit .map `x` | keys | first}}", "xz"),
+        ("{{list 3 1 2 | sortAlpha | join ``}}{{uniq (list 1 1 2) | join ``}}", "12312"),
+        ("{{div 7 2}}{{mod 7 2}}{{max 1 3 2}}{{min 2 1}}{{mul 2 3}}{{sub 5 3}}", "313162"),
+        ("{{round 1.25 1}}{{floor 1.9}}{{ceil 1.1}}", "1.312"),
+        ("{{untilStep 0 6 2 | join ``}}{{seq 1 3 | nospace}}", "024123"),
+        ("{{regexReplaceAll `(a)(.)` `axay` `$2${1}-`}}", "xa-ya-"),
+        (
+            "{{regexReplaceAllLiteral `x` `axb` `1`}}{{regexSplit `-` `a-b-c` 2 | join `+` | replace `+` `.`}}",
+            "a1ba.b-c",
+        ),
+        ("{{repeat 3 `ab`}}{{trimAll `-` `-x-`}}{{abbrev 5 `abcdefgh` | trimSuffix `...`}}", "abababxab"),
+        ('{{fromJson `{"a": [1]}` | toJson | sha256sum | trunc 8}}', "ff5464c3"),
+        ("{{semverCompare `^1.2` `1.3.0`}}{{(semver `1.2.3`).Major}}", "true1"),
+        ("{{ternary `a` `b` false}}{{coalesce `` 0 `c`}}{{empty .map}}", "bcfalse"),
+        ("{{base `a/b`}}{{dir `a/b`}}{{ext `x.yaml`}}{{clean `a//b/..`}}", "ba.yamla"),
+        ("{{slice .list 1 2 | first}}{{chunk 2 .list | len}}{{reverse .list | first}}", "b2c"),
+        ("{{typeOf .size}}{{kindOf .list}}{{kindIs `map` .map}}", "float64slicetrue"),
+        ("{{normalize `A/B_c`}}", "a-b-c"),
+        ("{{slugify 8 `hello big world`}}{{slugify 8 false `hello big world`}}", "hellohello-bi"),
+    ],
+)
+def test_the_functions_of_sprig(template: str, text: str) -> None:
+    element = "{size: 7, list: [a, b, c], map: {x: 1, z: 2}}"
+    (app,) = made(
+        f"[{{list: {{elements: [{element}]}}}}]", "x", more=f"  templatePatch: |\n    spec: {{text: '{template}'}}"
+    ).applications
+    assert app["spec"]["text"] == text
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ('{{env "HOME"}}', 'failed to parse template {{env "HOME"}}: template: base:1: function "env" not defined'),
+        ("{{now}}", 'failed to parse template {{now}}: template: base:1: function "now" not defined'),
+        ("{{fail `no`}}", "failed to execute go template {{fail `no`}}: template: base:1: error calling fail: no"),
+        (
+            "{{.nothing.x}}",
+            'executing "base" at <.nothing.x>: nil pointer evaluating interface {}.x',
+        ),
+        ("{{trunc `x` .name}}", "expected int; got string"),
+        ("{{until 100000}}", "a list of more than 10000 numbers"),
+    ],
+)
+def test_a_template_that_fails_says_so_in_argo_cds_words(template: str, message: str) -> None:
+    result = made("[{list: {elements: [{name: a, nothing: null}, {name: b}]}}]", template)
+    assert not result.applications
+    assert result.failed
+    assert [one.reason for one in result.troubles] == [TEMPLATE]
+    assert result.troubles[0].message.endswith(message)
+
+
+def test_what_only_chance_or_the_clock_says_has_a_hint() -> None:
+    (trouble,) = made("[{list: {elements: [{name: a}]}}]", "{{randAlpha 3}}").troubles
+    assert trouble.hint == "its value is not the same in two runs: give it by a generator"
+
+
+@pytest.mark.parametrize(
+    ("generators", "message"),
+    [
+        ("[{matrix: {generators: [{list: {elements: [{a: x}]}}]}}]", "found less than two generators, Matrix"),
+        ("[{merge: {mergeKeys: [a], generators: [{list: {elements: []}}]}}]", "found less than two generators, Merge"),
+        (
+            "[{merge: {mergeKeys: [], generators: [{list: {elements: []}}, {list: {elements: []}}]}}]",
+            "error getting param sets by merge key: no merge keys were specified",
+        ),
+        (
+            "[{merge: {mergeKeys: [env], generators: [{list: {elements: [{env: a}, {env: a}]}}, {list: {}}]}}]",
+            f'{UNIQUE}, Merge requires all param sets to be unique. Duplicate key was {{"env":"a"}}',
+        ),
+        ("[{git: {repoURL: r}}]", "error generating params from git: neither directories nor files"),
+        ("[{list: {elements: 3}}]", "elements is no list"),
+        ("[{list: 3}]", "the generator list is no mapping"),
+        ("[{nothing: {}}]", "found no generator of a known kind"),
+        ("3", "the ApplicationSet has no generators"),
+        ("[{list: {elementsYaml: 'a: b'}}]", "error unmarshling decoded ElementsYaml"),
+        ("[{list: {elements: [{}]}, selector: {matchExpressions: [{key: a, operator: Like}]}}]", "error parsing label"),
+    ],
+)
+def test_a_wrong_generator_says_so_in_argo_cds_words(generators: str, message: str) -> None:
+    result = made(generators)
+    assert [one.reason for one in result.troubles] == [PARAMS]
+    assert result.troubles[0].message.startswith(message)
+
+
+def test_an_unknown_option_of_go_templates_is_an_error() -> None:
+    result = made("[]", more="  goTemplateOptions: [missingkey=whatever]")
+    assert result.troubles[0].message == "unrecognized option: missingkey=whatever"
+
+
+@pytest.mark.parametrize("kind", ["scmProvider", "pullRequest", "plugin", "clusterDecisionResource"])
+def test_what_needs_a_server_is_no_error_and_the_other_generators_count(kind: str) -> None:
+    result = made(f"[{{{kind}: {{}}}}, {{list: {{elements: [{{name: web}}]}}}}]")
+    assert names(result) == ["web"]
+    (unknown,) = result.unknown
+    assert unknown.message.startswith(f"the generator {kind} needs a server: ")
+    assert "--applications cluster" in unknown.hint
+
+
+def test_a_matrix_with_what_needs_a_server_is_unknown_as_a_whole() -> None:
+    result = made("[{matrix: {generators: [{list: {elements: [{a: b}]}}, {plugin: {}}]}}]")
+    assert not result.applications
+    assert len(result.unknown) == 1
+
+
+def test_clusters_are_unknown_without_a_list_of_them() -> None:
+    (unknown,) = made("[{clusters: {}}]").unknown
+    assert "--clusters FILE" in unknown.hint
+
+
+def test_the_local_cluster_counts_once() -> None:
+    here = Cluster("here", "https://kubernetes.default.svc")
+    assert names(made("[{clusters: {}}]", clusters=[here])) == ["here"]
+    assert names(made("[{clusters: {}}]", clusters=[])) == ["in-cluster"]
+    selector = "{matchLabels: {argocd.argoproj.io/secret-type: cluster}}"
+    assert names(made(f"[{{clusters: {{selector: {selector}}}}}]", clusters=[here])) == ["here"]
+
+
+def test_a_flat_list_of_clusters_is_one_row() -> None:
+    listed = [Cluster("a", "https://a"), Cluster("b", "https://b")]
+    name = "{{range .clusters}}{{.name}}-{{end}}x"
+    assert names(made("[{clusters: {flatList: true}}]", name, clusters=listed)) == ["in-cluster-a-b-x"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("a/*.json", ["a/b/c.json", "a/x.json"]),
+        ("a/**/*.json", ["a/b/c.json"]),
+        ("a", ["a/b/c.json", "a/x.json", "a/y.txt"]),
+        ("a/x.json", ["a/x.json"]),
+        ("a/?.json", ["a/x.json"]),
+        ("a/[!x].txt", ["a/y.txt"]),
+        ("a/[^y]*", ["a/b/c.json", "a/x.json"]),
+        ("*/[[:alpha:]].json", ["a/b/c.json", "a/x.json"]),
+        ("a/[z-a].txt", []),
+        ("a/[x", []),
+        ("nothing", []),
+    ],
+)
+def test_files_are_found_as_git_ls_files_finds_them(pattern: str, found: list[str]) -> None:
+    files = Files("a/x.json", "a/y.txt", "a/b/c.json", "z.json")
+    name = "{{.path.path | replace `/` `-`}}.{{.path.filename}}"
+    result = made(f"[{{git: {{repoURL: r, files: [{{path: '{pattern}'}}]}}}}]", name, files)
+    wanted = [f"{path.rpartition('/')[0].replace('/', '-')}.{path.rpartition('/')[2]}" for path in found]
+    assert names(result) == wanted
+
+
+def test_a_revision_comes_from_the_first_generator_of_a_matrix() -> None:
+    files = Files("apps/web/x.yaml")
+    listed = "{list: {elements: [{repo: one, ref: main}, {repo: two, ref: dev}]}}"
+    found = "{git: {repoURL: 'https://h/{{.repo}}.git', revision: '{{.ref}}', directories: [{path: apps/*}]}}"
+    result = made(f"[{{matrix: {{generators: [{listed}, {found}]}}}}]", "{{.path.basename}}-{{.repo}}", files)
+    assert names(result) == ["web-one", "web-two"]
+    assert files.asked == [("https://h/one.git", "main"), ("https://h/two.git", "dev")]
+
+
+@pytest.mark.parametrize("text", ["a: [", "3", "[1]", "a: &a [*a]"])
+def test_a_file_that_is_no_mapping_fails_the_set(text: str) -> None:
+    result = made("[{git: {repoURL: r, files: [{path: x.yaml}]}}]", files=Files(**{"x.yaml": text}))
+    assert result.troubles[0].message.startswith("error generating params from git: unable to process file 'x.yaml': ")
+
+
+def test_the_project_cannot_be_patched() -> None:
+    patch = "  templatePatch: 'spec: {project: other, destination: {name: x}}'"
+    (app,) = made("[{list: {elements: [{name: web}]}}]", more=patch).applications
+    assert app["spec"] == {"project": "shop", "destination": {"name": "x"}}
+
+
+def test_a_patch_that_is_no_yaml_fails_the_set() -> None:
+    patch = '  templatePatch: "metadata:\\n  annotations:\\n    note: a: b: c\\n"'
+    (trouble,) = made("[{list: {elements: [{name: web}]}}]", more=patch).troubles
+    assert trouble.message == (
+        'error while converting template to json "metadata:\\n  annotations:\\n    note: a: b: c\\n": '
+        "yaml: line 3: mapping values are not allowed in this context"
+    )
+
+
+def test_a_placeholder_that_is_not_closed_fails_without_go_templates() -> None:
+    (trouble,) = made("[{list: {elements: [{name: web}]}}]", "{{name}} {{x", go=False).troubles
+    assert trouble.message.startswith("invalid template: Cannot find end tag")
+
+
+DOUBLED = "{{$x = concat $x $x}}" * 60
+HOSTILE = {
+    "many rows": "[{matrix: {generators: [@, {matrix: {generators: [@, @]}}]}}]",
+    "a selector drops all": (
+        "[{matrix: {generators: [{list: {elements: []}}, {list: {elements: []}}]}}, "
+        "{matrix: {generators: [@, {matrix: {generators: [@, @]}, selector: {matchLabels: {a: z}}}]}}]"
+    ),
+}
+LONG = "[" + ",".join(f"{{name: n{at}, k{at % 7}: x}}" for at in range(2000)) + "]"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("generators", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_generators_stay_bounded(generators: str) -> None:
+    began = time.monotonic()
+    result = made(generators.replace("@", f"{{list: {{elements: {LONG}}}}}"), budget=Budget(rows=20_000))
+    assert not result.applications
+    assert result.troubles
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{range until 10000}}{{range until 10000}}x{{end}}{{end}}",
+        "{{$x := list 1 2}}" + DOUBLED + "{{len $x}}",
+        "{{repeat 999999999 `x`}}",
+        "{{$x := repeat 1000000 `a`}}{{$x | replace `a` $x}}",
+        "{{$x := repeat 1000000 `a`}}{{list $x $x $x | join $x}}",
+        "{{$x := repeat 1000 `a`}}{{$x | indent 100000000}}",
+        "{{$d := dict}}{{$_ := set $d `me` $d}}{{toYaml $d}}",
+        "{{$d := dict}}{{$_ := set $d `me` $d}}{{$d}}",
+        "{{$d := dict}}{{$_ := set $d `me` $d}}{{deepCopy $d}}",
+        "{{$d := dict}}{{$_ := set $d `me` $d}}{{merge $d $d}}{{toJson $d}}",
+        "{{regexReplaceAll `(a*)*b` (repeat 900000 `a`) (repeat 100 `b`)}}{{fail `x`}}",
+        "{{fromYaml `a: &a [*a]`}}",
+    ],
+)
+def test_hostile_templates_stay_bounded(template: str) -> None:
+    began = time.monotonic()
+    manifest = {
+        "metadata": {"name": "x"},
+        "spec": {
+            "goTemplate": True,
+            "generators": [{"list": {"elements": [{"name": "a"}]}}],
+            "template": {"metadata": {"name": template}},
+        },
+    }
+    result = render(manifest, Files(), Budget())
+    assert not result.applications
+    assert result.troubles
+    assert time.monotonic() - began < 5
+
+
+def test_the_text_of_all_applications_is_bounded() -> None:
+    name = "{{repeat 100 .name}}"
+    result = made(f"[{{list: {{elements: {LONG}}}}}]", name, budget=Budget(characters=300_000))
+    assert "too much text" in result.troubles[0].message
+
+
+def test_the_number_of_applications_is_bounded() -> None:
+    result = made(f"[{{list: {{elements: {LONG}}}}}]", budget=Budget(made=1999))
+    assert result.troubles[0].message == "the ApplicationSets make more than 1,999 Applications"
+
+
+def test_yaml_is_read_as_go_reads_it() -> None:
+    text = "{a: yes, b: 017, c: 0x1F, d: 1_000, e: 1e3, f: 2026-11-01, g: ~, h: '1', i: .5, 1: x, true: y}"
+    assert go_yaml.load(text) == {
+        "a": True, "b": 15, "c": 31, "d": 1000, "e": 1000.0, "f": "2026-11-01", "g": None, "h": "1", "i": 0.5, "1": "x",
+        "true": True,
+    }  # fmt: skip
+    merged = "base: &b {x: 1, z: 2}\nweb: {<<: *b, z: 3}\n"
+    assert go_yaml.load(merged)["web"] == {"x": 1, "z": 3}
+    assert go_yaml.load("") is None
+
+
+def test_an_alias_bomb_is_refused() -> None:
+    lines = ["a: &a [x,x,x,x,x,x,x,x,x,x]"]
+    lines += [f"{chr(98 + at)}: &{chr(98 + at)} [{','.join(['*' + chr(97 + at)] * 10)}]" for at in range(8)]
+    with pytest.raises(Malformed, match="excessive aliasing"):
+        go_yaml.load("\n".join(lines))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": ["x", {"b": "1.10", "c": []}], "d": "yes", "e": "x: y", "f": "", "g": "a\nb\n", "h": "-", "i": "#x"},
+        ["a", ["b", ["c"]], {"k": {"l": None}}],
+        {"multi": "a\nb", "quote": "it's", "tab": "a\tb", "date": "2026-11-01", "star": "*x", "dash": "- x", "n": 1.5},
+        "text", 3, None, {}, [],
+    ],
+)  # fmt: skip
+def test_what_is_written_as_yaml_is_read_again(value: Any) -> None:
+    assert go_yaml.load(go_yaml.dump(value, 10_000)) == value
