@@ -26,6 +26,7 @@ TASK, TEMPLATE, ACTION, COMPONENT = (
     ROOT / "templates/image-update.yml",
 )
 READMES = (ROOT / "tekton/task/image-update/README.md", ROOT / "argo-workflows/image-update/README.md")
+BEGIN, END = "<!-- options: `python -m scripts.options` writes what follows -->\n", "<!-- end of the options -->"
 # What a host settles itself.
 SETTLED = ("results-dir", "dotenv", "report", "ssh-directory", "basic-auth-directory", "ca-file")
 
@@ -57,22 +58,21 @@ def main() -> None:
 
 
 def reference(path: Path) -> None:
-    """The table of all options, between its heading and the next."""
+    """The tables of all options, between the two comments."""
     text = path.read_text()
-    start = text.index("| option | variable |")
-    end = text.index("\n\n", start)
-    path.write_text(text[:start] + table() + text[end:])
+    start = text.index(BEGIN) + len(BEGIN)
+    path.write_text(text[:start] + table() + text[text.index(END) :])
 
 
 def table() -> str:
-    """Every option with its variable, help and default, in groups."""
-    rows, panel = ["| option | variable | what it does | default |", "|---|---|---|---|"], ""
+    """Every option with its variable, help and default: a heading and a table for each group."""
+    rows, panel = [], ""
     for one in all_options():
         if one.rich_help_panel != panel:
             panel = str(one.rich_help_panel)
-            rows.append(f"| **{panel}** | | | |")
+            rows += ["", f"### {panel}", "", "| option, variable | what it does | default |", "|---|---|---|"]
         rows.append(_row(one))
-    return "\n".join(rows)
+    return "\n".join(rows) + "\n\n"
 
 
 def _row(one: TyperParam) -> str:
@@ -80,10 +80,11 @@ def _row(one: TyperParam) -> str:
     if isinstance(one, TyperArgument):
         shown = f"`{one.metavar}`"
     elif one.is_flag:
-        shown, default = f"`{one.opts[0]}/{one.secondary_opts[0]}`", "on" if one.default else "off"
+        shown, default = f"`{one.opts[0]}`, `{one.secondary_opts[0]}`", "on" if one.default else "off"
     else:
         shown = f"`{one.opts[0]}` `{metavar}`{' (repeatable)' if one.multiple else ''}"
-    return f"| {shown} | `{one.envvar}` | {one.help} | {default or '–'} |"
+    # The variable has a line of its own: a column more, and no phone shows what the option does.
+    return f"| {shown}<br>`{one.envvar}` | {one.help} | {default or '–'} |"
 
 
 def lines(

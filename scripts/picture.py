@@ -15,8 +15,9 @@ from rich.cells import cell_len
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "demo.svg"
-COLUMNS, END = 100, "\nThe commit:"
-CELL, LINE, MARGIN, BAR = 8.4, 19, 20, 36  # pixels: a column, a line, around the text, the window's upper bar
+COLUMNS = 54  # narrow: on a phone's 360 pixels the letters are still 10 high
+END = re.compile(r"\n(?:\x1b\[[0-9;]*m)*diff --git a/apps/worker")
+CELL, LINE, MARGIN, BAR = 8.4, 19, 14, 36  # pixels: a column, a line, around the text, the window's upper bar
 STYLES = {"1": "b", "2": "d", "31": "r", "32": "g", "33": "y", "34": "u", "35": "m", "36": "c"}
 LOOK = """\
 .back{fill:#ffffff}.edge{fill:none;stroke:#d0d7de}.bar{fill:#f6f8fa}.dot{fill:#c8cfd6}
@@ -35,11 +36,11 @@ def main() -> None:
 
 
 def demo() -> str:
-    """What a terminal shows of `image-update demo`, up to the commit's message; the repository has a fixed name."""
+    """What a terminal shows of `image-update demo`, up to the second diff; the repository has a fixed name."""
     environ = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "COLUMNS": str(COLUMNS), "FORCE_COLOR": "1"}
     argv = [sys.executable, "-m", "task", "demo"]
     done = subprocess.run(argv, cwd=ROOT, env=environ, capture_output=True, check=True, encoding="utf-8")
-    shown = done.stdout.partition(END)[0].rstrip("\n")
+    shown = END.split(done.stdout)[0].rstrip("\n")
     return re.sub(r"\S*/image-update-demo-\w+/\n?gitops\.git", "/tmp/demo/gitops.git", shown)  # noqa: S108 - no file
 
 
@@ -50,7 +51,7 @@ def text_of(shown: str) -> str:
 
 def svg(shown: str) -> str:
     """The picture of a text with the colours of a terminal."""
-    lines = ["$ image-update demo", *shown.split("\n")]
+    lines = [part for line in ("$ image-update demo", *shown.split("\n")) for part in wrapped(line)]
     width = round(COLUMNS * CELL + 2 * MARGIN)
     height = BAR + LINE * len(lines) + 2 * MARGIN
     texts = "\n".join(
@@ -68,6 +69,20 @@ def svg(shown: str) -> str:
         f'<rect class="edge" x=".5" y=".5" width="{width - 1}" height="{height - 1}" rx="8"/>\n'
         f"{texts}\n</svg>\n"
     )
+
+
+def wrapped(line: str) -> list[str]:
+    """A line as a terminal breaks it, here at a blank where there is one; the colour goes on behind the break."""
+    rows, row, width, colour = [], "", 0, ""
+    for codes, word in re.findall(r"(\x1b\[[0-9;]*m)|(\s*[^\s\x1b]*)", line):
+        if codes:
+            row, colour = row + codes, codes
+        elif width and width + cell_len(word) > COLUMNS:
+            rows.append(row)
+            row, width = colour + word.lstrip(), cell_len(word.lstrip())
+        else:
+            row, width = row + word, width + cell_len(word)
+    return [*rows, row]
 
 
 def _spans(line: str) -> str:

@@ -104,8 +104,14 @@ def test_links_out_of_the_root_lead_somewhere(page: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_site_builds_without_a_broken_link(tmp_path: Path) -> None:
+def test_the_site_builds_without_a_broken_link_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     command = [*needs("mkdocs"), "build", "--strict", "--site-dir", str(tmp_path)]
     environ = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    pages = {path.name: path.read_text() for path in tmp_path.rglob("*.html")}
+    loaded = re.compile(r"<(?:script|img|iframe)[^>]+src=.?https?:[^>]*>|<link[^>]+stylesheet[^>]+https?:[^>]*>")
+    assert {name: found for name, text in pages.items() if (found := loaded.findall(text))} == {}
+    # The theme's script fetches these two by itself: the program that draws, and the stars of a repository.
+    asked = re.compile(r'class="mermaid"|data-md-component="source"')
+    assert {name: found for name, text in pages.items() if (found := asked.findall(text))} == {}
