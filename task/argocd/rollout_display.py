@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from rich.cells import cell_len
 from rich.console import ConsoleDimensions, Group, RenderableType
@@ -26,18 +27,20 @@ MARKS = {
     "needs-sync": ("??", "yellow"),
     "timed-out": ("!!", "red"),
 }
-LEVELS = {"failed": "error", "timed-out": "error", "needs-sync": "warning"}
 MOST = 5  # Applications that a sentence names
 _WEIGHTS = {"failed": 0, "timed-out": 0, "needs-sync": 1, "synced-and-healthy": 3}  # 2: goes on
 
 
 @contextmanager
 def display(log: Log, environ: Mapping[str, str], limit: float) -> Iterator[Callable[[Sight], None]]:
-    """Shows the sights it is given. A CI job's lines are collected: it gets a line for each change."""
+    """Shows the sights it is given. A CI job's lines are collected: it gets a line for each change.
+
+    A failure is no error of the log here: the command's own error says it once more at the end, with what to do.
+    """
 
     def tell(sight: Sight) -> None:
         for row in sight.changed:
-            log(LEVELS.get(row.state, "info"), line(row))
+            log("info", line(replace(row, hint="")))
 
     console = None if environ.get("CI") else log.console
     if console is None:

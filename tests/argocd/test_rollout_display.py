@@ -106,9 +106,10 @@ def test_where_lines_are_collected_each_change_is_one(environ: dict[str, str]) -
         show(Sight((WAITS, MANUAL, BAD), (), 2.0))
     assert [one.partition(" after")[0] for one in stream.getvalue().splitlines()] == [
         "argocd/web: waiting",
-        "warning: argocd/shop: needs-sync",
-        "error: argocd/job: failed",
+        "argocd/shop: needs-sync",
+        "argocd/job: failed",
     ]
+    assert MANUAL.hint not in stream.getvalue()  # the error at the end has it
 
 
 SENTENCES = [

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from fakes.kubernetes_api import APPLICATIONS, CONFIG_MAPS, EVENTS, SECRETS, Fault, KubernetesApi, application, running
+from fakes.kubernetes_rules import Unprocessable, operate
 from serving import Answers, serving
 from support import costs_at_most
 
@@ -15,6 +16,7 @@ from task.errors import Outpaced, SourceAccessError, SourceDownError, SourceErro
 from task.http import Limits
 from task.kubernetes import client
 from task.kubernetes.access import ClusterAccess
+from task.kubernetes.application_store import ClusterApplications
 from task.kubernetes.client import Kubernetes, ResourceListLimits
 from task.kubernetes.errors import ForbiddenError
 from task.kubernetes.kubeconfig import Kubeconfig, Server, User
@@ -222,6 +224,22 @@ def test_a_merge_patch_annotates(api: KubernetesApi) -> None:
     change = {"metadata": {"annotations": {"argocd.argoproj.io/refresh": "normal"}}}
     reach(api).merge(client.APPLICATIONS, "argocd", "web-000", change)
     assert api.of(APPLICATIONS, "web-000")["metadata"]["annotations"]["argocd.argoproj.io/refresh"] == "normal"
+
+
+def test_a_refresh_that_is_asked_for_while_another_one_runs_counts(api: KubernetesApi) -> None:
+    """Argo CD 3.6 takes the annotations away only if the timestamp is the one that it began with."""
+    many(api, 1)
+    applications = ClusterApplications(reach(api))
+    stamp = "argocd.argoproj.io/refresh-timestamp"
+    applications.refresh_application("argocd", "web-000")
+    began = api.of(APPLICATIONS, "web-000")["metadata"]["annotations"][stamp]
+    applications.refresh_application("argocd", "web-000")
+    now = api.of(APPLICATIONS, "web-000")
+    path = f"/metadata/annotations/{stamp.replace('/', '~1')}"
+    done = [{"op": "test", "path": path, "value": began}, {"op": "remove", "path": path}]
+    with pytest.raises(Unprocessable):
+        operate(now, done)
+    assert now["metadata"]["annotations"]["argocd.argoproj.io/refresh"] == "normal"
 
 
 def test_secrets_and_config_maps(api: KubernetesApi) -> None:
