@@ -145,10 +145,11 @@ def changed_paths(repo: Path, branch: str = "main") -> list[str]:
 def bare_repo(folder: Path, files: Mapping[str, Content], branch: str = "main", name: str = "repo.git") -> Path:
     """A bare repository with one commit of these files, which allows partial fetches as the Git hosts do."""
     repo = folder / name
-    git(folder, "init", "--quiet", "--bare", f"--initial-branch={branch}", str(repo))
-    git(repo, "config", "uploadpack.allowFilter", "true")
-    git(repo, "config", "uploadpack.allowAnySHA1InWant", "true")
-    commit(repo, files, branch, "Start")
+    # What it allows stands in a template: two processes less, for each of the thousands that tests make.
+    template = f"--template={DATA / 'bare-repository'}"
+    git(folder, "init", "--quiet", "--bare", f"--initial-branch={branch}", template, str(repo))
+    (repo / "hooks").mkdir()
+    _git(repo, ("fast-import", "--quiet", "--done"), _stream(files, branch, "Start", parent=False))
     return repo
 
 
