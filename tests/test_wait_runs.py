@@ -151,8 +151,9 @@ def test_healthy_means_that_the_image_runs(tmp_path: Path, server: ArgoCDServer)
     assert (result.code, result.json["status"]) == (6, "failed")
     (error,) = result.json["errors"]
     assert error["application"] == "argocd/web"
-    assert error["message"] == f"synced and healthy, but {WEB} runs as 1.0.0 only, not as 1.1.0"
-    assert error["hint"] == f"do the manifests name {WEB}? web.kustomize.image-name says which image is replaced"
+    said = f"synced and healthy, but {WEB} runs as 1.0.0 only, not as 1.1.0"
+    assert error["message"] == f"{said}: look at web.kustomize.image-name ({WEB})"
+    assert error["hint"] == f"do the manifests name {WEB}?"
 
 
 def test_the_image_need_not_run_where_that_is_said(tmp_path: Path, server: ArgoCDServer) -> None:

@@ -24,7 +24,8 @@ class Expected:
     """One image that must run."""
 
     image: Image
-    place: str  # where a person looks if it does not: "web.helm.image-tag names image.tag: does the chart read it?"
+    key: str  # where a person looks if it does not: "web.helm.image-tag (image.tag)"
+    hint: str = ""  # and what for
     revision: str = ""  # the commit that says so; "" for a live Application
     replaced: str = ""  # another name that it has in the manifests
     # What the target says at a later revision, or the live Application by now: None where that is not known.
@@ -52,15 +53,14 @@ def expecting(found: Rollout, item: Mapping[str, Any], expected: Sequence[Expect
                 warnings.append(f"{one.image.name} was set to {now.version} meanwhile, no longer {one.image.version}")
                 continue
         if not others:
-            warnings.append(
-                f"{one.image.reference} does not run in it: no replicas, or no job that is due? {one.place}"
-            )
+            why = "no replicas, or no job that is due?"
+            warnings.append(f"{one.image.reference} does not run in it: {why} Else look at {one.key}")
             continue
         versions = list(dict.fromkeys(image.version or "no tag" for image in others))
         more = f" and {len(versions) - FEW} more" if len(versions) > FEW else ""
         because = f"synced and healthy, but {one.image.name} runs as {', '.join(versions[:FEW])}{more} only, not as "
-        because += one.image.version
-        return replace(found, state="failed", because=because, hint=one.place, sure=False, slow=True, stale=True)
+        because += f"{one.image.version}: look at {one.key}"
+        return replace(found, state="failed", because=because, hint=one.hint, sure=False, slow=True, stale=True)
     return replace(found, warning="; ".join(warnings))
 
 

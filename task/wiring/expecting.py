@@ -27,11 +27,13 @@ def expected(landed: Sequence[Landed], repository: Repositories) -> list[Expecte
             sub, image = decision.subscription, decision.candidate
             if not (image.tag or image.digest) or decision.verdict.verdict not in ("update", "unchanged"):
                 continue
+            key, hint = _place(decision)
             replaced = live_image(sub.keys.kustomize_name) if sub.keys.kustomize_name else None
             found.append(
                 Expected(
                     image=image,
-                    place=_place(decision),
+                    key=key,
+                    hint=hint,
                     revision=one.commit,
                     replaced=replaced.identity if replaced else "",
                     now=_at_the_tip(decision, repository) if one.commit else _live(decision),
@@ -40,25 +42,23 @@ def expected(landed: Sequence[Landed], repository: Repositories) -> list[Expecte
     return found
 
 
-def _place(decision: Decision) -> str:
-    """Where to look when the image does not run: the annotation that says where it goes, else the file."""
+def _place(decision: Decision) -> tuple[str, str]:
+    """Where to look when the image does not run, and what for: the annotation that says where it goes, or the file."""
     sub, kind = decision.subscription, decision.kind
     alias = f"{sub.entry.alias}." if sub.entry.alias else ""
     section = sub.source.kind or sub.source.section
     if kind in ("helm-override", "helmvalues") or (kind == "live" and section == "Helm"):
-        name = "helm.image-spec" if sub.keys.spec else "helm.image-tag"
         key = sub.keys.spec or sub.keys.tag or "image.tag"
-        return f"does the chart read {key}? {alias}{name} says where the tag goes"
+        name = "helm.image-spec" if sub.keys.spec else "helm.image-tag"
+        return f"{alias}{name} ({key})", f"does a template of the chart read {key}?"
     if kind in ("kustomize-override", "kustomization") or (kind == "live" and section == "Kustomize"):
         name = sub.keys.kustomize_name or sub.entry.image.name
-        more = (
-            "; Kustomize before 5 misreads tag@digest" if decision.candidate.digest and decision.candidate.tag else ""
-        )
-        return f"do the manifests name {name}? {alias}kustomize.image-name says which image is replaced{more}"
+        more = " Kustomize before 5 misreads tag@digest" if decision.candidate.digest and decision.candidate.tag else ""
+        return f"{alias}kustomize.image-name ({name})", f"do the manifests name {name}?{more}"
     if kind in ("plugin-override", "live"):
-        name = sub.keys.spec or sub.keys.tag or "its variables"
-        return f"does the plugin read {name}? {alias}plugin.image-tag says where the tag goes"
-    return f"does the Application deploy {decision.current.file or 'what was written'}?"
+        key = sub.keys.spec or sub.keys.tag or "its variables"
+        return f"{alias}plugin.image-{'spec' if sub.keys.spec else 'tag'} ({key})", f"does the plugin read {key}?"
+    return decision.current.file or "what was written", "does the Application deploy it?"
 
 
 def _live(decision: Decision) -> Callable[[Mapping[str, Any]], Image | None]:

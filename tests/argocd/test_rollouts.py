@@ -346,7 +346,7 @@ def test_another_version_must_run_alone_for_a_minute(server: ArgoCDServer) -> No
         return [at(APP, "Synced", "Healthy", compared=one, operation=DONE, images=live) for one in seconds]
 
     def runs(item: Mapping[str, Any], *seen: Any) -> Rollout:
-        return expecting(JUDGE(item, *seen), item, [Expected(image, "look here", NEW)])
+        return expecting(JUDGE(item, *seen), item, [Expected(image, "the key", revision=NEW)])
 
     def ended(*play: Mapping[str, Any]) -> tuple[Row, float]:
         server.add(OLD_STATE, *play)
@@ -357,7 +357,7 @@ def test_another_version_must_run_alone_for_a_minute(server: ArgoCDServer) -> No
     row, seconds = ended(*states(range(14, 50), "1.0.0"))
     assert (row.state, row.because) == (
         "failed",
-        "synced and healthy, but ghcr.io/acme/web runs as 1.0.0 only, not as 1.1.0",
+        "synced and healthy, but ghcr.io/acme/web runs as 1.0.0 only, not as 1.1.0: look at the key",
     )
     assert seconds >= 60
     row, _ = ended(*states(range(14, 20), "1.0.0"), *states(range(20, 22), "1.1.0"))

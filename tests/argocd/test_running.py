@@ -47,31 +47,32 @@ def item(images: object, revision: str = NEW) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("written", "live", "end"), LIVE)
 def test_the_image_has_to_run(written: str, live: object, end: str) -> None:
-    found = expecting(HEALTHY, item(live), [Expected(parse_image(written), "look here", NEW)])
+    found = expecting(HEALTHY, item(live), [Expected(parse_image(written), "the key", "a hint", NEW)])
     assert found.state == ("synced-and-healthy" if end == NOTHING else end)
     assert bool(found.warning) == (end == NOTHING)
     if end == ANOTHER:
-        assert (found.sure, found.stale, found.hint) == (False, True, "look here")
+        assert (found.sure, found.stale, found.hint) == (False, True, "a hint")
         assert "synced and healthy, but " in found.because
+        assert found.because.endswith(": look at the key")
     if end == NOTHING:
-        assert found.warning.endswith("look here")
+        assert found.warning.endswith("look at the key")
 
 
 def test_what_was_replaced_in_the_manifests_counts_as_the_image() -> None:
-    wanted = Expected(parse_image(f"{WEB}:1.1.0"), "look here", NEW, replaced="docker.io/library/web")
+    wanted = Expected(parse_image(f"{WEB}:1.1.0"), "the key", revision=NEW, replaced="docker.io/library/web")
     found = expecting(HEALTHY, item(["web:latest"]), [wanted])
-    assert found.because == f"synced and healthy, but {WEB} runs as latest only, not as 1.1.0"
+    assert found.because == f"synced and healthy, but {WEB} runs as latest only, not as 1.1.0: look at the key"
 
 
 def test_a_rollout_that_goes_on_is_not_looked_at() -> None:
     going = Rollout("progressing", "the sync is running")
-    assert expecting(going, item([f"{WEB}:1.0.0"]), [Expected(parse_image(f"{WEB}:1.1.0"), "x", NEW)]) is going
+    assert expecting(going, item([f"{WEB}:1.0.0"]), [Expected(parse_image(f"{WEB}:1.1.0"), "x", revision=NEW)]) is going
 
 
 def test_many_versions_are_cut() -> None:
     live = [f"{WEB}:{number}" for number in range(9)]
-    found = expecting(HEALTHY, item(live), [Expected(parse_image(f"{WEB}:10"), "x", NEW)])
-    assert found.because.endswith("runs as 0, 1, 2, 3, 4 and 4 more only, not as 10")
+    found = expecting(HEALTHY, item(live), [Expected(parse_image(f"{WEB}:10"), "x", revision=NEW)])
+    assert found.because.endswith("runs as 0, 1, 2, 3, 4 and 4 more only, not as 10: look at x")
 
 
 LATER = [
@@ -85,7 +86,7 @@ LATER = [
 @pytest.mark.parametrize(("compared", "says", "state"), LATER)
 def test_a_later_commit_may_have_replaced_it(compared: str, says: str, state: str) -> None:
     now = parse_image(says) if says else None
-    wanted = Expected(parse_image(f"{WEB}:1.1.0"), "x", NEW, now=lambda _item: now)
+    wanted = Expected(parse_image(f"{WEB}:1.1.0"), "x", revision=NEW, now=lambda _item: now)
     found = expecting(HEALTHY, item([f"{WEB}:1.2.0"], compared), [wanted])
     assert found.state == state
     assert found.warning == (f"{WEB} was set to 1.2.0 meanwhile, no longer 1.1.0" if state != "failed" else "")
