@@ -12,8 +12,8 @@ import pytest
 from fakes.forge_server import ForgeServer, Reply
 
 from task.errors import CredentialsError, Exit, ForgeError, Outpaced, RepositoryError, TaskError, UnreachableError
-from task.forges import ForgeApi, ForgeToken, Reach
 from task.forges.address import ForgeAddress
+from task.forges.client import ForgeApi, ForgeToken, Reach
 from task.http import Limits
 from task.model import Proposal, Proposed
 from task.secret import Secret

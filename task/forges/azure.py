@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from task.errors import CredentialsError, ForgeError, RepositoryError, TaskError
-from task.forges import AlreadyThere, Client, ForgeKind, ForgeToken, Overtaken, Reach, settle
 from task.forges.address import PAIR, ForgeAddress, names_none, web_below
+from task.forges.client import AlreadyThere, Client, ForgeKind, ForgeToken, Overtaken, Reach, settle
 from task.forges.content import dig, fitted, listed, numbered, ours_to_delete, same
 from task.forges.notes import Notes, tried
 from task.forges.proposal import LONGEST_BODY

@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Mapping
 
-from task.forges import ForgeToken
+from task.forges.client import ForgeToken
 from task.forges.notes import Notes
 from task.model import Proposal
 

@@ -13,9 +13,9 @@ from urllib.parse import quote
 
 from task import shutdown
 from task.errors import ForgeError, Outpaced, TaskError
-from task.forges import MOVED, Client, ForgeKind, Overtaken, Reach, settle
 from task.forges.address import PAIR, ForgeAddress, names_none, web_below
 from task.forges.bitbucket import login, unable
+from task.forges.client import MOVED, Client, ForgeKind, Overtaken, Reach, settle
 from task.forges.content import dig, fitted, listed, numbered, ours_to_delete, same
 from task.forges.notes import Notes, tried
 from task.forges.proposal import LONGEST_BODY, described

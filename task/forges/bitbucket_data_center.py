@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from task.errors import CredentialsError, ForgeError, Outpaced, RepositoryError, TaskError, UnreachableError
-from task.forges import AlreadyThere, Client, ForgeKind, Overtaken, Reach, settle
 from task.forges.address import PAIR, ForgeAddress, names_none, web_below
 from task.forges.bitbucket import login, unable
+from task.forges.client import AlreadyThere, Client, ForgeKind, Overtaken, Reach, settle
 from task.forges.content import dig, fitted, listed, numbered, overtaken, same
 from task.forges.notes import Notes, tried
 from task.forges.proposal import LONGEST_BODY

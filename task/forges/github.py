@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import quote
 
 from task.errors import Outpaced, TaskError
-from task.forges import AlreadyThere, Client, ForgeKind, Overtaken, Reach, settle
 from task.forges.address import PAIR, ForgeAddress, names_none, web_below
+from task.forges.client import AlreadyThere, Client, ForgeKind, Overtaken, Reach, settle
 from task.forges.content import dig, fitted, same
 from task.forges.github_merge import AutoMerge
 from task.forges.notes import Notes, missing, rows, tried

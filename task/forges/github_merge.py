@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from task.forges import Client
+from task.forges.client import Client
 from task.forges.notes import Notes
 from task.model import Proposed
 from task.text import one_line

@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from task.forges import AlreadyThere, Client, ForgeKind, Overtaken, Reach, settle
 from task.forges.address import PAIR, ForgeAddress, names_none, web_below
+from task.forges.client import AlreadyThere, Client, ForgeKind, Overtaken, Reach, settle
 from task.forges.content import dig, fitted, ours_to_delete, same
 from task.forges.notes import Notes, missing, rows, tried
 from task.forges.proposal import LONGEST, described

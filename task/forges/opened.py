@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from threading import Lock
 
 from task.errors import ForgeError, Malformed
-from task.forges import LIMITS, ForgeApi, Reach
 from task.forges.address import ForgeAddress, Known
+from task.forges.client import LIMITS, ForgeApi, Reach
 from task.forges.content import honest
 from task.forges.places import place_of
 from task.forges.probe import probe

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from task.errors import UnreachableError
-from task.forges import ForgeApi, ForgeKind, Reach, azure, bitbucket_cloud, bitbucket_data_center, gitea, github, gitlab
+from task.forges import azure, bitbucket_cloud, bitbucket_data_center, gitea, github, gitlab
+from task.forges.client import ForgeApi, ForgeKind, Reach
 from task.model import Proposal, Proposed
 
 Value = TypeVar("Value")

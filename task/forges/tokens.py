@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from task.errors import CredentialsError, UsageError
 from task.files import read_text
-from task.forges import ForgeToken
 from task.forges.address import ForgeAddress, Known
+from task.forges.client import ForgeToken
 from task.forges.table import FORGES
 from task.git.environment import Login
 from task.secret import Secret

@@ -8,10 +8,11 @@ from fakes.forge_server import Reply, Request, serving
 from forge_plays import HEAD, PLAYS, World
 
 from task.errors import CredentialsError
-from task.forges import ForgeToken, bitbucket_cloud
+from task.forges import bitbucket_cloud
 from task.forges.address import ForgeAddress
 from task.forges.bitbucket import login
 from task.forges.bitbucket_cloud import BitbucketCloud
+from task.forges.client import ForgeToken
 from task.secret import Secret
 
 

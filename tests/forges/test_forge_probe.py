@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from task.errors import ForgeError, UnreachableError
-from task.forges import ForgeApi, ForgeToken, Reach
 from task.forges.address import ForgeAddress, Known
+from task.forges.client import ForgeApi, ForgeToken, Reach
 from task.forges.probe import LIMITS, probe
 from task.forges.table import FORGES, Understood, forge_of
 from task.git.remote_url import RemoteUrl
