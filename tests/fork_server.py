@@ -7,8 +7,10 @@ ends, except that it takes no module apart: that copies the server's memory, and
 
 import atexit
 import gc
+import importlib
 import json
 import os
+import pkgutil
 import select
 import signal
 import socket
@@ -193,9 +195,13 @@ def become_the_next(door: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    import task.cli.app  # noqa: F401 - what `main` imports as late as it runs
+    import task.cli.app
     from task.__main__ import main
 
+    # What `main` imports as late as it is called for.
+    for late in pkgutil.walk_packages(task.__path__, "task."):
+        importlib.import_module(late.name)
+    list(task.cli.app.group.commands.values())
     gc.freeze()  # what was imported is nothing that a fork has to look through
     become_the_next(socket.socket(fileno=int(sys.argv[1])))
     try:

@@ -28,8 +28,8 @@ from task.output.log import Log
 from task.secret import Secret
 from task.settings import Settings
 from task.wiring import argo
-from task.wiring.argo import sources
 from task.wiring.git import GitClients
+from task.wiring.sources import sources
 
 HTTPS = "https://git.example.com/"
 PASSWORD = "pa55-of-the-cluster"

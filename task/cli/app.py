@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import typer
 from typer.core import TyperGroup
@@ -16,18 +16,8 @@ from typer.main import get_command
 from task import __version__, shutdown
 from task.ci.publish import publish
 from task.cli.call import Call
-from task.cli.demo import demo
-from task.cli.grouped_help import GroupedHelp
-from task.cli.hold import hold
-from task.cli.lint import lint
-from task.cli.plan import plan
-from task.cli.release import release
-from task.cli.report import ReportCommand, report
-from task.cli.rollback import rollback
-from task.cli.run import run
-from task.cli.scan import scan
+from task.cli.command_files import CommandFiles
 from task.cli.strange_variables import strange_variables
-from task.cli.wait import wait
 from task.errors import Exit, TaskError, UsageError
 from task.files import exhausted
 from task.model import Problem, Report
@@ -47,10 +37,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
-for command in (run, plan, scan, hold, release, rollback, wait, report, lint, demo):
-    # Typer shortens help in the list of commands, but not the one it is given as short.
-    kind = ReportCommand if command is report else GroupedHelp
-    app.command(cls=kind, short_help=command.__doc__)(command)
 
 
 def _version(wanted: bool) -> None:  # noqa: FBT001 - as Typer calls it
@@ -74,6 +60,7 @@ def _root(
 
 
 group = cast("TyperGroup", get_command(app))
+group.commands = cast("dict[str, Any]", CommandFiles())
 
 
 def main(argv: Sequence[str]) -> int:

@@ -30,6 +30,9 @@ class ReportCommand(GroupedHelp):
         return super().parse_args(ctx, args)
 
 
+COMMAND_CLASS = ReportCommand  # Typer makes the command of it
+
+
 def report(
     context: typer.Context,
     report_file: options.ReportFile,

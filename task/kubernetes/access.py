@@ -16,11 +16,11 @@ from task.errors import SourceAccessError, UsageError
 from task.files import check_file, read_text, remove_folder, temporary_folder
 from task.http import Http, Limits
 from task.kubernetes.exec_plugin import Credential, ask
+from task.kubernetes.in_cluster import SERVICE_ACCOUNT, in_cluster
 from task.kubernetes.kubeconfig import Kubeconfig, Plugin, Server, User, kubeconfig
 from task.secret import Secret
 from task.urls import is_loopback, split
 
-SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 _CHOICES = "run it in a pod with a service account, or set KUBECONFIG"
 
 
@@ -193,11 +193,6 @@ def cluster_access(
     if environ.get("KUBECONFIG"):
         raise UsageError("KUBECONFIG names no file that exists", hint=_CHOICES)
     raise UsageError("there is no cluster to ask: no kubeconfig, and no service account", hint=_CHOICES)
-
-
-def in_cluster(environ: Mapping[str, str], service_account: str = SERVICE_ACCOUNT) -> bool:
-    """Whether this is a pod with a service account."""
-    return bool(environ.get("KUBERNETES_SERVICE_HOST")) and os.path.exists(os.path.join(service_account, "token"))
 
 
 def _of_pod(environ: Mapping[str, str], folder: str) -> Kubeconfig:

@@ -1,4 +1,9 @@
-"""Settings → World: the only place that constructs clients, and the table of application sources."""
+"""Settings → World: the only place that constructs clients, and the table of application sources.
+
+A client is imported when these settings ask for it. The clients of Argo CD, Kubernetes, registries and forges, with
+requests, are a third of what a run imports, and most runs need one of them or none: a hundred pods that start on one
+node feel that.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 from task import shutdown
 from task.applications.git import GitManifests
@@ -23,15 +29,14 @@ from task.pipeline.discover import FoundManifest, Scope
 from task.pipeline.job import Landed
 from task.pipeline.ports import Repository, World
 from task.settings import RegistrySettings, Settings
-from task.wiring.argo import TOKENS as ARGO_TOKENS
-from task.wiring.argo import Argo, sources
-from task.wiring.follow import Follow
-from task.wiring.forges import TOKENS as FORGE_TOKENS
-from task.wiring.forges import ForgeClients
 from task.wiring.git import SECRETS as GIT_SECRETS
 from task.wiring.git import GitClients, signers
-from task.wiring.registries import registry_of, signatures_of
-from task.wiring.waiting import descent
+from task.wiring.sources import ARGO_TOKENS, FORGE_TOKENS, sources
+
+if TYPE_CHECKING:
+    from task.registry.client import Registry
+    from task.wiring.argo import Argo
+    from task.wiring.forges import ForgeClients
 
 # Variables that hold a secret, beside the options: secrets are never arguments.
 SECRETS = (*GIT_SECRETS, *ARGO_TOKENS, *FORGE_TOKENS, "IMAGE_UPDATE_REGISTRY_PASSWORD", "IMAGE_UPDATE_CLOUDEVENT_TOKEN")
@@ -44,18 +49,37 @@ def world_of(
     """The world as these settings want it; scope and images narrow what is read of a cluster."""
     opened = ExitStack()
     clients = GitClients(settings, environ, log, opened)
-    argo = Argo(settings, environ, log, opened)
     signer = signers(settings.git, clients.git, opened)
-    from_cluster = argo.plan if argo.kind == "cluster" else None
-    if settings.argo.wait and not settings.dry:
+    waits = settings.argo.wait and not settings.dry
+    argo: Argo | None = None
+    if waits or {"cluster", "argocd"} & set(sources(settings, environ)):
+        from task.wiring.argo import Argo
+
+        argo = Argo(settings, environ, log, opened)
+    if argo and waits:
         argo.check()
-    registry = once(lambda: registry_of(settings, opened, argo))
+    from_cluster = argo.plan if argo and argo.kind == "cluster" else None
+
+    @once
+    def registry() -> Registry:
+        from task.wiring.registries import registry_of
+
+        secrets = argo.secrets if argo and argo.kind == "cluster" else None
+        return registry_of(settings, environ, log, opened, secrets)
+
     if settings.registry != RegistrySettings() or environ.get("IMAGE_UPDATE_REGISTRY_PASSWORD"):
         registry()  # a mistake in what was given is an error at once
-    forges = ForgeClients(settings, environ, log, opened, clients.logins)
+
+    @once
+    def forges() -> ForgeClients:
+        from task.wiring.forges import ForgeClients
+
+        return ForgeClients(settings, environ, log, opened, clients.logins)
 
     def descends(sub: Subscription | None, repo: str, revision: str, commit: str) -> str:
         """How a revision that Argo CD compares with stands to the commit that was written."""
+        from task.wiring.waiting import descent
+
         return descent(lambda: clients.client(repo, sub, from_cluster), repo, (revision, commit), log)
 
     def locate(origin: str) -> tuple[str, str, str] | None:
@@ -63,10 +87,17 @@ def world_of(
         return (found.repo, found.branch, found.path) if found else None
 
     follow: Callable[[Sequence[Landed]], Sequence[Problem]] = lambda _landed: ()  # noqa: E731
-    if not settings.dry and (argo.kind or settings.argo.wait):
+    if argo and not settings.dry:
+        from task.wiring.follow import Follow
+
         follow = Follow(settings, argo, forges, descends, clients.repository(signer, from_cluster))
+    signatures = None
+    if settings.verify.wanted:
+        from task.wiring.registries import signatures_of
+
+        signatures = signatures_of(settings, registry(), log)
     world = World(
-        applications=lambda: _applications(settings, clients.repository(signer, None), argo, scope, images),
+        applications=lambda: _applications(settings, environ, clients.repository(signer, None), argo, scope, images),
         locate=locate,
         repository=clients.repository(signer, from_cluster),
         now=time.monotonic,
@@ -75,19 +106,18 @@ def world_of(
         log=log,
         ancestry=_ancestry(clients.git, log, opened),
         registry=lambda questions: registry().answer(questions),
-        signatures=signatures_of(settings, registry(), argo) if settings.verify.wanted else None,
-        forge=forges.of,
-        compare=forges.compare,
-        live=argo.live if argo.kind else None,
+        signatures=signatures,
+        forge=lambda repo: forges().of(repo),
+        compare=lambda repo, base, head: forges().compare(repo, base, head),
+        live=argo.live if argo and argo.kind else None,
         follow=follow,
-        passed_over=argo.passed_over,
-        login=lambda sub: argo.login(sub) if from_cluster and not clients.given_for(sub.repo) else "",
+        passed_over=argo.passed_over if argo else tuple,
+        login=lambda sub: argo.login(sub) if argo and from_cluster and not clients.given_for(sub.repo) else "",
         close=opened.close,
     )
     if log.console is None or environ.get("CI"):
         return world
-    # Late: only a person at a terminal sees it.
-    from task.wiring.progress import with_progress  # noqa: PLC0415
+    from task.wiring.progress import with_progress
 
     return with_progress(world, log.console, waits=settings.argo.wait)
 
@@ -114,18 +144,19 @@ def _ancestry(git: Callable[[], Git], log: Log, opened: ExitStack) -> Callable[[
 
 def _applications(
     settings: Settings,
+    environ: Mapping[str, str],
     repository: Callable[[str, Subscription | None], Repository],
-    argo: Argo,
+    argo: Argo | None,
     scope: Scope | None,
     images: Sequence[Image],
 ) -> Iterable[FoundManifest]:
     """The table of application sources, by the shape of the text."""
-    found = sources(settings, argo.environ)
+    found = sources(settings, environ)
     if not found:
         raise UsageError("no source of Applications given", hint=f"name one with --applications: {CHOICES}")
     for source in found:
         repo, path = _repository(source)
-        if source in ("cluster", "argocd") and scope is not None:
+        if argo and source in ("cluster", "argocd") and scope is not None:
             yield from argo.manifests(source, scope, images)
         elif repo and not os.path.exists(source):
             yield from GitManifests(repository(repo, None), path).all()

@@ -19,9 +19,10 @@ from task.argocd.rollouts import LIMITS, RolloutApi
 from task.errors import Malformed, TaskError, UsageError
 from task.git.access import Plan
 from task.http import Limits
-from task.kubernetes.access import cluster_access, in_cluster
+from task.kubernetes.access import cluster_access
 from task.kubernetes.application_store import ApplicationStore, ClusterApplications, PreferredStore
 from task.kubernetes.client import Kubernetes
+from task.kubernetes.in_cluster import in_cluster
 from task.model import Application, Image, Subscription
 from task.once import once
 from task.output.log import Log
@@ -29,9 +30,9 @@ from task.pipeline.discover import FoundManifest, Scope, concerns, within_narrow
 from task.pipeline.ports import LiveApplications
 from task.secret import Secret
 from task.settings import ArgoSettings, Settings
+from task.wiring.sources import ARGO_TOKENS, names_server, sources
 
 Wanted = Callable[[Mapping[str, Any]], bool]
-TOKENS = ("IMAGE_UPDATE_ARGOCD_AUTH_TOKEN", "ARGOCD_AUTH_TOKEN")
 
 
 class Argo:
@@ -99,7 +100,7 @@ class Argo:
             raise UsageError(f"--argocd-header: {error.message}", hint=error.hint) from None
         connection = Connection(
             server=given.server,
-            token=Secret(self.environ.get(TOKENS[0], "").strip()),
+            token=Secret(self.environ.get(ARGO_TOKENS[0], "").strip()),
             token_file=given.token_file,
             plaintext=given.plaintext,
             insecure=given.insecure,
@@ -122,7 +123,7 @@ class Argo:
         """Whom to ask about single Applications, wherever they were found: "cluster", "argocd"; "" where nobody is."""
         if self.kind:
             return self.kind
-        if _server_of(self._given, self.environ):
+        if names_server(self._given, self.environ):
             return "argocd"
         return "cluster" if self._cluster_at_hand() else ""
 
@@ -180,19 +181,3 @@ class Argo:
         if sub.credentials.startswith("secret:"):
             return secrets.named(sub.credentials, sub.repo, app.namespace, app.project)
         return secrets.repository(sub.repo, app.project)
-
-
-def sources(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Where Applications are read. Raises `UsageError` where nothing says so (contract, section 2)."""
-    if settings.applications:
-        return settings.applications
-    if environ.get("KUBERNETES_SERVICE_HOST") and in_cluster(environ):
-        return ("cluster",)
-    return ("argocd",) if _server_of(settings.argo, environ) else ()
-
-
-def _server_of(given: ArgoSettings, environ: Mapping[str, str]) -> bool:
-    """Whether a server of Argo CD is named."""
-    if given.server or environ.get("ARGOCD_SERVER", "").strip():
-        return True
-    return "--server" in environ.get("ARGOCD_OPTS", "")

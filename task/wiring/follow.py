@@ -34,7 +34,7 @@ class Follow:
         self,
         settings: Settings,
         argo: Argo,
-        requests: ForgeClients,
+        requests: Callable[[], ForgeClients],
         descends: Descends,
         repository: Repositories,
     ) -> None:
@@ -116,7 +116,7 @@ class Follow:
             self._guarded(lambda: self._wait(awaited), "error")
 
     def _merged(self, requested: Sequence[Landed]) -> tuple[list[Landed], list[TaskError]]:
-        return Merges(self._requests, time.monotonic() + self._given.limit, self._argo.log)(requested)
+        return Merges(self._requests(), time.monotonic() + self._given.limit, self._argo.log)(requested)
 
     def _follows(self, one: Landed) -> bool:
         """Whether a source of the Application is of the repository that was written."""

@@ -18,7 +18,6 @@ from task.pipeline.ports import Forge
 from task.settings import Settings
 
 Logins = Callable[[str], "tuple[Login, ...]"]  # Git's logins for a URL
-TOKENS = ("IMAGE_UPDATE_FORGE_TOKEN", "SYSTEM_ACCESSTOKEN")
 
 
 class ForgeClients:

@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 
+from task.argocd.cluster_secrets import ClusterSecrets
 from task.errors import UsageError
 from task.files import read_text
+from task.output.log import Log
 from task.registry.api import LIMITS
 from task.registry.client import Registry, Ways, read_registries_conf
 from task.registry.config_files import password_of
@@ -15,17 +17,25 @@ from task.registry.keyless import Keyless
 from task.registry.logins import Allowed, Logins, RegistryLoginOptions
 from task.registry.signatures import Check, Signatures
 from task.settings import Settings
-from task.wiring.argo import Argo
 
 
-def registry_of(settings: Settings, opened: ExitStack, argo: Argo) -> Registry:
-    """All registries of one run. Raises `UsageError` for what makes no sense; nothing is contacted yet."""
-    environ, log, given = argo.environ, argo.log, settings.registry
+def registry_of(
+    settings: Settings,
+    environ: Mapping[str, str],
+    log: Log,
+    opened: ExitStack,
+    cluster: Callable[[], ClusterSecrets] | None,
+) -> Registry:
+    """All registries of one run. Raises `UsageError` for what makes no sense; nothing is contacted yet.
+
+    `cluster`: the secrets that annotations may name, if Applications are read from a cluster.
+    """
+    given = settings.registry
     secret: Callable[[str, str], Mapping[str, bytes]] | None = None
-    if argo.kind == "cluster":
+    if cluster:
 
         def secret(namespace: str, name: str) -> Mapping[str, bytes]:
-            return argo.secrets().of_registry(namespace, name)
+            return cluster().of_registry(namespace, name)
 
     logins = Logins(
         environ, _given(settings, environ), Allowed(given.env, given.execute, settings.argocd_namespace), secret
@@ -43,9 +53,9 @@ def registry_of(settings: Settings, opened: ExitStack, argo: Argo) -> Registry:
     return found
 
 
-def signatures_of(settings: Settings, registry: Registry, argo: Argo) -> Signatures:
+def signatures_of(settings: Settings, registry: Registry, log: Log) -> Signatures:
     """Whether images are signed as the settings want. Raises `UsageError` for text that is not a key."""
-    given, log = settings.verify, argo.log
+    given = settings.verify
     check: Check
     if given.keys:
         # Late: cryptography costs every pod 40 ms of processor time, and few verify signatures by keys.

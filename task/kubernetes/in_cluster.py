@@ -1,0 +1,13 @@
+"""Whether this is a pod, and where Kubernetes puts its service account."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
+def in_cluster(environ: Mapping[str, str], service_account: str = SERVICE_ACCOUNT) -> bool:
+    """Whether this is a pod with a service account."""
+    return bool(environ.get("KUBERNETES_SERVICE_HOST")) and os.path.exists(os.path.join(service_account, "token"))

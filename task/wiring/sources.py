@@ -1,0 +1,27 @@
+"""Where Applications are read, and the variables that hold tokens: what is known without any client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from task.kubernetes.in_cluster import in_cluster
+from task.settings import ArgoSettings, Settings
+
+ARGO_TOKENS = ("IMAGE_UPDATE_ARGOCD_AUTH_TOKEN", "ARGOCD_AUTH_TOKEN")
+FORGE_TOKENS = ("IMAGE_UPDATE_FORGE_TOKEN", "SYSTEM_ACCESSTOKEN")
+
+
+def sources(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Where Applications are read. Raises `UsageError` where nothing says so (contract, section 2)."""
+    if settings.applications:
+        return settings.applications
+    if environ.get("KUBERNETES_SERVICE_HOST") and in_cluster(environ):
+        return ("cluster",)
+    return ("argocd",) if names_server(settings.argo, environ) else ()
+
+
+def names_server(given: ArgoSettings, environ: Mapping[str, str]) -> bool:
+    """Whether a server of Argo CD is named."""
+    if given.server or environ.get("ARGOCD_SERVER", "").strip():
+        return True
+    return "--server" in environ.get("ARGOCD_OPTS", "")
