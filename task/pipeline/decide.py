@@ -40,6 +40,7 @@ from task.policy.remember import holding
 from task.policy.strategies import STRATEGIES
 
 NOTHING = State()
+_STATES = ".image-update"  # the folder of all state files
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,12 @@ def state_path(sub: Subscription) -> str:
     remember apart.
     """
     name = f"{sub.application.namespace}_{sub.application.name}".replace("/", "_")
-    return "/".join(part for part in (".image-update", sub.home, f"{name}.state") if part)
+    return "/".join(part for part in (_STATES, sub.home, f"{name}.state") if part)
+
+
+def is_state_path(path: str) -> bool:
+    """Whether a path from the repository's root is that of a state file."""
+    return path.startswith(f"{_STATES}/")
 
 
 def states_of(snapshot: Snapshot, sub: Subscription) -> Mapping[str, State]:

@@ -7,13 +7,13 @@ what is remembered there counts as if it were merged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from task.errors import Exit, Malformed, TaskError
 from task.forges.proposal import head_branch
 from task.model import Build, Memory, Reading, Snapshot, Subscription, Verdict
-from task.pipeline.decide import Ask, decide_one, reading, state_of, state_path
+from task.pipeline.decide import Ask, decide_one, is_state_path, reading, state_of, state_path
 from task.pipeline.move import Move
 from task.pipeline.weigh import Facts, Terms, key_of
 from task.policy.order import version_of
@@ -22,8 +22,6 @@ from task.policy.strategies import STRATEGIES
 from task.templates import branch_name
 from task.templates.change import Change
 from task.urls import normal_url
-
-ExistingHeads = Mapping[str, Snapshot]  # the head branches that exist, by name
 
 
 def with_state(base: Snapshot, head: Snapshot, subs: Iterable[Subscription]) -> Snapshot:
@@ -46,7 +44,7 @@ def waiting(base: Snapshot, head: Snapshot, sub: Subscription, terms: Terms) -> 
         return None
     image = replace(sub.entry.image, tag=theirs.tag, digest=theirs.digest)
     # The order of builds was asked when the head branch was written: it is decided without what is remembered.
-    files = {path: one for path, one in base.files.items() if not path.startswith(".image-update/")}
+    files = {path: one for path, one in base.files.items() if not is_state_path(path)}
     ask, anew = Ask(sub, (image,)), replace(terms, build=Build(), require_live=False)
     found = decide_one(replace(base, files=files), ask, anew)
     why = _rolled_back(ours, theirs, head, sub, terms) if found.decision.verdict.verdict in ("refuse", "update") else ""

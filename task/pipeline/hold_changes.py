@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from task.editors.state_file import read_state
 from task.model import File, Files, Memory, State
-from task.pipeline.decide import state_path
+from task.pipeline.decide import is_state_path, state_path
 from task.pipeline.move import Move
 from task.policy.remember import hold_text
 
@@ -36,7 +36,7 @@ def new_holds(before: Files, after: Files, done: Sequence[Move]) -> list[tuple[t
 def hold_changes(before: Files, after: Files) -> Iterator[str]:
     """A line for each state file whose holds or deferred events change. Other changes of memory do not count."""
     for path in sorted(after):
-        if path.startswith(".image-update/"):
+        if is_state_path(path):
             found = _lasting(after[path].text)
             if found != _lasting(before.get(path, NO_FILE).text):
                 yield f"{path}: {found}"

@@ -1,6 +1,6 @@
 """Pure: what the Applications ask for and what was built → what Git has to be asked, and what is settled already.
 
-Whose error counts (contract, section 12): an annotation problem is an error of this run
+Whose error counts: an annotation problem is an error of this run
 only where the entry names, or may name, the event's image; anything else is a warning.
 """
 
