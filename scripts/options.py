@@ -136,10 +136,11 @@ def help_of(one: TyperParam) -> str:
     """Its help, with what it takes."""
     text = str(one.help).replace('"', "'")
     if isinstance(one.default, bool):
-        return f"{text.rstrip('.')}: true or false."
-    if choices := choices_of(one):
-        return f"{text.rstrip('.')}: {', '.join(choices)}."
-    return f"{text} Several on lines." if takes_many(one) else text
+        return f"{text.rstrip('.')} (true or false)."
+    choices = choices_of(one)
+    if not all(choice in text for choice in choices):
+        return f"{text.rstrip('.')} ({', '.join(choices)})."
+    return f"{text} One value per line." if takes_many(one) else text
 
 
 def _tekton(one: TyperParam) -> str:

@@ -26,10 +26,11 @@ def options_of(command: str) -> tuple[TyperParam, ...]:
 
 @cache
 def all_options() -> tuple[TyperParam, ...]:
-    """The options of all commands, each once, group by group."""
+    """The options of all commands, group by group; each once, or once for each thing that it means."""
     order = ("run", "rollback", *commands())  # most of them take what these two take, or less
-    found = {name_of(one): one for command in order for one in options_of(command)}
-    panels = dict.fromkeys(one.rich_help_panel for one in options_of("rollback"))  # it has something of each group
+    found = {(name_of(one), one.help): one for command in order for one in options_of(command)}
+    # The first group, the image, belongs to run; rollback has something of each other group.
+    panels = dict.fromkeys(one.rich_help_panel for one in (*options_of("run")[:1], *options_of("rollback")))
     return tuple(one for panel in panels for one in found.values() if one.rich_help_panel == panel)
 
 

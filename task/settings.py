@@ -54,7 +54,7 @@ class GitSettings:
     trailers: tuple[tuple[str, str], ...] = ()
     sign_off: bool = False
     signing_key: Secret = Secret("")
-    signing_format: str = "openpgp"
+    signing_format: str = ""  # the key tells
     pipeline_run: str = ""
     stall: float = 60.0
     cache_dir: str = ""

@@ -27,7 +27,13 @@ def test_the_table_of_options_is_that_of_the_code() -> None:
 
 
 def test_every_option_that_is_documented_exists() -> None:
-    named = set(re.findall(r"`--(?:no-)?([a-z-]+)", REFERENCE + ANNOTATIONS)) - {"version", "keep", "wait"}
+    named = set(re.findall(r"`--(?:no-)?([a-z-]+)", REFERENCE + ANNOTATIONS)) - {
+        "version",
+        "keep",
+        "wait",
+        "help",
+        "help-all",
+    }
     assert named <= set(map(name_of, all_options()))
 
 

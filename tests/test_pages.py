@@ -69,7 +69,7 @@ def test_a_command_that_is_shown_exists(page: str, line: str) -> None:
         return
     assert command in commands(), page
     known = {flag for option in options_of(command) for flag in (*option.opts, *option.secondary_opts)}
-    known |= {"--keep", "--help"}
+    known |= {"--keep", "--help", "--help-all"}
     given = {word.partition("=")[0] for word in words if word.startswith("--")}
     assert given - known == set(), page
 

@@ -26,13 +26,13 @@ from task.output.stdout import abandon, unwritable
 from task.settings import OutputSettings
 
 SIGNALS = {int(Exit.INTERRUPTED): "interrupted", int(Exit.TERMINATED): "terminated"}
-SHOWN_BY_TYPER = {"-h", "--help", "--version", "--show-completion", "--install-completion"}
+SHOWN_BY_TYPER = {"-h", "--help", "--help-all", "--version", "--show-completion", "--install-completion"}
 PUBLISHING = ("run", "plan", "scan", "hold", "release", "rollback")
 
 app = typer.Typer(
     name="image-update",
-    help="Deploys an image just built: finds the Argo CD Applications that ask for it, commits the new tag.",
-    epilog="Every option is also a variable: --git-author-name is IMAGE_UPDATE_GIT_AUTHOR_NAME.",
+    help="Writes newly built images to Git for the Argo CD Applications that track them.",
+    epilog="Every option can also be set by a variable: --git-username by IMAGE_UPDATE_GIT_USERNAME.",
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},

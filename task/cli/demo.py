@@ -60,7 +60,7 @@ def demo(
     *,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the repository, to play with.")] = False,
 ) -> int:
-    """See it happen: a throw-away repository, one event, decisions, diff and commit."""
+    """Try it on a throw-away repository: one event, the decisions, the diff and the commit."""
     folder = tempfile.mkdtemp(prefix="image-update-demo-")
     try:
         return _play(folder)

@@ -1,24 +1,81 @@
 """The help of a command, with its options in groups.
 
 Typer's own help draws boxes and, at 80 columns, cuts our longer names and variables. Click's plain help cuts nothing.
+`--help` shows the options that most pipelines use, `--help-all` all of them, each with its variable.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from typer.core import TyperCommand
+import typer
+from typer.core import TyperArgument, TyperCommand, TyperOption
+
+from task.cli.options import COMMON
 
 
 class GroupedHelp(TyperCommand):
     """A command whose help has a section for each `rich_help_panel` of its options."""
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        everything = TyperOption(
+            param_decls=["--help-all"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=self._show_everything,
+            help="Show all options with their variables and exit.",
+        )
+        self.params.append(everything)
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """The words behind the command. Typer would put braces around an argument that is required."""
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+
+    def format_options(self, ctx: Any, formatter: Any, *, everything: bool = False) -> None:
         """Write the sections in the order in which the command names its options."""
         sections: dict[str, list[tuple[str, str]]] = {}
+        left_out = 0
         for param in self.get_params(ctx):
-            if record := param.get_help_record(ctx):
-                sections.setdefault(getattr(param, "rich_help_panel", None) or "Options", []).append(record)
+            panel = getattr(param, "rich_help_panel", None)
+            if panel and not everything and str(param.name).replace("_", "-") not in COMMON:
+                left_out += 1
+            elif record := param.get_help_record(ctx):
+                if panel and isinstance(param, TyperOption | TyperArgument):  # one of options.py
+                    record = _row(param, record[0], everything=everything)
+                sections.setdefault(panel or "Help", []).append(record)
         for name, records in sections.items():
             with formatter.section(name):
                 formatter.write_dl(records)
+        if left_out:
+            formatter.write_paragraph()
+            formatter.write_text(f"{left_out} more options: {ctx.command_path} --help-all")
+
+    def _show_everything(self, context: Any, _param: Any, wanted: bool) -> None:  # noqa: FBT001 - as Typer calls it
+        if not wanted or context.resilient_parsing:
+            return
+        formatter = context.make_formatter()
+        self.format_usage(context, formatter)
+        self.format_help_text(context, formatter)
+        self.format_options(context, formatter, everything=True)
+        typer.echo(formatter.getvalue().rstrip("\n"))
+        raise typer.Exit
+
+
+def _row(param: TyperOption | TyperArgument, shown: str, *, everything: bool) -> tuple[str, str]:
+    """What the option is called and takes; what it is for, and its default."""
+    notes = []
+    if everything:
+        notes.append(f"env var: {param.envvar}")
+    elif isinstance(param.default, bool) and not param.default:
+        shown = param.opts[0]  # `--no-x` is of use only where a variable or the default says otherwise
+    if getattr(param, "multiple", False):
+        notes.append("repeatable")
+    if param.required:
+        notes.append("required")
+    elif isinstance(param.default, bool):
+        notes += ["default: on"] if param.default else []
+    elif param.default not in (None, ""):
+        notes.append(f"default: {param.default}")
+    return shown, f"{param.help}  [{'; '.join(notes)}]" if notes else str(param.help)

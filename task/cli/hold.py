@@ -10,8 +10,8 @@ from task.cli.update import update
 def hold(
     context: typer.Context,
     *,
-    image: options.Image = None,
     app: options.App,
+    image: options.HeldImage = None,
     reason: options.Reason,
     until: options.Until = "",
     by: options.By = "",
@@ -31,7 +31,7 @@ def hold(
     trailer: options.Trailer = None,
     sign_off: options.SignOff = False,
     signing_key: options.SigningKey = "",
-    signing_format: options.SigningFormat = "openpgp",
+    signing_format: options.SigningFormat = "",
     pipeline_run: options.PipelineRun = "",
     pull_request: options.PullRequest = False,
     pull_request_label: options.PullRequestLabel = None,
@@ -98,5 +98,5 @@ def hold(
     verify_issuer: options.VerifyIssuer = "",
     verify_timeout: options.VerifyTimeout = 0,
 ) -> int:
-    """Keep images as they are: later events are remembered, not written."""
+    """Keep images at their current version. Later events are remembered, not written."""
     return update(settings_of("hold", context.params), context.obj.environ, context.obj.log)

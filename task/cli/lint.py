@@ -41,7 +41,7 @@ def lint(
     annotation_prefix: options.AnnotationPrefix = "argocd-image-updater.argoproj.io/",
     strategy: options.Strategy = "semver",
     pin_digest: options.PinDigest = False,
-    output: options.Output = "text",
+    output: options.LintOutput = "text",
     log_level: options.LogLevel = "info",
     log_format: options.LogFormat = "auto",
     allow_protocol: options.AllowProtocol = None,
@@ -69,7 +69,7 @@ def lint(
     argocd_root_path: options.ArgocdRootPath = "",
     argocd_header: options.ArgocdHeader = None,
 ) -> int:
-    """Check the annotations of all Applications, every problem at once."""
+    """Check the annotations of all Applications and list every problem with its fix."""
     settings, environ, log = settings_of("lint", context.params), context.obj.environ, context.obj.log
     found = _collect(settings, environ, log)
     if settings.output.format == "json":

@@ -31,6 +31,8 @@ SECRETS = (
 EVENT, FIND, RULES, COMMIT, GIT, RESULTS = "The image", "Applications", "Rules", "The commit", "Git", "Results and log"
 HELD, ARGO, REGISTRY, REQUEST = "What is held", "Argo CD and Kubernetes", "The registry", "Pull requests"
 
+FROM_CI = "By default the CI system's variables tell."
+
 Texts = list[str] | None
 
 
@@ -52,7 +54,7 @@ def one_text(param: typer.CallbackParam, value: str | None) -> str:
 def one_of(param: typer.CallbackParam, value: str) -> str:
     """One of the words of the option's metavar."""
     text, choices = one_text(param, value), str(param.metavar).split("|")
-    if text not in choices:
+    if text not in choices and text != param.default:
         raise wrong(param, text, f"choose from {', '.join(choices)}")
     return text
 
@@ -158,20 +160,32 @@ Image = Annotated[
     option(
         "--image",
         EVENT,
-        "Image just built; several by commas, white space, newlines or as a JSON list. "
-        "Of hold, release and rollback: only this alias.",
+        "Image that was just built, with its tag or digest. One value may hold several images, separated by commas, "
+        "blanks or newlines, or a JSON list.",
         "REF",
         read=every_text,
     ),
 ]
-ImageDigest = Annotated[str, option("--image-digest", EVENT, "Digest of the single --image.", "sha256:…")]
-Tag = Annotated[str, option("--tag", EVENT, "Tag of an --image that has only a digest.", "TAG")]
+HeldImage = Annotated[
+    Texts,
+    option(
+        "--image",
+        HELD,
+        "Act on this image only, named by its alias in image-list. By default all images of the Applications.",
+        "ALIAS",
+        read=every_text,
+    ),
+]
+ImageDigest = Annotated[
+    str, option("--image-digest", EVENT, "Digest of the image, if --image names exactly one.", "sha256:…")
+]
+Tag = Annotated[str, option("--tag", EVENT, "Tag to write for an --image that is given by digest only.", "TAG")]
 ImagesFrom = Annotated[
     Texts,
     option(
         "--images-from",
         EVENT,
-        "What a builder wrote about the images it pushed; the format is recognised.",
+        "Read the images from a file that the builder wrote (BuildKit, kaniko, ko, Jib, Skaffold or GoReleaser).",
         "FILE",
         read=every_line,
     ),
@@ -181,12 +195,13 @@ Sequence = Annotated[
     option(
         "--sequence",
         EVENT,
-        "Number of this build: a higher one is newer; else the CI system's own variables tell.",
+        f"Number of this build, by which builds are ordered: the higher number is the newer build. {FROM_CI}",
         "N",
     ),
 ]
 Created = Annotated[
-    str, option("--created", EVENT, "When the image was created: RFC 3339, or seconds since 1970.", "TIME")
+    str,
+    option("--created", EVENT, "Creation time of the image, in RFC 3339 format or in seconds since 1970.", "TIME"),
 ]
 
 App = Annotated[
@@ -194,185 +209,261 @@ App = Annotated[
     typer.Argument(
         envvar=_variable("--app"),
         metavar="APP...",
-        help="Applications: NAME or NAMESPACE/NAME, globs allowed.",
+        help="Applications, each as NAME or NAMESPACE/NAME; globs are allowed.",
         rich_help_panel=HELD,
         callback=every_word,
     ),
 ]
-To = Annotated[str, option("--to", HELD, "What to go back to: a tag, tag@digest, previous, or 3-back.", "TAG")]
+WaitApp = Annotated[
+    Texts,
+    typer.Argument(
+        envvar=_variable("--app"),
+        metavar="APP...",
+        help="Applications to wait for, each as NAME or NAMESPACE/NAME.",
+        rich_help_panel=HELD,
+        callback=every_word,
+    ),
+]
+To = Annotated[
+    str,
+    option(
+        "--to", HELD, "Version to go back to: a tag, TAG@DIGEST, previous, or N-back (3-back: three versions).", "TAG"
+    ),
+]
 UnknownTag = Annotated[
     bool,
-    flag("--unknown-tag", HELD, "Go back to a tag even if neither Git's history nor the registry knows it."),
+    flag("--unknown-tag", HELD, "Accept a tag that is neither in Git's history nor in the registry."),
 ]
-Reason = Annotated[str, option("--reason", HELD, "Why; everybody who is held back reads it.", "TEXT")]
+Reason = Annotated[
+    str, option("--reason", HELD, "Why the images are held. It is shown with every update that is held back.", "TEXT")
+]
 Until = Annotated[
-    str, option("--until", HELD, "When the hold ends by itself: a date, a time (RFC 3339), or 90m, 12h, 3d.", "DATE")
+    str,
+    option(
+        "--until", HELD, "When the hold ends by itself: a date, an RFC 3339 time, or a duration (90m, 12h, 3d).", "DATE"
+    ),
 ]
-By = Annotated[str, option("--by", HELD, "Who; else the CI system's own variables tell.", "NAME")]
-Hold = Annotated[bool, flag("--hold", HELD, "Hold what is rolled back to.")]
-Discard = Annotated[bool, flag("--discard", HELD, "Drop what was deferred in place of applying it.")]
-Holds = Annotated[bool, flag("--holds", HELD, "Also ask repositories that need a login what is held.")]
+By = Annotated[str, option("--by", HELD, f"Who holds the images. {FROM_CI}", "NAME")]
+Hold = Annotated[bool, flag("--hold", HELD, "Hold the images at the version they are rolled back to.")]
+Discard = Annotated[bool, flag("--discard", HELD, "Drop the deferred event, which is otherwise applied.")]
+Holds = Annotated[bool, flag("--holds", HELD, "Also list the holds in repositories that need a login.")]
 
 Applications = Annotated[
     Texts,
     option(
         "--applications",
         FIND,
-        "cluster, argocd, a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF.",
+        "Read Applications from cluster, argocd, a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF.",
         "SOURCE",
         read=every_line,
     ),
 ]
 Application = Annotated[
     Texts,
-    option("--application", FIND, "Only Applications of this name (glob, or NAMESPACE/NAME).", "NAME", read=every_word),
+    option(
+        "--application",
+        FIND,
+        "Consider only Applications with this name, given as NAME or NAMESPACE/NAME; globs are allowed.",
+        "NAME",
+        read=every_word,
+    ),
 ]
-Selector = Annotated[str, option("--selector", FIND, "Only Applications with these labels: a=b,c!=d,e,!f.", "LABELS")]
+Selector = Annotated[
+    str,
+    option("--selector", FIND, "Consider only Applications with these labels, for example a=b,c!=d,e,!f.", "LABELS"),
+]
 Project = Annotated[
-    Texts, option("--project", FIND, "Only Applications of this project (glob).", "NAME", read=every_word)
+    Texts,
+    option(
+        "--project", FIND, "Consider only Applications of this project; globs are allowed.", "NAME", read=every_word
+    ),
 ]
 Namespace = Annotated[
-    Texts, option("--namespace", FIND, "Only Applications of this namespace (glob).", "NAME", read=every_word)
+    Texts,
+    option(
+        "--namespace",
+        FIND,
+        "Consider only Applications in this namespace; globs are allowed.",
+        "NAME",
+        read=every_word,
+    ),
 ]
 ArgocdNamespace = Annotated[
     str,
     option(
-        "--argocd-namespace", FIND, "Namespace of Argo CD's control plane; decides the override file's name.", "NAME"
+        "--argocd-namespace",
+        FIND,
+        "Namespace of Argo CD's control plane. The name of the override file depends on it.",
+        "NAME",
     ),
 ]
-AnnotationPrefix = Annotated[str, option("--annotation-prefix", FIND, "Prefix of the annotations.", "PREFIX")]
+AnnotationPrefix = Annotated[str, option("--annotation-prefix", FIND, "Prefix of the annotations to read.", "PREFIX")]
 
 Strategy = Annotated[
     str,
     option(
         "--strategy",
         RULES,
-        "Strategy where no annotation names one.",
+        "Update strategy for images without an update-strategy annotation.",
         "semver|newest-build|alphabetical|digest",
         read=one_of,
     ),
 ]
-AllowDowngrade = Annotated[
-    bool,
-    flag("--allow-downgrade", RULES, "Accept a version older than the present one."),
-]
+AllowDowngrade = Annotated[bool, flag("--allow-downgrade", RULES, "Accept a version older than the current one.")]
 RequireLive = Annotated[
     bool,
-    flag("--require-live", RULES, "Only where status.summary.images holds the image."),
+    flag("--require-live", RULES, "Update only Applications whose status.summary.images lists the image."),
 ]
-RequireUpdate = Annotated[bool, flag("--require-update", RULES, "Exit 5 when nothing was updated.")]
+RequireUpdate = Annotated[bool, flag("--require-update", RULES, "Exit with 5 if nothing was updated.")]
 RequireMatch = Annotated[
     bool,
-    flag("--require-match", RULES, "Exit 5 when an --image is tracked by no Application."),
+    flag("--require-match", RULES, "Exit with 5 if no Application tracks one of the images."),
 ]
-PinDigest = Annotated[bool, flag("--pin-digest", RULES, "Write tag@sha256:….")]
+PinDigest = Annotated[bool, flag("--pin-digest", RULES, "Write the digest together with the tag: TAG@sha256:….")]
 CarryParameters = Annotated[
     bool,
-    flag("--carry-parameters", RULES, "Carry the spec's parameters along in an override file."),
+    flag(
+        "--carry-parameters",
+        RULES,
+        "Copy the Application's own parameters into a new override file, because Argo CD replaces the whole list.",
+    ),
 ]
 
-Atomic = Annotated[bool, flag("--atomic", COMMIT, "One failing Application stops its whole commit.")]
-GitAuthorName = Annotated[str, option("--git-author-name", COMMIT, "Author and committer.", "NAME", read=author_part)]
-GitAuthorEmail = Annotated[str, option("--git-author-email", COMMIT, "Their address.", "ADDRESS", read=author_part)]
+Atomic = Annotated[
+    bool,
+    flag("--atomic", COMMIT, "Commit nothing to a branch if one of its Applications fails."),
+]
+GitAuthorName = Annotated[
+    str,
+    option("--git-author-name", COMMIT, "Name of the commit's author and committer.", "NAME", read=author_part),
+]
+GitAuthorEmail = Annotated[
+    str,
+    option(
+        "--git-author-email",
+        COMMIT,
+        "E-mail address of the commit's author and committer.",
+        "ADDRESS",
+        read=author_part,
+    ),
+]
 CommitMessageTemplate = Annotated[
-    str, option("--commit-message-template", COMMIT, "Go template of the commit message, as AIU takes it.", "FILE")
+    str,
+    option(
+        "--commit-message-template",
+        COMMIT,
+        "File with a Go template for the commit message; the fields are those of Image Updater.",
+        "FILE",
+    ),
 ]
 Trailer = Annotated[
     Texts,
-    option("--trailer", COMMIT, "One more trailer of the commit message.", "KEY=VALUE", read=every_pair),
+    option("--trailer", COMMIT, "Add a trailer to the commit message.", "KEY=VALUE", read=every_pair),
 ]
-SignOff = Annotated[bool, flag("--sign-off", COMMIT, "Add Signed-off-by, with the author.")]
+SignOff = Annotated[bool, flag("--sign-off", COMMIT, "Add a Signed-off-by trailer that names the author.")]
 SigningKey = Annotated[
     str,
     option(
         "--signing-key",
         COMMIT,
-        "Sign commits: a file, the key itself (by the variable), or the id of a key in the keyring.",
+        "Sign commits with this private key: a file, or the id of a key in the GnuPG keyring. The variable may hold "
+        "the key itself.",
         "KEY",
     ),
 ]
 SigningFormat = Annotated[
-    str, option("--signing-format", COMMIT, "What kind of key it is.", "openpgp|ssh", read=one_of)
+    str,
+    option(
+        "--signing-format",
+        COMMIT,
+        "Format of the signing key, which is recognised if this is left out.",
+        "openpgp|ssh",
+        read=one_of,
+    ),
 ]
 SourceCommit = Annotated[
     str,
-    option(
-        "--source-commit",
-        COMMIT,
-        "Commit that the image was built from; else the CI system's own variables tell.",
-        "SHA",
-        read=commit_id,
-    ),
+    option("--source-commit", COMMIT, f"Commit that the image was built from. {FROM_CI}", "SHA", read=commit_id),
 ]
-SourceRepository = Annotated[str, option("--source-repository", COMMIT, "Repository of that commit.", "URL")]
+SourceRepository = Annotated[
+    str,
+    option("--source-repository", COMMIT, f"Repository that holds the source commit. {FROM_CI}", "URL"),
+]
 PipelineRun = Annotated[
     str,
-    option(
-        "--pipeline-run",
-        COMMIT,
-        "What links to this run of the pipeline; else the CI system's own variables tell.",
-        "URL",
-    ),
+    option("--pipeline-run", COMMIT, f"Link to this run of the pipeline, for the commit message. {FROM_CI}", "URL"),
 ]
 
 PullRequest = Annotated[
     bool,
-    flag("--pull-request", REQUEST, "Open or update a pull request in place of pushing to the base branch."),
+    flag("--pull-request", REQUEST, "Open or update a pull request instead of pushing to the base branch."),
 ]
 PullRequestLabel = Annotated[
-    Texts, option("--pull-request-label", REQUEST, "Label of the request.", "NAME", read=every_line)
+    Texts,
+    option("--pull-request-label", REQUEST, "Label to put on the pull request.", "NAME", read=every_line),
 ]
 PullRequestReviewer = Annotated[
     Texts,
     option(
         "--pull-request-reviewer",
         REQUEST,
-        "Who is asked to review it; GitHub teams as ORG/TEAM.",
+        "User or team to ask for a review; a GitHub team is given as ORG/TEAM.",
         "NAME",
         read=every_line,
     ),
 ]
 PullRequestAssignee = Annotated[
-    Texts, option("--pull-request-assignee", REQUEST, "Who it is assigned to.", "NAME", read=every_line)
+    Texts,
+    option("--pull-request-assignee", REQUEST, "User to assign the pull request to.", "NAME", read=every_line),
 ]
-PullRequestDraft = Annotated[bool, flag("--pull-request-draft", REQUEST, "Open it as a draft.")]
+PullRequestDraft = Annotated[bool, flag("--pull-request-draft", REQUEST, "Open the pull request as a draft.")]
 AutoMerge = Annotated[
     bool,
-    flag("--auto-merge", REQUEST, "Let the forge merge it when its checks have passed."),
+    flag("--auto-merge", REQUEST, "Let the Git host merge the pull request once its checks have passed."),
 ]
 Forge = Annotated[
     str,
     option(
         "--forge",
         REQUEST,
-        "The forge where no URL tells: github, gitlab, gitea, bitbucket, bitbucket-server, azure; =URL says where.",
+        "Kind of Git host, if its URL does not show it: github, gitlab, gitea, bitbucket, bitbucket-server or azure. "
+        "=URL adds its address.",
         "NAME[=URL]",
     ),
 ]
 ForgeTokenFile = Annotated[
     str,
     option(
-        "--forge-token-file", REQUEST, "File with the token for the forge's API; or IMAGE_UPDATE_FORGE_TOKEN.", "FILE"
+        "--forge-token-file",
+        REQUEST,
+        "File with the token for the Git host's API. IMAGE_UPDATE_FORGE_TOKEN may hold the token itself.",
+        "FILE",
     ),
 ]
-ForgeUsername = Annotated[str, option("--forge-username", REQUEST, "User name that goes with it (Bitbucket).", "NAME")]
+ForgeUsername = Annotated[
+    str,
+    option("--forge-username", REQUEST, "User name that belongs to the API token, for Bitbucket.", "NAME"),
+]
 
 Output = Annotated[
     str,
     option(
         "--output",
         RESULTS,
-        "What stdout carries; repositories: a JSON list of those that are written.",
+        "What to print on stdout. repositories is a JSON list of the repositories that are written to.",
         "text|json|repositories",
         read=one_of,
     ),
+]
+LintOutput = Annotated[
+    str, option("--output", RESULTS, "How to print the findings on stdout.", "text|json", read=one_of)
 ]
 ReportFile = Annotated[
     str,
     typer.Argument(
         envvar=_variable("--report-file"),
         metavar="FILE",
-        help="A JSON report: what --report or --output json wrote; - is stdin.",
+        help="The JSON report of a run, as --report or --output json wrote it; - reads stdin.",
         rich_help_panel=RESULTS,
         callback=one_text,
     ),
@@ -380,59 +471,88 @@ ReportFile = Annotated[
 Html = Annotated[
     str,
     option(
-        "--html", RESULTS, "Make one self-contained page of it: here, or on stdout where no file is named.", "[OUT]"
+        "--html",
+        RESULTS,
+        "Write the report as one self-contained HTML page to this file, or to stdout if no file is given.",
+        "[OUT]",
     ),
 ]
-DryRun = Annotated[bool, flag("--dry-run", RESULTS, "Show the diff, as plan does; write nothing.")]
-Report = Annotated[str, option("--report", RESULTS, "Also write the JSON report here.", "FILE")]
-ResultsDir = Annotated[str, option("--results-dir", RESULTS, "One file per result (Tekton, Argo Workflows).", "DIR")]
-Dotenv = Annotated[str, option("--dotenv", RESULTS, "Results as KEY=VALUE lines (GitLab).", "FILE")]
+DryRun = Annotated[bool, flag("--dry-run", RESULTS, "Show what would be done, with the diff, and write nothing.")]
+Report = Annotated[str, option("--report", RESULTS, "Write the JSON report to this file as well.", "FILE")]
+ResultsDir = Annotated[
+    str,
+    option("--results-dir", RESULTS, "Write each result to a file of its own, as Tekton and Argo expect it.", "DIR"),
+]
+Dotenv = Annotated[
+    str, option("--dotenv", RESULTS, "Write the results as KEY=VALUE lines, as GitLab expects them.", "FILE")
+]
 MetricsFile = Annotated[
     str,
-    option("--metrics-file", RESULTS, "Prometheus metrics of the run; counters go on where the file left off.", "FILE"),
+    option("--metrics-file", RESULTS, "Write Prometheus metrics to this file. Counters in it are carried on.", "FILE"),
 ]
 CloudeventUrl = Annotated[
     str,
     option(
         "--cloudevent-url",
         RESULTS,
-        "Send a CloudEvent for each commit; a token by IMAGE_UPDATE_CLOUDEVENT_TOKEN.",
+        "Send a CloudEvent to this URL for each commit. IMAGE_UPDATE_CLOUDEVENT_TOKEN may hold a token for it.",
         "URL",
     ),
 ]
 LogLevel = Annotated[
-    str, option("--log-level", RESULTS, "How much the log says.", "error|warning|info|debug", read=one_of)
+    str,
+    option(
+        "--log-level",
+        RESULTS,
+        "How much to log on stderr. debug shows every call of git and of a server.",
+        "error|warning|info|debug",
+        read=one_of,
+    ),
 ]
 LogFormat = Annotated[
     str,
     option(
         "--log-format",
         RESULTS,
-        "How the log is written; auto: github in GitHub Actions, else text.",
+        "Format of the log. auto means github in GitHub Actions and text everywhere else.",
         "auto|text|json|github",
         read=one_of,
     ),
 ]
 
 Deadline = Annotated[
-    float, option("--deadline", GIT, "Seconds that a contended branch is tried.", "SECONDS", read=seconds)
+    float,
+    option(
+        "--deadline",
+        GIT,
+        "How long to try again when others push to the same branch.",
+        "SECONDS",
+        read=seconds,
+    ),
 ]
 StallTimeout = Annotated[
     float,
-    option("--stall-timeout", GIT, "Seconds without a byte after which a transfer is ended.", "SECONDS", read=seconds),
+    option("--stall-timeout", GIT, "End a transfer that brings no data for this long.", "SECONDS", read=seconds),
 ]
 GitCacheDir = Annotated[
-    str, option("--git-cache-dir", GIT, "Keep what was fetched here for later runs (a volume).", "DIR")
+    str, option("--git-cache-dir", GIT, "Keep what was fetched in this folder for later runs, on a volume.", "DIR")
 ]
 AllowProtocol = Annotated[
-    Texts, option("--allow-protocol", GIT, "One more Git transport: file.", "NAME", read=every_word)
+    Texts,
+    option(
+        "--allow-protocol",
+        GIT,
+        "Allow one more Git transport besides https, ssh and http: file, which also means local paths.",
+        "NAME",
+        read=every_word,
+    ),
 ]
 RewriteUrl = Annotated[
     Texts,
     option(
         "--rewrite-url",
         GIT,
-        "Reach a repository under another URL; longest prefix wins.",
+        "Reach repositories whose URL begins with PREFIX at REPLACEMENT. The longest prefix wins.",
         "PREFIX=REPLACEMENT",
         read=every_pair,
     ),
@@ -443,7 +563,7 @@ GitPasswordFile = Annotated[
     option(
         "--git-password-file",
         GIT,
-        "File with the password or token; or IMAGE_UPDATE_GIT_TOKEN, IMAGE_UPDATE_GIT_PASSWORD.",
+        "File with the password or token for Git over https. IMAGE_UPDATE_GIT_TOKEN may hold it instead.",
         "FILE",
     ),
 ]
@@ -452,7 +572,7 @@ GitCredentialsUrl = Annotated[
     option(
         "--git-credentials-url",
         GIT,
-        "Which URLs that user name, password or token may be sent to.",
+        "Send the user name, password or token only to URLs that begin with this.",
         "PREFIX",
         read=every_line,
     ),
@@ -460,91 +580,167 @@ GitCredentialsUrl = Annotated[
 BasicAuthDirectory = Annotated[
     str,
     option(
-        "--basic-auth-directory", GIT, "Folder with .git-credentials and .gitconfig, or username and password.", "DIR"
+        "--basic-auth-directory",
+        GIT,
+        "Folder with .git-credentials and .gitconfig, or with the files username and password.",
+        "DIR",
     ),
 ]
-GithubAppId = Annotated[str, option("--github-app-id", GIT, "GitHub App that pushes.", "ID")]
+GithubAppId = Annotated[str, option("--github-app-id", GIT, "Id of the GitHub App that pushes.", "ID")]
 GithubAppInstallationId = Annotated[
-    str, option("--github-app-installation-id", GIT, "Where that App is installed.", "ID")
+    str, option("--github-app-installation-id", GIT, "Id of the GitHub App's installation.", "ID")
 ]
 GithubAppKeyFile = Annotated[
-    str, option("--github-app-key-file", GIT, "Its private key; or IMAGE_UPDATE_GITHUB_APP_KEY.", "FILE")
+    str,
+    option(
+        "--github-app-key-file",
+        GIT,
+        "File with the GitHub App's private key. IMAGE_UPDATE_GITHUB_APP_KEY may hold the key itself.",
+        "FILE",
+    ),
 ]
 SshKeyFile = Annotated[
-    str, option("--ssh-key-file", GIT, "Private SSH key without passphrase; or IMAGE_UPDATE_SSH_KEY.", "FILE")
+    str,
+    option(
+        "--ssh-key-file",
+        GIT,
+        "File with a private SSH key without a passphrase. IMAGE_UPDATE_SSH_KEY may hold the key itself.",
+        "FILE",
+    ),
 ]
 SshDirectory = Annotated[
-    str, option("--ssh-directory", GIT, "Folder with private keys, known_hosts and config, as ~/.ssh.", "DIR")
+    str,
+    option("--ssh-directory", GIT, "Folder like ~/.ssh, with private keys, known_hosts and config.", "DIR"),
 ]
 SshKnownHostsFile = Annotated[
-    str, option("--ssh-known-hosts-file", GIT, "Host keys of SSH servers; only these are trusted.", "FILE")
+    str,
+    option("--ssh-known-hosts-file", GIT, "File with the host keys of SSH servers. Only these are trusted.", "FILE"),
 ]
 SshHostKey = Annotated[
-    Texts, option("--ssh-host-key", GIT, "One more known host, as ssh-keyscan prints it.", "LINE", read=every_line)
+    Texts,
+    option(
+        "--ssh-host-key", GIT, "Trust this host key as well, a line as ssh-keyscan prints it.", "LINE", read=every_line
+    ),
 ]
 CaFile = Annotated[
-    str, option("--ca-file", GIT, "Certificate authorities to trust besides the system's; a file or folder.", "FILE")
+    str,
+    option("--ca-file", GIT, "File or folder of certificate authorities to trust in addition to the system's.", "FILE"),
 ]
 GitConfig = Annotated[
     bool,
-    flag("--git-config", GIT, "Heed what the user's and system's git configuration say of servers."),
+    flag(
+        "--git-config",
+        GIT,
+        "Use what the Git configuration of the user and the system says about servers: logins, URLs, proxies, "
+        "certificates.",
+    ),
 ]
 OnlyRepository = Annotated[
-    Texts, option("--only-repository", GIT, "Do only what lands in this repository.", "URL", read=every_line)
+    Texts,
+    option(
+        "--only-repository",
+        GIT,
+        "Write to this repository only; what belongs to other repositories is left out.",
+        "URL",
+        read=every_line,
+    ),
 ]
 
 Kubeconfig = Annotated[
-    str, option("--kubeconfig", ARGO, "Which cluster; else KUBECONFIG, ~/.kube/config, or the pod's own.", "FILE")
+    str,
+    option(
+        "--kubeconfig",
+        ARGO,
+        "Kubeconfig file of the cluster. By default KUBECONFIG, ~/.kube/config, or the pod's service account.",
+        "FILE",
+    ),
 ]
-KubeContext = Annotated[str, option("--kube-context", ARGO, "Context of the kubeconfig.", "NAME")]
+KubeContext = Annotated[str, option("--kube-context", ARGO, "Context of the kubeconfig to use.", "NAME")]
 ArgocdServer = Annotated[
-    str, option("--argocd-server", ARGO, "Argo CD's API server, HOST[:PORT]; else ARGOCD_SERVER, ARGOCD_OPTS.", "HOST")
+    str,
+    option(
+        "--argocd-server",
+        ARGO,
+        "Address of Argo CD's API server, as HOST or HOST:PORT. By default ARGOCD_SERVER or ARGOCD_OPTS.",
+        "HOST",
+    ),
 ]
 ArgocdAuthTokenFile = Annotated[
     str,
     option(
         "--argocd-auth-token-file",
         ARGO,
-        "File with its token; or IMAGE_UPDATE_ARGOCD_AUTH_TOKEN, ARGOCD_AUTH_TOKEN.",
+        "File with the token for Argo CD's API. IMAGE_UPDATE_ARGOCD_AUTH_TOKEN may hold it instead.",
         "FILE",
     ),
 ]
-ArgocdPlaintext = Annotated[bool, flag("--argocd-plaintext", ARGO, "Reach it over http.")]
-ArgocdInsecure = Annotated[bool, flag("--argocd-insecure", ARGO, "Do not check its certificate.")]
-ArgocdCaFile = Annotated[str, option("--argocd-ca-file", ARGO, "Certificate authorities to trust for it.", "FILE")]
-ArgocdRootPath = Annotated[str, option("--argocd-root-path", ARGO, "Path below which it is served.", "PATH")]
+ArgocdPlaintext = Annotated[bool, flag("--argocd-plaintext", ARGO, "Connect to Argo CD's API over plain http.")]
+ArgocdInsecure = Annotated[
+    bool, flag("--argocd-insecure", ARGO, "Skip the check of the certificate of Argo CD's API server.")
+]
+ArgocdCaFile = Annotated[
+    str,
+    option("--argocd-ca-file", ARGO, "File of certificate authorities to trust for Argo CD's API.", "FILE"),
+]
+ArgocdRootPath = Annotated[str, option("--argocd-root-path", ARGO, "Path under which Argo CD's API is served.", "PATH")]
 ArgocdHeader = Annotated[
     Texts,
     option(
         "--argocd-header",
         ARGO,
-        "One more header, NAME: VALUE; a secret one by the variable.",
+        "Header to send to Argo CD's API, as NAME: VALUE. Give a secret one in the variable.",
         "HEADER",
         read=every_line,
     ),
 ]
 Refresh = Annotated[
     bool,
-    flag("--refresh", ARGO, "Ask Argo CD to look at Git now (with cluster and argocd)."),
+    flag(
+        "--refresh",
+        ARGO,
+        "Ask Argo CD to look at Git at once, if Applications are read from cluster or argocd.",
+    ),
 ]
 RefreshParents = Annotated[
     bool,
-    flag("--refresh-parents", ARGO, "Also refresh the Applications that manage those written."),
+    flag("--refresh-parents", ARGO, "Also refresh the parent Applications of those that were written."),
 ]
 Wait = Annotated[
     bool,
-    flag("--wait", ARGO, "Wait until what was written is synced and healthy; exit 6 when it fails."),
+    flag(
+        "--wait",
+        ARGO,
+        "Wait until Argo CD has synced what was written and it is healthy. Exit with 6 if that fails.",
+    ),
 ]
-WaitTimeout = Annotated[float, option("--wait-timeout", ARGO, "Seconds to wait at most.", "SECONDS", read=seconds)]
+WaitTimeout = Annotated[
+    float, option("--wait-timeout", ARGO, "How long to wait for the rollout.", "SECONDS", read=seconds)
+]
 ExpectImage = Annotated[
     bool,
-    flag("--expect-image", ARGO, "With --wait: exit 6 where the image runs in the Application with other tags only."),
+    flag(
+        "--expect-image",
+        ARGO,
+        "With --wait, exit with 6 if the Application runs the image, but only with other tags.",
+    ),
 ]
-Revision = Annotated[str, option("--revision", ARGO, "The commit that is waited for.", "SHA")]
-Repository = Annotated[str, option("--repository", ARGO, "Only sources of this repository must be at it.", "URL")]
+Revision = Annotated[str, option("--revision", ARGO, "Commit that Argo CD must have synced.", "SHA")]
+Repository = Annotated[
+    str,
+    option(
+        "--repository",
+        ARGO,
+        "Repository of that commit. Other sources of the Applications may be at any commit.",
+        "URL",
+    ),
+]
 KubernetesEvents = Annotated[
     bool,
-    flag("--kubernetes-events", ARGO, "Write an Event ImagesUpdated on each Application, as AIU does (with cluster)."),
+    flag(
+        "--kubernetes-events",
+        ARGO,
+        "Write a Kubernetes Event (ImagesUpdated) for each Application, as Image Updater does. Needs cluster.",
+    ),
 ]
 
 RegistryCheck = Annotated[
@@ -552,21 +748,24 @@ RegistryCheck = Annotated[
     option(
         "--registry-check",
         REGISTRY,
-        "Whether to ask the registry: only what a rule needs, all, or nothing.",
+        "When to ask the registry about an image: only if a rule needs it (auto), always, or never.",
         "auto|always|never",
         read=one_of,
     ),
 ]
-RegistriesConf = Annotated[str, option("--registries-conf", REGISTRY, "AIU's registries.conf.", "FILE")]
+RegistriesConf = Annotated[
+    str, option("--registries-conf", REGISTRY, "The registries.conf file of Image Updater.", "FILE")
+]
 RegistryUsername = Annotated[
-    str, option("--registry-username", REGISTRY, "User name for a registry, beside Docker's config files.", "NAME")
+    str,
+    option("--registry-username", REGISTRY, "User name for the registry. Docker's config files are read too.", "NAME"),
 ]
 RegistryPasswordFile = Annotated[
     str,
     option(
         "--registry-password-file",
         REGISTRY,
-        "File with its password or token; or IMAGE_UPDATE_REGISTRY_PASSWORD.",
+        "File with the password or token for the registry. IMAGE_UPDATE_REGISTRY_PASSWORD may hold it instead.",
         "FILE",
     ),
 ]
@@ -575,27 +774,39 @@ RegistryCredentialsFor = Annotated[
     option(
         "--registry-credentials-for",
         REGISTRY,
-        "Which registries or repositories they are for: ghcr.io, ghcr.io/acme.",
+        "Registry or repository that the user name and password are for, such as ghcr.io or ghcr.io/acme.",
         "PREFIX",
         read=every_word,
     ),
 ]
 RegistryCacheDir = Annotated[
-    str, option("--registry-cache-dir", REGISTRY, "Keep what is known of images here for later runs (a volume).", "DIR")
+    str,
+    option(
+        "--registry-cache-dir",
+        REGISTRY,
+        "Keep what is known about images in this folder for later runs, on a volume.",
+        "DIR",
+    ),
 ]
 AllowEnv = Annotated[
     Texts,
     option(
-        "--allow-env", REGISTRY, "Variable that a pull-secret annotation may name (env:NAME).", "NAME", read=every_word
+        "--allow-env",
+        REGISTRY,
+        "Let pull-secret annotations name this environment variable (env:NAME).",
+        "NAME",
+        read=every_word,
     ),
 ]
-AllowExec = Annotated[bool, flag("--allow-exec", REGISTRY, "Allow credentials by a script (ext:/path).")]
+AllowExec = Annotated[
+    bool, flag("--allow-exec", REGISTRY, "Let pull-secret annotations name a script to run (ext:/path).")
+]
 Verify = Annotated[
     str,
     option(
         "--verify",
         REGISTRY,
-        "Write only what is signed (cosign) with one of the public keys in this file, and pin its digest.",
+        "Write only images with a cosign signature by one of the public keys in this file, and pin their digests.",
         "FILE",
     ),
 ]
@@ -604,21 +815,33 @@ VerifyIdentity = Annotated[
     option(
         "--verify-identity",
         REGISTRY,
-        "Likewise without keys: who must have signed; needs the extra sigstore.",
+        "Write only images with a keyless cosign signature of this identity. Needs --verify-issuer and the extra "
+        "sigstore.",
         "IDENTITY",
     ),
 ]
-VerifyIssuer = Annotated[str, option("--verify-issuer", REGISTRY, "Who must have vouched for that identity.", "URL")]
+VerifyIssuer = Annotated[
+    str, option("--verify-issuer", REGISTRY, "OIDC issuer of the identity in --verify-identity.", "URL")
+]
 VerifyTimeout = Annotated[
     float,
     option(
         "--verify-timeout",
         REGISTRY,
-        "Seconds to wait for a signature that is made after the push (Tekton Chains).",
+        "How long to wait for a signature that is made after the push, as Tekton Chains does.",
         "SECONDS",
         read=seconds,
     ),
 ]
+
+# What `--help` shows: the options that most pipelines use, and those that are a command's own. `--help-all` shows all.
+COMMON = frozenset({
+    "image", "image-digest", "images-from", "applications", "application", "dry-run", "require-match", "pin-digest",
+    "pull-request", "auto-merge", "forge-token-file", "git-username", "git-password-file", "git-credentials-url",
+    "ssh-directory", "wait", "wait-timeout", "output", "report", "log-level",
+    "app", "to", "unknown-tag", "reason", "until", "by", "hold", "discard", "holds", "revision", "repository",
+    "report-file", "html",
+})  # fmt: skip
 
 
 def variables() -> set[str]:

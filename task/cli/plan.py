@@ -37,7 +37,7 @@ def plan(
     trailer: options.Trailer = None,
     sign_off: options.SignOff = False,
     signing_key: options.SigningKey = "",
-    signing_format: options.SigningFormat = "openpgp",
+    signing_format: options.SigningFormat = "",
     source_commit: options.SourceCommit = "",
     source_repository: options.SourceRepository = "",
     pipeline_run: options.PipelineRun = "",
@@ -103,5 +103,5 @@ def plan(
     verify_issuer: options.VerifyIssuer = "",
     verify_timeout: options.VerifyTimeout = 0,
 ) -> int:
-    """The same decisions and the exact diff; writes nothing."""
+    """Show what run would do, with the exact diff, and write nothing."""
     return update(settings_of("plan", context.params), context.obj.environ, context.obj.log)

@@ -10,8 +10,8 @@ from task.cli.update import update
 def release(
     context: typer.Context,
     *,
-    image: options.Image = None,
     app: options.App,
+    image: options.HeldImage = None,
     discard: options.Discard = False,
     applications: options.Applications = None,
     selector: options.Selector = "",
@@ -29,7 +29,7 @@ def release(
     trailer: options.Trailer = None,
     sign_off: options.SignOff = False,
     signing_key: options.SigningKey = "",
-    signing_format: options.SigningFormat = "openpgp",
+    signing_format: options.SigningFormat = "",
     pipeline_run: options.PipelineRun = "",
     pull_request: options.PullRequest = False,
     pull_request_label: options.PullRequestLabel = None,
@@ -96,5 +96,5 @@ def release(
     verify_issuer: options.VerifyIssuer = "",
     verify_timeout: options.VerifyTimeout = 0,
 ) -> int:
-    """Lift a hold, and write the newest event that it deferred."""
+    """Lift a hold and write the newest event that it deferred."""
     return update(settings_of("release", context.params), context.obj.environ, context.obj.log)

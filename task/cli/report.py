@@ -39,7 +39,7 @@ def report(
     *,
     html: options.Html = "",
 ) -> int:
-    """Show the report of a run again, or make a page of it."""
+    """Show the report of a run again, or turn it into an HTML page."""
     context.obj.log("debug", f"reading {report_file}")
     try:
         found = report_of(_read(report_file))

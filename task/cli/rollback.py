@@ -10,8 +10,8 @@ from task.cli.update import update
 def rollback(
     context: typer.Context,
     *,
-    image: options.Image = None,
     app: options.App,
+    image: options.HeldImage = None,
     to: options.To,
     unknown_tag: options.UnknownTag = False,
     reason: options.Reason = "",
@@ -34,7 +34,7 @@ def rollback(
     trailer: options.Trailer = None,
     sign_off: options.SignOff = False,
     signing_key: options.SigningKey = "",
-    signing_format: options.SigningFormat = "openpgp",
+    signing_format: options.SigningFormat = "",
     pipeline_run: options.PipelineRun = "",
     pull_request: options.PullRequest = False,
     pull_request_label: options.PullRequestLabel = None,
@@ -101,5 +101,5 @@ def rollback(
     verify_issuer: options.VerifyIssuer = "",
     verify_timeout: options.VerifyTimeout = 0,
 ) -> int:
-    """Write an older tag and hold it there, in one commit."""
+    """Go back to an older tag and hold the image there, in one commit."""
     return update(settings_of("rollback", context.params), context.obj.environ, context.obj.log)

@@ -37,7 +37,7 @@ def run(
     trailer: options.Trailer = None,
     sign_off: options.SignOff = False,
     signing_key: options.SigningKey = "",
-    signing_format: options.SigningFormat = "openpgp",
+    signing_format: options.SigningFormat = "",
     source_commit: options.SourceCommit = "",
     source_repository: options.SourceRepository = "",
     pipeline_run: options.PipelineRun = "",
@@ -106,5 +106,5 @@ def run(
     verify_issuer: options.VerifyIssuer = "",
     verify_timeout: options.VerifyTimeout = 0,
 ) -> int:
-    """Commit a built image to every Application that asks for it."""
+    """Write a newly built image to Git for every Application that tracks it."""
     return update(settings_of("plan" if dry_run else "run", context.params), context.obj.environ, context.obj.log)

@@ -32,7 +32,7 @@ def scan(
     trailer: options.Trailer = None,
     sign_off: options.SignOff = False,
     signing_key: options.SigningKey = "",
-    signing_format: options.SigningFormat = "openpgp",
+    signing_format: options.SigningFormat = "",
     pipeline_run: options.PipelineRun = "",
     pull_request: options.PullRequest = False,
     pull_request_label: options.PullRequestLabel = None,
@@ -99,7 +99,7 @@ def scan(
     verify_issuer: options.VerifyIssuer = "",
     verify_timeout: options.VerifyTimeout = 0,
 ) -> int:
-    """Ask the registries for the newest allowed tag of every image, then go on as run does."""
+    """Ask the registries for the newest allowed tag of every tracked image, then go on as run does."""
     settings = settings_of("scan", context.params)
     if settings.require_match:
         raise UsageError("--require-match: scan is given no image", hint="leave it out; run and plan take it")

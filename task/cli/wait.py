@@ -47,7 +47,7 @@ class WaitSettings:
 def wait(
     context: typer.Context,
     *,
-    app: options.App,
+    app: options.WaitApp,
     applications: options.Applications = None,
     argocd_namespace: options.ArgocdNamespace = "argocd",
     log_level: options.LogLevel = "info",

@@ -17,8 +17,7 @@ from task.git.failed import GitFailed
 from task.model import Person
 from task.secret import Secret
 
-_ASIDE = "give a private key without passphrase, by --signing-key or IMAGE_UPDATE_SIGNING_KEY"
-_FORMATS = {"ssh": ("-----BEGIN OPENSSH PRIVATE KEY", "PRIVATE KEY-----"), "openpgp": ("PGP PRIVATE KEY BLOCK",)}
+_ASIDE = "give a private key without a passphrase, in --signing-key or IMAGE_UPDATE_SIGNING_KEY"
 
 
 @dataclass(frozen=True)
@@ -30,22 +29,27 @@ class Key:
     form: str  # "openpgp", "ssh"
 
 
-def key_of(given: Secret, form: str) -> Key:
-    """The key that an option means: the text itself, a file, or an id. Raises `UsageError` for what cannot be one."""
+def key_of(given: Secret, form: str = "") -> Key:
+    """The key that an option means: the text itself, a file, or an id in the keyring.
+
+    Without a format the key tells it. Raises `UsageError` for what cannot be a key, or has another format.
+    """
     text = given.reveal()
     if "\n" not in text and not text.startswith("-----BEGIN"):
-        if form == "openpgp" and not text.startswith(("/", ".")) and not os.path.exists(text):
-            return Key(Secret(""), text, form)
+        if form != "ssh" and not text.startswith(("/", ".")) and not os.path.exists(text):
+            return Key(Secret(""), text, "openpgp")
         try:
             text = read_text(text)
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "not text; export the key with --armor"
             raise UsageError(f"--signing-key: cannot read {text!r}: {why}", hint="name a readable file") from None
-    if not any(words in text for words in _FORMATS[form]) or ("PGP" in text) != (form == "openpgp"):
-        other = "openpgp" if "PGP PRIVATE" in text else "ssh"
-        hint = f"give --signing-format {other}" if other != form and "PRIVATE KEY" in text else _ASIDE
-        raise UsageError(f"--signing-key: this is no private key of the format {form}", hint=hint)
-    return Key(Secret(text.replace("\r\n", "\n").rstrip("\n") + "\n"), "", form)
+    found = "openpgp" if "PGP PRIVATE KEY BLOCK" in text else "ssh" if "PRIVATE KEY-----" in text else ""
+    if not found:
+        raise UsageError("--signing-key: this is not a private key", hint=_ASIDE)
+    if form not in ("", found):
+        hint = "leave --signing-format out: the key tells"
+        raise UsageError(f"--signing-key: this is a key of the format {found}, not {form}", hint=hint)
+    return Key(Secret(text.replace("\r\n", "\n").rstrip("\n") + "\n"), "", found)
 
 
 class Signer:

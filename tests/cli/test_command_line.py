@@ -17,6 +17,14 @@ from scripts.typer_options import all_options, commands, options_of
 from task import __version__
 from task.cli.app import main
 
+# The twenty options that `run --help` shows.
+MOST_USED = {
+    "image", "image-digest", "images-from", "applications", "application", "dry-run", "require-match", "pin-digest",
+    "pull-request", "auto-merge", "forge-token-file", "git-username", "git-password-file", "git-credentials-url",
+    "ssh-directory", "wait", "wait-timeout", "output", "report", "log-level",
+}  # fmt: skip
+EVENT = {"image", "image-digest", "images-from"}
+OF_HOLD = MOST_USED - {"image-digest", "images-from", "application", "require-match"} | {"reason", "until", "by"}
 RUN_HELP = "image-update run --help shows what there is"
 
 
@@ -26,7 +34,7 @@ def test_help_names_every_option_with_its_variable(
     command: str, columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    assert main([command, "--help"]) == 0
+    assert main([command, "--help-all"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith(f"Usage: image-update {command} ")
     whole = re.sub(r"\s", "", shown) if columns == "40" else shown  # there our longest names have two lines
@@ -37,14 +45,40 @@ def test_help_names_every_option_with_its_variable(
         assert f"\n{option.rich_help_panel}:\n" in shown
 
 
-def test_help_shows_groups_defaults_and_the_opposite_of_a_switch(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "-h"]) == 0
+def test_help_all_shows_groups_defaults_and_the_opposite_of_a_switch(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--image", "a:1", "--help-all"]) == 0  # whatever stands before it
     shown = " ".join(capsys.readouterr().out.split())
     groups = ["The image:", "Applications:", "Rules:", "The commit:", "Pull requests:", "Results and log:", "Git:"]
     places = [shown.index(one) for one in groups]
     assert places == sorted(places)
     assert "--atomic / --no-atomic" in shown
     assert "[env var: IMAGE_UPDATE_DEADLINE; default: 120]" in shown
+    assert "[env var: IMAGE_UPDATE_REFRESH; default: on]" in shown
+
+
+@pytest.mark.parametrize(
+    ("command", "left_out"), [("plan", {"dry-run"}), ("run", set()), ("scan", EVENT), ("hold", None)]
+)
+def test_help_shows_what_most_pipelines_use(
+    command: str, left_out: set[str] | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, "-h"]) == 0
+    shown = capsys.readouterr().out
+    names = set(re.findall(r"^  (?:--|-h, --)([a-z-]+)", shown, re.MULTILINE)) - {"help", "help-all"}
+    assert names == (MOST_USED - left_out if left_out is not None else OF_HOLD)
+    assert "IMAGE_UPDATE_" not in re.sub(r"IMAGE_UPDATE_(GIT|FORGE)_(TOKEN|PASSWORD)", "", shown)
+    assert "--no-" not in shown  # all switches here are off
+    hidden = len([one for one in options_of(command) if one.opts[0].startswith("--")]) - len(names)
+    assert f"\n{hidden} more options: image-update {command} --help-all\n" in shown
+
+
+@pytest.mark.parametrize("command", ["hold", "release", "rollback"])
+def test_what_is_held_is_named_by_its_alias(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"Usage: image-update {command} [OPTIONS] APP...\n")
+    assert "  --image ALIAS " in shown
+    assert "just built" not in shown
 
 
 def test_no_value_of_a_variable_is_in_the_help(
@@ -54,6 +88,7 @@ def test_no_value_of_a_variable_is_in_the_help(
         monkeypatch.setenv(str(option.envvar), "s3cret")
     for command in commands():
         assert main([command, "--help"]) == 0
+        assert main([command, "--help-all"]) == 0
     shown = capsys.readouterr()
     assert "s3cret" not in shown.out + shown.err
 
@@ -70,7 +105,7 @@ def test_help_of_the_whole_names_every_command_with_all_its_words(capsys: pytest
     assert main(["--help"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert all(f" {command} {text}" in shown for command, text in commands().items())
-    assert "IMAGE_UPDATE_GIT_AUTHOR_NAME" in shown
+    assert "IMAGE_UPDATE_GIT_USERNAME" in shown
 
 
 def test_without_a_command_there_is_help_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
@@ -194,7 +229,9 @@ def test_too_many_open_files_are_temporary(monkeypatch: pytest.MonkeyPatch, caps
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["--version"], ["--show-completion", "bash"]])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["run", "--help"], ["run", "--help-all"], ["--version"], ["--show-completion", "bash"]]
+)
 def test_a_full_disk_is_an_error_without_a_traceback(words: list[str]) -> None:
     environ = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
     with open("/dev/full", "w") as full:
@@ -212,10 +249,10 @@ def test_help_works_everywhere(
     name: str, value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(name, value)
-    assert main(["run", "--help"]) == 0
+    assert main(["run", "--help-all"]) == 0
     shown = capsys.readouterr()
     assert shown.err == ""
-    assert "IMAGE_UPDATE" in shown.out
+    assert "--git-username" in shown.out
     assert "\x1b" not in shown.out
 
 

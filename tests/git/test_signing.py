@@ -78,9 +78,9 @@ def verified_ssh(scene: Scene, key: Path) -> str:
 def test_ssh(scene: Scene, ssh_key: Path, by: str) -> None:
     variable = {"variable": ssh_key.read_text(), "variable that names a file": str(ssh_key)}
     if by == "file":
-        result = scene.run("--signing-format", "ssh", "--signing-key", ssh_key)
+        result = scene.run("--signing-key", ssh_key)  # the key tells its format
     else:
-        result = scene.run("--signing-format", "ssh", env={"IMAGE_UPDATE_SIGNING_KEY": variable[by]})
+        result = scene.run(env={"IMAGE_UPDATE_SIGNING_KEY": variable[by]})
     assert result.code == 0, result.stderr
     assert verified_ssh(scene, ssh_key).startswith("GSigner signer@example.com Signer build: ")
     assert result.json["commits"][0]["commit"] == git(scene.repo, "rev-parse", "main")
@@ -131,7 +131,7 @@ def test_a_key_with_a_passphrase_is_refused(scene: Scene, ssh_key: Path) -> None
     tool("ssh-keygen", "-q", "-p", "-N", "secret", "-f", str(ssh_key))
     result = scene.run("--signing-format", "ssh", "--signing-key", ssh_key)
     assert (result.code, git(scene.repo, "rev-list", "--count", "main")) == (4, "1")
-    assert "without passphrase" in result.stderr
+    assert "without a passphrase" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -141,17 +141,17 @@ def test_a_key_with_a_passphrase_is_refused(scene: Scene, ssh_key: Path) -> None
         (
             "-----BEGIN OPENSSH PRIVATE KEY-----\nx\n-----END OPENSSH PRIVATE KEY-----",
             "openpgp",
-            "--signing-format ssh",
+            "this is a key of the format ssh, not openpgp; leave --signing-format out",
         ),
-        ("-----BEGIN PGP PRIVATE KEY BLOCK-----\nx\n", "ssh", "--signing-format openpgp"),
-        ("-----BEGIN CERTIFICATE-----\nx\n", "ssh", "without passphrase"),
-        ("ssh-ed25519 AAAA\n", "ssh", "without passphrase"),
+        ("-----BEGIN PGP PRIVATE KEY BLOCK-----\nx\n", "ssh", "this is a key of the format openpgp, not ssh"),
+        ("-----BEGIN CERTIFICATE-----\nx\n", "", "this is not a private key; give a private key without a passphrase"),
+        ("ssh-ed25519 AAAA\n", "ssh", "without a passphrase"),
     ],
 )
 def test_what_is_no_key(text: str, form: str, words: str) -> None:
     with pytest.raises(UsageError) as caught:
         key_of(Secret(text), form)
-    shown = f"{caught.value} {caught.value.hint}"
+    shown = f"{caught.value}; {caught.value.hint}"
     assert words in shown
     assert "AAAA" not in shown
 

@@ -141,7 +141,9 @@ def test_what_most_pipelines_use_is_called_the_same_everywhere(path: Path) -> No
     named = spec.get("inputs") or {one["name"]: one for one in spec["params"]}
     assert set(named) >= EVERYWHERE
     said = named["applications"]["description"]
-    assert said.startswith("cluster, argocd, a file or folder of manifests, or REPO//PATH?ref=REF.")
+    assert said.startswith(
+        "Read Applications from cluster, argocd, a file or folder of manifests, or REPO//PATH?ref=REF."
+    )
     assert "stdin" not in said  # no host gives a step any
 
 

@@ -136,7 +136,7 @@ def test_logs_show_nothing_that_moves(scene: tuple[Path, list[str]], env: dict[s
 def test_help_is_as_wide_as_the_terminal() -> None:
     _, shown = at_terminal("run", "--help", columns=60)
     assert max(map(len, shown.splitlines())) <= 60
-    assert "IMAGE_UPDATE_IMAGE" in shown
+    assert "--image REF" in shown
 
 
 def test_colours_may_be_asked_for_where_no_terminal_is(scene: tuple[Path, list[str]]) -> None:
