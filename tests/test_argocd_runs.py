@@ -80,6 +80,13 @@ def test_a_token_that_may_see_nothing(tmp_path: Path, server: ArgoCDServer) -> N
     assert "no Application is called 'web'" in named.stderr
 
 
+def test_a_selector_that_cannot_be_read_is_refused_before_anything_is_asked(server: ArgoCDServer) -> None:
+    result = with_argocd(server, "--selector", "team in a")
+    assert result.code == 2
+    assert "--selector: cannot read 'team in a'" in result.stderr
+    assert server.seen == []
+
+
 def test_a_second_run_refreshes_nothing(tmp_path: Path, server: ArgoCDServer) -> None:
     server.add(versioned(app("web", repository(tmp_path, "web"))))
     assert with_argocd(server, "--applications", "argocd").json["status"] == "updated"

@@ -32,6 +32,11 @@ def considered(app: Application, narrow: Narrow) -> bool:
     )
 
 
+def check_selector(narrow: Narrow) -> None:
+    """Raise `UsageError` for a selector that cannot be read, before any server is asked."""
+    _selector(narrow.selector)
+
+
 def is_glob(text: str) -> bool:
     """Whether the text is a glob, which may fit several Applications."""
     return any(char in text for char in "*?[")

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from task import shutdown
-from task.annotations.narrow import considered
+from task.annotations.narrow import check_selector, considered
 from task.errors import TaskError
 from task.model import Problem, Report, Subscribed, Timings
 from task.output.outcome import exit_code
@@ -54,6 +54,7 @@ def run(job: Job, world: World) -> Report:
 def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     """The Applications in question, each with what its annotations ask for, and what is wrong or has no effect."""
     narrow = job.scope.narrow
+    check_selector(narrow)
     found = find(world.applications(), job.scope, world.locate)
     by_metadata = replace(narrow, projects=())  # metadata does not say an Application's project
     skipped = [(app, considered(app, by_metadata)) for app in world.passed_over()]

@@ -42,7 +42,7 @@ ROUNDS = 20
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks at what was written are as much shorter as the stand-in is faster than Argo CD."""
-    monkeypatch.setattr(live, "SHORTEST_LOOK", 0.06)
+    monkeypatch.setattr(live, "SHORTEST_LOOK", 0.15)
     monkeypatch.setattr(live, "LOOK", 0.01)
 
 
