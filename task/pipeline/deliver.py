@@ -57,10 +57,14 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
         if job.atomic and any(decision.verdict.verdict == "error" for decision in settled):
             return done.plus(Outcome(stop_all(settled, [one for change in changes for one in change.decisions])))
         done = done.plus(Outcome(tuple(settled), landed=_already_in_git(snapshot, settled)))
-        landed, outpaced = _land_all(batch, snapshot, changes, heads, contention.attempts, job, world)
-        done = done.plus(landed)
+        outpaced: list[Draft] = []
+        for change in changes:
+            try:
+                done = done.plus(_land(change, snapshot, batch, heads, contention.attempts, job, world))
+            except Outpaced:
+                outpaced.append(change)
 
-        batch = replace(batch, asks=outpaced)
+        batch = replace(batch, asks=_asks_of(outpaced, batch.asks))
         if batch.asks:
             number = contention.attempts + 1
             try:
@@ -98,39 +102,33 @@ def last_checks(job: Job, world: World) -> LastChecks:
     return LastChecks(world.registry, world.signatures, labels)
 
 
-def _land_all(
-    batch: Batch,
-    snapshot: Snapshot,
-    changes: Sequence[Draft],
-    heads: ExistingHeads,
-    attempt: int,
-    job: Job,
-    world: World,
-) -> tuple[Outcome, tuple[Ask, ...]]:
-    """Each changeset, landed or (in `plan`) predicted; and the asks of those that somebody else was faster than."""
-    done = Outcome()
-    outpaced: set[int] = set()  # decisions hold the very subscription of their ask, so its identity tells them apart
-    for change in changes:
-        head = change.changeset.destination.head
-        if change.warning:
-            world.log("warning", change.warning)
-        try:
-            if request := heads.requests.get(head):
-                tip = heads.snapshots[head].tip if head in heads.snapshots else ""
+def _land(
+    change: Draft, snapshot: Snapshot, batch: Batch, heads: ExistingHeads, attempt: int, job: Job, world: World
+) -> Outcome:
+    """One changeset, landed or (in `plan`) predicted, with its request. A failure is an outcome; raises `Outpaced`."""
+    if change.warning:
+        world.log("warning", change.warning)
+    head = change.changeset.destination.head
 
-                def commit(change: Draft = change) -> Outcome:
-                    return _commit(batch, snapshot, change, attempt, job)
+    def commit() -> Outcome:
+        return _commit(batch, snapshot, change, attempt, job)
 
-                outcome = propose(change, request, tip, job, world, commit)
-            else:
-                outcome = _commit(batch, snapshot, change, attempt, job)
-        except Outpaced:
-            outpaced |= {id(decision.subscription) for decision in change.decisions}
-            continue
-        except TaskError as error:
-            outcome = Outcome(tuple(failed(decision, error) for decision in change.decisions))
-        done = done.plus(replace(outcome, strays=change.strays))
-    return done, tuple(ask for ask in batch.asks if id(ask.subscription) in outpaced)
+    try:
+        if request := heads.requests.get(head):
+            tip = heads.snapshots[head].tip if head in heads.snapshots else ""
+            outcome = propose(change, request, tip, job, world, commit)
+        else:
+            outcome = commit()
+    except TaskError as error:
+        outcome = Outcome(tuple(failed(decision, error) for decision in change.decisions))
+    return replace(outcome, strays=change.strays)
+
+
+def _asks_of(changes: Iterable[Draft], asks: Iterable[Ask]) -> tuple[Ask, ...]:
+    """The asks whose decisions these changesets carry out."""
+    # A decision holds the very subscription of its ask. Equal ones may stand twice in an Application, so `is` counts.
+    subscriptions = {id(decision.subscription) for change in changes for decision in change.decisions}
+    return tuple(ask for ask in asks if id(ask.subscription) in subscriptions)
 
 
 def _commit(batch: Batch, snapshot: Snapshot, change: Draft, attempt: int, job: Job) -> Outcome:
