@@ -1,0 +1,20 @@
+"""The longest pause after a lost race."""
+
+import pytest
+
+from task.pipeline.contention import LONGEST_PAUSE, longest_pause
+
+
+@pytest.mark.parametrize(
+    ("attempts", "took", "left", "pause"),
+    [
+        (1, 0.1, 120.0, 0.3),
+        (2, 0.1, 120.0, 0.45),
+        (4, 1.0, 120.0, 10.125),
+        (5, 1.0, 120.0, LONGEST_PAUSE),
+        (500, 1.0, 120.0, LONGEST_PAUSE),
+        (4, 1.0, 8.0, 2.0),  # time for more attempts is left
+    ],
+)
+def test_it_grows_with_the_losses_and_leaves_time(attempts: int, took: float, left: float, pause: float) -> None:
+    assert longest_pause(attempts, took, left) == pytest.approx(pause)
