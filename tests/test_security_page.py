@@ -21,7 +21,7 @@ TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 
 
 def promises() -> list[str]:
-    """Every row, item and paragraph that says what holds; tables' heads, introductions and mere links do not."""
+    """Every row, item and paragraph that says what holds; heads of tables, introductions, links and quotes do not."""
     found: list[str] = []
     heading = ""
     for block in re.split(r"\n{2,}", NOTE.sub("", PAGE)):
@@ -32,7 +32,7 @@ def promises() -> list[str]:
                 found += [row for row in block.splitlines()[2:] if not row.rstrip(" |").endswith("–")]
             elif block.startswith("- "):
                 found += re.split(r"\n(?=- )", block)
-            elif not block.endswith(":") and not block.startswith("["):
+            elif not block.endswith(":") and not block.startswith(("[", ">")):
                 found.append(block)
     return found
 
