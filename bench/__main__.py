@@ -5,6 +5,7 @@ import sys
 
 from bench import (
     annotations,
+    application_sets,
     cluster,
     edits,
     image,
@@ -23,6 +24,7 @@ GROUPS: dict[str, Group] = {
     "simultaneous": simultaneous.figures,
     "network": network.figures,
     "annotations": annotations.figures,
+    "application-sets": application_sets.figures,
     "edits": edits.figures,
     "cluster": cluster.figures,
     "image": image.figures,

@@ -71,6 +71,11 @@ def write_manifests(file: Path, wanted: Iterable[App], repo: Path) -> Path:
 
 def repository(folder: Path, wanted: Iterable[App], fill_up_to: int = 0) -> Path:
     """A bare repository with a chart for each Application, filled up with other files to so many."""
+    return fill(folder, _files(list(wanted), fill_up_to))
+
+
+def fill(folder: Path, files: Iterable[tuple[str, str]]) -> Path:
+    """A bare repository with these files."""
     subprocess.run(["git", "init", "--quiet", "--bare", "--initial-branch=main", str(folder)], check=True)
     for key in ("uploadpack.allowFilter", "uploadpack.allowAnySHA1InWant"):  # as the Git hosts have them
         subprocess.run(["git", "-C", str(folder), "config", key, "true"], check=True)
@@ -79,7 +84,7 @@ def repository(folder: Path, wanted: Iterable[App], fill_up_to: int = 0) -> Path
     with importer.stdin as stream:
         stream.write(b"commit refs/heads/main\ncommitter Bench <bench@example.com> 1700000000 +0000\n")
         stream.write(_data("Start"))
-        for path, text in _files(list(wanted), fill_up_to):
+        for path, text in files:
             stream.write(f"M 100644 inline {path}\n".encode() + _data(text))
     if importer.wait():
         raise RuntimeError(folder)

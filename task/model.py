@@ -93,6 +93,7 @@ class Application:
     project: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     origin: str = ""  # "apps/web.yaml:12", "cluster"
+    generated_by: str = ""  # namespace/name of the ApplicationSet that was rendered to it
 
     @property
     def key(self) -> str:
@@ -166,10 +167,13 @@ Files = Mapping[str, File]
 
 @dataclass(frozen=True)
 class Place:
-    """A path that a snapshot has to hold: a file's text, whether it exists, or all manifests of a folder."""
+    """A path that a snapshot has to hold: a file's text, whether it exists, or all manifests of a folder.
+
+    `names` are all files in a folder and below it, without their texts.
+    """
 
     path: str
-    want: Literal["text", "exists", "folder", "tree"] = "text"
+    want: Literal["text", "exists", "folder", "tree", "names"] = "text"
 
 
 @dataclass(frozen=True)

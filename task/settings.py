@@ -170,6 +170,7 @@ class Settings:
     tag: str = ""
     images_from: tuple[str, ...] = ()  # files of builders; `task/ci/builder_files.py` reads them
     applications: tuple[str, ...] = ()
+    clusters: str = ""  # the file that lists them, for ApplicationSets
     application: tuple[str, ...] = ()  # () is all, as for the next three
     namespace: tuple[str, ...] = ()
     project: tuple[str, ...] = ()

@@ -32,6 +32,8 @@ class ManifestDocument:
     data: Any
     line: int  # of its first line, from 1
     problem: str = ""
+    text: str = ""  # of YAML, and which of the documents in it this is; data of JSON has types already
+    number: int = 0
 
 
 def documents(text: str) -> Iterator[ManifestDocument]:
@@ -74,8 +76,8 @@ def _without_halves(data: Any, text: str) -> Any:
 def _read(chunk: str, line: int) -> Iterator[ManifestDocument]:
     before = chunk[: len(chunk) - len(chunk.lstrip("-\r\n\t "))].count("\n")
     try:
-        for data in parsed(chunk, lambda events: list(_DataBuilder().build(events))):
-            yield ManifestDocument(data, line + before)
+        for number, data in enumerate(parsed(chunk, lambda events: list(_DataBuilder().build(events)))):
+            yield ManifestDocument(data, line + before, text=chunk, number=number)
     except NotYaml as error:
         yield ManifestDocument(None, line, f"line {line + max(error.line, 1) - 1}: {error.what}")
     except Malformed as error:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
+
+
+def is_set(item: Mapping[str, Any]) -> bool:
+    """Whether a manifest is an Argo CD ApplicationSet."""
+    return item.get("kind") == "ApplicationSet" and str(item.get("apiVersion", "")).startswith("argoproj.io/")
 
 
 @dataclass(frozen=True)
@@ -16,3 +21,8 @@ class Found:
     problem: str = ""
     hint: str = ""
     place: tuple[str, str, str] | None = None  # (repository, branch, path in it) of a manifest from Git
+    generated_by: str = ""  # "namespace/name" of the ApplicationSet that generates this Application
+    template: bool = False  # of an ApplicationSet that could not be rendered, with its placeholders as unknown text
+    severity: Literal["error", "warning"] = "warning"  # of the problem
+    subject: str = ""  # "namespace/name" that the problem is about
+    exit: int = 0  # the exit code of an error; 0 is that of a wrong annotation

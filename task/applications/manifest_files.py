@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from task.applications import Found
-from task.errors import UsageError
+from task.applicationsets.go_yaml import load_all
+from task.errors import Malformed, UsageError
 from task.files import read_file
-from task.yaml_documents import documents
+from task.yaml_documents import ManifestDocument, documents
 
 LARGEST = 512 * 1024 * 1024  # bytes of one file: ten thousand Applications, as kubectl prints them
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -86,7 +87,22 @@ def found_in(content: bytes, origin: str) -> Iterator[Found]:
         if document.problem:
             yield Found({}, where, f"{where}: not YAML: {document.problem}", "fix the file; its other documents count")
         elif isinstance(document.data, (dict, list)):
-            yield from _items(document.data, where)
+            items = list(_items(document.data, where))
+            if document.text and any(found.item.get("kind") == "ApplicationSet" for found in items):
+                items = _with_types(items, document, where)
+            yield from items
+
+
+def _with_types(items: list[Found], document: ManifestDocument, where: str) -> list[Found]:
+    """The same manifests, with the numbers and booleans in ApplicationSets as kubectl reads them.
+
+    In an Application every scalar is a text; what a template makes of 1.10 depends on its type.
+    """
+    try:
+        typed = list(_items(load_all(document.text)[document.number], where))
+    except Malformed as error:
+        return [Found({}, where, f"{where}: {error.message}", "fix the file; its other documents count")]
+    return [new if new.item.get("kind") == "ApplicationSet" else old for old, new in zip(items, typed, strict=True)]
 
 
 def _items(data: dict[str, Any] | list[Any], where: str) -> Iterator[Found]:

@@ -79,7 +79,9 @@ class Generators:
         if not kinds:
             raise Malformed("found no generator of a known kind", "see the generators in Argo CD's documentation")
         if kinds[0] in ELSEWHERE:
-            raise UnknowableError(f"the generator {kinds[0]} needs a server: {ELSEWHERE[kinds[0]]}", WAY_OUT)
+            raise UnknowableError(
+                f"the ApplicationSet's generator {kinds[0]} needs a server: {ELSEWHERE[kinds[0]]}", WAY_OUT
+            )
         body = generator[kinds[0]]
         if not isinstance(body, dict):
             raise Malformed(f"the generator {kinds[0]} is no mapping")
@@ -137,7 +139,9 @@ class Generators:
         """The generator `clusters`."""
         if self.clusters is None:
             hint = f"list them in a file, for --clusters FILE, or {WAY_OUT}"
-            raise UnknowableError("the generator clusters needs to know which clusters there are", hint)
+            raise UnknowableError(
+                "the ApplicationSet's generator clusters needs to know which clusters there are", hint
+            )
         selector = body.get("selector") or {}
         everywhere = not (selector.get("matchLabels") or selector.get("matchExpressions"))
         known = [(cluster, _secret_labels(cluster)) for cluster in self.clusters]

@@ -16,6 +16,7 @@ def hold(
     until: options.Until = "",
     by: options.By = "",
     applications: options.Applications = None,
+    clusters: options.Clusters = "",
     selector: options.Selector = "",
     project: options.Project = None,
     namespace: options.Namespace = None,

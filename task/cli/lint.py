@@ -33,6 +33,7 @@ def lint(
     *,
     holds: options.Holds = False,
     applications: options.Applications = None,
+    clusters: options.Clusters = "",
     application: options.Application = None,
     selector: options.Selector = "",
     project: options.Project = None,
@@ -98,7 +99,7 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> list[P
             problem.application,
             problem.key,
             problem.value,
-            "warning" if problem.application else "error",  # a manifest that cannot be read has no Application
+            "warning" if problem.application else "error",  # about an Application, or what a server alone knows
             problem.message,
             problem.hint,
             origin="",
@@ -107,8 +108,13 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> list[P
         placed.append((finding, path, line) if os.path.exists(path) else (finding, "", 0))
     unknown = unknown_names(scope.narrow.names, apps, (*found.outside, *world.passed_over()))
     placed += [(Finding("", "", "", one.severity, one.message, one.hint, ""), "", 0) for one in unknown]
-    for app in found.applications:
-        placed += [(one, *_place(one, settings.annotation_prefix)) for one in findings(app, scope.defaults)]
+    told: set[tuple[str, ...]] = set()  # a mistake in a template is one mistake, whatever number of Applications has it
+    for app in (*found.applications, *found.templates):
+        for one in findings(app, scope.defaults):
+            what = (app.generated_by, app.origin, one.key, one.message.replace(app.name, ""))
+            if not app.generated_by or what not in told:
+                placed.append((one, *_place(one, settings.annotation_prefix)))
+            told.add(what)
     for release in found.releases:
         for flaw in release.flaws:
             finding = of_flaw(release.application, flaw)

@@ -258,6 +258,15 @@ Applications = Annotated[
         read=every_line,
     ),
 ]
+Clusters = Annotated[
+    str,
+    option(
+        "--clusters",
+        FIND,
+        "YAML list of {name, server, labels, annotations}, for the clusters generator of ApplicationSets.",
+        "FILE",
+    ),
+]
 Application = Annotated[
     Texts,
     option(

@@ -17,6 +17,7 @@ def plan(
     sequence: options.Sequence = "",
     created: options.Created = "",
     applications: options.Applications = None,
+    clusters: options.Clusters = "",
     application: options.Application = None,
     selector: options.Selector = "",
     project: options.Project = None,

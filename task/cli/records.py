@@ -76,6 +76,7 @@ def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
         tag="tag",
         images_from="images_from",
         applications="applications",
+        clusters="clusters",
         application="application",
         namespace="namespace",
         project="project",

@@ -14,6 +14,7 @@ def release(
     image: options.HeldImage = None,
     discard: options.Discard = False,
     applications: options.Applications = None,
+    clusters: options.Clusters = "",
     selector: options.Selector = "",
     project: options.Project = None,
     namespace: options.Namespace = None,

@@ -19,6 +19,7 @@ def rollback(
     by: options.By = "",
     hold: options.Hold = True,
     applications: options.Applications = None,
+    clusters: options.Clusters = "",
     selector: options.Selector = "",
     project: options.Project = None,
     namespace: options.Namespace = None,

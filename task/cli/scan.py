@@ -12,6 +12,7 @@ def scan(
     context: typer.Context,
     *,
     applications: options.Applications = None,
+    clusters: options.Clusters = "",
     application: options.Application = None,
     selector: options.Selector = "",
     project: options.Project = None,

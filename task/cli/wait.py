@@ -49,6 +49,7 @@ def wait(
     *,
     app: options.WaitApp,
     applications: options.Applications = None,
+    clusters: options.Clusters = "",
     argocd_namespace: options.ArgocdNamespace = "argocd",
     log_level: options.LogLevel = "info",
     log_format: options.LogFormat = "auto",

@@ -128,6 +128,7 @@ def _decision(decision: Decision) -> dict[str, Any]:
         "head": None if live else decision.head or decision.branch or sub.base or None,
         "target": decision.kind,
         "file": decision.current.file or None,
+        "generated_by": sub.application.generated_by or None,
     }
 
 

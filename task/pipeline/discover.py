@@ -1,14 +1,14 @@
 """Manifests → the Applications in question, each with what its annotations ask for.
 
-Applications, Flux v1 HelmReleases, and AIU's own ImageUpdater resources, which configure
-the Applications they reference, may come in any order between any other manifests.
+Applications, Flux v1 HelmReleases, and AIU's own ImageUpdater resources, which configure the Applications they
+reference, may come in any order between any other manifests. ApplicationSets have been rendered before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from task.annotations.application import is_application, parse_application
 from task.annotations.flux import is_helm_release, subscribe_helm_release
@@ -43,6 +43,26 @@ class FoundManifest(Protocol):
     def hint(self) -> str:
         """What to do about it."""
 
+    @property
+    def generated_by(self) -> str:
+        """The namespace/name of the ApplicationSet that generates this Application."""
+
+    @property
+    def template(self) -> bool:
+        """Whether it is the template of an ApplicationSet that could not be rendered."""
+
+    @property
+    def severity(self) -> Literal["error", "warning"]:
+        """How bad the problem is."""
+
+    @property
+    def subject(self) -> str:
+        """The namespace/name that the problem is about."""
+
+    @property
+    def exit(self) -> int:
+        """The exit code of the problem, where it is an error."""
+
 
 @dataclass(frozen=True)
 class Scope:
@@ -64,8 +84,10 @@ class Discovered:
     applications: tuple[Application, ...]
     releases: tuple[Subscribed, ...]
     problems: tuple[Problem, ...]
-    sets: int = 0  # ApplicationSets, which are passed over
     outside: tuple[Application, ...] = ()  # with annotations, but narrowed away
+    sets: int = 0  # ApplicationSets that generate Applications
+    generated: int = 0  # Applications that they generate
+    templates: tuple[Application, ...] = ()  # of ApplicationSets that could not be rendered
 
 
 def find(manifests: Iterable[FoundManifest], scope: Scope, locate: Locate) -> Discovered:
@@ -74,18 +96,26 @@ def find(manifests: Iterable[FoundManifest], scope: Scope, locate: Locate) -> Di
     releases: dict[str, Subscribed] = {}
     updaters: list[Mapping[str, Any]] = []
     problems: list[Problem] = []
-    sets = 0
+    templates: list[Application] = []
+    generated: list[str] = []  # by which ApplicationSet, for each Application
     for manifest in manifests:
         kind = manifest.item.get("kind")
         if manifest.problem:
-            problems.append(Problem("", "source", manifest.problem, manifest.hint, "warning"))
+            found = Problem(
+                manifest.subject, "source", manifest.problem, manifest.hint, manifest.severity, exit=manifest.exit
+            )
+            problems.append(found)
         elif kind == "Application" and (app := _application(manifest, scope, problems)):
-            applications.setdefault(app.key, app)
+            generated += [manifest.generated_by] if manifest.generated_by and not manifest.template else []
+            known = applications.get(app.key)
+            if manifest.template:
+                templates.append(app)
+            elif known is None or (known.generated_by and not app.generated_by):  # what is read says more
+                applications[app.key] = app
         elif kind == "ImageUpdater":
             updaters.append(manifest.item)
         elif kind == "HelmRelease" and (release := _release(manifest, locate)):
             releases.setdefault(release.application.key, release)
-        sets += kind == "ApplicationSet"
     apps = tuple(applications.values())
     if updaters:
         ours = [item for item in updaters if is_image_updater(item)]
@@ -96,8 +126,10 @@ def find(manifests: Iterable[FoundManifest], scope: Scope, locate: Locate) -> Di
         tuple(app for app, within in annotated if within),
         tuple(one for one in releases.values() if considered(one.application, scope.narrow)),
         tuple(problems),
-        sets,
         tuple(app for app, within in annotated if not within),
+        len(set(generated)),
+        len(generated),
+        tuple(app for app in templates if considered(app, scope.narrow)),
     )
 
 
@@ -119,7 +151,8 @@ def _application(manifest: FoundManifest, scope: Scope, problems: list[Problem])
     if not is_application(manifest.item):
         return None
     try:
-        return parse_application(manifest.item, scope.prefix, manifest.origin, scope.defaults.argocd_namespace)
+        app = parse_application(manifest.item, scope.prefix, manifest.origin, scope.defaults.argocd_namespace)
+        return replace(app, generated_by=manifest.generated_by) if manifest.generated_by else app
     except Malformed as error:
         problems.append(Problem("", "source", f"{manifest.origin}: {error.message}", error.hint, "warning"))
         return None

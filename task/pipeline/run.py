@@ -65,7 +65,7 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
         (*found.outside, *(app for app, within in skipped if not within)),
     )
     if found.sets:
-        world.log("info", f"{found.sets} ApplicationSets are passed over: the Applications they generate count")
+        world.log("info", f"ApplicationSets rendered: {found.sets}; Applications that they generate: {found.generated}")
     if not (seen.everyone or narrow.names or job.images):
         world.log("warning", "no Application with Image Updater's annotations was found (--applications, narrowing)")
     strict = job.intent is not None

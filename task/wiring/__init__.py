@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from task import shutdown
+from task.applications import is_set
 from task.applications.git import GitManifests
 from task.applications.manifest_files import Manifests
 from task.applications.work_tree import locate as find
@@ -27,19 +28,22 @@ from task.once import once
 from task.output.log import Log
 from task.pipeline.discover import FoundManifest, Scope
 from task.pipeline.job import Landed
-from task.pipeline.ports import Repository, World
+from task.pipeline.ports import World
 from task.settings import RegistrySettings, Settings
 from task.wiring.git import SECRETS as GIT_SECRETS
 from task.wiring.git import GitClients, signers
 from task.wiring.sources import ARGO_TOKENS, FORGE_TOKENS, sources
 
 if TYPE_CHECKING:
+    from task.applications.application_sets import RenderedSets
+    from task.git.repository.bare import BareRepository
     from task.registry.client import Registry
     from task.wiring.argo import Argo
     from task.wiring.forges import ForgeClients
 
 # Variables that hold a secret, beside the options: secrets are never arguments.
 SECRETS = (*GIT_SECRETS, *ARGO_TOKENS, *FORGE_TOKENS, "IMAGE_UPDATE_REGISTRY_PASSWORD", "IMAGE_UPDATE_CLOUDEVENT_TOKEN")
+BY_HAND = ("hold", "release", "rollback")  # a person names what is changed: what is wrong elsewhere is only a warning
 CHOICES = "cluster, argocd, a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF"
 
 
@@ -145,7 +149,7 @@ def _ancestry(git: Callable[[], Git], log: Log, opened: ExitStack) -> Callable[[
 def _applications(
     settings: Settings,
     environ: Mapping[str, str],
-    repository: Callable[[str, Subscription | None], Repository],
+    repository: Callable[[str, Subscription | None], BareRepository],
     argo: Argo | None,
     scope: Scope | None,
     images: Sequence[Image],
@@ -154,14 +158,38 @@ def _applications(
     found = sources(settings, environ)
     if not found:
         raise UsageError("no source of Applications given", hint=f"name one with --applications: {CHOICES}")
-    for source in found:
-        repo, path = _repository(source)
-        if argo and source in ("cluster", "argocd") and scope is not None:
-            yield from argo.manifests(source, scope, images)
-        elif repo and not os.path.exists(source):
-            yield from GitManifests(repository(repo, None), path).all()
-        else:
-            yield from Manifests(source).all()
+    opened = ExitStack()
+
+    @once
+    def sets() -> RenderedSets:
+        from task.applications.application_sets import RenderedSets, Repositories, clusters_of
+
+        repositories = Repositories(lambda repo: repository(repo, None))
+        opened.callback(repositories.close)
+        return RenderedSets(
+            repositories,
+            clusters=clusters_of(settings.clusters) if settings.clusters else None,
+            namespace=settings.argocd_namespace,
+            prefix=settings.annotation_prefix,
+            images=images,
+            strict=settings.command not in BY_HAND,
+        )
+
+    if settings.clusters:
+        sets()  # a mistake in the file is an error, whatever the manifests hold
+    with opened:
+        for source in found:
+            repo, path = _repository(source)
+            if argo and source in ("cluster", "argocd") and scope is not None:
+                yield from argo.manifests(source, scope, images)
+                continue
+            git = repo and not os.path.exists(source)
+            read = GitManifests(repository(repo, None), path) if git else Manifests(source)
+            for manifest in read.all():
+                if is_set(manifest.item):
+                    yield from sets().of(manifest)
+                else:
+                    yield manifest
 
 
 def _repository(source: str) -> tuple[str, str]:

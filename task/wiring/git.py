@@ -17,7 +17,6 @@ from task.git.signing import Signer, key_of
 from task.model import Subscription
 from task.once import once
 from task.output.log import Log
-from task.pipeline.ports import Repository
 from task.process_bounds import SPARE, Bounds
 from task.settings import AccessSettings, GitSettings, Settings
 from task.urls import without_login
@@ -63,10 +62,10 @@ class GitClients:
 
     def repository(
         self, signer: Callable[[], Signer | None], from_cluster: FromCluster | None
-    ) -> Callable[[str, Subscription | None], Repository]:
+    ) -> Callable[[str, Subscription | None], BareRepository]:
         """How a URL becomes a repository."""
 
-        def repository(repo: str, sub: Subscription | None = None) -> Repository:
+        def repository(repo: str, sub: Subscription | None = None) -> BareRepository:
             git = self.client(repo, sub, from_cluster)
             return BareRepository(git, repo, signer(), self._settings.git.cache_dir)
 

@@ -175,7 +175,7 @@ def test_what_needs_a_server_is_no_error_and_the_other_generators_count(kind: st
     result = made(f"[{{{kind}: {{}}}}, {{list: {{elements: [{{name: web}}]}}}}]")
     assert names(result) == ["web"]
     (unknown,) = result.unknown
-    assert unknown.message.startswith(f"the generator {kind} needs a server: ")
+    assert unknown.message.startswith(f"the ApplicationSet's generator {kind} needs a server: ")
     assert "--applications cluster" in unknown.hint
 
 

@@ -28,7 +28,7 @@ from task.cli.records import settings_of
 from task.errors import UsageError
 from task.settings import Settings
 
-SEARCH = "applications argocd-namespace log-level log-format"
+SEARCH = "applications clusters argocd-namespace log-level log-format"
 ACCESS = """
     allow-protocol rewrite-url git-username git-password-file git-credentials-url basic-auth-directory github-app-id
     github-app-installation-id github-app-key-file ssh-key-file ssh-directory ssh-known-hosts-file ssh-host-key ca-file

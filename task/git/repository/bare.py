@@ -96,6 +96,16 @@ class BareRepository:
 
         return self._twice(read)
 
+    def again(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
+        """More places, at the commit of a snapshot that was taken before."""
+
+        def read() -> Snapshot:
+            known = snapshot.tip in self._roots  # else the server gave no single objects, and all was thrown away
+            tip = snapshot.tip if known else self._remote.fetch_tip(snapshot.branch)
+            return self._snapshot(snapshot.branch, tip, places)
+
+        return self._twice(read)
+
     def head_snapshot(self, head: str, places: Collection[Place]) -> Snapshot | None:
         """The places asked for, at a head branch's tip; None where there is no such branch."""
         name = branch_name(head)

@@ -1,0 +1,66 @@
+"""Whole runs on ApplicationSets: what they generate is updated in one commit."""
+
+import json
+from pathlib import Path
+
+import pytest
+from runs import KUSTOMIZATION, PREFIX, WEB, arguments, target
+from support import bare_repo, changed_paths, image_update
+
+SET = """\
+apiVersion: argoproj.io/v1alpha1
+kind: ApplicationSet
+metadata: {{name: fleet, namespace: argocd}}
+spec:
+  goTemplate: true
+  goTemplateOptions: [missingkey=error]
+  generators:
+  - matrix:
+      generators:
+      - git: {{repoURL: "{repo}", revision: HEAD, directories: [{{path: apps/*}}, {{path: apps/old, exclude: true}}]}}
+      - clusters: {{selector: {{matchLabels: {{env: production}}}}}}
+  template:
+    metadata:
+      name: "{{{{.path.basename}}}}-{{{{.name}}}}"
+      annotations:
+        {prefix}image-list: web={web}
+        {prefix}{key}: kustomization
+    spec:
+      project: default
+      source: {{repoURL: "{repo}", targetRevision: main, path: "{{{{.path.path}}}}"}}
+      destination: {{server: "{{{{.server}}}}", namespace: web}}
+"""
+CLUSTERS = "- {name: eu, server: https://eu, labels: {env: production}}\n- {name: us, server: https://us}\n"
+
+
+def made(folder: Path, key: str = "write-back-target") -> tuple[Path, Path]:
+    """A repository of Applications, and the file of the clusters."""
+    repo = folder / "repo.git"
+    text = SET.format(repo=repo, prefix=PREFIX, web=WEB, key=key)
+    bare_repo(folder, {**{target(one): KUSTOMIZATION for one in ("web", "shop", "old")}, "sets/fleet.yaml": text})
+    clusters = folder / "clusters.yaml"
+    clusters.write_text(CLUSTERS)
+    return repo, clusters
+
+
+def test_what_a_set_in_git_generates_is_updated_in_one_commit(tmp_path: Path) -> None:
+    repo, clusters = made(tmp_path)
+    result = image_update(*arguments(f"{repo}//sets?ref=main", "--clusters", clusters))
+    assert result.code == 0, result.stderr
+    assert sorted(changed_paths(repo)) == [target("shop"), target("web")]
+    found = [(one["application"], one["verdict"], one["generated_by"]) for one in result.json["decisions"]]
+    assert found == [("argocd/shop-eu", "update", "argocd/fleet"), ("argocd/web-eu", "update", "argocd/fleet")]
+    assert "ApplicationSets rendered: 1; Applications that they generate: 2" in result.stderr
+
+
+@pytest.mark.slow
+def test_lint_names_a_mistake_in_a_template_once_and_with_the_sets_line(tmp_path: Path) -> None:
+    repo, clusters = made(tmp_path, key="write-back-targt")
+    text = SET.format(repo=repo, prefix=PREFIX, web=WEB, key="write-back-targt")
+    (tmp_path / "set.yaml").write_text(f"---\n{text}")
+    args = ("lint", "--applications", str(tmp_path / "set.yaml"), "--output", "json", "--allow-protocol", "file")
+    for more in (("--clusters", str(clusters)), ()):  # rendered, and with its placeholders as they are
+        result = image_update(*args, *more)
+        assert result.code == 3
+        (finding,) = [one for one in json.loads(result.stdout)["findings"] if one["key"] == "write-back-targt"]
+        assert (finding["file"], finding["line"]) == (str(tmp_path / "set.yaml"), 18)
