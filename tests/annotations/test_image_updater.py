@@ -416,6 +416,7 @@ def test_what_has_no_effect_here_is_told_once(spec: dict[str, Any], warned: str)
     assert [warned] * bool(warned) == [warned for problem in problems if warned in problem.message]
 
 
+@pytest.mark.slow
 def test_ten_thousand_applications_each_with_a_resource_of_its_own() -> None:
     apps = [app(f"web-{number}") for number in range(10_000)]
     updaters = [updater(ref(f"web-{number}"), name=f"u{number}") for number in range(10_000)]
