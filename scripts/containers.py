@@ -7,6 +7,7 @@ and netavark.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import re
 import subprocess
@@ -18,7 +19,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "image"
 PROGRAMS = ("mmdebstrap", "buildah", "podman", "runc")
-BASE = "localhost/image-update-base:bookworm"
+_MADE_BY = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]  # what makes the base anew when this changes
+BASE = f"localhost/image-update-base:{_MADE_BY}"
 MACHINE = dict(os.environ)  # how this machine reaches packages, before a test's clean room hides it
 
 _PACKAGES = "python3,python3-venv,ca-certificates"
@@ -35,7 +37,7 @@ def base() -> str:
     """The name of the base, which is made where it is missing."""
     with _locked():
         if _said("podman", "image", "exists", BASE, fails=True) is None:
-            tar = CACHE / "base.tar"
+            tar = CACHE / f"base-{_MADE_BY}.tar"
             if not tar.exists():
                 _make_base(tar)
             _said("podman", "import", "--quiet", str(tar), BASE)
