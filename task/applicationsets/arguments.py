@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
+from task.errors import Malformed
 from task.templates.go_template import AnyMap, FailedTemplate, GoMap
 from task.templates.go_template.functions import named
 from task.templates.go_template.nodes import LONGEST_TEXT
 from task.templates.go_template.printing import sprint
 
+LARGEST = sys.float_info.max
 MOST_ITEMS = 10_000  # of a list that a function makes out of nothing
 
 T = TypeVar("T")
@@ -69,10 +72,15 @@ def bounded(size: int) -> None:
 
 
 def go_value(value: Any) -> Any:
-    """Data as Go's templates see it after JSON: every number is a float, every mapping a map."""
+    """Data as Go's templates see it after JSON: every number is a float, every mapping a map.
+
+    Raises Malformed for a number that is none in JSON.
+    """
     if isinstance(value, bool) or value is None or isinstance(value, (str, GoMap)):
         return value
     if isinstance(value, (int, float)):
+        if not -LARGEST <= value <= LARGEST:
+            raise Malformed("a number is too large")
         return float(value)
     if isinstance(value, list):
         return [go_value(item) for item in value]

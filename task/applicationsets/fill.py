@@ -83,7 +83,10 @@ class Filler:
         except Malformed as error:
             message = _LINE.sub(r"template: base:\1: ", error.message)
             name = message.partition('function "')[2].partition('"')[0]
-            hint = "its value is not the same in two runs: give it by a generator" if name in ELSEWHERE else error.hint
+            hint = error.hint
+            if name in ELSEWHERE:
+                message = message.replace("not defined", "is not available here")
+                hint = f"{ELSEWHERE[name]}, or read what it generated: --applications cluster"
             raise Malformed(f"failed to parse template {template}: {message}", hint) from None
         try:
             steps = min(STEPS, self.budget.steps)

@@ -142,7 +142,7 @@ class Generators:
             raise UnknowableError(
                 "the ApplicationSet's generator clusters needs to know which clusters there are", hint
             )
-        selector = body.get("selector") or {}
+        selector = _mapped(body, "selector")
         everywhere = not (selector.get("matchLabels") or selector.get("matchExpressions"))
         known = [(cluster, _secret_labels(cluster)) for cluster in self.clusters]
         rows = []
@@ -196,7 +196,7 @@ class Generators:
 
     def _with_values(self, body: Mapping[str, Any], row: Params) -> Params:
         """The row with the generator's `values`, which see the row and not one another."""
-        values = body.get("values") or {}
+        values = _mapped(body, "values")
         try:
             filled = {str(key): self.filler.text(str(value), row) for key, value in values.items()}
         except Malformed as error:
@@ -276,6 +276,13 @@ def _generator(member: Any) -> Mapping[str, Any]:
     if not isinstance(member, dict):
         raise Malformed("a generator is no mapping")
     return member
+
+
+def _mapped(body: Mapping[str, Any], key: str) -> dict[str, Any]:
+    found = body.get(key) or {}
+    if not isinstance(found, dict):
+        raise Malformed(f"{key} is no mapping")
+    return found
 
 
 def _listed(body: Mapping[str, Any], key: str) -> list[Any]:

@@ -6,6 +6,7 @@ Its rules are those of YAML 1.1: `yes` and `y` are true, `1_000` is a number, `0
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -20,6 +21,7 @@ MOST = 1_000_000
 _TRUE = frozenset(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"))
 _FALSE = frozenset(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"))
 _NULL = frozenset(("", "~", "null", "Null", "NULL"))
+_LONGEST_NUMBER = 300  # digits
 _FIRST = frozenset("+-.0123456789")  # of a number
 _INTEGER = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]*|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
@@ -101,11 +103,13 @@ def _scalar(event: Any) -> Any:
         plain = value.replace("_", "")
         if _INTEGER.fullmatch(plain):
             digits = plain.lstrip("+-")
+            if len(digits) > _LONGEST_NUMBER:
+                return value
             octal = len(digits) > 1 and digits.isdecimal() and digits[0] == "0"
             number = int(digits, 8) if octal else int(digits, 0)
             return -number if plain[0] == "-" else number
         if _FLOAT.fullmatch(plain):
-            return float(plain)
+            return float(plain) if math.isfinite(float(plain)) else value
         return value
     if value in _NULL:
         return None

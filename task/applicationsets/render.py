@@ -64,7 +64,8 @@ def render(
     unknown: list[UnknowableError] = []
     try:
         metadata, spec = _mapping(manifest, "metadata"), _mapping(manifest, "spec")
-        options = tuple(str(one) for one in spec.get("goTemplateOptions") or ())
+        given = spec.get("goTemplateOptions") or []
+        options = tuple(map(str, given if isinstance(given, list) else [given]))
         filler = Filler(budget, go=spec.get("goTemplate") is True, options=options)
         made = list(_rows(spec, Generators(filler, git, clusters), unknown))
     except Malformed as error:

@@ -15,12 +15,17 @@ def selects(selector: Any, labels: Mapping[str, str]) -> bool:
         return True
     if not isinstance(selector, dict):
         raise Malformed("error parsing label selector: it is no mapping")
-    for key, value in (selector.get("matchLabels") or {}).items():
+    wanted, expressions = selector.get("matchLabels") or {}, selector.get("matchExpressions") or []
+    if not isinstance(wanted, dict) or not isinstance(expressions, list):
+        raise Malformed("error parsing label selector: matchLabels is no mapping, or matchExpressions no list")
+    for key, value in wanted.items():
         if labels.get(key) != value:
             return False
-    for expression in selector.get("matchExpressions") or ():
+    for expression in expressions:
+        values = expression.get("values") or [] if isinstance(expression, dict) else None
+        if not isinstance(values, list):
+            raise Malformed("error parsing label selector: an expression is no mapping, or its values are no list")
         key, operator = str(expression.get("key")), expression.get("operator")
-        values = [str(value) for value in expression.get("values") or ()]
         if operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
             raise Malformed(f'error parsing label selector: "{operator}" is not a valid label selector operator')
         if operator in ("In", "NotIn") and not values:

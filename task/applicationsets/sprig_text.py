@@ -19,7 +19,7 @@ from task.applicationsets.arguments import bounded, items, joined, number, shown
 from task.applicationsets.names import normalize, slugify
 from task.errors import Malformed
 from task.policy.version_range import parse_range, parse_version
-from task.templates.go_template import FailedTemplate
+from task.templates.go_template import FailedTemplate, GoMap
 from task.templates.go_template.functions import Builtin
 from task.templates.go_template.literals import go_bytes, go_text
 from task.templates.go_template.nodes import Printable
@@ -89,8 +89,8 @@ def _split(mark: Any, value: Any, most: int = -1) -> list[str]:
     return text(value).split(text(mark), most) if text(mark) else list(text(value))
 
 
-def _split_map(mark: Any, value: Any) -> Mapping[str, str]:
-    return Printable("", {f"_{at}": part for at, part in enumerate(_split(mark, value))})
+def _split_map(mark: Any, value: Any, most: int = -1) -> Mapping[str, str]:
+    return GoMap({f"_{at}": part for at, part in enumerate(_split(mark, value, most))})
 
 
 def _quote(*values: Any) -> str:
@@ -234,6 +234,7 @@ TEXT_FUNCTIONS: dict[str, Builtin] = {
     "join": Builtin(_join, 2, 2),
     "splitList": Builtin(_split, 2, 2),
     "split": Builtin(_split_map, 2, 2),
+    "splitn": Builtin(lambda mark, most, value: _split_map(mark, value, max(number(most) - 1, 0)), 3, 3),
     "sortAlpha": Builtin(lambda values: sorted(map(shown, items(values))), 1, 1),
     "toString": Builtin(shown, 1, 1),
     "toStrings": Builtin(lambda values: [shown(one) for one in items(values)], 1, 1),
@@ -262,3 +263,6 @@ TEXT_FUNCTIONS: dict[str, Builtin] = {
 }
 for _name in ("regexMatch", "regexFind", "regexFindAll", "regexReplaceAll", "regexReplaceAllLiteral", "regexSplit"):
     TEXT_FUNCTIONS[f"must{_name[0].upper()}{_name[1:]}"] = TEXT_FUNCTIONS[_name]
+for _name in ("base", "dir", "clean", "ext", "isAbs"):
+    TEXT_FUNCTIONS[f"os{_name[0].upper()}{_name[1:]}"] = TEXT_FUNCTIONS[_name]
+TEXT_FUNCTIONS["trimall"] = TEXT_FUNCTIONS["trimAll"]

@@ -55,7 +55,7 @@ class Field:
     names: tuple[str, ...]
     text: str
     line: int = field(default=0, compare=False)
-    column: int = field(default=0, compare=False)  # in bytes, from 0
+    column: int = field(default=0, compare=False)  # from 0
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from task.errors import Malformed
 from task.templates.go_template.functions import BUILTINS, Builtin, named, truth
 from task.templates.go_template.nodes import (
     DEEPEST,
@@ -26,6 +27,8 @@ from task.templates.go_template.nodes import (
 )
 from task.templates.go_template.printing import Sink, printed
 
+# Go makes an error of what a function panics with, and so an odd argument fails the template and not the run.
+PANICS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 CHARACTERS_PER_STEP = 40  # of a long value: copying it takes time, too
 
 
@@ -244,8 +247,10 @@ class Run:
         self.spend(len(arguments))
         try:
             return self.paid(builtin.call(*arguments))
-        except FailedTemplate as error:
+        except Malformed as error:
             raise FailedTemplate(f"error calling {name}: {error.message}") from None
+        except PANICS as error:
+            raise FailedTemplate(f"error calling {name}: {error}") from None
 
     def shortcut(self, name: str, operands: tuple[Operand, ...], dot: Any, last: Any) -> Any:
         """The value of `and` or `or`: the first argument that decides; those after it are not evaluated."""

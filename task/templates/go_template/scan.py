@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass
 
 from task.errors import Malformed
-from task.templates.go_template.literals import go_bytes
 
 SPACES = " \t\r\n"
 KEYWORDS = frozenset(("block", "break", "continue", "define", "else", "end", "if", "nil", "range", "template", "with"))
@@ -27,7 +26,7 @@ ACTION = re.compile(
 
 @dataclass(frozen=True)
 class Token:
-    """One token; `line` counts from one, `column` in bytes from zero."""
+    """One token; `line` counts from one, `column` from zero."""
 
     kind: str
     text: str
@@ -43,16 +42,19 @@ def malformed(line: int, problem: str) -> Malformed:
 def scan(text: str) -> list[Token]:
     """The tokens of a template, with `end of text` as the last one. Raises Malformed."""
     tokens: list[Token] = []
-    at, line = 0, 1
+    at, line, start = 0, 1, 0
     while (opening := text.find("{{", at)) >= 0:
         inside = opening + 2
         trims = text[inside : inside + 1] == "-" and text[inside + 1 : inside + 2] in tuple(SPACES)
         piece = text[at:opening]
         _add_text(tokens, piece.rstrip(SPACES) if trims else piece, line)
         line += piece.count("\n")
+        start = max(start, text.rfind("\n", at, opening) + 1)
         inside += 2 if trims else 0
-        at = _comment(text, inside, line) if text.startswith("/*", inside) else _action(text, inside, line, tokens)
+        comment = text.startswith("/*", inside)
+        at = _comment(text, inside, line) if comment else _action(text, inside, line, start, tokens)
         line += text.count("\n", opening, at)
+        start = max(start, text.rfind("\n", opening, at) + 1)
     _add_text(tokens, text[at:], line)
     tokens.append(Token("end of text", "end of text", line))
     return tokens
@@ -82,22 +84,21 @@ def _after(text: str, close: re.Match[str]) -> int:
     return at
 
 
-def _action(text: str, at: int, line: int, tokens: list[Token]) -> int:
-    """Appends the tokens of one action and returns where the text goes on."""
+def _action(text: str, at: int, line: int, start: int, tokens: list[Token]) -> int:
+    """Appends the tokens of one action and returns where the text goes on; `start` is where its line begins."""
     tokens.append(Token("open", "{{", line))
-    start = text.rfind("\n", 0, at) + 1  # of the line
     while at < len(text):
         match = ACTION.match(text, at)
         if match is None:
             raise malformed(line, f"unrecognized character in action: {text[at]!r}")
-        token = _token(match, line, len(go_bytes(text[start:at])))
+        token = _token(match, line, at - start)
         tokens.append(token)
         if token.kind == "close":
             return _after(text, match)
         at = match.end()
         if "\n" in token.text:
             line += token.text.count("\n")
-            start = text.rfind("\n", 0, at) + 1
+            start = text.rfind("\n", 0, at) + 1  # rare: only strings in backquotes and white space have line ends
         name = token.kind in {"variable", "field", "dot", "word"} or token.text in KEYWORDS
         # A name ends at white space, at one of `.,|:()` or with the action.
         if name and at < len(text) and text[at] not in SPACES + ".,|:()" and not text.startswith("}}", at):

@@ -1,0 +1,79 @@
+"""No value, wherever it stands in an ApplicationSet or whatever function gets it, ends a run."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+from support import DATA
+
+from task.applicationsets.arguments import go_value
+from task.applicationsets.fill import FUNCTIONS, LANGUAGE, Budget
+from task.applicationsets.generators import Cluster
+from task.applicationsets.render import render
+from task.templates.go_template import AnyMap, FailedTemplate, parse
+
+ODD: list[Any] = [None, 3, 1e999, 10**400, "x", True, [], {}, [None], {"a": None}, "{{"]
+ARGUMENTS = [
+    None,
+    True,
+    -1,
+    5,
+    1.5,
+    "",
+    "a.b-C_d\n",
+    "\udc80",
+    go_value({"a": 1, "b": {"c": []}}),
+    ["a", None],
+    "1e999",
+]
+NAMES = ("clusters-gotemplate", "git-files-fasttemplate", "matrix-list-git", "merge-gotemplate", "template-patch")
+
+
+class Files:
+    """A few files, in every repository."""
+
+    def paths(self, _repo: str, _revision: str) -> Sequence[str]:
+        return ["apps/web/x.yaml", "clusters/eu/web.yaml"]
+
+    def texts(self, _repo: str, _revision: str, paths: Sequence[str]) -> Mapping[str, str]:
+        return dict.fromkeys(paths, "name: web\n")
+
+
+def nodes(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path of each value in a value, its own first."""
+    yield path
+    for key, one in value.items() if isinstance(value, dict) else enumerate(value if isinstance(value, list) else ()):
+        yield from nodes(one, (*path, key))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_an_odd_value_in_an_application_set_is_no_defect(name: str) -> None:
+    case = json.loads((DATA / "applicationsets" / f"{name}.json").read_text())
+    clusters = [Cluster("eu", "https://eu", "", {"env": "production"})]
+    for path in nodes(case["applicationset"]["spec"]):
+        for odd in ODD:
+            changed = copy.deepcopy(case["applicationset"])
+            parent, last = changed, "spec"
+            for key in path:
+                parent, last = parent[last], key
+            parent[last] = odd
+            render(changed, Files(), Budget(), clusters=clusters)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_an_odd_argument_fails_the_template_only(name: str) -> None:
+    function = FUNCTIONS[name]
+    for count in range(function.least, min(3, 3 if function.most is None else function.most) + 1):
+        template = parse(f"{{{{{name} {' '.join(f'$.a{at}' for at in range(count))}}}}}", LANGUAGE)
+        for given in itertools.product(ARGUMENTS if count < 3 else ARGUMENTS[::3], repeat=count):
+            data = AnyMap({f"a{at}": copy.deepcopy(value) for at, value in enumerate(given)})
+            try:
+                assert isinstance(template.counted(data, 10_000)[0], str)
+            except FailedTemplate as error:
+                assert error.message  # noqa: PT017 - either is right
