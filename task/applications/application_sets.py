@@ -18,6 +18,7 @@ from task.applicationsets.unfilled import may_name, template_of
 from task.errors import Malformed, SourceError, TaskError, UsageError
 from task.files import read_text
 from task.model import Image, Place, Snapshot
+from task.text import without_logins
 
 MOST_REPOSITORIES = 50  # of `git` generators; each is fetched
 _FAILED = "correct the ApplicationSet: until then Argo CD makes nothing of it, and nothing of it is used here"
@@ -123,7 +124,7 @@ class RenderedSets:
 
     def _problem(self, found: Found, key: str, message: str, hint: str, code: int = 0) -> Found:
         concerned = may_name(found.item, self._images, self._prefix) if self._images else self._strict
-        where = f"{found.origin}: ApplicationSet {key}: {message}"
+        where = without_logins(f"{found.origin}: ApplicationSet {key}: {message}")  # Argo CD quotes whole templates
         return Found({}, found.origin, where, hint, severity="error" if concerned else "warning", exit=code)
 
     def _key(self, item: Mapping[str, Any]) -> str:

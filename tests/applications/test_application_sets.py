@@ -188,6 +188,11 @@ def test_a_broken_set_is_an_error_where_it_may_name_the_image(
     assert problem.message.startswith("sets.yaml:2: ApplicationSet team/fleet: error parsing value as string: ")
 
 
+def test_a_login_in_a_template_is_not_told() -> None:
+    (problem,) = found(application_set(LIST, name="https://me:secret@h/x")).problems
+    assert "duplicate name: https://h/x" in problem.message
+
+
 def test_a_patch_may_name_the_image_too() -> None:
     patch = f"  templatePatch: '{{{PREFIX}image-list: acme/web}}'\n  template:"
     text = application_set(BROKEN, "").replace("  template:", patch)
