@@ -22,6 +22,7 @@ from task.text import without_logins
 
 MOST_REPOSITORIES = 50  # of `git` generators; each is fetched
 _FAILED = "correct the ApplicationSet: until then Argo CD makes nothing of it, and nothing of it is used here"
+_BRANCH = "name a branch in the generator's revision, or read what was generated: --applications cluster"
 _OTHERS = "the other Applications of this ApplicationSet count"
 _KEYS = {"name", "server", "project", "labels", "annotations"}
 
@@ -67,7 +68,10 @@ class Repositories:
                 self._repositories[repo] = self._open(repo)
             reader = self._repositories[repo]
             branch = reader.default_branch() if revision in ("", "HEAD") else revision
-            self._snapshots[repo, revision] = reader.snapshot(branch, [Place("", "names")])
+            try:
+                self._snapshots[repo, revision] = reader.snapshot(branch, [Place("", "names")])
+            except SourceError as error:
+                raise SourceError(error.message, hint=_BRANCH, subject=error.subject) from error
         return self._snapshots[repo, revision]
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from task.applicationsets import go_yaml
@@ -65,6 +65,9 @@ class Generators:
     filler: Filler
     git: GitFiles
     clusters: Sequence[Cluster] | None = None
+    # The second generator of a matrix asks the same of a repository for each row of the first.
+    _chosen: dict[Any, list[str]] = field(default_factory=dict)
+    _read: dict[str, Any] = field(default_factory=dict)
 
     def params(self, generator: Mapping[str, Any], outer: Params | None = None, depth: int = 0) -> list[Params]:
         """The sets of parameters of one generator, after its selector. `outer` fills its texts, if given.
@@ -164,14 +167,18 @@ class Generators:
         directories, files = _listed(body, "directories"), _listed(body, "files")
         if not directories and not files:
             raise Malformed("error generating params from git: neither directories nor files are given")
-        paths = self.git.paths(repo, revision)
-        self.filler.budget.read(len(paths))
+        entries = tuple((str(one.get("path") or ""), one.get("exclude") is True) for one in directories or files)
+        key = (repo, revision, bool(directories), entries)
+        if key not in self._chosen:
+            paths = self.git.paths(repo, revision)
+            self.filler.budget.read(len(paths) * len(entries))
+            found = chosen_folders(entries, folders_of(paths)) if directories else chosen_files(entries, paths)
+            self._chosen[key] = found
         if directories:
-            chosen = chosen_folders(directories, folders_of(paths))
-            rows = [path_params(folder, prefix, go=self.filler.go) for folder in chosen]
+            rows = [path_params(folder, prefix, go=self.filler.go) for folder in self._chosen[key]]
             return [self._with_values(body, row) for row in rows]
         rows = []
-        for path, text in sorted(self.git.texts(repo, revision, chosen_files(files, paths)).items()):
+        for path, text in sorted(self.git.texts(repo, revision, self._chosen[key]).items()):
             try:
                 rows += self._of_file(path, text, prefix)
             except Malformed as error:
@@ -181,10 +188,12 @@ class Generators:
 
     def _of_file(self, path: str, text: str, prefix: str) -> list[Params]:
         self.filler.budget.read(len(text))
-        try:
-            data = go_yaml.load(text)
-        except Malformed as error:
-            raise Malformed(f"unable to parse file: {error.message}") from None
+        if text not in self._read:
+            try:
+                self._read[text] = go_yaml.load(text)
+            except Malformed as error:
+                raise Malformed(f"unable to parse file: {error.message}") from None
+        data = self._read[text]
         objects = [{}] if data is None else data if isinstance(data, list) else [data]
         if not all(isinstance(one, dict) for one in objects):
             raise Malformed("unable to parse file: it holds neither a mapping nor a list of mappings")

@@ -30,10 +30,10 @@ def folders_of(files: Iterable[str]) -> list[str]:
     return sorted(folder for folder in found if not any(part.startswith(".") for part in folder.split("/")))
 
 
-def chosen_folders(entries: Sequence[dict[str, Any]], folders: Iterable[str]) -> list[str]:
-    """The folders that the entries of `directories` name; what one of them excludes is out, wherever it stands."""
-    wanted = [str(entry.get("path") or "") for entry in entries if entry.get("exclude") is not True]
-    out = [str(entry.get("path") or "") for entry in entries if entry.get("exclude") is True]
+def chosen_folders(entries: Sequence[tuple[str, bool]], folders: Iterable[str]) -> list[str]:
+    """The folders that the entries of `directories`, (path, exclude), name; what one of them excludes is out."""
+    wanted = [path for path, exclude in entries if not exclude]
+    out = [path for path, exclude in entries if exclude]
     return [
         folder
         for folder in folders
@@ -41,10 +41,10 @@ def chosen_folders(entries: Sequence[dict[str, Any]], folders: Iterable[str]) ->
     ]
 
 
-def chosen_files(entries: Sequence[dict[str, Any]], files: Iterable[str]) -> list[str]:
-    """The files that the entries of `files` name, as `git ls-files` finds them: `*` crosses folders."""
-    wanted = [_pathspec(str(entry.get("path") or "")) for entry in entries if entry.get("exclude") is not True]
-    out = [_pathspec(str(entry.get("path") or "")) for entry in entries if entry.get("exclude") is True]
+def chosen_files(entries: Sequence[tuple[str, bool]], files: Iterable[str]) -> list[str]:
+    """The files that the entries of `files`, (path, exclude), name, as `git ls-files` finds them: `*` crosses `/`."""
+    wanted = [_pathspec(path) for path, exclude in entries if not exclude]
+    out = [_pathspec(path) for path, exclude in entries if exclude]
     return sorted(
         path
         for path in files

@@ -145,6 +145,17 @@ def test_one_revision_of_a_repository_is_fetched_once() -> None:
     assert store.asked == ["default branch", "snapshot main ['names']", "again ['a/x.yaml', 'b/x.yaml']"]
 
 
+def test_a_revision_that_is_no_branch_says_what_to_write(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, {"a/x.yaml": "name: a\n"})
+    repositories = Repositories(lambda url: BareRepository(Git(dict(os.environ), protocols=frozenset({"file"})), url))
+    for revision in ("a" * 40, "v1.0"):
+        with pytest.raises(SourceError) as raised:
+            repositories.paths(str(repo), revision)
+        assert raised.value.hint.startswith("name a branch in the generator's revision")
+    assert repositories.paths(str(repo), "HEAD") == ["a/x.yaml"]
+    repositories.close()
+
+
 def test_a_file_that_is_no_text_fails_the_set() -> None:
     (one,) = [
         one

@@ -363,3 +363,17 @@ def test_an_alias_bomb_is_refused() -> None:
 )  # fmt: skip
 def test_what_is_written_as_yaml_is_read_again(value: Any) -> None:
     assert go_yaml.load(go_yaml.dump(value, 10_000)) == value
+
+
+@pytest.mark.slow
+def test_a_matrix_looks_through_a_large_repository_once() -> None:
+    files = Files(*(f"team-{at % 100}/app-{at}/x.yaml" for at in range(50_000)))
+    rows = "[" + ",".join(f"{{env: e{at}}}" for at in range(500)) + "]"
+    found = "{git: {repoURL: r, directories: [{path: team-7/app-7}]}}"
+    began = time.monotonic()
+    result = made(
+        f"[{{matrix: {{generators: [{{list: {{elements: {rows}}}}}, {found}]}}}}]", "{{.path.basename}}-{{.env}}", files
+    )
+    assert len(names(result)) == 500
+    assert len(files.asked) == 1
+    assert time.monotonic() - began < 10
