@@ -81,3 +81,16 @@ def test_the_errors_are_those_of_the_controller(path: Path) -> None:
     # Of a value that is no text, Argo CD names neither the element nor the key; here both follow.
     assert found.message.startswith(wanted["message"].removesuffix(" %!w(<nil>)"))
     assert found.message == wanted["message"] or path.stem == "list-fasttemplate-not-a-text"
+
+
+def test_a_key_of_ones_own_neighbour_fails_a_nested_matrix_with_missingkey_error() -> None:
+    """A message that was seen there, and not recorded: which text it names changes from run to run."""
+    case = json.loads(next(path for path in CASES if path.stem == "matrix-nested").read_text())
+    case["applicationset"]["spec"]["goTemplateOptions"] = ["missingkey=error"]
+    (trouble,) = rendered(case).troubles
+    assert trouble.message == (
+        "failed to get params for second generator in the matrix generator: child generator returned an error on "
+        "parameter generation: failed to replace parameters in generator: failed to deeply replace JSON field contents: "
+        "failed to execute go template git.example.com/acme/{{.app}}: template: base:1:23: "
+        'executing "base" at <.app>: map has no entry for key "app"'
+    )
