@@ -90,7 +90,7 @@ def test_a_key_of_ones_own_neighbour_fails_a_nested_matrix_with_missingkey_error
     (trouble,) = rendered(case).troubles
     assert trouble.message == (
         "failed to get params for second generator in the matrix generator: child generator returned an error on "
-        "parameter generation: failed to replace parameters in generator: failed to deeply replace JSON field contents: "
-        "failed to execute go template git.example.com/acme/{{.app}}: template: base:1:23: "
+        "parameter generation: failed to replace parameters in generator: failed to deeply replace JSON field "
+        "contents: failed to execute go template git.example.com/acme/{{.app}}: template: base:1:23: "
         'executing "base" at <.app>: map has no entry for key "app"'
     )
