@@ -97,6 +97,12 @@ def test_every_page_is_in_the_menu_and_every_entry_is_a_page() -> None:
     assert sorted(menu) == sorted(name.removeprefix("docs/") for name in PAGES)
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_says_at_its_top_who_it_is_for_and_what_they_have_afterwards(page: str) -> None:
+    if page != "docs/figures.md":
+        assert re.match(r"# .+\n\n> \*\*For\*\* [^#]+ \*\*Afterwards\*\*", PAGES[page])
+
+
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"])
 def test_links_out_of_the_root_lead_somewhere(page: str) -> None:
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / page).read_text())
