@@ -27,7 +27,6 @@ from task.model import Subscription
 from task.output.log import Log
 from task.secret import Secret
 from task.settings import Settings
-from task.wiring import argo
 from task.wiring.git import GitClients
 from task.wiring.sources import sources
 
@@ -698,7 +697,7 @@ SOURCES: list[tuple[dict[str, str], bool, tuple[str, ...]]] = [
 def test_the_source_where_none_is_given(
     monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], account: bool, found: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(argo, "in_cluster", lambda _environ: account)
+    monkeypatch.setattr("task.wiring.sources.in_cluster", lambda _environ: account)
     settings = Settings("run")
     assert sources(settings, environ) == found
     assert sources(replace(settings, applications=("x.yaml",)), environ) == ("x.yaml",)
