@@ -80,8 +80,8 @@ def temporary_folder(parent: str, *, sockets: bool = False) -> str:
     try:
         return tempfile.mkdtemp(prefix=prefix, dir=parent)
     except OSError as error:
-        message = f"no temporary folder in {parent}: {error.strerror}"
-        raise UnreachableError(message, hint="make room, or set TMPDIR") from error
+        message = f"cannot make a temporary folder in {parent}: {error.strerror}"
+        raise UnreachableError(message, hint="free some space, or set TMPDIR to another folder") from error
 
 
 def remove_folder(folder: str) -> None:
@@ -104,7 +104,9 @@ def exhausted(error: BaseException | None) -> ExhaustedError | None:
     else:
         return None
     if error.errno == errno.ENFILE:
-        return ExhaustedError("too many open files on this machine", hint="end what holds them open, and run it again")
+        return ExhaustedError(
+            "too many open files on this machine", hint="close the programs that hold them open, then run it again"
+        )
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return ExhaustedError(
         f"too many open files: this step may have {most} open at a time",
@@ -127,11 +129,11 @@ def _piece(file: int, size: int, path: str, *, waits: bool) -> bytes:
         ready = select.poll()
         ready.register(file, select.POLLIN)
         if not ready.poll(PATIENCE * 1000):
-            raise TimeoutError(errno.ETIMEDOUT, f"nothing came for {PATIENCE:g} seconds", path)
+            raise TimeoutError(errno.ETIMEDOUT, f"nothing could be read for {PATIENCE:g} seconds", path)
     try:
         return os.read(file, size)
     except BlockingIOError:
-        raise OSError(errno.EINVAL, "it is no plain file: whoever reads it has to wait", path) from None
+        raise OSError(errno.EINVAL, "it is not a regular file, and reading it may never end", path) from None
 
 
 def _too_large(path: str, most: int) -> OSError:

@@ -122,7 +122,7 @@ class Http:
             try:
                 tls["ssl_context"].load_verify_locations(cadata=more_ca)
             except (ssl.SSLError, ValueError):
-                raise NoAnswerError("tls", "what is given as certificate authorities is no PEM certificate") from None
+                raise NoAnswerError("tls", "the certificate authorities given are not PEM certificates") from None
         self._session.mount("http://", _Adapter())
         self._session.mount("https://", _Adapter(**tls))
         if not verify:
@@ -192,7 +192,7 @@ class Http:
         shutdown.check()
         if limits.slow and self._lost > limits.slow:
             raise NoAnswerError(
-                "slow", f"{origin(url)} has been slow for {self._lost:.0f} seconds, and is asked no more"
+                "slow", f"{origin(url)} has been slow for {self._lost:.0f} seconds, and is not asked again"
             )
         try:
             with (
@@ -366,10 +366,12 @@ def _no_answer(error: Exception, url: str) -> NoAnswerError:
         return NoAnswerError("unreachable", f"the proxy on the way to {origin(url)} could not be used")
     if isinstance(error, requests.exceptions.SSLError):
         if "certificate" not in str(error).lower():
-            return NoAnswerError("unreachable", f"{origin(url)} could not be reached by TLS, or broke off")
+            return NoAnswerError("unreachable", f"{origin(url)} could not be reached over TLS, or broke off")
         return NoAnswerError("tls", f"the TLS certificate of {origin(url)} was not accepted")
     if isinstance(error, requests.exceptions.Timeout | TimeoutError | urllib3.exceptions.ReadTimeoutError):
         return NoAnswerError("slow", f"{origin(url)} did not answer in time")
     if isinstance(error, OSError) and not isinstance(error, requests.exceptions.RequestException | ConnectionError):
-        return NoAnswerError("tls", "the file of certificate authorities, or of our own certificate, cannot be read")
+        return NoAnswerError(
+            "tls", "the file with the certificate authorities, or with the client certificate, cannot be read"
+        )
     return NoAnswerError("unreachable", f"{origin(url)} could not be reached, or broke off ({type(error).__name__})")

@@ -40,7 +40,7 @@ def parse_image(text: str) -> Image:
         raise Malformed("the image reference is empty", "write [registry/]name:tag")
     if blank := _BLANK.search(text):
         raise Malformed(
-            f"{shortened(text)!r}: an image reference holds no blank or control character ({blank.group()!r})",
+            f"{shortened(text)!r}: an image reference has no blanks or control characters ({blank.group()!r})",
             "remove it; several references are separated by commas",
         )
     _refuse_scheme(text, text)
@@ -79,7 +79,7 @@ def parse_images(values: Sequence[str]) -> tuple[Image, ...]:
             ) from problem
         if not all(isinstance(item, str) for item in items):
             raise Malformed(
-                f"{shortened(value)!r}: the list holds something else than strings", 'write ["image:tag", …]'
+                f"{shortened(value)!r}: the list holds something other than strings", 'write ["image:tag", …]'
             )
         texts += filter(None, map(str.strip, items))
     return tuple(dict.fromkeys(map(parse_image, texts)))
@@ -206,7 +206,7 @@ def _image(name: str, text: str, *, any_case: bool = False) -> Image:
 def _refuse_scheme(reference: str, text: str) -> None:
     if "://" in reference and (scheme := _SCHEME.match(reference)):
         raise Malformed(
-            f"{shortened(text)!r}: an image reference has no {scheme.group()!r}",
+            f"{shortened(text)!r}: an image reference does not begin with {scheme.group()!r}",
             f"write {shortened(re.sub('^[^/]*@', '', reference[scheme.end() :]))}",
         )
 
@@ -222,5 +222,5 @@ def _bad_tag(tag: str, text: str) -> Malformed:
         )
     return Malformed(
         f"{shortened(text)!r}: {shortened(tag)!r} is not a tag",
-        "a tag has up to 128 letters, digits, '_', '.' and '-', and begins with none of the last two",
+        "a tag has up to 128 letters, digits, '_', '.' and '-', and does not begin with '.' or '-'",
     )

@@ -132,7 +132,7 @@ class Watch:
         if now - self._began >= self._timeout:
             self.why = self._late
         elif now - self._moved_at >= self._stall > 0:
-            self.why = f"stalled: no byte came or went for {self._stall:g} seconds"
+            self.why = f"stalled: no data was sent or received for {self._stall:g} seconds"
         else:
             self.why = self._too_much(now)
         if self.why:

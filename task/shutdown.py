@@ -78,7 +78,7 @@ def check() -> None:
     """Raises `StoppedError` once a signal has come. To be called before anything new is started."""
     if _STATE.number:
         name = signal.Signals(_STATE.number).name
-        raise StoppedError(f"stopped by {name}", hint="run it again: what has landed will be found")
+        raise StoppedError(f"stopped by {name}", hint="run it again: it finds what was already pushed")
 
 
 def sleep(seconds: float) -> None:

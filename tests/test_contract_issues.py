@@ -268,7 +268,7 @@ def test_a_namespace_that_is_none_is_a_warning(tmp_path: Path, namespace: str) -
     repo = bare_repo(tmp_path, BASE)
     result = call(tmp_path, app("a", repo), app("b", repo, namespace))
     assert [one["application"] for one in result.json["decisions"]] == ["argocd/a"]
-    assert "is no namespace" in result.json["errors"][0]["message"]
+    assert "is not a valid namespace" in result.json["errors"][0]["message"]
 
 
 @pytest.mark.parametrize(

@@ -188,7 +188,7 @@ def test_a_file_that_may_not_become_so_large(ground: Ground, web: Nginx, room: i
         check=False,
     )
     assert (done.returncode, list(ground.temporary.iterdir())) == (75, []), done.stderr
-    assert b"make room" in done.stdout
+    assert b"free some space" in done.stdout
     assert (ground.by_http(web.plain).code, ground.landed()) == (0, True)
 
 
@@ -221,7 +221,7 @@ def test_a_disk_that_is_full(ground: Ground, web: Nginx, small_disk: Callable[[i
     disk = small_disk(left)
     code, rule, words = problem(ground.by_http(web.plain, env={"TMPDIR": str(disk)}))
     assert (code, rule, ground.commits()) == (75, "repository", 2)
-    assert "make room" in words
+    assert "free some space" in words
     assert [path.name for path in disk.iterdir()] == ["full"]
     (disk / "full").unlink()
     assert (ground.by_http(web.plain, env={"TMPDIR": str(disk)}).code, ground.landed()) == (0, True)

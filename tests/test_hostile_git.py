@@ -82,7 +82,7 @@ def test_a_server_that_sends_without_end(tmp_path: Path, answer: Answer, why: se
         out, err = running.communicate(timeout=LONGEST)
     (error,) = json.loads(out)["errors"]
     assert (running.returncode, error["rule"]) == (75, "repository"), err
-    assert error["message"].startswith("the Git server sends more than a run takes")
+    assert error["message"].startswith("the Git server sends more than a run accepts")
     assert any(one in error["message"] for one in why)
     assert "uploadpack.allowFilter" in error["hint"]
     assert most.own < LARGEST

@@ -369,7 +369,7 @@ def test_a_server_whose_answers_all_come_late_is_asked_no_more(server: Server, m
 
     server.reply = reply
     http = Http(server.url, limits=replace(QUICK, slow=0.5))
-    with pytest.raises(NoAnswerError, match="has been slow for 1 seconds, and is asked no more") as caught:
+    with pytest.raises(NoAnswerError, match="has been slow for 1 seconds, and is not asked again") as caught:
         [http.ask("GET", "/") for _ in range(10)]
     assert caught.value.kind == "slow"
     assert len(server.seen) == 3

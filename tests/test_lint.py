@@ -120,7 +120,7 @@ RANGE_HINT = "write web=acme/web:~1.0 in image-list"
         ({"image-list": "regexp:^acme"}, "error", "image-list", "is a pattern"),
         ({"image-list": "web=ghcr.io/acme/*"}, "error", "image-list", "is a pattern"),
         ({"image-list": "~1.0"}, "error", "image-list", "write <alias>=<image>:~1.0"),
-        ({"image-list": "web=acme/web:1.x, 2.x"}, "error", "image-list", "'2.x' stands behind a comma"),
+        ({"image-list": "web=acme/web:1.x, 2.x"}, "error", "image-list", "'2.x' follows a comma"),
         ({"image-list": "web=acme/web:regexp:^[0-9]{1,3}$"}, "error", "image-list", "which cut a pattern"),
         ({"image-list": "- web=acme/web"}, "warning", "image-list", "the alias '- web'"),
         ({"image-list": "web=ghcr.io/Acme/Web:~1"}, "error", "image-list", "write web=ghcr.io/acme/web:~1"),
@@ -188,7 +188,7 @@ RANGE_HINT = "write web=acme/web:~1.0 in image-list"
         ({**WEB, "web.helm.image-tag": "v1.2.3"}, "error", "web.helm.image-tag", "is a tag"),
         ({**WEB, "web.helm.image-tag": "0f3c2ab"}, "error", "web.helm.image-tag", "is a tag"),
         ({**WEB, "web.helm.image-tag": ".Values.image.tag"}, "error", "web.helm.image-tag", "write image.tag"),
-        ({**WEB, "web.helm.image-tag": "{{ .Values.tag }}"}, "error", "web.helm.image-tag", "that nobody fills in"),
+        ({**WEB, "web.helm.image-tag": "{{ .Values.tag }}"}, "error", "web.helm.image-tag", "that nothing fills in"),
         ({**WEB, "web.helm.image-tag": "pods.0.tag"}, "warning", "web.helm.image-tag", "write pods[0].tag"),
         (
             {**WEB, "web.helm.image-spec": "image.tag"},
@@ -230,7 +230,7 @@ RANGE_HINT = "write web=acme/web:~1.0 in image-list"
             {**WEB, "write-back-method": "argocd", "write-back-target": "helmvalues"},
             "warning",
             "write-back-target",
-            "beside write-back-method: argocd",
+            "with write-back-method: argocd",
         ),
         ({**WEB, "pull-secret": "secret:a/b#.dockerconfigjson"}, "error", "pull-secret", "write pullsecret:a/b"),
         # keys of older versions, of forks, and made up
@@ -342,7 +342,7 @@ def test_two_images_in_one_helm_value_are_an_error() -> None:
 
 def test_a_comma_in_a_constraint_is_told_once() -> None:
     found = lint({"image-list": "web=acme/web:>=1.0, <2"})
-    assert [one.message for one in found] == ["'<2' stands behind a comma: a comma ends an entry"]
+    assert [one.message for one in found] == ["'<2' follows a comma: a comma ends an entry"]
 
 
 def test_good_annotations_have_no_findings() -> None:

@@ -152,10 +152,10 @@ HERE = (app("web"), app("shop", "team"))
         ("shpo", "error", "did you mean shop?"),
         ("argocd/wep", "error", "did you mean argocd/web?"),
         ("argocd/shop", "error", "did you mean team/shop?"),
-        ("nothing-like-it", "error", "name Applications that --applications holds"),
-        ("far", "error", "outside of what --namespace, --project and --selector leave"),
+        ("nothing-like-it", "error", "name an Application that --applications contains"),
+        ("far", "error", "--namespace, --project or --selector leaves it out"),
         ("fra", "error", "did you mean far?"),
-        ("x*", "warning", "name Applications that --applications holds"),
+        ("x*", "warning", "name an Application that --applications contains"),
     ],
 )
 def test_names_that_nobody_has(name: str, severity: str, words: str) -> None:

@@ -251,8 +251,8 @@ def test_logins(tmp_path: Path, server: RegistryApi, challenge: str, by: str) ->
     [
         ("env:HOME_LOGIN", "allow"),
         ("ext:/bin/login", "ext"),
-        ("pullsecret:argocd/login", "no cluster is at hand"),
-        ("secret:argocd/login#field", "no cluster is at hand"),
+        ("pullsecret:argocd/login", "no cluster is available"),
+        ("secret:argocd/login#field", "no cluster is available"),
         ("secret:other/login#field", "namespace"),
     ],
 )

@@ -293,9 +293,9 @@ def test_only_what_lands_in_the_repository_is_asked_about(tmp_path: Path, server
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (["--image", "a:1"], "No such option"),
-        (["--sequence", "1"], "No such option"),
-        (["--registry-check", "never"], "scan asks the registries"),
+        (["--image", "a:1"], "scan has no --image: it asks the registries"),
+        (["--sequence", "1"], "scan has no --sequence; run and plan have it"),
+        (["--registry-check", "never"], "scan cannot do without the registries"),
     ],
 )
 def test_an_event_is_not_for_scan(tmp_path: Path, server: RegistryApi, more: list[str], words: str) -> None:

@@ -92,7 +92,7 @@ def test_what_is_not_signed_is_refused_and_nothing_is_written(
     for command in ("plan", "run", "scan"):
         result = scene.call("--verify", pair.public, command=command)
         assert (result.code, decision(result)) == (0, ("refuse", "signature"))
-        assert "no signature is in the registry" in result.json["decisions"][0]["because"]
+        assert "the registry has no signature" in result.json["decisions"][0]["because"]
     assert scene.call("--verify", pair.public, "--require-update").code == 5
     assert git(scene.repo, "rev-parse", "main") == tip
 
@@ -175,7 +175,7 @@ def test_what_was_deferred_is_checked_on_release(tmp_path: Path, server: Registr
         (["--verify", "/nonexistent/cosign.pub"], "cannot read"),
         (["--verify-identity", "me@example.com"], "go together"),
         (["--verify-issuer", "https://issuer.example"], "go together"),
-        (["--verify", "k", "--verify-identity", "me", "--verify-issuer", "i"], "exclude each other"),
+        (["--verify", "k", "--verify-identity", "me", "--verify-issuer", "i"], "are both given"),
         (["--verify-identity", "me", "--verify-issuer", "i"], "argocd-image-update[sigstore]"),
         (["--verify", "k", "--verify-timeout", "soon"], "number of seconds"),
     ],

@@ -363,7 +363,7 @@ def test_a_broken_manifest_is_a_warning_and_the_others_count(tmp_path: Path) -> 
     [
         (["--image", "a:1"], "--applications"),
         (["--applications", "x.yaml"], "--image"),
-        (["--image", "a", "--applications", "x.yaml"], "neither tag nor digest"),
+        (["--image", "a", "--applications", "x.yaml"], "neither a tag nor a digest"),
         (["--image", "a:1", "--applications", "/does/not/exist"], "does not exist"),
         (["--image", "http://a:1", "--applications", "x"], "--image"),
         (["--image", "a:$(id)", "--applications", "x"], "--image"),

@@ -45,10 +45,10 @@ def parse_application(
         raise Malformed("an Application without metadata.name", "give it a name")
     # Names become parts of files' names and paths: the override file's, the state file's.
     if "/" in name or not name.isprintable():
-        raise Malformed(f"{name!r} is no name of an Application", "use the name that Kubernetes accepts")
+        raise Malformed(f"{name!r} is not a valid name of an Application", "use a name that Kubernetes accepts")
     namespace = _text(metadata.get("namespace")) or namespace
     if "/" in namespace or not namespace.isprintable():
-        raise Malformed(f"{name}: {namespace!r} is no namespace", "use the name that Kubernetes accepts")
+        raise Malformed(f"{name}: {namespace!r} is not a valid namespace", "use a name that Kubernetes accepts")
     sources, multi = _sources(spec, status)
     return Application(
         namespace=namespace,

@@ -83,12 +83,12 @@ def subscribe_helm_release(item: Mapping[str, Any], origin: str, repo: str, bran
             flaws.append(replace(flaw, severity="warning") if held else flaw)
             policy = Policy() if held else None
         if not repo:
-            message = f"{path or 'the manifest'} lies in no Git work tree that has an origin and a commit"
-            hint = "check the repository out with git, or give --applications REPO//PATH"
+            message = f"{path or 'the manifest'} is not in a Git work tree with an origin and a commit"
+            hint = "clone the repository with git, or give --applications REPO//PATH"
             flaws.append(Flaw(entry.text, entry, "", "", message, hint, rule="source"))
         elif not container.path:
             key = f"repository.fluxcd.io/{entry.alias}"
-            message = f"{key}: repository and tag do not stand side by side, or beside another image"
+            message = f"{key}: repository and tag are not next to each other, or are next to another image"
             hint = "keep the two keys in one mapping of their own, as repository and tag"
             flaws.append(Flaw(entry.text, entry, key, "", message, hint))
         elif policy is not None:
@@ -145,7 +145,7 @@ def filter_policy(text: str) -> Policy:
     glob = pattern if colon and kind == "glob" else text
     check_length(glob)
     if not glob:
-        raise Malformed("the filter is empty, which no tag passes", "write glob:*, semver:<range> or regexp:<pattern>")
+        raise Malformed("the filter is empty, so no tag passes it", "write glob:*, semver:<range> or regexp:<pattern>")
     if not glob.strip("*"):
         return Policy("newest-build")
     pattern = glob_pattern(glob)

@@ -144,7 +144,7 @@ def _references(updaters: Sequence[Mapping[str, Any]], namespace: str) -> tuple[
                 else:
                     references.exact.setdefault((name[0], reference.pattern), []).append(reference)
         except Malformed as error:
-            problems.append(_warning(f"ImageUpdater {'/'.join(name)} is passed over: {error.message}", error.hint))
+            problems.append(_warning(f"ImageUpdater {'/'.join(name)} is skipped: {error.message}", error.hint))
     return references, problems
 
 
@@ -187,5 +187,7 @@ def _labels(ref: Mapping[str, Any]) -> Iterator[Requirement]:
     for raw in mappings(selector, "matchExpressions"):
         key, operator, values = text(raw, "key"), text(raw, "operator"), tuple(strings(raw, "values") or ())
         if not key or operator not in OPERATORS or bool(values) != operator.endswith("In"):
-            raise Malformed(f"matchExpressions: {key!r} {operator!r} {list(values)} is no requirement of a selector")
+            raise Malformed(
+                f"matchExpressions: {key!r} {operator!r} {list(values)} is not a valid selector requirement"
+            )
         yield Requirement(key, operator, values)

@@ -98,7 +98,7 @@ def _add_image(raw: Mapping[str, Any], levels: Iterable[Mapping[str, Any]], imag
     alias = text(raw, "alias")
     if not ALIAS.fullmatch(alias):
         short = parse_entry(f"alias={image}").image.repository.rpartition("/")[2].lower()
-        warning = f"{alias!r} is no alias: {image} is called {short!r}" if alias else f"{image} has no alias"
+        warning = f"{alias!r} is not a valid alias: {image} is called {short!r}" if alias else f"{image} has no alias"
         images.warnings.append(warning)
         alias = short
     if images.known.get(alias) == (image, keys):
@@ -109,7 +109,7 @@ def _add_image(raw: Mapping[str, Any], levels: Iterable[Mapping[str, Any]], imag
         number += 1
         free = f"{alias}-{number}"
     if free != alias:
-        images.warnings.append(f"the alias {alias!r} stands twice: {image} is called {free!r}")
+        images.warnings.append(f"the alias {alias!r} is used twice: {image} is called {free!r}")
     images.known[free] = (image, keys)
 
 
@@ -134,7 +134,7 @@ def _targets(targets: Mapping[str, Any]) -> dict[str, str]:
     """The annotations for `manifestTargets`, which has one kind only. With a `spec`, `name` and `tag` are ignored."""
     kinds = [kind for kind in TARGETS if targets.get(kind) is not None]
     if len(kinds) > 1:
-        raise Malformed(f"manifestTargets has {' and '.join(kinds)}, and only one of them can be")
+        raise Malformed(f"manifestTargets has {' and '.join(kinds)}, and only one of them is allowed")
     if unknown := [key for key in targets if key not in TARGETS]:
         raise Malformed(_unknown("manifestTargets", unknown[0]))
     if not kinds:

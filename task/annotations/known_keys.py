@@ -161,7 +161,7 @@ def _level(key: str, known: str) -> Doubt:
 def _orphan(key: str, head: str, known: str, names: Names) -> Doubt:
     close = nearest(head, names.shown)
     aliases = ", ".join(names.shown[:SHOWN]) + (", …" if len(names.shown) > SHOWN else "")
-    listed = f"the aliases there are: {aliases}" if aliases else "no entry has an alias"
+    listed = f"the aliases are {aliases}" if aliases else "no entry has an alias"
     hint = f"did you mean {close}.{known}? " if close else f"write {head}=<image> in image-list, or remove it; "
     return Doubt(
         "orphan",

@@ -76,7 +76,7 @@ def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding
     if app.annotations.get("write-back-method") == "argocd":
         for key in ("write-back-target", "git-branch", "git-repository"):
             if app.annotations.get(key):
-                message = f"{key} says nothing beside write-back-method: argocd, which writes no file"
+                message = f"{key} has no effect with write-back-method: argocd, which writes no file"
                 found.append(_finding(app, key, "warning", message, f"write write-back-method: git, or remove {key}"))
     found += [finding for key in app.annotations for finding in _key(app, key)]
     found += [finding for key in app.annotations for finding in _value(app, key)]
@@ -106,10 +106,10 @@ def _misplaced(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
             yield piece, (f"{piece!r} holds the placeholder {placeholder.group()!r}", "write what it stands for")
         elif (before and RANGE.fullmatch(piece)) or (ranged and VERSION.fullmatch(piece)):
             hint = "join constraints with a blank: >=1.2 <2"
-            yield piece, (f"{piece!r} stands behind a comma: a comma ends an entry", hint)
+            yield piece, (f"{piece!r} follows a comma: a comma ends an entry", hint)
         elif any(before.count(open_) > before.count(close) for open_, close in ("{}", "[]", "()")):
             hint = "write the image alone in image-list, and the pattern in <alias>.allow-tags: regexp:…"
-            yield piece, (f"{piece!r} stands behind a comma, which cut a pattern: a comma ends an entry", hint)
+            yield piece, (f"{piece!r} follows a comma, which cut a pattern: a comma ends an entry", hint)
         elif RANGE.fullmatch(piece):
             yield piece, (f"{piece!r} is a range of versions without an image", f"write <alias>=<image>:{piece}")
         elif PATTERN.match(piece):
@@ -121,7 +121,7 @@ def _key(app: Application, key: str) -> Iterator[Finding]:
     """The problems of a key: it has no effect here, or AIU does not read it in this place."""
     name, known = split_key(key)
     if key in PER_IMAGE_IN_AIU:
-        message = f"{key} counts for every image here; AIU ignores it without an alias"
+        message = f"{key} applies to every image here; AIU ignores it without an alias"
         yield _finding(app, key, "info", message, f"write <alias>.{key}")
         return
     if known and name:
@@ -147,7 +147,7 @@ def _value(app: Application, key: str) -> Iterator[Finding]:
     if not value:
         return
     if "{{" in value and key not in ("git-branch", "image-list"):
-        message = f"{key}: {value!r} is a template that nobody fills in: annotations of an Application are plain texts"
+        message = f"{key}: {value!r} is a template that nothing fills in: annotations of an Application are plain text"
         yield _finding(
             app, key, "error", message, "write what it stands for, or have it filled in by an ApplicationSet"
         )
@@ -158,15 +158,15 @@ def _value(app: Application, key: str) -> Iterator[Finding]:
             yield _finding(app, key, "error", f"{key}: {error.message}", error.hint)
         else:
             if source.kind == "secret" and source.field in (DOCKER_CONFIG, ".dockercfg"):
-                message = f"{key}: the field {source.field} is no user:password, which secret:…#<field> takes"
+                message = f"{key}: the field {source.field} does not hold user:password, which secret:…#<field> needs"
                 yield _finding(app, key, "error", message, f"write pullsecret:{source.namespace}/{source.name}")
     if key == "platforms" or key.endswith(".platforms"):
         names = [name for part in value.split(",") if (name := part.strip())] or [value]
         if bad := [name for name in names if not is_platform(name)]:
-            message = f"{key}: {bad[0]!r} is no platform: no image is ever for it"
+            message = f"{key}: {bad[0]!r} is not a platform, so no image ever fits it"
             yield _finding(app, key, "error", message, "write <os>/<architecture>[/<variant>], as in linux/arm64")
         elif value != value.lower():  # the comparison is case-sensitive, as in AIU
-            message = f"{key}: platforms are written in small letters: no image is ever for {value!r}"
+            message = f"{key}: platforms are written in lower case: no image ever fits {value!r}"
             yield _finding(app, key, "error", message, f"write {value.lower()}")
 
 
@@ -179,16 +179,16 @@ def _entries(app: Application, misplaced: Collection[str]) -> Iterator[Finding]:
     for entry in entries:
         if entry.image.repository != entry.image.repository.lower():
             message = (
-                f"{entry.text!r}: the repository has upper-case letters, which no registry takes: no event fits it"
+                f"{entry.text!r}: the repository has upper-case letters, which no registry accepts: no event fits it"
             )
             name = entry.image.name.removesuffix(entry.image.repository) + entry.image.repository.lower()
             fixed = listed(replace(entry, image=replace(entry.image, name=name)), entry.constraint)
             yield _finding(app, "image-list", "error", message, f"write {fixed}")
         if entry.alias and not ALIAS.fullmatch(entry.alias):
             message = (
-                f"the alias {entry.alias!r} has signs that no annotation's name can have: no per-image key is found"
+                f"the alias {entry.alias!r} has characters that no annotation's name has: no per-image key is found"
             )
-            yield _finding(app, "image-list", "warning", message, "take letters, digits, '-', '_' and '.' only")
+            yield _finding(app, "image-list", "warning", message, "use letters, digits, '-', '_' and '.' only")
         settings_of = settings(annotated, prefixes(entry, aliases))
         yield from _helm_keys(app, entry, settings_of)
         yield from _kinds(app, entry, settings_of)
@@ -205,7 +205,7 @@ def _entries(app: Application, misplaced: Collection[str]) -> Iterator[Finding]:
         # The blank behind `regexp:` belongs to the pattern (AIU issue 1018).
         if colon and keyword.lower() == "regexp" and (bare := blind_pattern(expression)):
             message = (
-                f"{allow.key}: the pattern {expression!r} takes no tag: blanks, quotes and slashes around it count"
+                f"{allow.key}: the pattern {expression!r} matches no tag: blanks, quotes and slashes are part of it"
             )
             yield _finding(app, allow.key, "error", message, f"write {bare}")
         named = settings_of.get("kustomize.image-name", Setting())
@@ -235,9 +235,9 @@ def _helm_keys(app: Application, entry: Entry, own: Mapping[str, Setting]) -> It
                 app, key, "error" if image else "warning", message, f"write {sample}, or as the chart has it"
             )
         elif "." in value and any(part.isdigit() for part in value.split(".")):
-            message = f"{key}: {value!r} has a number for a key, which is no place in a list"
+            message = f"{key}: {value!r} uses a number as a key, which is not an index of a list"
             places = re.sub(r"\.([0-9]+)(?=\.|$)", r"[\1]", value)
-            yield _finding(app, key, "warning", message, f"write {places} for a place in a list")
+            yield _finding(app, key, "warning", message, f"write {places} for an index of a list")
     if spec and is_tag_key(spec.value):
         message = f"{spec.key} takes the whole reference (name:tag), and {spec.value!r} looks like a key of the tag"
         yield _finding(app, spec.key, "warning", message, f"write {key_of(entry, 'helm.image-tag')}: {spec.value}")
@@ -282,7 +282,7 @@ def _shared(app: Application, subscribed: Subscribed) -> Iterator[Finding]:
                 "image-list",
                 "error",
                 f"{other!r} and {sub.entry.text!r} are both written to {key}",
-                f"write {sub.entry.alias or '<alias>'}.helm.image-tag and .helm.image-name, each alias its own",
+                f"write {sub.entry.alias or '<alias>'}.helm.image-tag and .helm.image-name with keys of its own",
             )
 
 
@@ -315,7 +315,7 @@ def _targets(app: Application, subscribed: Subscribed) -> Iterator[Finding]:
                 f"write {sub.entry.alias or '<alias>'}.helm.image-tag",
             )
         if sub.target == "helmvalues" and (root := _meant_from_the_root(sub)):
-            message = f"{sub.path!r} is none of the source's valueFiles: paths are relative to the source's path"
+            message = f"{sub.path!r} is not one of the source's valueFiles: paths are relative to the source's path"
             yield _finding(app, "write-back-target", "error", message, f"write helmvalues:/{root}")
         if sub.target == "override" and sub.source.kind == "Directory" and sub.method == "git":
             yield _finding(

@@ -74,6 +74,6 @@ def _selector(text: str) -> tuple[Requirement, ...]:
         elif match := _EXISTS.fullmatch(part):
             requirements.append(Requirement(match["key"], "DoesNotExist" if match["not"] else "Exists"))
         else:
-            hint = "write a=b, a!=b, a in (b,c), a or !a"
-            raise UsageError(f"--selector: cannot read {part!r} in {text!r}", hint=hint)
+            hint = "write a=b, a!=b, a in (b,c), a or !a, with commas between them"
+            raise UsageError(f"--selector: cannot read {part!r}", hint=hint)
     return tuple(requirements)

@@ -131,7 +131,7 @@ def _target(text: str) -> tuple[str, str]:
     word, path = word.strip(), path.strip()
     if word == "kustomization" and posixpath.basename(path) in KUSTOMIZATIONS:
         folder = posixpath.dirname(path) or ("/" if "/" in path else ".")
-        message = f"{text!r} names a file, and kustomization takes the folder it lies in"
+        message = f"{text!r} names a file, and kustomization takes the folder that contains it"
         raise Faulty(TARGET, text, message, f"write kustomization:{folder}")
     if word in TARGETS:
         return word, path
@@ -210,7 +210,7 @@ def inside(folder: str, path: str, what: str = "target") -> str:
     error = SourceError if what == "source" else TargetError
     joined = path if path.startswith("/") else f"{folder}/{path}"
     if not joined.isprintable() or "\\" in joined:
-        raise error(f"the path {joined!r} holds characters that no path here has", hint="rename it")
+        raise error(f"the path {joined!r} contains characters that are not allowed in a path", hint="rename it")
     parts: list[str] = []
     for part in joined.split("/"):
         if part == "..":
@@ -218,7 +218,7 @@ def inside(folder: str, path: str, what: str = "target") -> str:
                 raise error(f"the path {joined.lstrip('/')!r} leaves the repository", hint="name a path inside it")
             parts.pop()
         elif part.lower() == ".git":
-            raise error(f"the path {joined!r} lies in .git", hint="name a path of the work tree")
+            raise error(f"the path {joined!r} is inside .git", hint="name a path of the work tree")
         elif part not in ("", "."):
             parts.append(part)
     return "/".join(parts)

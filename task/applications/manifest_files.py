@@ -6,6 +6,7 @@ Other manifests may lie between them and are skipped. An unreadable file is one 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -14,9 +15,11 @@ from task.applications import Found
 from task.applicationsets.go_yaml import load_all
 from task.errors import Malformed, UsageError
 from task.files import read_file
+from task.urls import without_login
 from task.yaml_documents import ManifestDocument, documents
 
 LARGEST = 512 * 1024 * 1024  # bytes of one file: ten thousand Applications, as kubectl prints them
+GIT_URL = re.compile(r"(?:https?|ssh|git|file)://|[\w.-]+@[\w.-]+:", re.IGNORECASE)
 SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -32,16 +35,23 @@ class Manifests:
             content = sys.stdin.buffer.read(LARGEST + 1)  # one byte more shows that there is more
             if len(content) > LARGEST:
                 raise UsageError(
-                    f"--applications: what stdin holds is larger than {LARGEST:,} bytes",
+                    f"--applications: stdin holds more than {LARGEST:,} bytes",
                     hint="leave out what is not needed: kubectl get --selector, or several runs",
                 )
             return found_in(content, "stdin")
         if os.path.isdir(self.path):
             return self._folder()
         if not os.path.exists(self.path):
+            if GIT_URL.match(self.path):
+                shown = without_login(self.path)
+                url, mark, query = shown.partition("?")
+                raise UsageError(
+                    f"--applications: {shown!r} names a Git repository, and no folder or file in it",
+                    hint=f"write // and the path of the manifests behind it: {url}//apps{mark}{query}",
+                )
             raise UsageError(
-                f"--applications: {self.path!r} does not exist",
-                hint="name a file or folder of manifests, or - for stdin",
+                f"--applications: {self.path!r} does not exist here",
+                hint="name a file or folder of manifests that this step can see, or - for stdin",
             )
         return self._file(self.path)
 
@@ -70,7 +80,7 @@ class Manifests:
                 raise UsageError(
                     f"--applications: cannot read {path!r}: {error.strerror}", hint="name a readable file of manifests"
                 ) from None
-            yield Found({}, path, f"cannot read {path}: {error.strerror}", "make it a readable file, or take it away")
+            yield Found({}, path, f"cannot read {path}: {error.strerror}", "make it readable, or remove it")
             return
         yield from found_in(content, path)
 
@@ -85,7 +95,9 @@ def found_in(content: bytes, origin: str) -> Iterator[Found]:
     for document in documents(text):
         where = f"{origin}:{document.line}"
         if document.problem:
-            yield Found({}, where, f"{where}: not YAML: {document.problem}", "fix the file; its other documents count")
+            yield Found(
+                {}, where, f"{where}: not YAML: {document.problem}", "fix the file; its other documents are used"
+            )
         elif isinstance(document.data, (dict, list)):
             items = list(_items(document.data, where))
             if document.text and any(found.item.get("kind") == "ApplicationSet" for found in items):
@@ -101,7 +113,7 @@ def _with_types(items: list[Found], document: ManifestDocument, where: str) -> l
     try:
         typed = list(_items(load_all(document.text)[document.number], where))
     except Malformed as error:
-        return [Found({}, where, f"{where}: {error.message}", "fix the file; its other documents count")]
+        return [Found({}, where, f"{where}: {error.message}", "fix the file; its other documents are used")]
     return [new if new.item.get("kind") == "ApplicationSet" else old for old, new in zip(items, typed, strict=True)]
 
 

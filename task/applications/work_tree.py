@@ -58,8 +58,8 @@ def _origin(top: str, git: Git) -> tuple[str, str] | None:
         branch = git.run("rev-parse", "--abbrev-ref", "HEAD", git_dir=git_dir, timeout=_SECONDS).decode().strip()
     except GitFailed as error:
         if error.err.strip() and not any(words in error.err for words in _NO_COMMIT):
-            why = f"which repository {blanked(top)} belongs to cannot be read: {quoted(error.err)}"
-            git.log(f"warning: {why}; repair it, or check the repository out again")
+            why = f"which repository {blanked(top)} belongs to is not known: {quoted(error.err)}"
+            git.log(f"warning: {why}; repair it, or clone the repository again")
         return None
     if url.startswith(("./", "../")):
         url = os.path.normpath(os.path.join(top, url))

@@ -98,7 +98,7 @@ class ArgoCDApi:
         found = self._get("/api/v1/applications", params, "applications, get, */*", "the list of Applications")
         items = found.get("items") or []
         if not isinstance(items, list):
-            raise SourceDownError("Argo CD answers with something else than a list of Applications", hint="ask again")
+            raise SourceDownError("Argo CD answers with something other than a list of Applications", hint="ask again")
         return [{**KIND, **item} for item in items if isinstance(item, dict)]
 
     def get_application(self, namespace: str, name: str, project: str = "") -> dict[str, Any]:
@@ -175,5 +175,5 @@ class ArgoCDApi:
 
 def _path(name: str) -> str:
     if name in ("", ".", ".."):
-        raise SourceError(f"{name!r} is no name of an Application", hint="write the name that Argo CD shows")
+        raise SourceError(f"{name!r} is not a valid name of an Application", hint="write the name that Argo CD shows")
     return f"/api/v1/applications/{path_part(name)}"

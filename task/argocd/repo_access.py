@@ -74,7 +74,7 @@ def _ssh(found: RepoCredentials) -> SshFiles:
         raise CredentialsError(f"secret {found.secret}: sshPrivateKey is no private key", hint="give the private half")
     if key and has_passphrase(key):
         raise CredentialsError(
-            f"secret {found.secret}: sshPrivateKey has a passphrase, and nobody is there to be asked for it",
+            f"secret {found.secret}: sshPrivateKey has a passphrase, and nobody is there to type it",
             hint="make a key of its own, without one: ssh-keygen -t ed25519 -N ''",
         )
     files = {_KEY: f"{key}\n"} if key else {}

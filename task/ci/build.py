@@ -72,8 +72,8 @@ def sequence_of(text: str) -> int | None:
     text = text.strip()
     if text and not _NUMBER.fullmatch(text):
         raise UsageError(
-            f"--sequence: {text[:50]!r} is not what it takes",
-            hint="write a number that grows with every build, up to 20 digits (or set IMAGE_UPDATE_SEQUENCE)",
+            f"--sequence: {text[:50]!r} is not a build number",
+            hint="write a number that grows with every build, up to 20 digits",
         )
     return int(text) if text else None
 
@@ -92,7 +92,7 @@ def created_of(text: str) -> str:
         else:
             time = utc(text)
     except Malformed as error:
-        hint = f"{error.hint}, or seconds or milliseconds since 1970 (or set IMAGE_UPDATE_CREATED)"
+        hint = f"{error.hint}, or seconds or milliseconds since 1970"
         raise UsageError(f"--created: {error.message}", hint=hint) from error
     return "" if time.startswith(_NO_DATES) else time
 

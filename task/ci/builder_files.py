@@ -27,8 +27,8 @@ def read_built(paths: Sequence[str]) -> tuple[Built, ...]:
         try:
             files.append(built(data.decode()))
         except UnicodeDecodeError:
-            hint = "name what the builder wrote about the image, not the image"
-            raise UsageError(f"--images-from {path}: it is no text", hint=hint) from None
+            hint = "give the file that the builder wrote about the image, not the image"
+            raise UsageError(f"--images-from {path}: it is not text", hint=hint) from None
         except Malformed as problem:
             raise UsageError(f"--images-from {path}: {problem.message}", hint=problem.hint) from None
     return tuple(files)

@@ -17,8 +17,8 @@ from task.errors import Malformed, UsageError
 from task.image import parse_image, parse_images
 
 KNOWN = (
-    "known are BuildKit and buildx metadata, kaniko's digest and image-name files, ko --image-refs, jib-image.json, "
-    "skaffold --file-output, goreleaser's artifacts.json and Tekton's IMAGES"
+    "the known formats are BuildKit and buildx metadata, kaniko's digest and image-name files, ko --image-refs, "
+    "jib-image.json, skaffold --file-output, goreleaser's artifacts.json and Tekton's IMAGES"
 )
 MOST = 1000  # images of one file; no build makes more
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
@@ -48,12 +48,12 @@ def built(text: str) -> Built:
             document = json.loads(text)
         except (ValueError, RecursionError) as problem:
             why = "it is nested too deeply" if isinstance(problem, RecursionError) else str(problem)
-            raise Malformed(f"it begins like JSON and is none: {why}", KNOWN) from None
+            raise Malformed(f"it looks like JSON and cannot be parsed: {why}", KNOWN) from None
         images = _of_list(document) if isinstance(document, list) else _of_object(document)
     else:
         images = _of_words(text)
     if not images.references and not images.digest:
-        raise Malformed("no image is named in it", "check that the build pushed one")
+        raise Malformed("it names no image", "check that the build pushed one")
     if len(images.references) > MOST:
         raise Malformed(f"{len(images.references)} images are named in it, {MOST} at most are taken", "split the file")
     return images
@@ -91,9 +91,7 @@ def with_built(given: Sequence[str], digest: str, files: Iterable[Built]) -> tup
 def _of_object(document: Mapping[str, Any]) -> Built:
     formats = [name for name, (known, _) in FORMATS.items() if known(document)]
     if len(formats) > 1:
-        raise Malformed(
-            f"it may be {' or '.join(formats)}: {_seen(document)}", "give what the builder wrote, unchanged"
-        )
+        raise Malformed(f"it may be {' or '.join(formats)}: {_seen(document)}", "give the file as the builder wrote it")
     if not formats:
         raise Malformed(f"no known builder writes this: {_seen(document)}", KNOWN)
     return FORMATS[formats[0]][1](document)
@@ -142,7 +140,7 @@ def _jib(document: Mapping[str, Any]) -> Built:
     image = parse_image(_reference(_with_digest(_string(document["image"], "image"), digest)))
     tags = document.get("tags") or []
     if not isinstance(tags, list):
-        raise Malformed("its tags are no list", KNOWN)
+        raise Malformed("its tags are not a list", KNOWN)
     names = dict.fromkeys(tag for tag in (image.tag, *(_string(tag, "tags") for tag in tags)) if tag)
     return Built(tuple(_reference(f"{image.name}:{tag}@{digest}") for tag in names) or (f"{image.name}@{digest}",))
 
@@ -161,7 +159,7 @@ def _goreleaser(items: Sequence[Mapping[str, Any]]) -> Built:
     of_images = [item for item in items if re.search(r"\bDocker (Image|Manifest)\b", str(item["type"]))]
     if not of_images:
         kinds = ", ".join(repr(kind[:40]) for kind in sorted({str(item["type"]) for item in items})[:_SHOWN])
-        raise Malformed(f"no image is named in it, only artifacts of other types: {kinds or 'none'}", KNOWN)
+        raise Malformed(f"it names no image, only artifacts of other types: {kinds or 'none'}", KNOWN)
     known = []
     for item in of_images:
         extra = item.get("extra")
@@ -195,18 +193,20 @@ def _of_words(text: str) -> Built:
         return Built(digest=next(iter(digests)))
     if digests:
         seen = "digests and references" if len(digests) < len(different) else "several digests"
-        raise Malformed(f"{seen} without a sign which belongs to which", "write repository:tag@digest, one on a line")
+        raise Malformed(
+            f"{seen}, and nothing shows which belong together", "write repository:tag@digest, one on a line"
+        )
     references = []
     for number, word in words:
         quotable = _LIKE_A_REFERENCE.fullmatch(word)
         if not quotable and "@" not in word:
             raise Malformed(
-                f"no known builder writes this: a text whose line {number} is no reference of an image", KNOWN
+                f"no known builder writes this: a text whose line {number} is not an image reference", KNOWN
             )
         try:
             references.append(_reference(word))
         except Malformed as problem:
-            why = problem.message if quotable else "it is no reference of an image"
+            why = problem.message if quotable else "it is not an image reference"
             raise Malformed(f"line {number}: {why}", problem.hint) from None
     return Built(tuple(dict.fromkeys(references)))
 
@@ -221,7 +221,7 @@ def _reference(text: str) -> str:
     except Malformed as problem:
         raise Malformed(without_login(problem.message), without_login(problem.hint)) from None
     if not image.tag and not image.digest:
-        raise Malformed(f"{image.name!r} has neither tag nor digest", "have the builder write what it pushed")
+        raise Malformed(f"{image.name!r} has neither a tag nor a digest", "have the builder write what it pushed")
     return text
 
 
@@ -236,11 +236,11 @@ def _with_digest(name: str, digest: str) -> str:
 def _digest(value: Any, key: str) -> str:
     text = _string(value, key)
     if text and not _DIGEST.fullmatch(text):
-        raise Malformed(f"its {key} is no digest", "a digest is sha256: and 64 digits 0-9a-f")
+        raise Malformed(f"its {key} is not a digest", "a digest is sha256: and 64 digits 0-9a-f")
     return text
 
 
 def _string(value: Any, key: str) -> str:
     if not isinstance(value, str):
-        raise Malformed(f"its {key} is no text", KNOWN)
+        raise Malformed(f"its {key} is not text", KNOWN)
     return value.strip()

@@ -88,4 +88,4 @@ def _report(output: OutputSettings) -> str:
 
 
 def _unwritable(option: str, path: str, why: str | None) -> UsageError:
-    return UsageError(f"{option}: cannot write {path!r}: {why}", hint="name a place that this user may write")
+    return UsageError(f"{option}: cannot write {path!r}: {why}", hint="choose a place that this user may write to")

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from task.model import Report
 from task.output.outcome import current, status
+from task.output.words import VERDICTS, ending
 from task.text import exact_json, printable_lines, visible
 from task.urls import web_page, without_login
 
@@ -20,7 +21,6 @@ LIMIT = 2048
 LARGEST_SUMMARY, MOST_COMMITS = 500_000, 20  # bytes of rows; GitHub drops a summary of more than 1 MiB
 LONGEST_CELL = 1000  # characters
 NOTES = 20  # problems that a summary lists
-WOULD = {"updated": "would update", "refused": "would refuse", "unchanged": "nothing to do"}  # of a dry run
 _MARKDOWN = re.compile(r"(www)\.|[\\`*_~|<>\[\]&$]|:(?! |$)", re.IGNORECASE)
 DOTENV_PREFIX = "IMAGE_UPDATE_RESULT_"
 NAMES = (
@@ -120,9 +120,8 @@ def _one_line(value: str) -> str:
 
 def github_summary(report: Report) -> str:
     """The report as Markdown for $GITHUB_STEP_SUMMARY: a table, commits, requests, diffs of a dry run, problems."""
-    title, was, now = status(report), "Was", "Now"
-    if report.dry:
-        title, was, now = WOULD.get(title, title), "Now", "Then"
+    title = ending(status(report), dry=report.dry)
+    was, now = ("Now", "Then") if report.dry else ("Was", "Now")
     rows = [f"| Application | Image | {was} | {now} | Decision |", "|---|---|---|---|---|"]
     left = LARGEST_SUMMARY
     for number, decision in enumerate(report.decisions):
@@ -138,7 +137,7 @@ def github_summary(report: Report) -> str:
             f"{decision.subscription.entry.image.name}{tag}",
             before,
             offered.version if changed else before,
-            f"{verdict.verdict} ({verdict.rule}){where}: {verdict.because}{hint}",
+            f"{VERDICTS[verdict.verdict]} ({verdict.rule}){where}: {verdict.because}{hint}",
         )
         row = "| " + " | ".join(_cell(cell) for cell in cells) + " |"
         left -= len(row.encode(errors="replace")) + 1

@@ -17,6 +17,7 @@ from task import __version__, shutdown
 from task.ci.publish import publish
 from task.cli.call import Call
 from task.cli.command_files import CommandFiles
+from task.cli.mistakes import as_given, explained
 from task.cli.strange_variables import strange_variables
 from task.errors import Exit, TaskError, UsageError
 from task.files import exhausted
@@ -74,15 +75,16 @@ def main(argv: Sequence[str]) -> int:
         if isinstance(broken, BrokenPipeError) and not SHOWN_BY_TYPER.intersection(argv):
             return _defect(broken, call)
         return int(end.code or 0)
+    except UsageError as error:
+        return _end(as_given(error, call.variables), call)
     except TaskError as error:
         return _end(error, call)
     except typer.TyperException as error:
-        message = " ".join(error.format_message().split()).rstrip(".")
-        command = f" {call.command}" if call.command else ""
-        return _end(UsageError(message, hint=f"image-update{command} --help shows what there is"), call)
+        options = {name: [flag for one in found.params for flag in one.opts] for name, found in group.commands.items()}
+        return _end(as_given(explained(error, call.command, options), call.variables), call)
     except shutdown.Stopped:
         name = SIGNALS.get(shutdown.code(), "stopped")
-        return _end(shutdown.StoppedError(name, hint="nothing is half-done; run it again"), call)
+        return _end(shutdown.StoppedError(name, hint="nothing is left half done; run it again"), call)
     except Exception as error:  # noqa: BLE001 - people get the traceback, hosts their results
         if isinstance(error, OSError) and SHOWN_BY_TYPER.intersection(argv):  # to a full disk
             abandon(sys.stdout)
@@ -93,7 +95,12 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _defect(error: Exception, call: Call) -> int:
-    code = _end(TaskError(f"a defect: {type(error).__name__}", hint="report it with the traceback"), call)
+    code = _end(
+        TaskError(
+            f"a defect of image-update: {type(error).__name__}", hint="please please report it with the traceback"
+        ),
+        call,
+    )
     call.log.traceback(error)
     return code
 

@@ -24,14 +24,28 @@ class Call:
         self.command = argv[0] if argv and argv[0] in group.commands else ""
 
     @cached_property
-    def given(self) -> Mapping[str, Any]:
-        """The options by name, as far as they can be read: a line with a mistake still says where the results go."""
-        if not self.command:
-            return {}
-        read = self._group.commands[self.command].make_context(
+    def _read(self) -> Any:
+        """What can be read of a line that may have a mistake; None without a command."""
+        return self.command and self._group.commands[self.command].make_context(
             self.command, list(self._words), resilient_parsing=True, ignore_unknown_options=True, allow_extra_args=True
         )
-        return {name: value for name, value in read.params.items() if value is not None}
+
+    @property
+    def given(self) -> Mapping[str, Any]:
+        """The options by name, as far as they can be read: a line with a mistake still says where the results go."""
+        return {name: value for name, value in self._read.params.items() if value is not None} if self._read else {}
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """The flags whose values come from variables, and those variables: a mistake is named where it was made."""
+        if not self._read:
+            return {}
+        params = [one for one in self._group.commands[self.command].params if one.envvar]
+        return {
+            one.opts[0] if one.opts[0].startswith("--") else str(one.metavar): str(one.envvar)
+            for one in params
+            if (source := self._read.get_parameter_source(one.name)) is not None and source.name == "ENVIRONMENT"
+        }
 
     @cached_property
     def log(self) -> Log:

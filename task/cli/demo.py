@@ -58,7 +58,7 @@ FILES = {
 
 def demo(
     *,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the repository, to play with.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the repository, to try things out.")] = False,
 ) -> int:
     """Try it on a throw-away repository: one event, the decisions, the diff and the commit."""
     folder = tempfile.mkdtemp(prefix="image-update-demo-")
@@ -78,7 +78,7 @@ def _play(folder: str) -> int:
     with open(applications, "w", encoding="utf-8") as file:
         file.write(_applications(repo))
     say(f"A CI pipeline has just built {' and '.join(IMAGES)}\n")
-    say("Three Applications take them: shop (Helm), worker (Kustomize), legacy (held to ~1.4)\n\n")
+    say("Three Applications track them: shop (Helm), worker (Kustomize), legacy (limited to ~1.4)\n\n")
     git_settings = GitSettings(protocols=frozenset({"file"}))
     settings = Settings("run", IMAGES, applications=(applications,), git=git_settings)
     plan = carry_out(replace(settings, command="plan", dry=True), {}, Log("warning"))

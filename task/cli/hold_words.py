@@ -44,9 +44,9 @@ def until_of(text: str, now: str) -> str:
             end = read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)
     except (ValueError, OverflowError):
         hint = "write 2026-12-24, 2026-12-24T08:00:00Z, or 90m, 12h, 3d, 2w"
-        raise Malformed(f"{text!r} is no time", hint) from None
+        raise Malformed(f"{text!r} is not a time", hint) from None
     if end <= start:
-        raise Malformed(f"{text!r} is over already", "name a time in the future")
+        raise Malformed(f"{text!r} has already passed", "name a time in the future")
     return end.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -57,7 +57,7 @@ def destination_of(text: str) -> str:
         return text
     if TAG.fullmatch(tag) and (not at or DIGEST.fullmatch(digest)):
         return text
-    raise Malformed(f"{text!r} is nothing to go back to", "write a tag, tag@sha256:…, previous, or 3-back")
+    raise Malformed(f"{text!r} is not a version to go back to", "write a tag, tag@sha256:…, previous, or 3-back")
 
 
 def actor_of(environ: Mapping[str, str]) -> str:

@@ -33,7 +33,7 @@ def held(apps: Iterable[Application], settings: Settings, world: World, now: str
         try:
             yield from _of_repository(repo, base, subs, world, now)
         except TaskError as error:
-            world.log("warning", f"what is held in it is not known: {error}")
+            world.log("warning", f"its holds are not known: {error}")
 
 
 def _of_repository(repo: str, base: str, subs: Sequence[Subscription], world: World, now: str) -> Iterator[Finding]:
@@ -62,7 +62,7 @@ def _of_repository(repo: str, base: str, subs: Sequence[Subscription], world: Wo
         if hold := active(state.hold, now):
             yield Finding(key, "", "", "info", f"all images{within} are {hold_text(hold)}", hint, origin)
         for name, memory in state.images.items():
-            waits = f"{version_of(memory.deferred)} waits" if memory.deferred else ""
+            waits = f"{version_of(memory.deferred)} is deferred" if memory.deferred else ""
             if hold := active(memory.hold, now):
                 told = f"{name}{within} is {hold_text(hold)}{f'; {waits}' if waits else ''}"
                 yield Finding(key, "", "", "info", told, hint, origin)

@@ -157,7 +157,7 @@ def _as_text(found: Sequence[Placed]) -> str:
         where = f"{path}:{line}" if line else path
         lines.append(f"{one.severity:7} {one.application or where}  {one.message}")
         if one.hint:
-            lines.append(f"        do: {one.hint}")
+            lines.append(f"        fix: {one.hint}")
         if one.application and where:
             lines.append(f"        at: {where}")
     errors = sum(one.severity == "error" for one, _, _ in found)

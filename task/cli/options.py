@@ -12,6 +12,7 @@ value it has found; they hold what the reference promises beyond Typer:
 # each start, which takes a tenth of a second.
 
 import os
+import re
 from typing import Annotated, Any, get_args, get_origin
 
 import typer
@@ -36,14 +37,30 @@ FROM_CI = "By default the CI system's variables tell."
 Texts = list[str] | None
 
 
-def wrong(param: typer.CallbackParam, value: str, hint: str) -> UsageError:
-    """The error for a value that an option does not take."""
-    return UsageError(f"{param.opts[0]}: {value!r} is not what it takes", hint=f"{hint} (or set {param.envvar})")
+# What Tekton, Argo Workflows, GitHub Actions and GitLab would have filled in, had they known the name.
+PLACEHOLDER = re.compile(
+    r"\$\((?:tasks|params|context|workspaces|steps|results)\.[^()]*\)|\$?\{\{[^{}]*\}\}|\$\[\[[^\[\]]*\]\]"
+)
+
+
+def wrong(param: typer.CallbackParam, value: str, what: str, hint: str) -> UsageError:
+    """The error for a value that an option does not take: `what` it is not."""
+    return UsageError(f"{param.opts[0]}: {value!r} is not {what}", hint=hint)
+
+
+def filled_in(param: typer.CallbackParam, text: str) -> str:
+    """The text, which holds nothing that the pipeline should have filled in."""
+    if found := PLACEHOLDER.search(text):
+        raise UsageError(
+            f"{param.opts[0]}: the pipeline did not replace {found.group()[:200]}",
+            hint="check the names in it, and that the step which makes the value runs before this one",
+        )
+    return text
 
 
 def one_text(param: typer.CallbackParam, value: str | None) -> str:
     """A text without the white space around it."""
-    text = (value or "").strip()
+    text = filled_in(param, (value or "").strip())
     if not text and param.default is not None:
         text = str(param.default)
     if param.required and not text:
@@ -55,7 +72,7 @@ def one_of(param: typer.CallbackParam, value: str) -> str:
     """One of the words of the option's metavar."""
     text, choices = one_text(param, value), str(param.metavar).split("|")
     if text not in choices and text != param.default:
-        raise wrong(param, text, f"choose from {', '.join(choices)}")
+        raise wrong(param, text, "one of its values", f"choose from {', '.join(choices)}")
     return text
 
 
@@ -67,7 +84,7 @@ def seconds(param: typer.CallbackParam, value: str) -> float:
     except ValueError:
         number = -1.0
     if not 0 <= number < 1e6:  # this also keeps out inf and nan
-        raise wrong(param, text, "write a number of seconds")
+        raise wrong(param, text, "a number of seconds", "write a number, such as 120")
     return number
 
 
@@ -75,7 +92,7 @@ def commit_id(param: typer.CallbackParam, value: str) -> str:
     """A commit's id, which is all that a later step can look up."""
     text = one_text(param, value).lower()
     if text and not (set(text) <= set("0123456789abcdef") and 7 <= len(text) <= 64):  # as git has them
-        raise wrong(param, text, "write the commit's id, 40 hexadecimal digits")
+        raise wrong(param, text, "the id of a commit", "write its 40 hexadecimal digits, as git rev-parse prints them")
     return text
 
 
@@ -83,7 +100,7 @@ def author_part(param: typer.CallbackParam, value: str) -> str:
     """A name or an address that git takes."""
     text = one_text(param, value)
     if not text.isprintable() or set(text) & set("<>"):
-        raise wrong(param, text, "leave out < > and control characters")
+        raise wrong(param, text, "a name or address that Git takes", "leave out < > and control characters")
     return text
 
 
@@ -96,7 +113,7 @@ def switch(context: typer.Context, param: typer.CallbackParam, value: bool) -> b
 def every_text(context: typer.Context, param: typer.CallbackParam, values: Texts) -> tuple[str, ...]:
     """Each value as it is, and all of the variable as one value: the option's reader splits it itself."""
     texts = [os.environ[str(param.envvar)]] if _from_variable(context, param) else values or ()
-    return tuple(text for one in texts if (text := one.strip()))
+    return tuple(filled_in(param, text) for one in texts if (text := one.strip()))
 
 
 def every_line(context: typer.Context, param: typer.CallbackParam, values: Texts) -> tuple[str, ...]:
@@ -121,7 +138,7 @@ def every_pair(context: typer.Context, param: typer.CallbackParam, values: Texts
     for text in every_line(context, param, values):
         key, equals, value = text.partition("=")
         if not (key.strip() and equals and value.strip()):
-            raise wrong(param, text, f"write {param.metavar}")
+            raise wrong(param, text, f"of the form {param.metavar}", f"write {param.metavar}")
         found.append((key.strip(), value.strip()))
     return tuple(found)
 

@@ -35,11 +35,13 @@ def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
     )
     if bool(verify.identity) != bool(verify.issuer):
         raise UsageError(
-            "--verify-identity and --verify-issuer go together",
-            hint="name both: an identity means nothing without who vouches for it",
+            f"{'--verify-identity' if verify.identity else '--verify-issuer'} is given alone",
+            hint="give --verify-identity and --verify-issuer together: who signed, and which OIDC issuer says so",
         )
     if verify.keys and verify.identity:
-        raise UsageError("--verify and --verify-identity exclude each other", hint="give the key, or the identity")
+        raise UsageError(
+            "--verify and --verify-identity are both given", hint="choose one: a public key, or an identity"
+        )
 
     git = taken(
         deadline="deadline",

@@ -77,5 +77,5 @@ def _write(text: str, path: str) -> None:
             file.write(text.encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise UsageError(
-            f"--html: cannot write {path!r}: {error.strerror}", hint="name a place that this user may write"
+            f"--html: cannot write {path!r}: {error.strerror}", hint="choose a place that this user may write to"
         ) from None

@@ -103,10 +103,11 @@ def scan(
     """Ask the registries for the newest allowed tag of every tracked image, then go on as run does."""
     settings = settings_of("scan", context.params)
     if settings.require_match:
-        raise UsageError("--require-match: scan is given no image", hint="leave it out; run and plan take it")
+        raise UsageError(
+            "--require-match: scan is given no image to look for", hint="leave it out; it is for run and plan"
+        )
     if settings.check == "never":
         raise UsageError(
-            "--registry-check: 'never' is not what it takes",
-            hint="scan asks the registries: write auto or always (or set IMAGE_UPDATE_REGISTRY_CHECK)",
+            "--registry-check: scan cannot do without the registries", hint="write auto or always, or leave it out"
         )
     return update(settings, context.obj.environ, context.obj.log)

@@ -111,7 +111,8 @@ def wait_for(
     revision = settings.revision.strip().lower()
     if not _REVISION.fullmatch(revision):
         raise UsageError(
-            f"--revision: {settings.revision!r} is no commit id", hint="give the commit that was pushed, 40 letters"
+            f"--revision: {settings.revision!r} is not the id of a commit",
+            hint="give the id of the commit that was pushed, 40 hexadecimal digits",
         )
     keys = [key_of(one, settings.argocd_namespace) for one in settings.applications]
     awaited = [Awaited(*key, _judge(revision, settings.repository, descends)) for key in dict.fromkeys(keys)]
@@ -147,5 +148,5 @@ def key_of(text: str, namespace: str) -> tuple[str, str]:
     first, slash, rest = text.strip().partition("/")
     key = (first, rest) if slash else (namespace, first)
     if not all(_NAME.fullmatch(part) for part in key):
-        raise UsageError(f"{text!r} is no name of an Application", hint="write NAME or NAMESPACE/NAME")
+        raise UsageError(f"{text!r} is not a valid name of an Application", hint="write NAME or NAMESPACE/NAME")
     return key

@@ -96,7 +96,7 @@ def elements(document: Document | None, section: Section, path: str) -> tuple[No
         if node is None or node.null or document is None:
             return ()
         if node.kind != "mapping":
-            raise _shape(f"{section.name} is no mapping", path)
+            raise _shape(f"{section.name} is not a mapping", path)
         # Argo CD decodes keys in any case, but its merge patch does not: `Helm:` would stand beside the spec's `helm:`.
         if other := next((name.value for name, _ in pairs(node) if name.value.lower() == key != name.value), ""):
             raise _shape(f"has {other} where Argo CD expects {key}", path)
@@ -105,7 +105,7 @@ def elements(document: Document | None, section: Section, path: str) -> tuple[No
     if node is None or node.null:
         return ()
     if node.kind != "sequence":
-        raise _shape(f"{section.name}.{section.list} is no list", path)
+        raise _shape(f"{section.name}.{section.list} is not a list", path)
     return node.children
 
 

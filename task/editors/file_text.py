@@ -50,7 +50,9 @@ def text_of(files: Files, path: str) -> str | None:
         raise TargetError(f"is {what}, not a file", hint=hint, subject=path)
     problem = file.problem or ("larger than 10 MB" if len(file.text) > _LARGEST else "")
     if problem and "LFS" not in problem:
-        raise TargetError(f"cannot be edited: {problem}", hint="name a smaller YAML text in UTF-8", subject=path)
+        raise TargetError(
+            f"cannot be edited: {problem}", hint="use a YAML file in UTF-8 of at most 10 MB", subject=path
+        )
     if problem or file.text.startswith(_LFS):
         raise TargetError(
             "is kept in Git LFS: Git holds a pointer, not the text", hint=f"git lfs untrack {path}", subject=path
@@ -82,7 +84,7 @@ def rooted(document: Document, path: str) -> Document:
     """The document. TargetError: its root is neither a mapping nor null."""
     if document.root.kind != "mapping" and not document.root.null:
         what = {"sequence": "a list", "scalar": "a single value"}.get(document.root.kind, "an alias")
-        raise TargetError(f"is {what} at its root, not a mapping", hint="begin it with keys", subject=path)
+        raise TargetError(f"is {what} at its root, not a mapping", hint="write `key: value` lines", subject=path)
     return document
 
 

@@ -83,9 +83,9 @@ def _load(files: Files, target: Target) -> tuple[str, Tree, Document | None]:
     paths = [place.path for place in places(target) if text_of(files, place.path) is not None]
     if not paths:
         hint = "create one, or name its folder: write-back-target: kustomization:<folder>"
-        raise TargetError("holds no kustomization file", hint=hint, subject=target.path or "/")
+        raise TargetError("contains no kustomization file", hint=hint, subject=target.path or "/")
     if len(paths) > 1:  # AIU takes the first; kustomize refuses the folder ("Found multiple kustomization files")
-        raise TargetError(f"lies beside {paths[1]}: kustomize takes only one", hint="remove one", subject=paths[0])
+        raise TargetError(f"is next to {paths[1]}, and kustomize takes only one", hint="remove one", subject=paths[0])
     tree = tree_of(files, paths[0])
     return paths[0], tree, single(tree, paths[0])
 
@@ -97,7 +97,7 @@ def _mine(document: Document | None, target: Target, path: str) -> list[Node]:
     if document is None or images is None or images.null:
         return []
     if images.kind != "sequence":
-        raise TargetError("images is no list", hint="kustomize expects a list of {name, newTag}", subject=path)
+        raise TargetError("images is not a list", hint="kustomize expects a list of {name, newTag}", subject=path)
     wanted = {target.image.identity, identity_of(target.keys.kustomize_name)} - {""}
     mine = []
     for entry in images.children:

@@ -100,7 +100,7 @@ def _source(manifest: Mapping[str, Any], index: int) -> Mapping[str, Any]:
         else:
             value = _mapping(value).get(part)
     if not isinstance(value, dict):
-        raise SourceError("the source is not there any more", hint="the Application was changed: run it again")
+        raise SourceError("the source no longer exists", hint="the Application was changed: run it again")
     return value
 
 

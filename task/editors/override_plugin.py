@@ -33,7 +33,7 @@ def _refuse_unnamed(keys: Keys) -> None:
     # Every plugin has variables of its own, so no default could be right.
     if not (keys.spec or keys.tag):
         hint = "annotate <alias>.plugin.image-tag or <alias>.plugin.image-spec with the variable's name"
-        raise AnnotationError("no variable of the plugin is named for the tag: it would go nowhere", hint=hint)
+        raise AnnotationError("no annotation names the plugin's variable for the tag: it would go nowhere", hint=hint)
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:

@@ -30,7 +30,10 @@ _MEMORY: _Shape = {"written": _WRITTEN, "replaced": None, "hold": _HOLD, "deferr
 _SHAPE: _Shape = {"files": {ANY: {"hold": _HOLD, "images": {ANY: _MEMORY}}}}
 # Singular and plural are alike here: people write `image:` for `images:`.
 _STEMS = {word.rstrip("s") for word in _STRUCTURE}
-_MISPLACED = "known there are {}; memory stands below files: <file>: images: <alias>, a hold below its file or alias"
+_MISPLACED = (
+    "the keys there are {}; what is remembered stands below files: <file>: images: <alias>, a hold below its file or "
+    "alias"
+)
 _TIMES = ("at", "until", "created")
 _SEQUENCE = re.compile(r"[0-9]{1,20}")  # a number of 64 bits
 _TAGS = ("", "!", "tag:yaml.org,2002:str")  # the tags of a string
@@ -44,14 +47,14 @@ def states_of(tree: Tree) -> dict[str, State]:
     if len(tree.documents) > 1:
         node = tree.documents[1].root
         raise _wrong(
-            tree, node, "a second YAML document", "a state file is a single one: remove `---` and what follows"
+            tree, node, "a second YAML document", "a state file has one document: remove `---` and what follows"
         )
     if not tree.documents or tree.documents[0].root.null:
         return {}
     for node in walk(tree.documents[0].root):
         if node.kind == "alias" or node.anchor:  # anchors would tie lines together that have to change apart
             name = f"the alias *{node.value}" if node.kind == "alias" else f"the anchor &{node.anchor}"
-            raise _wrong(tree, node, f"{name[:50]} is not for a state file", "write the value itself out")
+            raise _wrong(tree, node, f"{name[:50]} is not allowed in a state file", "write the value itself")
     fields = _fields(tree, tree.documents[0].root, "the file", FILE)
     files = _children(tree, fields["files"], "files") if "files" in fields else {}
     states = {}
@@ -86,7 +89,7 @@ def _hold(tree: Tree, node: Node) -> Hold:
     """The hold. One that cannot be read is an error and not "no hold", because its images must not move."""
     hint = "write `reason: …` on a line of its own below it, or remove the hold"
     if node.null or (node.kind == "mapping" and not node.children):
-        raise _wrong(tree, node, "hold says nothing", hint)
+        raise _wrong(tree, node, "hold is empty", hint)
     fields = _fields(tree, node, "hold", HOLD)
     if "reason" not in fields:
         raise _wrong(tree, node, "hold has no reason", hint)
@@ -130,7 +133,7 @@ def _list(tree: Tree, node: Node, name: str) -> tuple[str, ...]:
     if node.kind != "sequence" or node.tag:
         raise _wrong(tree, node, f"{name} is {_kind(node)}, not a list", hint)
     if empty := next((item for item in node.children if item.null), None):
-        raise _wrong(tree, empty, f"{name} has an item that says nothing", hint)
+        raise _wrong(tree, empty, f"{name} has an empty item", hint)
     return tuple(_word(tree, item, f"an item of {name}") for item in node.children)
 
 
@@ -157,7 +160,7 @@ def _children(tree: Tree, node: Node, what: str) -> dict[str, Node]:
         if key.kind != "scalar" or key.tag not in _TAGS:
             raise _wrong(tree, key, f"a key of {what[:50]} is {_kind(key)}", "write a plain word, or put it in quotes")
         if key.value in children:  # YAML readers disagree about which one counts
-            raise _wrong(tree, key, f"{key.value[:50]!r} stands twice in {what[:50]}", "keep one of them")
+            raise _wrong(tree, key, f"{key.value[:50]!r} appears twice in {what[:50]}", "keep one of them")
         children[key.value] = value
     return children
 

@@ -19,7 +19,7 @@ from task.errors import TargetError
 from task.model import State
 
 LARGEST = 1_000_000  # characters
-_CORRECT = "correct the file, or delete it: then nothing is remembered, and no hold holds"
+_CORRECT = "correct the file, or delete it, which also lifts its holds"
 _HEAD = "# What Image Update remembers of this Application: builds written, holds, what waits. People may edit this.\n"
 _CONFLICT = ("<<<<<<< ", "=======", ">>>>>>> ")
 
@@ -57,7 +57,7 @@ def write_state(text: str, states: Mapping[str, State]) -> str:
                 return result
         except TargetError:
             continue
-    raise TargetError("what is to be remembered is too much for one file", hint="shorten the reason of the hold")
+    raise TargetError("there is more to remember than one state file may hold", hint="shorten the reason of the hold")
 
 
 def _sorted(data: object) -> object:

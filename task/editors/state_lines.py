@@ -97,7 +97,7 @@ def _compare(tree: Tree, mapping: Node, data: Wanted, differences: _Differences)
                 continue
             start = key.start - 2 if text[key.start - 2 : key.start] == "? " else key.start
             if not only_blank(text, line_start(text, start), start):
-                raise TargetError("a key stands behind something else", hint="write it on a line of its own")
+                raise TargetError("a key follows something else on its line", hint="write it on a line of its own")
             end = line_end(text, entry_end(text, key, node))
             differences.drops.append(without_lines(text, line_start(text, start), end))
             continue
@@ -162,14 +162,14 @@ def _new_entry(tree: Tree, mapping: Node, name: str, wanted: object) -> Splice:
         key = tree.key_of(mapping)
         slot = value_slot(text, key) if key is not None else None
         if slot is None:
-            raise TargetError("a key stands on lines of its own", hint="write it as `key:`")
+            raise TargetError("a key spans several lines", hint="write it as `key:`")
         at = line_end(text, slot)
         return Splice(at, at, "".join(end + line for line in lines))
     # Above the file's first key and the comment that belongs to it, but below the file's head.
     first = entries[0][0]
     at = above = line_start(text, first.start)
     if not only_blank(text, at, first.start):
-        raise TargetError("the first key stands behind something else", hint="write it on a line of its own")
+        raise TargetError("the first key follows something else on its line", hint="write it on a line of its own")
     while above and text[line_start(text, above - 1) : above].lstrip().startswith("#"):
         above = line_start(text, above - 1)
     at = above if text[:above].strip("\ufeff \t\r\n") else at

@@ -108,7 +108,7 @@ class _Checked:
 
 
 def _on_a_host(url: str) -> bool:
-    """Whether a URL names a host. A mirror may lie on a local path, which is on no forge."""
+    """Whether a URL names a host. A mirror may lie on a local path, which has no pull requests."""
     try:
         remote_of(url)
     except Malformed:

@@ -111,5 +111,5 @@ def _sound(text: str, where: str) -> Secret:
     """A token stands in a header: one line of printable ASCII."""
     text = text.strip()
     if not (text.isascii() and text.isprintable()):
-        raise UsageError(f"{where} does not hold one line of letters and digits", hint="give the token alone")
+        raise UsageError(f"{where} must hold exactly one line of letters and digits", hint="give the token alone")
     return Secret(text)

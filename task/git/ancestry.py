@@ -78,7 +78,7 @@ class Lineage:
         shown = blanked(without_login(repository))
         for commit in (old, new):
             if not _COMMIT.fullmatch(commit):
-                return Kin("unknown", f"{commit[:80]!r} is no commit's id")
+                return Kin("unknown", f"{commit[:80]!r} is not the id of a commit")
         if old == new:
             return Kin("same")
         if not repository:
@@ -221,7 +221,12 @@ def _named(graph: _Graph, commit: str) -> tuple[str, str]:
     found = [one for one in graph.parents if one.startswith(commit)]
     if len(found) == 1:
         return found[0], ""
-    return "", f"{commit} is short for several commits" if found else f"there is no commit {commit} on a branch or tag"
+    return (
+        "",
+        f"{commit} is the beginning of several commit ids"
+        if found
+        else f"there is no commit {commit} on a branch or tag",
+    )
 
 
 def _behind(graph: _Graph, commit: str) -> set[str]:

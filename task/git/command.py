@@ -308,6 +308,11 @@ class Git:
                 running = self._start(argv, git_dir, env, (into, out, err))
             return Talk(open(ask, "wb"), open(answer, "rb"), running)
 
+    @property
+    def login_scopes(self) -> tuple[str, ...]:
+        """The beginnings of the URLs that the logins given are for."""
+        return tuple(dict.fromkeys(login.prefix for login in self._access.plan.logins))
+
     def ssh_environment(self, url: str) -> dict[str, str]:
         """What ssh needs so that it never asks: as options say, else as the host or the user's configuration says."""
         if address_of(url).protocol != "ssh" and not self._config.rewrites:
@@ -429,7 +434,9 @@ def _scratch(folder: str) -> IO[bytes]:
     except OSError as error:
         if spent := exhausted(error):
             raise spent from error
-        raise UnreachableError(f"no temporary file: {error.strerror}", hint="make room and run it again") from error
+        raise UnreachableError(
+            f"cannot make a temporary file: {error.strerror}", hint="free some space and run it again"
+        ) from error
 
 
 def _output(opened: ExitStack, most: int = 0) -> CapturedOutput:

@@ -104,7 +104,7 @@ def _password(given: AccessSettings, environ: Mapping[str, str]) -> tuple[str, S
     if len(found) > 1:
         raise UsageError(f"{' and '.join(found)} are both given", hint="give one of them")
     if user and not found:
-        hint = "give --git-password-file, or IMAGE_UPDATE_GIT_TOKEN or IMAGE_UPDATE_GIT_PASSWORD as a variable"
+        hint = "set IMAGE_UPDATE_GIT_TOKEN, or give --git-password-file"
         raise UsageError("a user name for Git is given, but no password or token", hint=hint)
     return user, next(iter(found.values()), Secret(""))
 
@@ -133,7 +133,10 @@ def _app(given: AccessSettings, environ: Mapping[str, str]) -> Callable[[str], L
         hint = "give --github-app-id, --github-app-installation-id, and --github-app-key-file (or its variable)"
         raise UsageError("a GitHub App needs its id, the installation's id and its key", hint=hint)
     if not given.app_installation.isdigit():
-        raise UsageError("--github-app-installation-id: not a number", hint="it ends the URL of the App's installation")
+        raise UsageError(
+            "--github-app-installation-id: not a number",
+            hint="it is the last part of the URL of the App's installation",
+        )
     server = environ.get("GITHUB_SERVER_URL", "").strip().rstrip("/") or _GITHUB
     api = environ.get("GITHUB_API_URL", "").strip().rstrip("/")
     api = api or ("https://api.github.com" if server == _GITHUB else f"{server}/api/v3")
@@ -173,7 +176,7 @@ def _listed(folder: str, option: str = "--basic-auth-directory") -> frozenset[st
 def _secret(environ: Mapping[str, str], name: str) -> Secret:
     text = environ.get(name, "").strip()
     if "\n" in text and not text.startswith("-----BEGIN"):
-        raise UsageError(f"{name} has several lines", hint="give the password or token alone")
+        raise UsageError(f"{name} has several lines", hint="give only the password or token")
     return Secret(text)
 
 
@@ -181,7 +184,7 @@ def _line(path: str, option: str) -> Secret:
     text = _text(path, option).strip()
     if not text or "\n" in text or "\x00" in text:
         raise UsageError(
-            f"{option}: {path!r} does not hold one line", hint="write the password or token into it, alone"
+            f"{option}: {path!r} must hold exactly one line", hint="write only the password or token into it"
         )
     return Secret(text)
 

@@ -7,6 +7,7 @@ the general ("Could not read from remote repository" ends every failure of ssh).
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -54,6 +55,8 @@ def _heard(said: str) -> str:
 
 _ACCESS = "check the URL, and that the credentials may read and write it; servers answer the same for both"
 _AGAIN = "run it again"
+_NO_LOGIN = "the server asks for a login and none was given; or the repository does not exist"
+_UNKNOWN_HOST = _any("could not resolve", "name resolution", "name or service not known")
 _DOWN = "the Git server could not be reached, or broke off"
 _STALLED = _any("stalled", "operation too slow")
 # What a moment later may be over.
@@ -73,8 +76,8 @@ FAILURES = (
     Meaning(
         _any("it sent more than", "git would need more than"),
         UnreachableError,
-        "the Git server sends more than a run takes",
-        "look after the server; if the repository is that large, let it serve partial clones (uploadpack.allowFilter)",
+        "the Git server sends more than a run accepts",
+        "check the server; if the repository really is that large, allow partial clones there (uploadpack.allowFilter)",
     ),
     Meaning(
         _any("one repository may take"),
@@ -92,7 +95,7 @@ FAILURES = (
         _any(r"returned error: 30\d", "unable to update url base from redirection"),
         RepositoryError,
         "the server redirects to another address, which git does not follow",
-        "write the repository's URL as it is there as repoURL",
+        "write the address that it redirects to as repoURL",
     ),
     Meaning(
         _any("transport '[^']*' not allowed"),
@@ -110,7 +113,7 @@ FAILURES = (
         _any(r"http code 4\d\d from proxy", r"tunnel failed, response 4\d\d"),
         RepositoryError,
         "the proxy does not permit this",
-        "have it pass connections to this server, or name the server in NO_PROXY",
+        "let it pass connections to this server, or name the server in NO_PROXY",
     ),
     Meaning(
         _any("unsupported proxy", "invalid proxy", "proxy url", "bad(?:/illegal)? format or missing url"),
@@ -128,13 +131,13 @@ FAILURES = (
         _any("remote host identification has changed"),
         CredentialsError,
         "the server's SSH host key has changed",
-        "if that is right, replace the key in known_hosts; if nobody changed it, somebody is in between",
+        "if that was intended, replace the key in known_hosts; if not, somebody may intercept the connection",
     ),
     Meaning(
         _any("host key verification failed", r"no \S+ host key is known"),
         CredentialsError,
         "the server's SSH host key is not known",
-        "compare its key with the one the server's owner names, then give it: --ssh-host-key 'HOST ssh-ed25519 AAAA…'",
+        "compare its key with the one that its owner publishes, then give it: --ssh-host-key 'HOST ssh-ed25519 AAAA…'",
     ),
     Meaning(
         _any("no user exists for uid"),
@@ -155,7 +158,7 @@ FAILURES = (
         _any("load key .*(?:passphrase|invalid format|libcrypto)", "bad permissions", "unprotected private key"),
         CredentialsError,
         "the SSH key cannot be used",
-        "give a private key without passphrase (--ssh-key-file or --ssh-directory)",
+        "give a private key without a passphrase (--ssh-key-file or --ssh-directory)",
     ),
     Meaning(
         _any(
@@ -169,7 +172,7 @@ FAILURES = (
     Meaning(
         _any("could not read (?:username|password)", "terminal prompts disabled"),
         CredentialsError,
-        "the server asks for a login and none was given; or the repository does not exist",
+        _NO_LOGIN,
         "give a login for this server (docs/credentials.md; its --git-credentials-url has to fit), and check the URL",
     ),
     Meaning(
@@ -186,13 +189,13 @@ FAILURES = (
         _any("no space left on device", "disk quota exceeded", "file too large"),
         UnreachableError,
         "a disk is full",
-        "make room and run it again",
+        "free some space and run it again",
     ),
     Meaning(
         _any("too many open files"),
         UnreachableError,
         "too many files are open",
-        "raise the limit of the step (ulimit -n 1024), or of the Git server where the words are its own; run it again",
+        "raise the limit of the step (ulimit -n 1024), or of the Git server if the message is its own; run it again",
     ),
     Meaning(
         _any("dubious ownership"),
@@ -270,14 +273,22 @@ _GITEA_WITHOUT_WORDS = r"internal server error \(no message for end users\)"
 _NOISE = _any("hint:", "warning:", "To ", r"remote: *$", "remote: (?:Enumerating|Counting|Compressing|Resolving|Total)")
 
 
-def failure(stderr: str, subject: str) -> TaskError:
-    """The named error for what git said when it could not read a repository, or not reach it for writing."""
+def failure(stderr: str, subject: str, logins: Sequence[str] = ()) -> TaskError:
+    """The named error for what git said when it could not read a repository, or not reach it for writing.
+
+    `logins`: the beginnings of the URLs that the logins given are for.
+    """
     heard = _heard(stderr)
     meaning = next((row for row in FAILURES if _says(heard, row.words)), None)
     said = quoted(stderr)
     if meaning is None:
-        return RepositoryError(f"git failed: {said or 'without a word'}", hint=_ACCESS, subject=subject)
-    return meaning.error(f"{meaning.message}{f' ({said})' if said else ''}", hint=meaning.hint, subject=subject)
+        return RepositoryError(f"git failed: {said or 'it gave no reason'}", hint=_ACCESS, subject=subject)
+    hint = meaning.hint
+    if meaning.message == _NO_LOGIN and logins:
+        hint = f"the login given is only for {' and '.join(logins)}: give one for this URL (--git-credentials-url)"
+    elif meaning.message == _DOWN and _says(heard, _UNKNOWN_HOST):
+        hint = "check the host name in the URL; if it is right, run it again"
+    return meaning.error(f"{meaning.message}{f' ({said})' if said else ''}", hint=hint, subject=subject)
 
 
 def broke_off(stderr: str) -> bool:
@@ -303,13 +314,13 @@ def refusal(status: str, stderr: str, subject: str, *, forced: bool = False) -> 
     if _is_race(reason, stderr, forced=forced):
         return Outpaced(f"{subject}: {reason}")
     if "hook declined" in reason and _says(stderr, _GITEA_WITHOUT_WORDS):
-        hint = "where the branch wants signed commits, give --signing-key; else the server's own log says why"
+        hint = "if the branch requires signed commits, give --signing-key; if not, the server's log says why"
         return RepositoryError(f"the server refused the push: {reason}; {quoted(stderr)}", hint=hint, subject=subject)
     if "hook declined" in reason and _says(stderr, _UNWELL):
-        return UnreachableError(f"the Git server is unwell: {reason}; {quoted(stderr)}", hint=_AGAIN, subject=subject)
+        return UnreachableError(f"the Git server failed: {reason}; {quoted(stderr)}", hint=_AGAIN, subject=subject)
     if not _says(reason, _RULE) and isinstance(failure(f"{reason}\n{stderr}", subject), UnreachableError):
         return failure(f"{reason}\n{stderr}", subject)
-    hint = "the server's own words say why"
+    hint = "the server's message says why"
     if _says(f"{reason}\n{stderr}", _PROTECTED):
         hint = (
             "let this user push to the head branch, or name another one: annotation git-branch with base:head"
@@ -319,7 +330,7 @@ def refusal(status: str, stderr: str, subject: str, *, forced: bool = False) -> 
     elif "(non-fast-forward)" in reason:
         hint = "let this user replace its own head branches (force push), or delete the branch"
     elif "exists; cannot create" in stderr:
-        hint = "a branch's name cannot be the folder of another's: choose another head branch"
+        hint = "the name is also the folder of other branches: choose another head branch"
     said = quoted(stderr)
     said = f"; {said}" if said else ""
     return RepositoryError(f"the server refused the push: {reason}{said}", hint=hint, subject=subject)

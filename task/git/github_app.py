@@ -54,7 +54,8 @@ def signed(app: App, now: int) -> Secret:
         return Secret(jwt.encode(claims, app.key.reveal(), algorithm="RS256"))
     except (jwt.PyJWTError, ValueError, TypeError):  # their texts may quote the key
         raise UsageError(
-            "the GitHub App's key is not an RSA private key without passphrase", hint="give the .pem file as downloaded"
+            "the GitHub App's key is not an RSA private key without a passphrase",
+            hint="give the .pem file as downloaded",
         ) from None
 
 

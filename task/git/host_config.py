@@ -70,7 +70,7 @@ class HostConfig:
         try:
             return transport(listed(self._run("config", "--file", path, "--includes", "--null", "--list")))
         except GitFailed as error:
-            hint = "mend it, or pass over it: --no-git-config"
+            hint = "fix it, or ignore it with --no-git-config"
             raise CredentialsError(f"git cannot read its configuration: {quoted(error.err)}", hint=hint) from error
 
 

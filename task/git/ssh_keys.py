@@ -41,8 +41,8 @@ def tidy_key(text: str, what: str) -> str:
         raise UsageError(f"{what} is not a private key", hint="give the private half, as ssh-keygen writes it")
     if has_passphrase(lines):
         raise UsageError(
-            f"{what} has a passphrase, and nobody is there to be asked for it",
-            hint="make a key of its own for this job, without one: ssh-keygen -t ed25519 -N ''",
+            f"{what} has a passphrase, and nobody is there to type it",
+            hint="make a key without one for this job: ssh-keygen -t ed25519 -N ''",
         )
     return f"{lines}\n"
 
@@ -53,7 +53,7 @@ def host_key(line: str) -> str:
     fields = words[1:] if words[:1] in (["@cert-authority"], ["@revoked"]) else words
     if len(fields) < 3 or not fields[1].startswith(_KINDS):  # host, kind, key
         raise UsageError(
-            f"--ssh-host-key: {line!r} is not what it takes",
+            f"--ssh-host-key: {line!r} is not a line of known_hosts",
             hint="write it as ssh-keyscan prints it: git.example.com ssh-ed25519 AAAA… ([host]:port for other ports)",
         )
     return " ".join(words)

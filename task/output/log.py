@@ -109,7 +109,7 @@ class _Terminal(_Stream):
         elif level != "info":
             line = Text.assemble((f"{level}:", STYLES[level]), " ", line)
         if hint := getattr(record, "hint", ""):
-            line.append_text(Text.assemble("\n  ", ("do:", "bold"), f" {printable(hint)}"))
+            line.append_text(Text.assemble("\n  ", ("fix:", "bold"), f" {printable(hint)}"))
         try:
             self._console.print(line, soft_wrap=True)
         except OSError:

@@ -39,7 +39,9 @@ def check_url(url: str, environ: Mapping[str, str]) -> None:
     if parts.scheme not in ("https", "http") or not parts.host or not url.isprintable() or " " in url:
         raise UsageError("--cloudevent-url: this is no https or http URL", hint="write https://HOST/PATH")
     if parts.login:
-        raise UsageError("--cloudevent-url: a login in a URL is seen by everybody", hint=f"give a token by {TOKEN}")
+        raise UsageError(
+            "--cloudevent-url: the URL contains a login, which everybody can read", hint=f"give a token by {TOKEN}"
+        )
     if environ.get(TOKEN, "").strip() and parts.scheme == "http" and not is_loopback(parts.host):
         raise UsageError(f"--cloudevent-url: {TOKEN} would be sent unencrypted", hint="use https, or no token")
 

@@ -10,14 +10,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from task.output.diff import diff_lines
+from task.output.words import VERDICTS, change, counted, ending, tracked_by_nobody, would_be
 from task.text import visible
 from task.urls import web_page
 
-COUNTS = {
-    "applications": "looked at", "matched": "asking for it", "updated": "updated", "unchanged": "unchanged",
-    "refused": "refused", "deferred": "deferred", "failed": "failed",
-}  # fmt: skip
-TIMINGS = {"find": "finding the Applications", "land": "deciding and pushing", "follow": "what follows a push"}
+TIMINGS = {"find": "finding the Applications", "land": "deciding and pushing", "follow": "refreshing and waiting"}
 MARKED = ("update", "unchanged", "refuse", "defer", "error", "updated", "refused", "failed", "warning")
 
 
@@ -49,7 +46,12 @@ def page(report: Mapping[str, Any]) -> str:
             for name, decisions in groupby(report["decisions"], lambda decision: decision["application"])
         ],
         hints={(error["application"], error["message"]): error["hint"] for error in report["errors"]},
-        counts=COUNTS,
+        dry=would_be(report),
+        change=change,
+        counted=counted,
+        ending=ending,
+        nobody=tracked_by_nobody,
+        words=VERDICTS,
         timings=TIMINGS,
         marked=MARKED,
         diff_lines=diff_lines,

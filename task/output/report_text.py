@@ -15,6 +15,7 @@ from rich.text import Text
 from task.model import Decision, Report
 from task.output.diff import diff_lines
 from task.output.outcome import counts, current, status
+from task.output.words import VERDICTS, change, counted, ending, tracked_by_nobody, would_be
 from task.text import printable, printable_lines
 from task.urls import without_login
 
@@ -28,7 +29,7 @@ STYLES = {
 DIFF_STYLES = {"file": "bold", "hunk": "cyan", "add": "green", "del": "red"}
 MOST_FILES = 5
 _NOTHING = Text("")
-_VERDICT, _REASON = 11, 44  # columns: of a mark with the longest verdict; of the narrowest reason beside the others
+_VERDICT, _REASON = 10, 44  # columns: of a mark with the longest verdict; of the narrowest reason beside the others
 
 
 def plain(report: Report) -> str:
@@ -53,33 +54,32 @@ def plain(report: Report) -> str:
     failed = any(problem.severity == "error" for problem in report.problems)
     if not report.decisions and not failed and report.images:
         names = ", ".join(image.reference for image in report.images)
-        lines.append(f"no Application takes {names} ({report.considered} looked at)")
-    lines.append(_summary(status(report), counts(report)))
+        lines.append(tracked_by_nobody(names, report.considered))
+    lines.append(_summary(status(report), counts(report), dry=report.dry))
     return "\n".join(map(printable, lines)) + "\n"  # nearly all of it is untrusted: names, URLs, diffs
 
 
 def _plain_decision(decision: Decision) -> Iterator[str]:
     entry, verdict = decision.subscription.entry, decision.verdict
     alias = f"{entry.alias}=" if entry.alias else ""
-    was, now = current(decision) or "(none)", decision.candidate.version
-    arrow = f"{was} -> {now}" if verdict.verdict == "update" else f"{was}, offered {now}" if now else was
-    yield f"  {MARKS[verdict.verdict]} {verdict.verdict:9} {alias}{entry.image.name}  {arrow}"
+    versions = change(verdict.verdict, current(decision) or "", decision.candidate.version)
+    yield f"  {MARKS[verdict.verdict]} {VERDICTS[verdict.verdict]:8} {alias}{entry.image.name}  {versions}"
     yield f"      {verdict.rule}: {verdict.because}"
     if verdict.hint and verdict.verdict == "error":
-        yield f"      do: {verdict.hint}"
+        yield f"      fix: {verdict.hint}"
     if decision.current.file and verdict.verdict in ("update", "unchanged"):
         yield f"      file: {decision.current.file}"
 
 
-def _summary(end: str, numbers: Mapping[str, int]) -> str:
-    parts = [f"{number} {name}" for name, number in numbers.items() if number]
-    verdicts = ", ".join(part for part in parts if not part.endswith((" applications", " matched")))
-    return f"{end}: {verdicts or ('nothing was done' if end == 'failed' else 'nothing to do')}"
+def _summary(end: str, numbers: Mapping[str, int], *, dry: bool) -> str:
+    verdicts = ", ".join(f"{number} {word}" for word, number in counted(numbers, dry=dry).items())
+    return ": ".join(filter(None, (ending(end, dry=dry), verdicts or ("nothing was done" if end == "failed" else ""))))
 
 
 def table(report: JSON, console: Console) -> str:
     """The JSON report for a console: the decisions by Application, then the commits. Only diffs may be wider."""
-    end = Text(_summary(report["status"], report["counts"]), STYLES.get(report["status"], "bold"))
+    dry = would_be(report)
+    end = Text(_summary(report["status"], report["counts"], dry=dry), STYLES.get(report["status"], "bold"))
     if not (report["images"] or report["decisions"] or report["commits"]):
         return _rendered(console, end)
     images = ", ".join(image["reference"] for image in report["images"])
@@ -111,26 +111,25 @@ def _decisions(report: JSON, console: Console) -> Iterator[RenderableType]:
     decisions = report["decisions"]
     if not decisions and report["status"] != "failed":
         yield _NOTHING
-        yield Text(f"no Application takes it ({report['counts']['applications']} looked at)")
+        yield Text(tracked_by_nobody("it", report["counts"]["applications"]))
     symbols = SYMBOLS if console.encoding.startswith("utf") else MARKS
     arrow = "→" if symbols is SYMBOLS else "->"
     hints = {(error["application"], error["message"]): error["hint"] for error in report["errors"]}
     rows: list[tuple[str, list[Text]]] = []  # the Application; the cells for verdict, image, change and reason
     for decision in decisions:
         verdict, style = decision["verdict"], STYLES.get(decision["verdict"], "")
-        was, now = printable(decision["current"] or "(none)"), printable(decision["candidate"] or "(none)")
-        change = {"update": f"{was} {arrow} {now}", "unchanged": was}.get(verdict, f"{was}, not {now}")
+        versions = change(verdict, printable(decision["current"] or ""), printable(decision["candidate"] or ""), arrow)
         reason = Text.assemble((printable(decision["rule"]), style), f": {printable(decision['because'])}")
         hint = hints.get((decision["application"], decision["because"]))
         if verdict == "error" and hint:
-            reason.append(f"\ndo: {printable(hint)}", "bold")
+            reason.append(f"\nfix: {printable(hint)}", "bold")
         if verdict in ("update", "unchanged") and decision["file"]:
             reason.append(f"\n{printable(decision['file'])}", "dim")
         alias = f"{decision['alias']}=" if decision["alias"] else ""
         image = printable(f"{alias}{decision['image']}")
         change_style = "bold" if verdict == "update" else ""
-        mark = Text.assemble((f"{symbols.get(verdict, '?')} {verdict}", style))
-        cells = [mark, Text(image), Text.assemble((change, change_style)), reason]
+        mark = Text.assemble((f"{symbols.get(verdict, '?')} {VERDICTS.get(verdict, verdict)}", style))
+        cells = [mark, Text(image), Text.assemble((versions, change_style)), reason]
         rows.append((printable(decision["application"]), cells))
     # All cells stand side by side, or all but the reason, or, on narrow terminals, none.
     image_width, change_width = (max((cell_len(cells[at].plain) for _, cells in rows), default=0) for at in (1, 2))

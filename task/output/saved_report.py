@@ -26,7 +26,7 @@ def report_of(text: str) -> Mapping[str, Any]:
     except (ValueError, RecursionError) as error:
         raise Malformed(f"this is not JSON: {error}", "give what --report or --output json wrote") from None
     for problem in _problems(report, load("report.v1"), ""):
-        raise Malformed(f"this is no report of image-update: {problem}", "give what --report or --output json wrote")
+        raise Malformed(f"this is not a report of image-update: {problem}", "give what --report or --output json wrote")
     return dict(report)
 
 

@@ -37,7 +37,7 @@ def say(text: str, *, commands: bool = False) -> None:
 def unwritable(error: OSError) -> UsageError:
     """The error for a stdout that cannot be written."""
     return UsageError(
-        f"cannot write to stdout: {error.strerror}", hint="what has landed stays; give stdout a place that takes it"
+        f"cannot write to stdout: {error.strerror}", hint="what was pushed stays; send stdout somewhere that has room"
     )
 
 

@@ -18,7 +18,7 @@ def stop_all(settled: Sequence[Decision], changing: Sequence[Decision]) -> tuple
 
 def _because_of(broken: Decision) -> Verdict:
     name = broken.subscription.application.key
-    because, hint = f"not written: {name} failed and --atomic is given", f"mend {name}, or leave out --atomic"
+    because, hint = f"not written: {name} failed and --atomic is given", f"fix {name}, or leave out --atomic"
     return Verdict("error", broken.verdict.rule, because, hint, broken.verdict.exit)
 
 

@@ -68,7 +68,7 @@ def _release(intent: Intent, situation: Situation) -> Move:
     memory, now = situation.memory, situation.terms.now
     image = _as_it_is(situation)
     if not intent.whole and (all_held := active(situation.state.hold, now)):
-        hint = "release the Application without --image; hold single images where only these are meant"
+        hint = "release the Application without --image; to hold only some images, name them with hold --image"
         raise TargetError(f"the whole Application is {hold_text(all_held)}", hint=hint)
     was, waiting = situation.hold, memory.deferred
     if not (memory.hold or waiting or (intent.whole and situation.state.hold)):

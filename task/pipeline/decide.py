@@ -197,7 +197,7 @@ def decide_one(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts(
         return fulfil(ask.intent, situation, snapshot)
     move = choose(situation, ask.candidates)
     if silent and move.decision.verdict.verdict == "unchanged":  # because of what runs, which is not what Git says
-        because = f"the live image is {move.decision.candidate.version} already, and Git says nothing of it"
+        because = f"the live image is {move.decision.candidate.version} already, and Git does not set it"
         return Move(replace(move.decision, verdict=replace(move.decision.verdict, because=because)), move.build)
     return move
 

@@ -157,4 +157,4 @@ def unchecked(answer: Answer | None) -> str:
     """What could not be checked, and why; "" where everything could."""
     if answer is None or answer.error is None:
         return ""
-    return f"the registry was not asked for all that the rules want to know: {answer.error.message}"
+    return f"the registry could not be asked everything that the rules need: {answer.error.message}"

@@ -142,9 +142,7 @@ def _named(sub: Subscription, base: str, changes: Sequence[Change]) -> str:
     app = branch_name.AppFacts(sub.application.name, sub.application.namespace, sub.repo, base, sub.path)
     head = branch_name.branch_name(sub.head, changes, app)
     if sub.pull_request and head == base:
-        raise Malformed(
-            f"no pull request can merge {head} into itself", "name another branch behind the colon, or none"
-        )
+        raise Malformed(f"no pull request can merge {head} into itself", "name another branch after the colon, or none")
     return head
 
 

@@ -142,9 +142,9 @@ def unknown_names(
             continue
         wild = is_glob(name)
         message = f"no Application's name fits {name!r}" if wild else f"no Application is called {name!r}"
-        hint = "name Applications that --applications holds and that carry Image Updater's annotations"
+        hint = "name an Application that --applications contains and that has Image Updater's annotations"
         if any(considered(app, Narrow((name,))) for app in outside):
-            hint = "there is one outside of what --namespace, --project and --selector leave"
+            hint = "there is one, but --namespace, --project or --selector leaves it out"
         elif near := [] if wild else _alike(name, (*here, *outside)):
             hint = f"did you mean {', '.join(near)}? Else {hint}"
         found.append(Problem("", "source", message, hint, "warning" if wild and not strict else "error"))

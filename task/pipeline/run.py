@@ -67,7 +67,10 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     if found.sets:
         world.log("info", f"ApplicationSets rendered: {found.sets}; Applications that they generate: {found.generated}")
     if not (seen.everyone or narrow.names or job.images):
-        world.log("warning", "no Application with Image Updater's annotations was found (--applications, narrowing)")
+        world.log(
+            "warning",
+            "no Application with Image Updater's annotations was found: check --applications and what narrows it",
+        )
     strict = job.intent is not None
     problems = found.problems + unknown_names(narrow.names, seen.everyone, seen.outside, strict=strict)
     if job.intent:

@@ -159,7 +159,7 @@ def _none(choice: Choice) -> tuple[str, Verdict]:
         return "", Verdict("refuse", "not-in-registry", f"the registry has no tag of {sub.entry.image.name}")
     refusals = [(tag, no) for tag in choice.tags if (no := objection(tag, choice.policy))]
     if not refusals:
-        return "", Verdict("refuse", "not-in-registry", "the registry's tags are all those of signatures")
+        return "", Verdict("refuse", "not-in-registry", "all tags in the registry are signatures")
     rule = Counter(no.rule for _, no in refusals).most_common(1)[0][0]
     tag, example = max((tag, no.because) for tag, no in refusals if no.rule == rule)
     many = f"none of the {len(choice.tags)} tags in the registry is" if len(choice.tags) > 1 else "the only tag is not"

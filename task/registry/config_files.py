@@ -55,7 +55,7 @@ def password_of(username: str, password_file: str, environ: Mapping[str, str]) -
             raise UsageError(f"--registry-password-file: {password_file!r} is empty", hint=hint)
     if bool(username) != bool(password):
         missing = "--registry-password-file (or IMAGE_UPDATE_REGISTRY_PASSWORD)" if username else "--registry-username"
-        raise UsageError(f"half of a registry's login is given: {missing} is missing", hint="give both")
+        raise UsageError(f"the registry's login is incomplete: {missing} is missing", hint="give both")
     return RegistryLogin(username, Secret(password), origin=where) if username else None
 
 

@@ -51,7 +51,7 @@ def parse_docker_config(text: str, origin: str = "") -> DockerConfig:
     except (ValueError, RecursionError):
         raise Malformed("is not JSON", _HINT) from None
     if not isinstance(data, dict):
-        raise Malformed("is no JSON object", _HINT)
+        raise Malformed("is not a JSON object", _HINT)
     # In a `.dockercfg`, the older form, the hosts are the keys.
     old = "auths" not in data and any(isinstance(entry, dict) and "auth" in entry for entry in data.values())
     auths = data if old else data.get("auths")
@@ -59,7 +59,7 @@ def parse_docker_config(text: str, origin: str = "") -> DockerConfig:
     helpers = _mapping(data.get("credHelpers"), "credHelpers")
     store = data.get("credsStore") or ""
     if not all(isinstance(name, str) for name in (*helpers.values(), store)):
-        raise Malformed("names a credential helper that is no text")
+        raise Malformed("names a credential helper that is not text")
     return DockerConfig(
         {key: login for key, login in logins.items() if login is not None},
         {normal(key): name for key, name in helpers.items() if name},
@@ -101,7 +101,7 @@ def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
     entry = _mapping(entry, "an entry of auths")
     texts = {name: entry.get(name) or "" for name in ("username", "password", "auth", "identitytoken", "registrytoken")}
     if not all(isinstance(text, str) for text in texts.values()):
-        raise Malformed(f"the entry of {normal(key)} holds something else than text")
+        raise Malformed(f"the entry of {normal(key)} holds something other than text")
     user, password = texts["username"], texts["password"]
     if texts["auth"]:
         auth = texts["auth"].strip()
@@ -121,5 +121,5 @@ def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
 
 def _mapping(data: Any, what: str) -> Mapping[str, Any]:
     if not isinstance(data, dict | None):
-        raise Malformed(f"{what} is no JSON object")
+        raise Malformed(f"{what} is not a JSON object")
     return data or {}

@@ -38,7 +38,9 @@ def find(
     # A mirror may have left some members of an index out; it is an error only if it has none of them.
     configs = [(member, config) for member in wanted if (config := _config(repository, member, memory)) is not None]
     if wanted and not configs:
-        raise RegistryError(f"{repository.name}: {wanted[0].digest} is missing, which its own index names", hint=_PUSH)
+        raise RegistryError(
+            f"{repository.name}: {wanted[0].digest} is missing, although its own index lists it", hint=_PUSH
+        )
     fitting = [config for member, config in configs if fits(platforms, member.platform or config.platform)]
     newest = max(fitting, key=lambda config: newness(config.created), default=Config())
     every = [

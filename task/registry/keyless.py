@@ -68,7 +68,7 @@ class Keyless:
         except (ValueError, AttributeError, StopIteration):
             entry = None
         if answer.status != 200 or not isinstance(entry, dict):
-            raise Malformed("the transparency log does not have a signature")
+            raise Malformed("a signature is not in the transparency log")
         return entry
 
 
@@ -79,7 +79,7 @@ def _verifier() -> Any:
     try:
         return Verifier.production()
     except (Error, OSError) as error:
-        raise _down(f"Sigstore's roots of trust could not be had ({type(error).__name__})") from None
+        raise _down(f"Sigstore's roots of trust could not be fetched ({type(error).__name__})") from None
 
 
 def _down(message: str) -> RegistryDownError:

@@ -97,12 +97,12 @@ class Logins:
         if source.kind in ("secret", "pullsecret") and source.namespace not in (namespace, self._allowed.namespace):
             raise AnnotationError(
                 f"pull-secret names a secret of namespace {source.namespace}, the Application is in {namespace}",
-                hint="only secrets of the Application's own namespace and of Argo CD's are taken",
+                hint="only secrets of the Application's own namespace and of Argo CD's are accepted",
             )
         if source.kind == "env" and source.env not in self._allowed.env:
             raise RegistryError(
                 f"pull-secret: the variable {source.env[:100]!r} is not one that annotations may name",
-                hint="the pipeline's author allows variables one by one; registries.conf may name any",
+                hint="allow it with --allow-env; registries.conf may name any variable",
             )
         if source.kind == "ext":
             self._check_script()
@@ -124,7 +124,7 @@ class Logins:
         name = f"secret {source.namespace}/{source.name}"
         if self._secret is None:
             raise RegistryError(
-                f"{where} names {name}, and no cluster is at hand",
+                f"{where} names {name}, and no cluster is available",
                 hint="read Applications from the cluster, or give the login by Docker's config file or options",
             )
         try:

@@ -49,7 +49,7 @@ def helper(name: str, server: str, environ: Mapping[str, str], *, needed: bool) 
     except (ValueError, AttributeError, RecursionError):
         user, secret = None, None
     if not isinstance(user, str) or not isinstance(secret, str):
-        raise RegistryAccessError(f"{program} answers with no login", hint="try it by hand")
+        raise RegistryAccessError(f"{program} returned no login", hint="try it by hand")
     if not secret:
         return None
     if user == _TOKEN:
@@ -60,7 +60,7 @@ def helper(name: str, server: str, environ: Mapping[str, str], *, needed: bool) 
 def script(path: str, environ: Mapping[str, str]) -> str:
     """The output of an `ext:` script, `user:password`. Raises `RegistryError` and its kinds."""
     if not os.path.isabs(path) or os.path.normpath(path) != path:
-        raise RegistryError(f"ext:{path[:200]} is no absolute path", hint="write ext:/path/of/script")
+        raise RegistryError(f"ext:{path[:200]} is not an absolute path", hint="write ext:/path/of/script")
     if not os.path.isfile(path) or not os.access(path, os.X_OK):
         raise RegistryAccessError(f"ext:{path} is no program", hint="mount it, and make it executable")
     code, out, _ = _run("script", path, (), "", environ)

@@ -44,7 +44,7 @@ def refused(name: str, repository: str, answer: Response, login: RegistryLogin |
     # Registries hide private repositories: a missing one is 401 or 403 as well, so the messages name both cases.
     if login is None:
         return RegistryAccessError(
-            f"registry {name} does not let everybody read {repository} ({shown}), or has no such repository",
+            f"registry {name} does not allow anonymous access to {repository} ({shown}), or has no such repository",
             hint=HOW_TO_LOG_IN,
         )
     where = f" (it is from {login.origin})" if login.origin else ""

@@ -47,17 +47,17 @@ def parse_registries_conf(text: str) -> tuple[RegistryConf, ...]:
         raise Malformed("holds more than one YAML document")
     data = documents[0] if documents and documents[0] is not None else {}
     if not isinstance(data, dict):
-        raise Malformed("is no mapping with the key registries")
+        raise Malformed("is not a mapping with the key registries")
     _only(data, ("registries",), "it")
     entries = data.get("registries") or []
     if not isinstance(entries, list):
-        raise Malformed("registries is no list")
+        raise Malformed("registries is not a list")
     registries = tuple(_entry(entry, number) for number, entry in enumerate(entries, 1))
     unique = [f"prefix {registry.prefix or 'docker.io'}" for registry in registries]
     unique += ["default: true" for registry in registries if registry.default]
     for setting in unique:
         if unique.count(setting) > 1:
-            raise Malformed(f"two registries have {setting}", "each may be there once")
+            raise Malformed(f"two registries have {setting}", "each may appear once")
     return registries
 
 
@@ -84,7 +84,7 @@ def duration(text: str) -> float:
     if rest == "0":
         return 0.0
     if not re.fullmatch(f"(?:{_DURATION.pattern})+", rest):
-        raise Malformed(f"{text[:50]!r} is no duration", "write 10h, 30m or 1h30m")
+        raise Malformed(f"{text[:50]!r} is not a duration", "write 10h, 30m or 1h30m")
     for number, unit in _DURATION.findall(rest):
         seconds += float(number) * _UNITS[unit]
     return seconds
@@ -92,7 +92,7 @@ def duration(text: str) -> float:
 
 def _entry(data: Any, number: int) -> RegistryConf:
     if not isinstance(data, dict):
-        raise Malformed(f"registry {number} is no mapping")
+        raise Malformed(f"registry {number} is not a mapping")
     name = data.get("name")
     what = f"registry {name!r}" if isinstance(name, str) and name else f"registry {number}"
     _only(data, (*_READ, "tagsortmode"), what)
@@ -104,13 +104,13 @@ def _entry(data: Any, number: int) -> RegistryConf:
             "remove it: newest-build asks for the dates, and semver and alphabetical need none",
         )
     if mode.lower() != "none":
-        raise Malformed(f"{what}: tagsortmode {mode[:50]!r} is none that there is", "remove it, or write none")
+        raise Malformed(f"{what}: tagsortmode {mode[:50]!r} does not exist", "remove it, or write none")
     values = {}
     for key, value in data.items():
         if key not in _READ:
             continue
         if not isinstance(value, str | None):
-            raise Malformed(f"{what}: {key} is no single value")
+            raise Malformed(f"{what}: {key} is not a single value")
         try:
             values[key] = _READ[key]((value or "").strip() if key != "ca_data" else value or "")
         except Malformed as problem:
@@ -130,7 +130,7 @@ def _api_url(text: str) -> str:
 
 def _prefix(text: str) -> str:
     if "://" in text or set(text) & set(" @?#"):
-        raise Malformed(f"{text[:100]!r} is no prefix of image names", "write host[:port] or host/path")
+        raise Malformed(f"{text[:100]!r} is not a prefix of image names", "write host[:port] or host/path")
     host, slash, path = text.strip("/").partition("/")
     host = "docker.io" if host.lower() in ("index.docker.io", "registry-1.docker.io") else host.lower()
     return f"{host}{slash}{path}"
@@ -144,7 +144,7 @@ def _flag(text: str) -> bool:
 
 def _number(text: str) -> int:
     if not (text or "0").isascii() or not (text or "0").isdigit():
-        raise Malformed(f"{text[:50]!r} is no number of requests per second")
+        raise Malformed(f"{text[:50]!r} is not a number of requests per second")
     return int((text or "0")[:9])
 
 
@@ -205,7 +205,7 @@ def _plain(events: Any) -> Iterator[Any]:
         elif pending:
             container[pending.pop()] = made
         elif not isinstance(made, str) or made in container:
-            raise Malformed(f"key {str(made)[:50]!r} stands twice, or is no text")
+            raise Malformed(f"key {str(made)[:50]!r} appears twice, or is not text")
         else:
             pending.append(made)
         if kind in ("MappingStartEvent", "SequenceStartEvent"):

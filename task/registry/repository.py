@@ -78,7 +78,7 @@ class ImageRepository:
     def blob(self, digest: str) -> bytes:
         """The bytes of a blob, checked against its digest."""
         if not is_digest(digest):
-            raise self._wrong(f"names a blob by {digest[:_MOST_SHOWN]!r}, which is no digest")
+            raise self._wrong(f"names a blob by {digest[:_MOST_SHOWN]!r}, which is not a digest")
         answer = self.api.ask("GET", self.name, f"/blobs/{digest}", self.login)
         if answer.status == 404:
             raise self._wrong(f"has no blob {digest}, which its own manifest names")
@@ -118,7 +118,7 @@ class ImageRepository:
         for page in pages:
             names = page.get("tags") or []  # Docker's registry writes null for a repository without tags
             if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-                raise self._wrong("answers with a list of tags that is none")
+                raise self._wrong("answers with an invalid list of tags")
             tags = {} if tags is None else tags
             tags.update(dict.fromkeys(names))
             if len(tags) > self._lists.tags:
@@ -187,7 +187,7 @@ class ImageRepository:
                 ) from None
             data = None
         if not isinstance(data, dict):
-            raise self._wrong(f"answers with something else than a {what}")
+            raise self._wrong(f"answers with something other than a {what}")
         return data
 
     def _checked(self, body: bytes, asked: str, header: str) -> str:

@@ -82,7 +82,7 @@ def signed(layer: Layer, blob: bytes) -> Signed:
 def _payload(layer: Layer, blob: bytes) -> Signed:
     critical = _mapping(_json(blob).get("critical"))
     if critical.get("type") != _TYPE:
-        raise Malformed("it is no signature of an image")
+        raise Malformed("it is not a signature of an image")
     digest = _mapping(critical.get("image")).get("docker-manifest-digest")
     signature = _decoded(layer.annotations.get(_ANNOTATION, ""))
     certificate = layer.annotations.get(_CERTIFICATE, "")
@@ -104,7 +104,7 @@ def _bundle(blob: bytes) -> Signed:
         raise Malformed("it is a bundle without a statement about an image")
     statement = _json(content)
     if statement.get("predicateType") != _SIGNED:
-        raise Malformed("it is an attestation, and no signature")
+        raise Malformed("it is an attestation, not a signature")
     subjects = (_mapping(_mapping(subject).get("digest")).get("sha256") for subject in _list(statement.get("subject")))
     digests = tuple(f"sha256:{digits}" for digits in subjects if isinstance(digits, str))
     signatures = tuple(_decoded(_mapping(entry).get("sig")) for entry in _list(envelope.get("signatures"))[:MOST])

@@ -19,7 +19,7 @@ from task.retry import until
 
 _AT_ONCE = 8
 _PAUSES = (1.0, 2.0, 3.0, 5.0)  # seconds before a signature is looked up again; the last one repeats
-_NONE = "no signature is in the registry"
+_NONE = "the registry has no signature"
 
 
 class Check(Protocol):

@@ -39,7 +39,7 @@ def branch_name(template: str, changes: Sequence[Change], app: AppFacts) -> str:
     if not name:
         raise Malformed(f"the template {template!r} makes an empty branch name", FIELDS)
     if objection := objection_to_branch(name):
-        raise Malformed(f"the template makes {name!r}, which is no branch name: {objection}", HINT)
+        raise Malformed(f"the template makes {name!r}, which is not a branch name: {objection}", HINT)
     return name
 
 

@@ -29,7 +29,7 @@ def trailer_lines(trailers: Iterable[Trailer]) -> str:
     lines: dict[str, None] = {}
     for key, value in trailers:
         if not KEY.fullmatch(key):
-            raise Malformed(f"{key!r} is no trailer key", "write letters, digits and dashes: --trailer Ticket=ABC-1")
+            raise Malformed(f"{key!r} is not a trailer key", "write letters, digits and dashes: --trailer Ticket=ABC-1")
         if line := one_line(value):
             lines[f"{key}: {line}\n"] = None
     return "".join(lines)

@@ -157,7 +157,7 @@ def _applications(
     """The table of application sources, by the shape of the text."""
     found = sources(settings, environ)
     if not found:
-        raise UsageError("no source of Applications given", hint=f"name one with --applications: {CHOICES}")
+        raise UsageError("nothing says where to read Applications from", hint=f"give --applications: {CHOICES}")
     opened = ExitStack()
 
     @once

@@ -29,8 +29,8 @@ OF_REPOSITORIES: Mapping[str, str] = {
 OF_THE_WORLD: Mapping[str, str] = {
     "registry": "asking the registries",
     "ancestry": "comparing source commits",
-    "follow": "telling Argo CD",
-    "sleep": "waiting: others write to the branch as well",
+    "follow": "asking Argo CD to refresh",
+    "sleep": "waiting: others push to the same branch",
 }
 
 

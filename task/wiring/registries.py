@@ -76,7 +76,7 @@ def _given(settings: Settings, environ: Mapping[str, str]) -> RegistryLoginOptio
     if not given.scopes:  # an Application's owner chooses the registry
         raise UsageError(
             "a registry's password is given, but not for which registry",
-            hint="--registry-credentials-for ghcr.io, or ghcr.io/acme",
+            hint="name it: name it: --registry-credentials-for ghcr.io, or ghcr.io/acme",
         )
     return RegistryLoginOptions(login, given.scopes)
 
@@ -85,5 +85,5 @@ def _text(path: str, option: str) -> str:
     try:
         return read_text(path)
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise UsageError(f"{option}: cannot read {path!r}: {why}", hint="name a readable file") from None

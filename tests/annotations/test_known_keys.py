@@ -94,7 +94,7 @@ def test_a_near_miss(key: str, meant: str, name: str) -> None:
         ("web.write-back-target", "level", "write write-back-target, for the whole Application"),
         ("old.git-branch", "level", "write git-branch, for the whole Application"),
         ("a.git-branch", "level", "write git-branch"),  # two letters from git-branch, and still no misspelling
-        ("old.allow-tags", "orphan", "the aliases there are: web, team_api, cron"),
+        ("old.allow-tags", "orphan", "the aliases are web, team_api, cron"),
         ("a.allow-tags", "orphan", "write a=<image> in image-list"),
         ("wep.allow-tags", "orphan", "did you mean web.allow-tags?"),
         ("old.helm.image-tg", "orphan", "write old=<image> in image-list"),

@@ -45,7 +45,7 @@ def test_a_reference_without_a_tag_gets_the_one_given(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "part"),
-    [(None, "No such file"), (b"\xff\xfe\x00", "no text"), (b"x" * (LARGEST + 1), "larger"), (b"{}", "empty JSON")],
+    [(None, "No such file"), (b"\xff\xfe\x00", "not text"), (b"x" * (LARGEST + 1), "larger"), (b"{}", "empty JSON")],
 )
 def test_a_file_that_does_not_serve_is_a_usage_error(tmp_path: Path, content: bytes | None, part: str) -> None:
     path = tmp_path / "file"

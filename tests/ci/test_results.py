@@ -127,11 +127,11 @@ MISSING = replace(decision("error", "target"), verdict=Verdict("error", "target"
     [
         (decision(), "1.0.0 | 1.1.0 | update (admitted): so |"),
         (PROPOSED, "1.0.0 | 1.0.0 | update (admitted) on image-update/web: so |"),
-        (decision("unchanged", "same", current=Reading(tag="1.1.0")), "1.1.0 | 1.1.0 | unchanged (same): so |"),
-        (decision("refuse", "not-newer"), "1.0.0 | 1.0.0 | refuse (not-newer): so |"),
-        (decision("refuse", "ignore-tags", current=Reading()), " |  | refuse (ignore-tags): so |"),
-        (decision("defer", "held"), "1.0.0 | 1.0.0 | defer (held): so |"),
-        (MISSING, "1.0.0 | 1.0.0 | error (target): no such file; name another |"),
+        (decision("unchanged", "same", current=Reading(tag="1.1.0")), "1.1.0 | 1.1.0 | current (same): so |"),
+        (decision("refuse", "not-newer"), "1.0.0 | 1.0.0 | skipped (not-newer): so |"),
+        (decision("refuse", "ignore-tags", current=Reading()), " |  | skipped (ignore-tags): so |"),
+        (decision("defer", "held"), "1.0.0 | 1.0.0 | held (held): so |"),
+        (MISSING, "1.0.0 | 1.0.0 | failed (target): no such file; name another |"),
     ],
 )
 def test_a_summary_says_what_git_says_after_the_run(one: Decision, row: str) -> None:

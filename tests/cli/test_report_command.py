@@ -76,7 +76,7 @@ def test_the_page_tells_what_the_run_did(planned: Path, tmp_path: Path) -> None:
     assert image_update("report", planned, "--html", out) == (0, "", "")
     words = Page(out.read_text()).words
     for told in ("argocd/shop", "constraint: 1.1.0 does not satisfy ~1.0.0", "-  newTag: 1.0.0", "+  newTag: 1.1.0",
-                 "do: check spec.source.path", "would commit", "apps/worker/kustomization.yaml"):  # fmt: skip
+                 "fix: check spec.source.path", "would commit", "apps/worker/kustomization.yaml"):  # fmt: skip
         assert told in words
 
 
@@ -139,7 +139,7 @@ def test_links_lead_to_web_pages_only(planned: Path, url: str, linked: bool) -> 
 
 def test_nothing_done_is_said(planned: Path) -> None:
     words = Page(page(changed(planned, decisions=[], commits=[], errors=[], images=[]))).words
-    assert "No Application takes it." in words
+    assert "no Application tracks it" in words
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_what_is_no_report_is_refused(tmp_path: Path, text: str, told: str) -> N
     ],
 )
 def test_the_place_that_is_wrong_is_named(planned: Path, member: str, value: object, told: str) -> None:
-    with pytest.raises(Malformed, match="no report") as wrong:
+    with pytest.raises(Malformed, match="not a report") as wrong:
         report_of(json.dumps(changed(planned, **{member: value})))
     assert told in wrong.value.message
 
@@ -184,7 +184,7 @@ def test_a_later_version_may_say_more(planned: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        ("", "Missing argument 'FILE'"),
+        ("", "FILE is missing"),
         ("/nonexistent.json", "cannot read"),
         ("FILE --html /nonexistent/x", "cannot write"),
     ],

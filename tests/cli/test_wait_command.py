@@ -96,11 +96,11 @@ def test_one_application_named_twice_is_asked_once(server: ArgoCDServer, capsys:
 
 
 WRONG = [
-    (("a/b/c",), NEW, "no name of an Application"),
-    (("../x",), NEW, "no name of an Application"),
-    (("web",), "main", "is no commit id"),
-    (("web",), "", "is no commit id"),
-    (("web",), "abc", "is no commit id"),
+    (("a/b/c",), NEW, "not a valid name of an Application"),
+    (("../x",), NEW, "not a valid name of an Application"),
+    (("web",), "main", "is not the id of a commit"),
+    (("web",), "", "is not the id of a commit"),
+    (("web",), "abc", "is not the id of a commit"),
 ]
 
 

@@ -175,10 +175,10 @@ def test_a_shallow_server_may_not_know(repo: Path, tmp_path: Path) -> None:
         (NOWHERE, "main", "there is no commit 012345678901"),
         ("main", NOWHERE, "there is no commit 012345678901"),
         ("main", "0123456", "there is no commit 0123456"),
-        ("main", "--upload-pack=evil", "is no commit's id"),
-        ("main", "refs/heads/main", "is no commit's id"),
-        ("main", "abc", "is no commit's id"),
-        ("main", "", "is no commit's id"),
+        ("main", "--upload-pack=evil", "is not the id of a commit"),
+        ("main", "refs/heads/main", "is not the id of a commit"),
+        ("main", "abc", "is not the id of a commit"),
+        ("main", "", "is not the id of a commit"),
     ],
 )
 def test_what_is_no_commit_is_unknown(repo: Path, old: str, new: str, why: str) -> None:
@@ -193,7 +193,7 @@ def test_a_short_id_of_several_commits_is_unknown(tmp_path: Path, monkeypatch: p
     ids = chain(repo, 40)
     monkeypatch.setattr(lineage, "_COMMIT", re.compile("[0-9a-f]{1,64}"))
     first = next(one for one in ids if sum(other[0] == one[0] for other in ids) > 1)[0]
-    assert "short for several commits" in order(repo, first, ids[0]).why
+    assert "the beginning of several commit ids" in order(repo, first, ids[0]).why
 
 
 @pytest.mark.parametrize(

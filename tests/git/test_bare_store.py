@@ -374,7 +374,7 @@ def test_nothing_is_left_behind(repo: Path, tmp_path: Path) -> None:
 
 def test_no_temporary_folder(repo: Path, tmp_path: Path) -> None:
     store = BareRepository(door(TMPDIR=str(tmp_path / "none")), str(repo))
-    with store, pytest.raises(UnreachableError, match="no temporary folder") as caught:
+    with store, pytest.raises(UnreachableError, match="cannot make a temporary folder") as caught:
         store.snapshot("main", [])
     assert "TMPDIR" in caught.value.hint
 

@@ -196,7 +196,7 @@ def test_every_row_of_the_table_is_met() -> None:
             False,
             "error: RPC failed; curl 28 Operation too slow. Less than 1 bytes/sec transferred the last 60 seconds\n",
         ),
-        (False, "fatal: early EOF\nstalled: no byte came or went for 60 seconds\n"),
+        (False, "fatal: early EOF\nstalled: no data was sent or received for 60 seconds\n"),
         (False, "fatal: remote error: upload-pack: not our ref 1234\n"),
         (False, "git@h: Permission denied (publickey).\nfatal: the remote end hung up unexpectedly\n"),
         (False, "fatal: repository 'https://h/x/' not found\n"),

@@ -70,7 +70,7 @@ def test_ssh_that_says_nothing(tmp_path: Path) -> None:
     began = time.monotonic()
     with (
         BareRepository(ssh_door(tmp_path, "exec sleep 60", 1), "git@example.com:x.git") as store,
-        pytest.raises(UnreachableError, match="no byte came or went for 1 seconds"),
+        pytest.raises(UnreachableError, match="no data was sent or received for 1 seconds"),
     ):
         store.snapshot("main", [])
     assert time.monotonic() - began < 5

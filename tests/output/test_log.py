@@ -42,7 +42,7 @@ PATH = "x" * 40
         ("text", True, [
             "\x1b[2mdebug:\x1b[0m 100 % of [bold]x[/bold]", "100 % of x", "\x1b[1;33mwarning:\x1b[0m 100 % of x",
             f"\x1b[1;31merror:\x1b[0m argocd/web: the path '{PATH}' is missing",
-            "  \x1b[1mdo:\x1b[0m check :smile: it",
+            "  \x1b[1mfix:\x1b[0m check :smile: it",
         ]),
     ],
 )  # fmt: skip

@@ -119,7 +119,7 @@ def test_an_authority_that_cannot_be_read_is_a_warning(tmp_path: Path) -> None:
         ("events", {}, "no https or http URL"),
         ("https://", {}, "no https or http URL"),
         ("https://x/a b", {}, "no https or http URL"),
-        ("https://me:s3cret@x/", {}, "a login in a URL"),
+        ("https://me:s3cret@x/", {}, "the URL contains a login"),
         ("http://broker.example.com/", {TOKEN: "s3cret"}, "unencrypted"),
         ("http://localhost.example.com/", {TOKEN: "s3cret"}, "unencrypted"),
     ],

@@ -71,7 +71,7 @@ def test_no_line_is_wider_than_the_terminal(width: int, colour: bool) -> None:
 @pytest.mark.parametrize("width", [40, 60, 80])
 def test_nothing_is_lost_on_a_narrow_terminal(width: int) -> None:
     shown = re.sub(r"\s", "", table(MANY, console(width)))
-    told = ["doesnotsatisfy~1.0", "do:checkspec.source.path", "heldbyann", "0" * 64, "apps/shop/kustomization.yaml",
+    told = ["doesnotsatisfy~1.0", "fix:checkspec.source.path", "heldbyann", "0" * 64, "apps/shop/kustomization.yaml",
             "https://git.example.com/gitops/pulls/1", "otherswerefaster2times", "updated:1updated"]  # fmt: skip
     assert [word for word in told if word not in shown] == []
 
@@ -85,9 +85,9 @@ def test_every_application_is_named_once() -> None:
     [
         (
             120,
-            "  ✓ update     web=ghcr.io/acme/web  1.0.0 → 1.1.0  admitted: 1.1.0 passes all rules and replaces 1.0.0",
+            "  ✓ update    web=ghcr.io/acme/web  1.0.0 → 1.1.0  admitted: 1.1.0 passes all rules and replaces 1.0.0",
         ),
-        (80, "  ✓ update     web=ghcr.io/acme/web  1.0.0 → 1.1.0"),
+        (80, "  ✓ update    web=ghcr.io/acme/web  1.0.0 → 1.1.0"),
         (40, "  ✓ update"),
     ],
 )
@@ -103,10 +103,10 @@ def test_the_whole_table() -> None:
 run ghcr.io/acme/web:1.1.0
 
 argocd/shop
-  + update     web=ghcr.io/acme/web  1.0.0 -> 1.1.0  admitted: 1.1.0 passes all rules and replaces 1.0.0
-                                                     apps/shop/kustomization.yaml
-  = unchanged  web=ghcr.io/acme/web  1.0.0           same: 1.1.0 passes all rules and replaces 1.0.0
-                                                     apps/shop/kustomization.yaml
+  + update    web=ghcr.io/acme/web  1.0.0 -> 1.1.0  admitted: 1.1.0 passes all rules and replaces 1.0.0
+                                                    apps/shop/kustomization.yaml
+  = current   web=ghcr.io/acme/web  1.0.0           same: 1.1.0 passes all rules and replaces 1.0.0
+                                                    apps/shop/kustomization.yaml
 
 commit aaaaaaaaaaaa on main of https://git.example.com/gitops.git
     apps/shop/kustomization.yaml
@@ -122,7 +122,7 @@ def test_a_run_that_never_began_says_one_thing() -> None:
 
 
 def test_no_application_is_said() -> None:
-    assert "no Application takes it (1 looked at)" in table(report(status="unchanged"), console())
+    assert "no Application tracks it (1 read)" in table(report(status="unchanged"), console())
 
 
 def test_without_colours_there_is_no_escape() -> None:

@@ -73,7 +73,7 @@ def test_an_error_is_told_once(scene: tuple[Path, list[str]]) -> None:
     _, logged = at_terminal("plan", *scene[1], only="stderr")
     assert ESCAPE.sub("", logged).splitlines() == [
         "error: argocd/gone: the path 'apps/gone' does not exist on main",
-        "  do: check spec.source.path and the branch",
+        "  fix: check spec.source.path and the branch",
     ]
 
 
@@ -97,7 +97,7 @@ def test_mistakes_have_the_same_shape(scene: tuple[Path, list[str]]) -> None:
         code, shown = at_terminal(*args, only="stderr")
         lines = ESCAPE.sub("", shown).splitlines()
         assert code == 2
-        assert (lines[0][:7], lines[1][:6], len(lines)) == ("error: ", "  do: ", 2)
+        assert (lines[0][:7], lines[1][:7], len(lines)) == ("error: ", "  fix: ", 2)
 
 
 @pytest.mark.measured

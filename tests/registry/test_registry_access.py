@@ -261,7 +261,7 @@ def test_a_manifest_may_be_redirected_as_well(servers: Callable[..., RegistryApi
 @pytest.mark.parametrize(
     ("status", "code", "login", "kind", "words"),
     [
-        (401, "UNAUTHORIZED", None, RegistryAccessError, "does not let everybody read acme/api"),
+        (401, "UNAUTHORIZED", None, RegistryAccessError, "does not allow anonymous access to acme/api"),
         (401, "UNAUTHORIZED", LOGIN, RegistryAccessError, "does not accept the login"),
         (403, "DENIED", None, RegistryAccessError, "no such repository"),
         (403, "DENIED", LOGIN, RegistryAccessError, "403 DENIED"),

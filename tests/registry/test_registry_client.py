@@ -41,7 +41,7 @@ def test_registries_conf_is_read(tmp_path: Path, server: RegistryApi) -> None:
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(None, "cannot read"), (b"\xff", "not text"), (b"registries: 1", "no list"), (b"x: 1", "unknown key")],
+    [(None, "cannot read"), (b"\xff", "not text"), (b"registries: 1", "not a list"), (b"x: 1", "unknown key")],
 )
 def test_registries_conf_that_cannot_be_read(tmp_path: Path, content: bytes | None, words: str) -> None:
     path = tmp_path / "registries.conf"

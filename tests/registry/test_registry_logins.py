@@ -147,7 +147,7 @@ def test_a_helper_may_know_a_token_of_docker_hub(tmp_path: Path) -> None:
         ('{"credHelpers": {"ghcr.io": "-x"}}', "ghcr.io", "cannot be the name"),
         ('{"credHelpers": {"ghcr.io": "a b; c"}}', "ghcr.io", "cannot be the name"),
         ('{"credsStore": "ours"}', "failing.example", "exit code 2"),
-        ('{"credsStore": "ours"}', "odd.example", "answers with no login"),
+        ('{"credsStore": "ours"}', "odd.example", "returned no login"),
     ],
 )
 def test_a_helper_that_fails(tmp_path: Path, text: str, host: str, words: str) -> None:
@@ -180,9 +180,9 @@ def test_a_login_by_options_is_for_its_registries_only() -> None:
         ("ci", "pass\n", "", "pass"),
         ("ci", None, "token", "token"),
         ("", None, "", None),
-        ("ci", None, "", "half"),
-        ("", "pass", "", "half"),
-        ("", None, "token", "half"),
+        ("ci", None, "", "the registry's login is incomplete"),
+        ("", "pass", "", "the registry's login is incomplete"),
+        ("", None, "token", "the registry's login is incomplete"),
         ("ci", "pass", "token", "both given"),
         ("ci", "", "", "empty"),
     ],
@@ -190,7 +190,7 @@ def test_a_login_by_options_is_for_its_registries_only() -> None:
 def test_options(tmp_path: Path, username: str, file: str | None, variable: str, expected: str | None) -> None:
     path = str(wrote(tmp_path / "password", file)) if file is not None else ""
     environ = {"IMAGE_UPDATE_REGISTRY_PASSWORD": variable}
-    if expected in ("half", "both given", "empty"):
+    if expected in ("the registry's login is incomplete", "both given", "empty"):
         with pytest.raises(UsageError, match=expected):
             password_of(username, path, environ)
         return

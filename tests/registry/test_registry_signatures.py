@@ -140,11 +140,11 @@ def a_bundle_of_another_type(pair: cosign.Keys) -> Content:
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (None, "no signature is in the registry"),
-        (empty, "no signature is in the registry"),
+        (None, "the registry has no signature"),
+        (empty, "the registry has no signature"),
         (tampered, "not by the key"),
         (of_another_image, "for another image"),
-        (of_something_else, "no signature of an image"),
+        (of_something_else, "not a signature of an image"),
         (no_json, "not JSON"),
         (no_signature, "not by the key"),
         (not_base64, "cannot be read"),
@@ -217,7 +217,7 @@ def test_every_image_is_waited_for_once(
     many = len(server.seen)
     assert asking([about]) == first
     assert len(server.seen) == many
-    assert lines == [f"waiting for a signature of {about.image.reference}: no signature is in the registry"]
+    assert lines == [f"waiting for a signature of {about.image.reference}: the registry has no signature"]
 
 
 @pytest.mark.parametrize(
@@ -346,8 +346,8 @@ ENTRY = {
     ("status", "entry", "why"),
     [
         (200, ENTRY, ""),
-        (404, {}, "does not have"),
-        (200, [], "does not have"),
+        (404, {}, "not in the transparency log"),
+        (200, [], "not in the transparency log"),
         (200, {"uuid": {"body": "e30="}}, "cannot be read"),
     ],
 )

@@ -197,7 +197,7 @@ def test_a_message_is_bounded() -> None:
 
 @pytest.mark.parametrize("key", ["", "A B", "A:", "é", "A\nB", "A_B", "A.B"])
 def test_a_trailer_key_that_git_would_not_read_is_malformed(key: str) -> None:
-    with pytest.raises(Malformed, match="no trailer key"):
+    with pytest.raises(Malformed, match="not a trailer key"):
         commit_message(None, [app("web")], [(key, "x")])
 
 

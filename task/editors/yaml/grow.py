@@ -152,7 +152,7 @@ def drop_key(tree: Tree, mapping: Node, key: Node) -> Tree:
     elif following is not None:  # behind a dash
         cut = Splice(key.start, following, "")
     else:
-        raise TargetError(f"line {tree.line(key)}: {key.value} is all there is", hint="remove that entry by hand")
+        raise TargetError(f"line {tree.line(key)}: {key.value} is the only key", hint="remove that entry by hand")
     return checked(tree, [cut], {id(mapping): shrinks(index)})
 
 

@@ -48,9 +48,9 @@ def parse_path(text: str) -> tuple[Segment, ...]:
         elif all(re.fullmatch(r"[0-9]{1,9}", index) for index in indices):
             steps.append(Segment(match[1], tuple(map(int, indices)), plain))
         else:
-            steps.append(Segment(match[1], (), plain, f"the index in {plain} is no number from 0 on"))
+            steps.append(Segment(match[1], (), plain, f"the index in {plain} is not a number from 0 up"))
     if len(steps) > DEPTH:
-        raise TargetError(f"the key path has more than {DEPTH} steps", hint="name a key that people would write")
+        raise TargetError(f"the key path has more than {DEPTH} steps", hint="name a shorter key path")
     return tuple(steps)
 
 
@@ -67,9 +67,7 @@ def find(document: Document, path: Sequence[Segment], *, merges: bool) -> tuple[
     best = [node for dots, node, _ in matches if dots == fewest]
     holders = {id(holder) for dots, _, holder in matches if dots == fewest}
     if fewest and len(holders) > 1:
-        raise TargetError(
-            f"several keys with dots fit {_text(path)}", hint="escape the dots of the key that is meant: \\."
-        )
+        raise TargetError(f"several keys with dots fit {_text(path)}", hint="escape the dots of the key you mean: \\.")
     return tuple(best)
 
 
@@ -131,8 +129,8 @@ def _merged(document: Document, mapping: Node, key: str) -> tuple[Node, ...]:
 def locate(tree: Tree, document: Document, path: Sequence[Segment]) -> Lookup:
     """Where to write: the nodes at the path, else the mapping that lacks the rest of it.
 
-    TargetError, beyond those of `find`: a parent on the path is no mapping, a list or an index is missing, or the path
-    leads through a merge key, and a new key would hide the other content of that.
+    TargetError, beyond those of `find`: a parent on the path is not a mapping, a list or an index is missing, or the
+    path leads through a merge key, and a new key would hide the other content of that.
     """
     if nodes := find(document, path, merges=False):
         return Lookup(nodes)
@@ -144,7 +142,7 @@ def locate(tree: Tree, document: Document, path: Sequence[Segment]) -> Lookup:
         node, rest = step
     if node.null:
         return Lookup((), node, _missing(document, node, rest))
-    what = {"sequence": "a list, which needs an index", "scalar": "a single value"}.get(node.kind, "no mapping")
+    what = {"sequence": "a list, which needs an index", "scalar": "a single value"}.get(node.kind, "not a mapping")
     raise TargetError(f"line {tree.line(node)}: a parent of {_text(path)} is {what}", hint="correct the key path")
 
 
@@ -162,10 +160,10 @@ def _step(
         for index in first.indices:
             items = resolved(document, plain)
             if items.kind != "sequence":
-                raise TargetError(f"line {tree.line(plain)}: {first.name} is no list", hint="correct the key path")
+                raise TargetError(f"line {tree.line(plain)}: {first.name} is not a list", hint="correct the key path")
             if index >= len(items.children):
                 message = f"{first.text}: the list has {len(items.children)} items"
-                raise TargetError(message, hint="indices count from 0; none is added")
+                raise TargetError(message, hint="indices start at 0, and no item is added")
             plain = items.children[index]
         return resolved(document, plain), rest[1:]
     dotted = [
@@ -175,9 +173,7 @@ def _step(
         if (child := value(node, key)) is not None
     ]
     if len(dotted) > 1:
-        raise TargetError(
-            f"several keys with dots fit {_text(rest)}", hint="escape the dots of the key that is meant: \\."
-        )
+        raise TargetError(f"several keys with dots fit {_text(rest)}", hint="escape the dots of the key you mean: \\.")
     for child, indices, used in dotted:
         inner = _item(document, child, indices)
         return (resolved(document, inner), rest[used:]) if inner is not None else None
@@ -188,7 +184,7 @@ def _missing(document: Document, node: Node, rest: tuple[Segment, ...]) -> tuple
     """The names of the keys to add. TargetError: a list would have to be added, or a merged mapping be hidden."""
     for segment in rest:
         if segment.flaw:
-            raise TargetError(segment.flaw, hint="write a number from 0 on between the brackets")
+            raise TargetError(segment.flaw, hint="write a number from 0 up between the brackets")
         if segment.indices:
             raise TargetError(
                 f"{segment.text}: there is no list {segment.name}", hint="create the list in the file first"

@@ -203,7 +203,7 @@ class _NodeBuilder:
         if event.anchor not in self.anchored:
             line = event.start_mark.line + 1
             raise TargetError(
-                f"the alias *{event.anchor} in line {line} stands for nothing", hint="define the anchor above it"
+                f"the alias *{event.anchor} in line {line} has no anchor", hint="define the anchor above it"
             )
         self.aliases[id(node)] = self.anchored[event.anchor]
         self.into.append(node)

@@ -215,11 +215,11 @@ class BareRepository:
         subject = self._remote.subject(change.destination.base)
         for path in change.files:
             if not fast_import.is_path(path):
-                raise TargetError(f"{blanked(path)!r} is no path that git can hold", subject=subject)
+                raise TargetError(f"{blanked(path)!r} is not a path that Git can store", subject=subject)
         seen = look(self._tree, self._root(change.tip), [Place(path, "exists") for path in change.files])
         for path, entry in seen.entries.items():
             if not (path in change.files and entry.is_file):
-                raise TargetError(f"{blanked(path)!r} stands where a file is to be written", subject=subject)
+                raise TargetError(f"{blanked(path)!r} is in the way of a file that is to be written", subject=subject)
 
     def _push(self, head: str, commit: str, lease: str = "") -> None:
         """Push; when the connection died, look whether it landed, and push again only if it did not."""
@@ -240,5 +240,5 @@ class BareRepository:
         try:
             return self._remote.contains(head, commit)
         except TaskError:
-            hint = "whether the push arrived is not known; run it again: what has landed will be found"
+            hint = "whether the push arrived is not known; run it again: it finds what was already pushed"
             raise UnreachableError(cause.message, hint=hint, subject=cause.subject) from cause

@@ -147,8 +147,8 @@ class BareFolder:
         try:
             yield
         except OSError as error:
-            message = f"no temporary folder in {self._parent}: {error.strerror}"
-            raise UnreachableError(message, hint="make room, or set TMPDIR") from error
+            message = f"cannot make a temporary folder in {self._parent}: {error.strerror}"
+            raise UnreachableError(message, hint="free some space, or set TMPDIR to another folder") from error
 
     def close(self) -> None:
         """Remove it, with all that is in it."""

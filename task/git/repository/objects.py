@@ -49,7 +49,7 @@ class Objects:
                 size += len(one.content or b"")
                 if size > TOGETHER:
                     self.close()
-                    message = f"the files and folders to be read have more than {TOGETHER // 1_000_000} MB together"
+                    message = f"the files and folders to read are larger than {TOGETHER // 1_000_000} MB together"
                     raise SourceError(message, hint="name a smaller folder, or leave large files out of it")
         return found
 

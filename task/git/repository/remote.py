@@ -93,7 +93,7 @@ class Remote:
             with self._logged(f"list {' '.join(names)}"):
                 out = self._ask("ls-remote", *(["--symref"] if symbolic else []), REMOTE, *names).out
         except GitFailed as error:
-            raise git_errors.failure(error.err, self.repo) from error
+            raise git_errors.failure(error.err, self.repo, self._git.login_scopes) from error
         # A pattern of ls-remote fits the end of a name, and a server may have a million such branches: one at a time.
         lines = (line.decode("utf-8", "replace").rstrip("\n").partition("\t") for line in BytesIO(out))
         return [(word, name) for word, _, name in lines if name in names]
@@ -195,7 +195,7 @@ class Remote:
                 if f"couldn't find remote ref {name}" in error.err:
                     return ""
                 if not self._coarser(error):
-                    raise git_errors.failure(error.err, self.subject(branch)) from error
+                    raise git_errors.failure(error.err, self.subject(branch), self._git.login_scopes) from error
                 continue
             if _NO_FILTER in said:
                 self._filter = _WHOLE
@@ -223,7 +223,7 @@ class Remote:
                 self._filter = _WHOLE
                 self.close()
                 raise StartAgain from error
-            raise git_errors.failure(error.err, self.subject(branch)) from error
+            raise git_errors.failure(error.err, self.subject(branch), self._git.login_scopes) from error
 
     def push(self, head: str, commit: str, lease: str = "") -> bool:
         """Push the commit; false when the branch was there already.
@@ -267,7 +267,7 @@ class Remote:
             )
             return commit.encode() in self.local("rev-list", "refs/image-update/look").split()
         except GitFailed as error:
-            raise git_errors.failure(error.err, self.subject(branch)) from error
+            raise git_errors.failure(error.err, self.subject(branch), self._git.login_scopes) from error
 
     def ready(self) -> str:
         """The folder of what was fetched, for a command that contacts no server."""
@@ -297,7 +297,7 @@ class Remote:
             # A server that stalled has been waited for already; one that sent too much will send it again.
             passes = not isinstance(error, GitEnded) and git_errors.broke_off(error.err)
             if passes:
-                self._git.log(f"warning: {self.repo} cannot be reached, or broke off; asking again")
+                self._git.log(f"warning: {self.repo} could not be reached, or broke off; trying again")
             return passes
 
         return again(ask, _PAUSES, GitFailed, may_pass, time.monotonic() + self._git.patience)

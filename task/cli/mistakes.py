@@ -1,0 +1,100 @@
+"""What is wrong with a command line that Typer cannot read, and what to write instead. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from task.errors import UsageError
+
+# Secrets that people give on the command line, and the ways in which they may be given.
+_SECRETS = {
+    "--git-token": "IMAGE_UPDATE_GIT_TOKEN, or give --git-password-file FILE",
+    "--git-password": "IMAGE_UPDATE_GIT_PASSWORD, or give --git-password-file FILE",
+    "--token": "IMAGE_UPDATE_GIT_TOKEN, or give --git-password-file FILE",
+    "--password": "IMAGE_UPDATE_GIT_PASSWORD, or give --git-password-file FILE",
+    "--forge-token": "IMAGE_UPDATE_FORGE_TOKEN, or give --forge-token-file FILE",
+    "--github-token": "IMAGE_UPDATE_GIT_TOKEN, or give --git-password-file FILE",
+    "--gitlab-token": "IMAGE_UPDATE_GIT_TOKEN, or give --git-password-file FILE",
+    "--ssh-key": "IMAGE_UPDATE_SSH_KEY, or give --ssh-key-file FILE",
+    "--github-app-key": "IMAGE_UPDATE_GITHUB_APP_KEY, or give --github-app-key-file FILE",
+    "--argocd-auth-token": "IMAGE_UPDATE_ARGOCD_AUTH_TOKEN, or give --argocd-auth-token-file FILE",
+    "--registry-password": "IMAGE_UPDATE_REGISTRY_PASSWORD, or give --registry-password-file FILE",
+    "--cloudevent-token": "IMAGE_UPDATE_CLOUDEVENT_TOKEN",
+}
+_NO_BOOLEAN = re.compile(r"'(.*)' is not a valid boolean")
+_WRITES_NOTHING = ("plan", "wait", "report", "lint", "demo")
+# What is required, and what to write.
+_REQUIRED = {
+    "app": "name at least one Application, as NAME or NAMESPACE/NAME",
+    "reason": "say why the images are held",
+    "to": "name the version to go back to: a tag, previous, or 3-back",
+    "revision": "name the commit that Argo CD has to sync",
+    "report_file": "name the JSON report of a run, or - for stdin",
+}
+
+
+def explained(error: Any, command: str, options: Mapping[str, Collection[str]]) -> UsageError:
+    """Typer's error in our words. `options`: the flags of each command; `command` is "" where it is not known yet."""
+    message = " ".join(error.format_message().split()).rstrip(".")
+    called = f"image-update {command}" if command else "image-update"
+    kind, param = type(error).__name__, getattr(error, "param", None)
+    if kind == "NoSuchOption":
+        return _unknown_option(error.option_name, command, options)
+    if kind == "MissingParameter" and param is not None:
+        return _missing(param)
+    if kind == "BadParameter" and param is not None and error.message == "it is blank":
+        return _missing(param, "is empty")
+    if kind == "BadParameter" and param is not None and (found := _NO_BOOLEAN.match(error.message)):
+        return UsageError(f"{param.opts[0]}: {found[1]!r} is neither true nor false", hint="write true or false")
+    if kind == "BadOptionUsage" and "requires an argument" in message:
+        return UsageError(f"{error.option_name} needs a value", hint=f"{called} --help-all shows what it takes")
+    if kind == "BadOptionUsage" and "does not take a value" in message:
+        name = error.option_name
+        hint = f"write {name} alone" if name.startswith("--no-") else f"write {name}, or --no-{name[2:]}"
+        return UsageError(f"{name} takes no value", hint=hint)
+    if found := re.match(r"No such command '(.*?)'", message):
+        return UsageError(f"there is no command {found[1]!r}", hint=f"the commands are {', '.join(options)}")
+    if found := re.match(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", message):
+        first = found[1].partition(" ")[0]
+        image = command in ("run", "plan") and ("/" in first or ":" in first)
+        hint = f"give an image as --image {first}" if image else f"{called} --help shows what it takes"
+        return UsageError(f"{command} takes no argument {first!r}", hint=hint)
+    return UsageError(message, hint=f"{called} --help shows what there is")
+
+
+def _unknown_option(name: str, command: str, options: Mapping[str, Collection[str]]) -> UsageError:
+    if name in _SECRETS:
+        message = f"{name} does not exist: on the command line, others could read the secret"
+        return UsageError(message, hint=f"set {_SECRETS[name]}")
+    if name == "--dry-run" and command in _WRITES_NOTHING:
+        return UsageError(f"{command} has no --dry-run: it never writes to Git", hint="leave it out")
+    if name == "--image" and command == "scan":
+        message = "scan has no --image: it asks the registries for the newest tag of every tracked image"
+        return UsageError(message, hint="leave it out, or call run, which takes the image that was just built")
+    called = f"image-update {command}" if command else "image-update"
+    if command and (others := [other for other, flags in options.items() if name in flags]):
+        hint = f"{' and '.join((', '.join(others[:-1]), others[-1])) if len(others) > 1 else others[0]} have it"
+        hint = f"{hint}; {called} --help-all shows the options of {command}"
+        return UsageError(f"{command} has no {name}", hint=hint if len(others) > 1 else hint.replace("have", "has", 1))
+    near = get_close_matches(name, options.get(command, ()), n=1)
+    ask = f"did you mean {near[0]}? " if near else ""
+    return UsageError(
+        f"there is no option {name}", hint=f"{ask}{called} {'--help-all' if command else '--help'} shows all options"
+    )
+
+
+def _missing(param: Any, what: str = "is missing") -> UsageError:
+    flag = param.opts[0] if str(param.opts[0]).startswith("--") else str(param.metavar)
+    return UsageError(f"{flag} {what}", hint=f"{_REQUIRED[param.name]} ({flag}, or the variable {param.envvar})")
+
+
+def as_given(error: UsageError, variables: Mapping[str, str]) -> UsageError:
+    """The error with the variable where a value came from one. `variables`: the flags of those, and their variables."""
+    flag = re.match(r"(--[a-z-]+|APP\.\.\.)", error.message)
+    if flag is None or flag[1] not in variables:
+        return error
+    message = variables[flag[1]] + error.message[flag.end() :]
+    return type(error)(message, hint=error.hint, subject=error.subject)

@@ -1,0 +1,140 @@
+"""What people typically get wrong on the command line, and the one line that tells them what to do."""
+
+import shlex
+
+import pytest
+
+from task.cli.app import main
+from task.git.errors import failure
+
+# The variables and the command line; what is wrong; what to do.
+MISTAKES = """
+run
+    no image is given
+    name the image that was just built with --image REF, or give --images-from FILE
+run --image 1.5.0
+    --image: '1.5.0' is a tag without an image
+    write the whole reference, such as ghcr.io/acme/web:1.5.0
+run --image ghcr.io/acme/web
+    --image: 'ghcr.io/acme/web' has neither a tag nor a digest
+    write ghcr.io/acme/web:<tag>, as the build pushed it
+run --image https://ghcr.io/acme/web:1
+    --image: 'https://ghcr.io/acme/web:1': an image reference does not begin with 'https://'
+    write ghcr.io/acme/web:1
+run --image ghcr.io/acme/web:1.5.0 --image-digest abc
+    --image-digest: 'abc' is not a digest
+    write sha256: and 64 hexadecimal digits
+run ghcr.io/acme/web:1.5.0
+    run takes no argument 'ghcr.io/acme/web:1.5.0'
+    give an image as --image ghcr.io/acme/web:1.5.0
+run --image '$(tasks.build.results.IMAGE_URL)'
+    --image: the pipeline did not replace $(tasks.build.results.IMAGE_URL)
+    check the names in it, and that the step which makes the value runs before this one
+IMAGE_UPDATE_IMAGE='{{inputs.parameters.image}}' run
+    IMAGE_UPDATE_IMAGE: the pipeline did not replace {{inputs.parameters.image}}
+    check the names in it, and that the step which makes the value runs before this one
+run --image ghcr.io/acme/web:1.5.0
+    nothing says where to read Applications from
+    give --applications: cluster, argocd, a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF
+run --image ghcr.io/acme/web:1.5.0 --applications 'https://bot:pw@git.example.com/acme/deploy?ref=main'
+    --applications: 'https://git.example.com/acme/deploy?ref=main' names a Git repository, and no folder or file in it
+    write // and the path of the manifests behind it: https://git.example.com/acme/deploy//apps?ref=main
+run --image ghcr.io/acme/web:1.5.0 --applications /no/such/folder
+    --applications: '/no/such/folder' does not exist here
+    name a file or folder of manifests that this step can see, or - for stdin
+run --image ghcr.io/acme/web:1.5.0 --applications /tmp --selector 'a b'
+    --selector: cannot read 'a b'
+    write a=b, a!=b, a in (b,c), a or !a, with commas between them
+plan --dry-run
+    plan has no --dry-run: it never writes to Git
+    leave it out
+lint --dry-run
+    lint has no --dry-run: it never writes to Git
+    leave it out
+run --git-token s3cret
+    --git-token does not exist: on the command line, others could read the secret
+    set IMAGE_UPDATE_GIT_TOKEN, or give --git-password-file FILE
+scan --image ghcr.io/acme/web:1.5.0
+    scan has no --image: it asks the registries for the newest tag of every tracked image
+    leave it out, or call run, which takes the image that was just built
+scan --require-match
+    --require-match: scan is given no image to look for
+    leave it out; it is for run and plan
+plan --reason x
+    plan has no --reason
+    hold and rollback have it; image-update plan --help-all shows the options of plan
+run --imag x
+    there is no option --imag
+    did you mean --image? image-update run --help-all shows all options
+run --atomic=true
+    --atomic takes no value
+    write --atomic, or --no-atomic
+deploy
+    there is no command 'deploy'
+    the commands are run, plan, scan, hold, release, rollback, wait, report, lint, demo
+run --image ghcr.io/acme/web:1.5.0 --deadline soon
+    --deadline: 'soon' is not a number of seconds
+    write a number, such as 120
+IMAGE_UPDATE_DEADLINE=soon run --image ghcr.io/acme/web:1.5.0
+    IMAGE_UPDATE_DEADLINE: 'soon' is not a number of seconds
+    write a number, such as 120
+IMAGE_UPDATE_ATOMIC=maybe run --image ghcr.io/acme/web:1.5.0
+    IMAGE_UPDATE_ATOMIC: 'maybe' is neither true nor false
+    write true or false
+IMAGE_UPDATE_STRATEGY=newest run --image ghcr.io/acme/web:1.5.0
+    IMAGE_UPDATE_STRATEGY: 'newest' is not one of its values
+    choose from semver, newest-build, alphabetical, digest
+hold web
+    --reason is missing
+    say why the images are held (--reason, or the variable IMAGE_UPDATE_REASON)
+rollback web
+    --to is missing
+    name the version to go back to: a tag, previous, or 3-back (--to, or the variable IMAGE_UPDATE_TO)
+hold --applications /tmp --reason x
+    APP... is missing
+    name at least one Application, as NAME or NAMESPACE/NAME (APP..., or the variable IMAGE_UPDATE_APP)
+hold web --applications /tmp --reason x --until yesterday
+    --until: 'yesterday' is not a time
+    write 2026-12-24, 2026-12-24T08:00:00Z, or 90m, 12h, 3d, 2w
+wait web --applications argocd --revision main
+    --revision: 'main' is not the id of a commit
+    give the id of the commit that was pushed, 40 hexadecimal digits
+run --image ghcr.io/acme/web:1.5.0 --applications /tmp --git-username bot
+    a user name for Git is given, but no password or token
+    set IMAGE_UPDATE_GIT_TOKEN, or give --git-password-file
+IMAGE_UPDATE_GIT_TOKEN=s3cret run --image ghcr.io/acme/web:1.5.0 --applications /tmp
+    a password or token is given, but not for which server
+    name the server it is for: --git-credentials-url https://git.example.com/
+run --image ghcr.io/acme/web:1.5.0 --applications /tmp --verify-identity me
+    --verify-identity is given alone
+    give --verify-identity and --verify-issuer together: who signed, and which OIDC issuer says so
+"""
+LINES = [line.strip() for line in MISTAKES.strip().splitlines()]
+
+
+@pytest.mark.parametrize(("line", "wrong", "fix"), [LINES[at : at + 3] for at in range(0, len(LINES), 3)])
+def test_a_typical_mistake(
+    line: str, wrong: str, fix: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = shlex.split(line)
+    while "=" in words[0]:
+        monkeypatch.setenv(*words.pop(0).split("=", 1))
+    assert main(words) == 2
+    shown = capsys.readouterr()
+    assert shown.err == f"error: {wrong}; {fix}\n"  # once
+    assert "s3cret" not in shown.out + shown.err
+
+
+@pytest.mark.parametrize(
+    ("stderr", "logins", "hint"),
+    [
+        ("fatal: unable to access 'https://nowhere.invalid/a/': Could not resolve host: nowhere.invalid", (),
+         "check the host name in the URL; if it is right, run it again"),
+        ("fatal: could not read Username for 'https://git.b.example'", ("https://git.a.example",),
+         "the login given is only for https://git.a.example: give one for this URL (--git-credentials-url)"),
+    ],
+)  # fmt: skip
+def test_a_server_that_does_not_fit(stderr: str, logins: tuple[str, ...], hint: str) -> None:
+    error = failure(stderr, "https://git.b.example/acme/deploy@main", logins)
+    assert error.hint == hint
+    assert str(error).startswith("https://git.b.example/acme/deploy@main: ")  # the error names both
