@@ -30,9 +30,9 @@ from task.pipeline.discover import FoundManifest, Scope
 from task.pipeline.job import Landed
 from task.pipeline.ports import World
 from task.settings import RegistrySettings, Settings
+from task.wiring.application_sources import ARGO_TOKENS, FORGE_TOKENS, sources
 from task.wiring.git import SECRETS as GIT_SECRETS
 from task.wiring.git import GitClients, signers
-from task.wiring.sources import ARGO_TOKENS, FORGE_TOKENS, sources
 
 if TYPE_CHECKING:
     from task.applications.application_sets import RenderedSets

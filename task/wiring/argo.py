@@ -30,7 +30,7 @@ from task.pipeline.discover import FoundManifest, Scope, concerns, within_narrow
 from task.pipeline.ports import LiveApplications
 from task.secret import Secret
 from task.settings import ArgoSettings, Settings
-from task.wiring.sources import ARGO_TOKENS, names_server, sources
+from task.wiring.application_sources import ARGO_TOKENS, names_server, sources
 
 Wanted = Callable[[Mapping[str, Any]], bool]
 
