@@ -13,6 +13,7 @@ from support import ROOT, image_update, needs
 
 from scripts.transcripts import blocks
 from scripts.typer_options import all_options, commands, options_of
+from scripts.unbroken import on_page_content
 from task.ci.results import NAMES, dotenv
 
 PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in sorted((ROOT / "docs").rglob("*.md"))}
@@ -107,6 +108,13 @@ def test_a_page_says_at_its_top_who_it_is_for_and_what_they_have_afterwards(page
 def test_links_out_of_the_root_lead_somewhere(page: str) -> None:
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / page).read_text())
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_a_name_in_inline_code_stays_on_one_line() -> None:
+    page = "<p><code>--git-token</code> <code>image-update run</code></p><pre><code>a-b\n</code></pre>"
+    words = ("--git-token", "image-update", "run")
+    assert re.findall(r'<span class="word">([^<]+)</span>', on_page_content(page)) == list(words)
+    assert re.sub(r"</?span[^>]*>", "", on_page_content(page)) == page
 
 
 @pytest.mark.slow

@@ -1,0 +1,21 @@
+"""A hook of MkDocs: the name of an option, a key or a file is never broken at a hyphen, in a table or in a sentence.
+
+Words in inline code get a `span` that docs/stylesheets/extra.css keeps on one line. Longer ones may break: a phone is
+narrower than they are.
+"""
+
+from __future__ import annotations
+
+import re
+
+INLINE = re.compile(r"<code>([^<\n]+)</code>")
+WORD = re.compile(r"(?<!\S)[^\s]{3,44}(?!\S)")
+
+
+def on_page_content(html: str, **_: object) -> str:
+    """The page with each word of inline code in a span."""
+    return INLINE.sub(lambda found: f"<code>{WORD.sub(_span, found[1])}</code>", html)
+
+
+def _span(word: re.Match[str]) -> str:
+    return f'<span class="word">{word[0]}</span>'
