@@ -626,7 +626,7 @@ def test_a_clusters_token_never_reaches_a_registry(tmp_path: Path, api: Kubernet
         api.add(APPLICATIONS, app("web", repo, "team", pull_secret="secret:argocd/cluster-prod#config", **given))
         result = run("--registry-check", check, image=f"{server.name}/acme/web:1.1.0")
     assert (result.code, rules(result)) == (3, {"team/web": "annotation"}), result.stderr
-    assert "belongs to Argo CD itself and is no login for a registry" in result.stderr
+    assert "belongs to Argo CD itself and is not a login for a registry" in result.stderr
     assert [one.login for one in server.seen if one.login] == []
     assert hidden(result)
 
@@ -635,7 +635,7 @@ def test_a_clusters_token_never_reaches_a_registry(tmp_path: Path, api: Kubernet
     ("settings", "words"),
     [
         ({"writeBackConfig": {"method": "git:secret:argocd/theirs"}}, "Argo CD's login for another repository"),
-        ({"commonUpdateSettings": {"pullSecret": "secret:argocd/cluster-prod#config"}}, "no login for a registry"),
+        ({"commonUpdateSettings": {"pullSecret": "secret:argocd/cluster-prod#config"}}, "not a login for a registry"),
     ],
 )
 def test_an_image_updater_may_name_no_more_than_an_annotation(

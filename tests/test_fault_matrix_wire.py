@@ -63,14 +63,14 @@ def test_a_connection_that_breaks_off_is_made_again(ground: Ground, way: Wire, a
     way.cut_after, way.cuts, way.reset = after, 2, after == 0
     result = ground.by_http(way.port)
     assert (result.code, way.cuts, ground.landed(), ground.commits()) == (0, 0, True, 3), result.stderr
-    assert "asking again" in result.stderr
+    assert "trying again" in result.stderr
 
 
 def test_not_again_and_again_beyond_the_deadline(ground: Ground) -> None:
     began = time.monotonic()
     result = ground.by_http(free_port(), "--deadline", "0.1")
     assert problem(result)[0] == 75
-    assert "asking again" not in result.stderr
+    assert "trying again" not in result.stderr
     assert time.monotonic() - began < 2
 
 

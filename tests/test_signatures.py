@@ -173,8 +173,8 @@ def test_what_was_deferred_is_checked_on_release(tmp_path: Path, server: Registr
     ("more", "words"),
     [
         (["--verify", "/nonexistent/cosign.pub"], "cannot read"),
-        (["--verify-identity", "me@example.com"], "go together"),
-        (["--verify-issuer", "https://issuer.example"], "go together"),
+        (["--verify-identity", "me@example.com"], "is given alone"),
+        (["--verify-issuer", "https://issuer.example"], "is given alone"),
         (["--verify", "k", "--verify-identity", "me", "--verify-issuer", "i"], "are both given"),
         (["--verify-identity", "me", "--verify-issuer", "i"], "argocd-image-update[sigstore]"),
         (["--verify", "k", "--verify-timeout", "soon"], "number of seconds"),

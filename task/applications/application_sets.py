@@ -21,9 +21,9 @@ from task.model import Image, Place, Snapshot
 from task.text import without_logins
 
 MOST_REPOSITORIES = 50  # of `git` generators; each is fetched
-_FAILED = "correct the ApplicationSet: until then Argo CD makes nothing of it, and nothing of it is used here"
+_FAILED = "correct the ApplicationSet: until then neither Argo CD nor this step generates anything from it"
 _BRANCH = "name a branch in the generator's revision, or read what was generated: --applications cluster"
-_OTHERS = "the other Applications of this ApplicationSet count"
+_OTHERS = "the other Applications of this ApplicationSet are used"
 _KEYS = {"name", "server", "project", "labels", "annotations"}
 
 
@@ -147,7 +147,7 @@ def clusters_of(path: str) -> tuple[Cluster, ...]:
     except (UnicodeDecodeError, Malformed) as error:
         raise UsageError(f"--clusters: {path!r}: {getattr(error, 'message', error)}", hint=hint) from None
     if not isinstance(listed, list):
-        raise UsageError(f"--clusters: {path!r} holds no list", hint=hint)
+        raise UsageError(f"--clusters: {path!r} is not a list", hint=hint)
     clusters = []
     for at, one in enumerate(listed, start=1):
         if not isinstance(one, dict) or not all(isinstance(one.get(key), str) for key in ("name", "server")):
@@ -158,7 +158,7 @@ def clusters_of(path: str) -> tuple[Cluster, ...]:
         for key in ("labels", "annotations"):
             given = one.get(key) or {}
             if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
-                raise UsageError(f"--clusters: {path!r}: entry {at}: {key} is no mapping of texts", hint=hint)
+                raise UsageError(f"--clusters: {path!r}: entry {at}: {key} is not a mapping of strings", hint=hint)
             texts[key] = given
         clusters.append(Cluster(one["name"], one["server"], str(one.get("project") or ""), **texts))
     return tuple(clusters)

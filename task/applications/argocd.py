@@ -63,7 +63,7 @@ class ArgoCDManifests:
         """The whole Applications of interest. An unreadable one is a problem; a server that is down raises an error."""
         keys = list(dict.fromkeys(key for namespace in self._namespaces for key in self._keys(namespace)))
         if not self._listed:  # Argo CD answers a token without any right with 200 and an empty list (`items` is null)
-            narrowed = " in what --project, --selector and --namespace leave" if self._narrowed else ""
+            narrowed = " that fits --project, --selector and --namespace" if self._narrowed else ""
             why = f"Argo CD shows no Application{narrowed}: there is none, or the token may not get it"
             return [Found({}, ORIGIN, why, f"grant it in argocd-rbac-cm: p, <subject>, {RIGHT}, allow")]
         if len(keys) < 2:  # no need for threads

@@ -109,7 +109,7 @@ class ClusterManifests:
         except ForbiddenError as error:
             if not scope:
                 return self._updaters(self._home)
-            self._log("info", f"ImageUpdater resources are passed over: {error.message}; {error.hint}")
+            self._log("info", f"ImageUpdater resources are skipped: {error.message}; {error.hint}")
         except AbsentError:
             self._log("debug", "the cluster knows no ImageUpdater resources")
         return []
@@ -124,7 +124,7 @@ class ClusterManifests:
                 metadata = _metadata(item)
                 names = {key: metadata.get(key) for key in ("namespace", "name")}
                 chosen.append(item if "spec" in item else {"metadata": names})
-        self._log("debug", f"{self.listed - before} Applications, {len(chosen)} of them may take the images")
+        self._log("debug", f"{self.listed - before} Applications, {len(chosen)} of them may track the images")
         return chosen
 
     def _ours(self, item: Item, references: Sequence[_ReferencePattern]) -> bool:

@@ -11,7 +11,7 @@ from task.http import NoAnswerError, Response
 from task.text import blanked, both_ends
 from task.urls import origin
 
-_TOKEN = "make one: argocd account generate-token; give it as ARGOCD_AUTH_TOKEN or --argocd-auth-token-file"  # noqa: S105
+_TOKEN = "create one with argocd account generate-token, and give it as ARGOCD_AUTH_TOKEN or --argocd-auth-token-file"  # noqa: S105
 _CONFLICT, _ACCEPTABLE = 409, 300
 _NOT_FOUND = 5  # gRPC's code
 _SHORT = 4  # letters; a shorter secret would be found in any text
@@ -25,12 +25,14 @@ def unreachable(error: NoAnswerError, to: Connection) -> TaskError:
             where, hint="--argocd-ca-file names its CA; --argocd-plaintext is for a server without TLS"
         )
     if error.kind == "redirect":
-        return SourceAccessError(where, hint="name the server that answers itself: --argocd-server")
+        return SourceAccessError(where, hint="name the server itself: --argocd-server")
     if error.kind == "large":
         return SourceError(where, hint="narrow the Applications: --project, --selector, --namespace")
     if error.kind == "slow" or to.plaintext:
-        return SourceDownError(where, hint="run it again; if it stays so, check --argocd-server")
-    return SourceDownError(where, hint="run it again; if it stays so, check --argocd-server (and --argocd-plaintext)")
+        return SourceDownError(where, hint="run it again; if that does not help, check --argocd-server")
+    return SourceDownError(
+        where, hint="run it again; if that does not help, check --argocd-server (and --argocd-plaintext)"
+    )
 
 
 def explained(answer: Response, to: Connection, right: str, subject: str, secrets: tuple[str, ...]) -> Exception:
@@ -39,7 +41,9 @@ def explained(answer: Response, to: Connection, right: str, subject: str, secret
         hint = (
             "leave out --argocd-plaintext" if to.plaintext else "give the headers that the proxy wants: --argocd-header"
         )
-        return SourceAccessError(f"Argo CD's server redirects to {origin(answer.url)}, where no token goes", hint=hint)
+        return SourceAccessError(
+            f"Argo CD's server redirects to {origin(answer.url)}, and no token is sent there", hint=hint
+        )
     code, message = _message(answer, secrets)
     low = message.lower()
     # The code of whatever the client did wrong is 2, too (unknown), with status 500.
@@ -65,7 +69,7 @@ def explained(answer: Response, to: Connection, right: str, subject: str, secret
         hint = "the manifests cannot be made with this change: correct the Application's source, or what it sets"
         return SourceError(said, hint=hint)
     if any(sign in low for sign in _MALFORMED):
-        return SourceError(said, hint="the Application has another shape than Image Update knows: write to Git instead")
+        return SourceError(said, hint="the Application is not built as Image Update expects: write to Git instead")
     if answer.status == 429 or answer.status >= 500:
         return SourceDownError(said, hint="run it again")
     hint = "check the name and --argocd-root-path" if answer.status == 404 else "see Argo CD's log for more"

@@ -45,7 +45,7 @@ class ArgoCDApi:
             try:
                 check_file(path)
             except (OSError, ValueError) as error:
-                why = getattr(error, "strerror", None) or "it is no path"
+                why = getattr(error, "strerror", None) or "it is not a path"
                 raise UsageError(f"Argo CD: cannot read {path!r}: {why}", hint="name a readable file") from None
         self.namespace = namespace
         self._http = self._client(limits, log)
@@ -82,7 +82,10 @@ class ArgoCDApi:
                     f"the file with Argo CD's token cannot be read: {self._to.token_file!r}", hint="mount it readable"
                 ) from None
         if not (token.isascii() and token.isprintable()) or " " in token:
-            raise SourceAccessError("Argo CD's token is none: it holds blanks or strange characters", hint="check it")
+            raise SourceAccessError(
+                "Argo CD's token is not valid: it contains blanks or other characters that no token has",
+                hint="check it",
+            )
         return token
 
     def list_applications(

@@ -104,7 +104,7 @@ class ClusterSecrets:
         if _kind(item, name):
             # `secret:argocd/cluster-prod#config` is JSON, so it has a colon: a cluster's token went to any registry.
             raise Malformed(
-                f"secret {namespace}/{name} belongs to Argo CD itself and is no login for a registry",
+                f"secret {namespace}/{name} belongs to Argo CD itself and is not a login for a registry",
                 "name a secret that was made for this registry",
             )
         return _bytes(item)
@@ -118,7 +118,7 @@ class ClusterSecrets:
                     try:
                         secret = repo_secret(kind, name, _texts(_bytes(item)))
                     except Malformed as error:  # it does not hide the others
-                        self._log("warning", f"{error.message}: it is passed over; {error.hint}")
+                        self._log("warning", f"{error.message}: it is skipped; {error.hint}")
                         continue
                     found += [secret] if secret else []
         except ForbiddenError as error:

@@ -71,12 +71,12 @@ def _at_server(found: Connection) -> Connection:
     rest = rest if marker else found.server
     host, _, path = rest.partition("/")
     if not host:
-        way = f" (--{found.unused[0]} of ARGOCD_OPTS is not a way that works here)" if found.unused else ""
+        way = f" (--{found.unused[0]} of ARGOCD_OPTS is not supported here)" if found.unused else ""
         raise Malformed(f"no Argo CD server is given{way}", "give --argocd-server HOST[:PORT], or set ARGOCD_SERVER")
     if "@" in host or not host.isprintable() or set(host) & set(" ?#\\"):
-        raise Malformed("the Argo CD server is no host", "write HOST[:PORT]; the token comes by ARGOCD_AUTH_TOKEN")
+        raise Malformed("the Argo CD server is not a host", "write HOST[:PORT]; the token belongs in ARGOCD_AUTH_TOKEN")
     if marker and scheme.lower() not in ("https", "http"):
-        raise Malformed(f"{scheme!r} is no way to reach Argo CD's API", "write HOST[:PORT]")
+        raise Malformed(f"{scheme!r} cannot be used to reach Argo CD's API", "write HOST[:PORT]")
     if scheme.lower() == "http" and marker and not found.plaintext:
         raise Malformed(
             f"the Argo CD server {host} is given with http://, which sends the token unencrypted",
@@ -122,7 +122,7 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
         value = ""
         if not word.startswith("--") and word[:2] != "-H":
             if not name:
-                raise Malformed("ARGOCD_OPTS holds a word that belongs to no option", "write --option value")
+                raise Malformed("ARGOCD_OPTS contains a word that belongs to no option", "write --option value")
             yield name, word
             name = ""
             continue

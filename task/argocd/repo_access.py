@@ -71,11 +71,13 @@ def settings_of(found: RepoCredentials, url: str, folder: str) -> list[tuple[str
 def _ssh(found: RepoCredentials) -> SshFiles:
     key = found.ssh_key.reveal().replace("\r", "").strip()
     if key and not is_private_key(key):
-        raise CredentialsError(f"secret {found.secret}: sshPrivateKey is no private key", hint="give the private half")
+        raise CredentialsError(
+            f"secret {found.secret}: sshPrivateKey is not a private key", hint="give the private half"
+        )
     if key and has_passphrase(key):
         raise CredentialsError(
             f"secret {found.secret}: sshPrivateKey has a passphrase, and nobody is there to type it",
-            hint="make a key of its own, without one: ssh-keygen -t ed25519 -N ''",
+            hint="make a key without one: ssh-keygen -t ed25519 -N ''",
         )
     files = {_KEY: f"{key}\n"} if key else {}
     if found.insecure:

@@ -120,7 +120,7 @@ def may_log_in(secret: str, kind: str, data: Mapping[str, str], url: str, projec
     """
     kind = _WRITING.get(kind, kind)
     if kind not in (REPOSITORY, TEMPLATE) or data.get("type", "").lower() not in ("", "git"):
-        raise Malformed(f"secret {secret} belongs to Argo CD itself and is no login for Git", _NAME_ANOTHER)
+        raise Malformed(f"secret {secret} belongs to Argo CD itself and is not a login for Git", _NAME_ANOTHER)
     wanted, ours = argo_cd_url(url), argo_cd_url(data.get("url", ""))
     fits = wanted == ours if kind == REPOSITORY else wanted.startswith(f"{ours.rstrip('/')}/")
     # curl asks for /evil/x where a URL says /acme/../evil/x.
@@ -202,10 +202,10 @@ def _app(name: str, data: Mapping[str, str]) -> AppKey | None:
         raise Malformed(f"secret {name} has no field {' and '.join(missing)}", "a GitHub App needs all three")
     for field, value in (("githubAppID", number), ("githubAppInstallationID", installation)):
         if not value.isascii() or not value.isdigit():
-            raise Malformed(f"secret {name}: {field} is no number", "see the App's settings on GitHub")
+            raise Malformed(f"secret {name}: {field} is not a number", "see the App's settings on GitHub")
     api = data.get("githubAppEnterpriseBaseUrl", "").strip().rstrip("/") or _GITHUB_API
     if not api.lower().startswith("https://"):
-        raise Malformed(f"secret {name}: githubAppEnterpriseBaseUrl is no https URL", "write https://<host>/api/v3")
+        raise Malformed(f"secret {name}: githubAppEnterpriseBaseUrl is not an https URL", "write https://<host>/api/v3")
     return AppKey(number, installation, Secret(key), api)
 
 

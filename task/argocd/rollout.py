@@ -74,10 +74,10 @@ def judge(
     """
     metadata = mapping(item, "metadata")
     if metadata.get("deletionTimestamp"):
-        return Rollout("failed", "the Application is being deleted", "wait for what takes its place")
+        return Rollout("failed", "the Application is being deleted", "wait for the Application that replaces it")
     if text(mapping(metadata, "annotations"), SKIP).lower() in ("true", "t", "1"):
         hint = f"remove the annotation {SKIP}"
-        return Rollout("needs-sync", "Argo CD is told to pass over this Application", hint)
+        return Rollout("needs-sync", "Argo CD is told to skip this Application", hint)
     dry = _hydrated(item, wanted)
     if isinstance(dry, Rollout):
         return dry
@@ -150,7 +150,7 @@ def _running(view: View) -> Rollout | None:
         # five more attempts, which take five minutes.
         tries = f"{count} of {limit}" if limit else str(count)
         why = listed(failures(view.operation))
-        hint = "Argo CD goes on trying by itself; with a longer --wait-timeout its end is seen"
+        hint = "Argo CD goes on trying by itself; give a longer --wait-timeout to see how it ends"
         return Rollout("progressing", f"the sync failed and is tried again ({tries}): {why}", hint, wants=wants)
     what = f"the sync is running: {said(message)}" if message else "the sync is running"
     return Rollout("progressing", what, wants=wants)

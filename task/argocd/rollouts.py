@@ -191,7 +191,9 @@ class Rollouts:
         except SourceError as error:
             if watch.project and isinstance(error, AbsentError):
                 watch.error = None
-                self._show(watch, "failed", "it was deleted while it was waited for", "is it meant to be gone?")
+                self._show(
+                    watch, "failed", "it was deleted while it was waited for", "check whether it was deleted on purpose"
+                )
                 return
             watch.refused += 1
             self._show(watch, "failed" if watch.refused > 1 else watch.row.state, _bare(error, watch), error.hint)
@@ -225,7 +227,7 @@ class Rollouts:
             return  # it is asked for again
         except SourceError as error:
             watch.refreshes, watch.since = False, ""
-            why = f"cannot ask for a refresh, Argo CD looks by itself: {_bare(error, watch)}"
+            why = f"cannot ask for a refresh, Argo CD looks at Git by itself: {_bare(error, watch)}"
             self._log("warning", f"{watch.awaited.key}: {why}")
 
     def _judged(self, watch: _Watch, item: Mapping[str, Any]) -> Rollout:
@@ -289,7 +291,7 @@ def refresh(api: RolloutApi, keys: Sequence[tuple[str, str]], log: Log) -> None:
         except TaskError as error:
             message = error.message.removeprefix(f"{'/'.join(key)}: ")
             said = f"{message}; {error.hint}" if error.hint else message
-            log("warning", f"{'/'.join(key)}: cannot ask for a refresh, Argo CD looks by itself: {said}")
+            log("warning", f"{'/'.join(key)}: cannot ask for a refresh, Argo CD looks at Git by itself: {said}")
 
     _each(one, list(dict.fromkeys(keys)))
 

@@ -227,7 +227,7 @@ class _DataCenterClient(Client):
             )
         if answer.status == _UNAUTHORIZED:
             return CredentialsError(
-                error.message, hint=f"{error.hint}; a password needs its user's name as --forge-username"
+                error.message, hint=f"{error.hint}; with a password, give its user as --forge-username"
             )
         return error
 

@@ -179,8 +179,8 @@ class Client:
             return answer.json()
         except (ValueError, RecursionError):
             raise UnreachableError(
-                f"{self.reach.place.host} answers with something that is no JSON: could not {what}",
-                hint="check that the address is the forge's own, then run it again",
+                f"{self.reach.place.host} answers with something that is not JSON: could not {what}",
+                hint="check that this is the address of the Git host, then run it again",
             ) from None
 
     def refused(self, answer: Response, what: str) -> TaskError:

@@ -63,7 +63,7 @@ def numbered(number: str, host: str) -> str:
     """The number of a request, which everything else needs. Raises `UnreachableError` if an answer has none."""
     if number:
         return number
-    raise UnreachableError(f"{host} answers with something that is no pull request", hint="run it again")
+    raise UnreachableError(f"{host} answers with something that is not a pull request", hint="run it again")
 
 
 def honest(found: Proposed, page: str) -> Proposed:

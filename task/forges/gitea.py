@@ -259,10 +259,10 @@ class Gitea:
         # Gitea says "try again later" while it still looks for conflicts.
         answer = until(lambda answer: b"try again later" not in answer.body.lower(), ask(), ask, _PAUSES)
         if b"already scheduled" in answer.body:
-            self._client.ask("DELETE", path, "set auto-merge anew", fine=(404,))
+            self._client.ask("DELETE", path, "set auto-merge again", fine=(404,))
             answer = ask()
             host = self._client.reach.place.host
-            notes.add(f"auto-merge was set anew; {host} merges what the branch holds when its checks pass")
+            notes.add(f"auto-merge was set again; {host} merges what the branch holds when its checks pass")
         if answer.status < 300:
             return done  # also where nothing is required: it is merged a moment later
         notes.add(f"{self._client.reach.place.host} cannot merge it by itself: {self._client.words(answer)}")

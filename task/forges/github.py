@@ -65,7 +65,7 @@ class GitHub:
         notes = Notes()
         answer = self._open(proposal, draft=proposal.draft)
         if proposal.draft and answer.status == 422 and b"draft" in answer.body.lower():
-            notes.add("it is no draft: GitHub has none for this repository")
+            notes.add("it is not a draft: GitHub has none for this repository")
             answer = self._open(proposal, draft=False)
         if answer.status == 422 and b"pull request already exists" in answer.body.lower():
             raise AlreadyThere

@@ -115,7 +115,7 @@ class GitLab:
         number = str(request["iid"])
         wanted = missing(proposal.labels, request.get("labels") or ())
         for label in [label for label in wanted if "," in label]:
-            notes.add(f"label {label!r}: GitLab takes none with a comma")
+            notes.add(f"label {label!r}: GitLab accepts none with a comma")
         fields: dict[str, Any] = {}
         if labels := [label for label in wanted if "," not in label]:
             fields["add_labels"] = ",".join(labels)

@@ -79,7 +79,7 @@ class Forges:
             known = self._probed[remote.root]
         place = place_of(repo, (known,))
         if place is None:
-            raise ForgeError(f"no repository of {remote.host} is meant", hint="write https://host/owner/repository")
+            raise ForgeError(f"this is not a repository of {remote.host}", hint="write https://host/owner/repository")
         return place
 
 

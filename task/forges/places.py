@@ -28,10 +28,10 @@ def forge_option(text: str) -> Known:
     name = name.strip().lower()
     name = next((forge.name for forge in FORGES.values() if name in forge.aliases), name)
     if name not in FORGES:
-        raise Malformed(f"{name[:100]!r} is no forge that is known here", HINT)
+        raise Malformed(f"{name[:100]!r} is not a kind of Git host that is known here", HINT)
     root = root.strip().rstrip("/")
     if root and (not root.startswith(("https://", "http://")) or "@" in root or set(root) & set("?# ")):
-        raise Malformed("the forge's address is not an http URL without login", HINT)
+        raise Malformed("the Git host's address must be an http or https URL without a login", HINT)
     return Known(name, root, chosen=True)
 
 

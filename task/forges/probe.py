@@ -44,6 +44,7 @@ def probe(
         http.close()
     if not answered:
         raise UnreachableError(
-            f"{remote.host} does not say which forge it is: it does not answer over https", hint=f"{HINT}; or --ca-file"
+            f"{remote.host} does not show which kind of Git host it is: it does not answer over https",
+            hint=f"{HINT}; or --ca-file",
         )
-    raise ForgeError(f"{remote.host} is no forge that is known here, or does not say so", hint=HINT)
+    raise ForgeError(f"{remote.host} is not a kind of Git host that is known here, or does not say so", hint=HINT)

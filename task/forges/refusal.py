@@ -27,7 +27,7 @@ def refused(answer: Response, what: str, *, host: str, needs: str = "", token: S
     because = f"{answer.status}{f' ({said})' if said else ''}"
     if (wait := limited(answer)) is not None:
         return UnreachableError(
-            f"{host} limits how often it may be asked: could not {what}: {because}",
+            f"{host} limits the rate of requests: could not {what}: {because}",
             hint=f"run it again in {wait:.0f} seconds; {_STAYS}",
         )
     needs = needs or "give the token the permission to write pull requests"
@@ -50,7 +50,7 @@ def refused(answer: Response, what: str, *, host: str, needs: str = "", token: S
             f"{host} redirects the request elsewhere: could not {what}: {because}",
             hint="the repository may have moved: write its present URL",
         )
-    return ForgeError(f"{host} refuses: could not {what}: {because}", hint=f"mend what it says; {_STAYS}")
+    return ForgeError(f"{host} refuses: could not {what}: {because}", hint=f"correct what it names; {_STAYS}")
 
 
 def unanswered(error: NoAnswerError, what: str) -> TaskError:

@@ -61,5 +61,5 @@ class Understood:
         except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
             raise UnreachableError(
                 f"{self._host} answers in a way that is not understood ({type(error).__name__}: {error})"[:300],
-                hint="check that it is the forge that --forge or the URL says, then run it again",
+                hint="check that it is the Git host that --forge or the URL names, then run it again",
             ) from error

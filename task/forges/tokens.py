@@ -23,7 +23,9 @@ OPTION = "--forge-token-file"
 # The CI system's own tokens, and where they are good. GitLab's job token cannot write merge requests.
 OWN = (("GITHUB_TOKEN", "GITHUB_SERVER_URL"), ("SYSTEM_ACCESSTOKEN", "SYSTEM_COLLECTIONURI"))
 SERVERS = ("GITHUB_SERVER_URL", "CI_SERVER_URL", "SYSTEM_COLLECTIONURI")
-SHOW = "say which forge it is for: --forge github=https://github.com, or --git-credentials-url https://github.com/acme/"
+SHOW = (
+    "say which Git host it is for: --forge github=https://github.com, or --git-credentials-url https://github.com/acme/"
+)
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Tokens:
             self._secret, self._source = _read(given.file), OPTION
         self._scope = _scope(given, environ)
         if self._secret and not self._scope:
-            raise UsageError(f"{self._source}: a token is given, but not for which forge", hint=SHOW)
+            raise UsageError(f"{self._source}: a token is given, but not for which Git host", hint=SHOW)
 
     def of(self, place: ForgeAddress) -> ForgeToken:
         """The token for the API of that place. Raises `CredentialsError` where there is none for it."""
@@ -69,7 +71,7 @@ class Tokens:
                 return ForgeToken(secret, "", name)
         if self._secret:
             message = f"the API token ({self._source}) is not for {place.host}"
-            raise CredentialsError(message, hint=f"if it shall be, {SHOW}")
+            raise CredentialsError(message, hint=f"if it should be, {SHOW}")
         hint = f"give {VARIABLE} or {OPTION}, and {SHOW}"
         raise CredentialsError(f"no API token for {place.host}, which a pull request needs", hint=hint)
 
@@ -103,7 +105,7 @@ def _read(path: str) -> Secret:
     except UnicodeDecodeError:
         raise UsageError(f"{OPTION}: {path!r} is not text", hint="name a text file") from None
     if not text.strip():
-        raise UsageError(f"{OPTION}: {path!r} is empty", hint="write the token into it, alone")
+        raise UsageError(f"{OPTION}: {path!r} is empty", hint="write only the token into it")
     return _sound(text, f"{OPTION} {path!r}")
 
 
@@ -111,5 +113,5 @@ def _sound(text: str, where: str) -> Secret:
     """A token stands in a header: one line of printable ASCII."""
     text = text.strip()
     if not (text.isascii() and text.isprintable()):
-        raise UsageError(f"{where} must hold exactly one line of letters and digits", hint="give the token alone")
+        raise UsageError(f"{where} must hold exactly one line of letters and digits", hint="give only the token")
     return Secret(text)

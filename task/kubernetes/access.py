@@ -87,7 +87,7 @@ class ClusterAccess:
                 if path:
                     check_file(path)
             except (OSError, ValueError) as error:
-                why = getattr(error, "strerror", None) or "it is no path"
+                why = getattr(error, "strerror", None) or "it is not a path"
                 raise UsageError(
                     f"the kubeconfig names {path!r}, which cannot be read: {why}", hint="check it"
                 ) from None

@@ -188,7 +188,7 @@ class Kubernetes:
         try:
             body = answer.json()
         except (ValueError, RecursionError):
-            raise SourceDownError(f"cannot {act}: the answer is not whole", hint="run it again") from None
+            raise SourceDownError(f"cannot {act}: the answer is incomplete", hint="run it again") from None
         if not isinstance(body, dict):
             raise foreign(answer)
         return body
@@ -283,7 +283,7 @@ class _Cursor:
 
     def _endless(self) -> SourceDownError:
         return SourceDownError(
-            f"cannot {self._act}: its pages do not end", hint="run it again; if it stays so, check the server"
+            f"cannot {self._act}: its pages do not end", hint="run it again; if that does not help, check the server"
         )
 
 
@@ -313,5 +313,7 @@ def _causes(answer: Response) -> bool:
 def _segment(text: str) -> str:
     """One segment of a path. Names come from annotations as well: none leads elsewhere."""
     if text in (".", ".."):
-        raise AnnotationError(f"{text!r} is no name of a Kubernetes object", hint="write the name that kubectl shows")
+        raise AnnotationError(
+            f"{text!r} is not a valid name of a Kubernetes object", hint="write the name that kubectl shows"
+        )
     return path_part(text)

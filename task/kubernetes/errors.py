@@ -79,8 +79,8 @@ def foreign(answer: Response) -> TaskError:
     """The error of a success that no Kubernetes API says: a login page, a proxy's own words."""
     kind = "".join(char for char in answer.headers.get("Content-Type", "nothing") if char.isprintable())
     return SourceAccessError(
-        f"{origin(answer.url)} answers with {kind.partition(';')[0][:80]}: that is no Kubernetes API",
-        hint="check the server's address, and whether a proxy or a login page stands before it",
+        f"{origin(answer.url)} answers with {kind.partition(';')[0][:80]}: that is not a Kubernetes API",
+        hint="check the server's address, and whether a proxy or a login page is in front of it",
     )
 
 

@@ -132,7 +132,7 @@ def _read(path: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         if data is None:
             return {}
-        raise UsageError(f"the kubeconfig {path!r} is no mapping", hint="see kubectl config view")
+        raise UsageError(f"the kubeconfig {path!r} is not a mapping", hint="see kubectl config view")
     folder = os.path.dirname(os.path.abspath(path))
     for kind, inner in (("clusters", "cluster"), ("users", "user")):
         for one in (_map(entry, inner) for entry in _list(data, kind)):
@@ -175,7 +175,7 @@ def _user(raw: dict[str, Any], name: str) -> User:
             hint="make a new kubeconfig: today's tools use exec",
         )
     if raw.get("as-groups") or raw.get("as-user-extra"):  # they would need a header several times
-        raise UsageError("the kubeconfig impersonates groups, which is not supported", hint="use a user of its own")
+        raise UsageError("the kubeconfig impersonates groups, which is not supported", hint="use a separate user")
     return User(
         token=Secret(_text(raw, "token")),
         token_file=_text(raw, "tokenFile"),
@@ -201,7 +201,7 @@ def _plugin(raw: dict[str, Any], where: str) -> Plugin | None:
         )
     if mode == "Always":
         raise UsageError(
-            f"the kubeconfig's {where}: its exec plugin wants to ask a person", hint="use one that asks nobody"
+            f"the kubeconfig's {where}: its exec plugin wants to prompt a person", hint="use one that does not prompt"
         )
     return Plugin(
         _text(raw, "command"),
@@ -221,7 +221,7 @@ def _decoded(raw: dict[str, Any], key: str, where: str) -> str:
     try:
         return b64decode(text, validate=True).decode()
     except ValueError:  # of which UnicodeDecodeError is one
-        raise UsageError(f"the kubeconfig's {where}: {key} is not base64 of PEM text", hint="make it anew") from None
+        raise UsageError(f"the kubeconfig's {where}: {key} is not base64 of PEM text", hint="create it again") from None
 
 
 def _text(raw: dict[str, Any], key: str) -> str:

@@ -36,7 +36,7 @@ def refused(name: str, repository: str, answer: Response, login: RegistryLogin |
         later = answer.headers.get("Retry-After", "")[:40]
         wait = f", and wants us to wait for {later} s" if later.isascii() and later.isdigit() else ""
         hint = _HUB_LIMIT if name == HUB else "ask less often (limit in registries.conf), or run it again later"
-        return RegistryDownError(f"registry {name} limits how often it may be asked ({shown}){wait}", hint=hint)
+        return RegistryDownError(f"registry {name} limits the rate of requests ({shown}){wait}", hint=hint)
     if status >= 500:
         return RegistryDownError(f"registry {name} answered {shown}", hint="run it again")
     if status not in (401, 403):

@@ -271,11 +271,11 @@ def test_clusters_come_from_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: b", "holds no list"),
+        ("a: b", "is not a list"),
         ("- {name: x}", "entry 1 has no name or no server"),
         ("- {name: x, server: z}\n- {name: 1, server: z}", "entry 2 has no name or no server"),
         ("- {name: x, server: z, label: {}}", "entry 1: unknown key 'label'"),
-        ("- {name: x, server: z, labels: {a: 1}}", "entry 1: labels is no mapping of texts"),
+        ("- {name: x, server: z, labels: {a: 1}}", "entry 1: labels is not a mapping of strings"),
         ("- [", "not valid YAML"),
     ],
 )

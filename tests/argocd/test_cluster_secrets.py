@@ -167,7 +167,7 @@ def test_a_pull_secret_as_registries_take_it(api: KubernetesApi) -> None:
 )
 def test_argo_cds_own_secrets_are_no_login_for_a_registry(api: KubernetesApi, name: str, kind: str) -> None:
     api.add(SECRETS, secret(name, kind, config="user:s3cret"))
-    with pytest.raises(Malformed, match="is no login for a registry"):
+    with pytest.raises(Malformed, match="is not a login for a registry"):
         reach(api).of_registry("argocd", name)
 
 
@@ -213,7 +213,7 @@ def test_the_host_key_is_unchecked_only_where_the_secret_says_so(key: str) -> No
 
 
 def test_what_is_no_key_is_told_without_it() -> None:
-    with pytest.raises(CredentialsError, match="argocd/x: sshPrivateKey is no private key") as caught:
+    with pytest.raises(CredentialsError, match="argocd/x: sshPrivateKey is not a private key") as caught:
         plan_of(RepoCredentials("argocd/x", ssh_key=Secret("s3cret")), SSH)
     assert "s3cret" not in f"{caught.value}{caught.value.hint}"
 

@@ -94,8 +94,8 @@ NOWHERE = [
     (Connection(), {}, "no Argo CD server is given"),
     (Connection(), {"ARGOCD_OPTS": "--core"}, "--core of ARGOCD_OPTS"),
     (Connection("http://a.example"), {}, "unencrypted"),
-    (Connection("ftp://a.example"), {}, "no way to reach"),
-    (Connection("me:hunter2@a.example"), {}, "is no host"),
+    (Connection("ftp://a.example"), {}, "cannot be used to reach"),
+    (Connection("me:hunter2@a.example"), {}, "is not a host"),
     (Connection("a.example", certificate="c.pem"), {}, "needs its key"),
 ]
 

@@ -181,7 +181,7 @@ SOMEONE = [
          resource("Deployment", "web", status="OutOfSync")]), {}, False, "Deployment web"),
     ("Argo CD passes over it",
      {**APP, "metadata": {**APP["metadata"], "annotations": {"argocd.argoproj.io/skip-reconcile": "true"}}}, {}, True,
-     "pass over"),
+     "skip"),
 ]  # fmt: skip
 
 

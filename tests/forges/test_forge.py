@@ -237,7 +237,7 @@ def test_no_repository(url: str) -> None:
 def test_a_name_that_begins_as_a_public_hosts_is_another_host() -> None:
     place = place_of("https://github.com.evil.example/a/b")
     assert place is not None
-    assert place.api == "https://github.com.evil.example/api/v3"  # where no token goes: task/forges/tokens.py
+    assert place.api == "https://github.com.evil.example/api/v3"  # and no token is sent there: task/forges/tokens.py
 
 
 def test_a_login_is_in_nothing_that_is_shown() -> None:

@@ -113,7 +113,7 @@ def test_listed(value: Any, found: list[int]) -> None:
 
 
 def test_a_request_without_a_number_is_none() -> None:
-    with pytest.raises(UnreachableError, match="no pull request"):
+    with pytest.raises(UnreachableError, match="not a pull request"):
         numbered("", "git.example.com")
 
 

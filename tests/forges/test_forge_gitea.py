@@ -188,7 +188,7 @@ def test_auto_merge_is_set_anew_for_a_newer_build(world: World, server: Server) 
     auto = server.open[0].auto
     assert auto is not None
     assert auto["head_commit_id"] == server.branches[HEAD]
-    assert "set anew" in done.note
+    assert "set again" in done.note
 
 
 def test_auto_merge_waits_while_gitea_looks(world: World, server: Server) -> None:

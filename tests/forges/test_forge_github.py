@@ -187,7 +187,7 @@ def test_limits_that_githubs_403_means(world: World, server: Server, reply: Repl
         return
     with pytest.raises(UnreachableError) as caught:
         world.propose(wanted)
-    assert "limits how often" in caught.value.message
+    assert "limits the rate" in caught.value.message
     assert "seconds" in caught.value.hint
     assert world.propose(wanted).state == "open"
 

@@ -44,7 +44,7 @@ def test_labels_people_and_draft(world: World, server: Server) -> None:
     (pull,) = server.open
     assert (pull.title, done.title) == (f"Draft: {wanted.title}", wanted.title)
     assert (pull.labels, pull.reviewers, server.assigned) == (["deploy"], ["ann", "bob"], {1: ["bob"]})
-    assert done.note == "label 'a,b': GitLab takes none with a comma"
+    assert done.note == "label 'a,b': GitLab accepts none with a comma"
     assert server.removes == {1: True}
     server.seen.clear()
     world.propose(wanted)

@@ -28,7 +28,7 @@ STATUSES = [
     (409, ForgeError, Exit.CONFIGURATION, "refuses"),
     (410, ForgeError, Exit.CONFIGURATION, "refuses"),
     (422, ForgeError, Exit.CONFIGURATION, "refuses"),
-    (429, UnreachableError, Exit.TEMPORARY, "limits how often"),
+    (429, UnreachableError, Exit.TEMPORARY, "limits the rate"),
     (500, UnreachableError, Exit.TEMPORARY, "failed"),
     (503, UnreachableError, Exit.TEMPORARY, "failed"),
 ]

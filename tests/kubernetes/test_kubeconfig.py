@@ -156,7 +156,7 @@ def of_user(user: Mapping[str, Any]) -> Mapping[str, Any]:
         (of_user({"auth-provider": {"name": "gcp"}}), "auth-provider"),
         (of_user({"as": "x", "as-groups": ["a"]}), "impersonates groups"),
         (of_user({"exec": {"apiVersion": "v1alpha1", "command": "x"}}), "'v1alpha1'"),
-        (of_user({"exec": {"apiVersion": V1, "command": "x", "interactiveMode": "Always"}}), "ask a person"),
+        (of_user({"exec": {"apiVersion": V1, "command": "x", "interactiveMode": "Always"}}), "prompt a person"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_without_secrets(tmp_path: Path, change: Mapping[str, Any], words: str) -> None:
@@ -170,7 +170,7 @@ def test_what_is_wrong_is_told_without_secrets(tmp_path: Path, change: Mapping[s
 @pytest.mark.parametrize("text", ["{", "- a\n- b\n", "a: [\n", "text", "\x00"])
 def test_what_is_no_kubeconfig(tmp_path: Path, text: str) -> None:
     (tmp_path / "config").write_text(text)
-    with pytest.raises(UsageError, match=r"is not YAML|is no mapping"):
+    with pytest.raises(UsageError, match=r"is not YAML|is not a mapping"):
         kubeconfig({"KUBECONFIG": str(tmp_path / "config")})
 
 

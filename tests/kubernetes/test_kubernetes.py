@@ -335,7 +335,7 @@ def test_what_passes_is_waited_for(api: KubernetesApi, fault: Fault) -> None:
         (Fault(how="drip", times=9), SourceDownError, "more than 1 seconds"),
         (Fault(how="drip-head", times=9), SourceDownError, "more than 1 seconds"),
         (Fault(how="html", times=9), SourceAccessError, "text/html"),
-        (Fault(how="text", times=9), SourceDownError, "not whole"),
+        (Fault(how="text", times=9), SourceDownError, "incomplete"),
         (Fault(how="huge", times=9), SourceAccessError, "more than 2000000 bytes"),
         (Fault(418, times=9), SourceError, "418"),
     ],

@@ -269,8 +269,8 @@ def test_a_manifest_may_be_redirected_as_well(servers: Callable[..., RegistryApi
         (418, "", None, RegistryError, "418"),
         (500, "", None, RegistryDownError, "500"),
         (503, "UNAVAILABLE", None, RegistryDownError, "503 UNAVAILABLE"),
-        (429, "TOOMANYREQUESTS", None, RegistryDownError, "limits how often"),
-        (403, "TOOMANYREQUESTS", None, RegistryDownError, "limits how often"),
+        (429, "TOOMANYREQUESTS", None, RegistryDownError, "limits the rate"),
+        (403, "TOOMANYREQUESTS", None, RegistryDownError, "limits the rate"),
         (204, "", None, RegistryError, "204"),
     ],
 )
