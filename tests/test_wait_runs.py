@@ -436,7 +436,7 @@ def test_the_command_accepts_a_later_commit(tmp_path: Path, server: ArgoCDServer
 
 WRONG = [
     (("web", "--revision", "main"), "is not the id of a commit"),
-    (("web",), "Missing option '--revision'"),
+    (("web",), "--revision is missing; name the commit"),
     (("--revision", "a" * 40), "APP"),
     (("w*", "--revision", "a" * 40), "not a valid name of an Application"),
 ]
