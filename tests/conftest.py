@@ -116,7 +116,7 @@ SLOW = {
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """More than one a processor for whole runs, which wait for servers and for processes of their own."""
     processors = os.cpu_count() or 1
-    return max(2, processors if _quick(config) else processors * 3 // 2)
+    return max(2, processors if _quick(config) else processors * 2)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from task.applications import Found
 from task.applications.git import SnapshotReader
 from task.applicationsets.fill import Budget
-from task.applicationsets.generators import Cluster
+from task.applicationsets.generators import NamedCluster
 from task.applicationsets.go_yaml import load
 from task.applicationsets.render import Rendered, render
 from task.applicationsets.unfilled import may_name, template_of
@@ -87,7 +87,7 @@ class RenderedSets:
         self,
         repositories: Repositories,
         *,
-        clusters: Sequence[Cluster] | None = None,
+        clusters: Sequence[NamedCluster] | None = None,
         namespace: str = "argocd",
         prefix: str = "argocd-image-updater.argoproj.io/",
         images: Collection[Image] = (),
@@ -137,7 +137,7 @@ class RenderedSets:
         return f"{about.get('namespace') or self._namespace}/{about.get('name') or '?'}"
 
 
-def clusters_of(path: str) -> tuple[Cluster, ...]:
+def clusters_of(path: str) -> tuple[NamedCluster, ...]:
     """The clusters of a file for `--clusters`: a YAML list. Raises UsageError, which names the entry."""
     hint = "write a list of {name: prod, server: https://…, labels: {…}, annotations: {…}}"
     try:
@@ -160,5 +160,5 @@ def clusters_of(path: str) -> tuple[Cluster, ...]:
             if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
                 raise UsageError(f"--clusters: {path!r}: entry {at}: {key} is not a mapping of strings", hint=hint)
             texts[key] = given
-        clusters.append(Cluster(one["name"], one["server"], str(one.get("project") or ""), **texts))
+        clusters.append(NamedCluster(one["name"], one["server"], str(one.get("project") or ""), **texts))
     return tuple(clusters)

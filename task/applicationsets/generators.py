@@ -38,7 +38,7 @@ class UnknowableError(Malformed):
 
 
 @dataclass(frozen=True)
-class Cluster:
+class NamedCluster:
     """One cluster that Argo CD knows, as its secret describes it."""
 
     name: str
@@ -64,7 +64,7 @@ class Generators:
 
     filler: Filler
     git: GitFiles
-    clusters: Sequence[Cluster] | None = None
+    clusters: Sequence[NamedCluster] | None = None
     # The second generator of a matrix asks the same of a repository for each row of the first.
     _chosen: dict[Any, list[str]] = field(default_factory=dict)
     _read: dict[str, Any] = field(default_factory=dict)
@@ -327,12 +327,12 @@ def _texts(element: Mapping[str, Any], number: int) -> Params:
     return row
 
 
-def _secret_labels(cluster: Cluster) -> Mapping[str, str]:
+def _secret_labels(cluster: NamedCluster) -> Mapping[str, str]:
     """The labels of a cluster's secret; each one has the label by which Argo CD finds it."""
     return {TYPE_LABEL: "cluster", **(cluster.labels or {})}
 
 
-def _cluster(cluster: Cluster, labels: Mapping[str, str], *, go: bool) -> Params:
+def _cluster(cluster: NamedCluster, labels: Mapping[str, str], *, go: bool) -> Params:
     row: Params = {
         "name": cluster.name,
         "nameNormalized": normalize(cluster.name),

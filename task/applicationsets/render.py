@@ -10,7 +10,7 @@ from typing import Any
 
 from task.applicationsets import go_yaml
 from task.applicationsets.fill import Budget, Filler, Params
-from task.applicationsets.generators import Cluster, Generators, GitFiles, UnknowableError
+from task.applicationsets.generators import Generators, GitFiles, NamedCluster, UnknowableError
 from task.errors import Malformed
 
 # The reasons of Argo CD's status conditions.
@@ -54,7 +54,7 @@ def render(
     git: GitFiles,
     budget: Budget,
     *,
-    clusters: Sequence[Cluster] | None = None,
+    clusters: Sequence[NamedCluster] | None = None,
     namespace: str = "argocd",
 ) -> Rendered:
     """The Applications of an ApplicationSet. `namespace` is that of a manifest that names none.

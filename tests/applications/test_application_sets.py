@@ -20,7 +20,7 @@ from task.applications import Found, is_set
 from task.applications.application_sets import MOST_REPOSITORIES, RenderedSets, Repositories, clusters_of
 from task.applications.manifest_files import Manifests, found_in
 from task.applicationsets.fill import Budget
-from task.applicationsets.generators import Cluster
+from task.applicationsets.generators import NamedCluster
 from task.applicationsets.unfilled import template_of
 from task.errors import SourceError, UnreachableError, UsageError
 from task.git.command import Git
@@ -263,8 +263,8 @@ def test_clusters_come_from_a_file(tmp_path: Path) -> None:
     eu, us = "- {name: eu, server: https://eu, labels: {env: prod}}\n", "- {name: us, server: https://us, project: p}\n"
     file.write_text(eu + us)
     assert clusters_of(str(file)) == (
-        Cluster("eu", "https://eu", "", {"env": "prod"}, {}),
-        Cluster("us", "https://us", "p", {}, {}),
+        NamedCluster("eu", "https://eu", "", {"env": "prod"}, {}),
+        NamedCluster("us", "https://us", "p", {}, {}),
     )
 
 

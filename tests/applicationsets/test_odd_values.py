@@ -13,7 +13,7 @@ from support import DATA
 
 from task.applicationsets.arguments import go_value
 from task.applicationsets.fill import FUNCTIONS, LANGUAGE, Budget
-from task.applicationsets.generators import Cluster
+from task.applicationsets.generators import NamedCluster
 from task.applicationsets.render import render
 from task.templates.go_template import AnyMap, FailedTemplate, parse
 
@@ -55,7 +55,7 @@ def nodes(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 @pytest.mark.parametrize("name", NAMES)
 def test_an_odd_value_in_an_application_set_is_no_defect(name: str) -> None:
     case = json.loads((DATA / "applicationsets" / f"{name}.json").read_text())
-    clusters = [Cluster("eu", "https://eu", "", {"env": "production"})]
+    clusters = [NamedCluster("eu", "https://eu", "", {"env": "production"})]
     for path in nodes(case["applicationset"]["spec"]):
         for odd in ODD:
             changed = copy.deepcopy(case["applicationset"])

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from task.applicationsets.fill import Budget
-from task.applicationsets.generators import Cluster
+from task.applicationsets.generators import NamedCluster
 from task.applicationsets.render import Rendered, render
 
 CASES = sorted((Path(__file__).parent.parent / "data" / "applicationsets").glob("*.json"))
@@ -36,9 +36,9 @@ class Files:
         return {path: self.files[path] for path in paths}
 
 
-def clusters(case: Mapping[str, Any]) -> list[Cluster]:
+def clusters(case: Mapping[str, Any]) -> list[NamedCluster]:
     return [
-        Cluster(
+        NamedCluster(
             one["stringData"]["name"],
             one["stringData"]["server"],
             one["stringData"].get("project", ""),

@@ -10,7 +10,7 @@ import pytest
 
 from task.applicationsets import go_yaml
 from task.applicationsets.fill import Budget
-from task.applicationsets.generators import Cluster
+from task.applicationsets.generators import NamedCluster
 from task.applicationsets.render import PARAMS, TEMPLATE, Rendered, render
 from task.errors import Malformed
 
@@ -38,7 +38,7 @@ def made(
     files: Files | None = None,
     *,
     go: bool = True,
-    clusters: Sequence[Cluster] | None = None,
+    clusters: Sequence[NamedCluster] | None = None,
     budget: Budget | None = None,
     more: str = "",
 ) -> Rendered:
@@ -197,7 +197,7 @@ def test_clusters_are_unknown_without_a_list_of_them() -> None:
 
 
 def test_the_local_cluster_counts_once() -> None:
-    here = Cluster("here", "https://kubernetes.default.svc")
+    here = NamedCluster("here", "https://kubernetes.default.svc")
     assert names(made("[{clusters: {}}]", clusters=[here])) == ["here"]
     assert names(made("[{clusters: {}}]", clusters=[])) == ["in-cluster"]
     selector = "{matchLabels: {argocd.argoproj.io/secret-type: cluster}}"
@@ -205,7 +205,7 @@ def test_the_local_cluster_counts_once() -> None:
 
 
 def test_a_flat_list_of_clusters_is_one_row() -> None:
-    listed = [Cluster("a", "https://a"), Cluster("b", "https://b")]
+    listed = [NamedCluster("a", "https://a"), NamedCluster("b", "https://b")]
     name = "{{range .clusters}}{{.name}}-{{end}}x"
     assert names(made("[{clusters: {flatList: true}}]", name, clusters=listed)) == ["in-cluster-a-b-x"]
 

@@ -46,7 +46,7 @@ PATHS = st.lists(st.sampled_from(["dev", "prod", "a", "b"]), max_size=3).map("/"
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.data())
 def test_any_repository_of_look_alike_folders(data: st.DataObject) -> None:
     folders = data.draw(st.sets(PATHS, min_size=2, max_size=8))

@@ -133,7 +133,7 @@ class Jump:
 
 
 @dataclass(frozen=True)
-class Call:
+class TemplateCall:
     """`{{template "name" pipeline}}`."""
 
     name: str
@@ -141,4 +141,4 @@ class Call:
     line: int
 
 
-Node = Text | Action | Block | Jump | Call
+Node = Text | Action | Block | Jump | TemplateCall

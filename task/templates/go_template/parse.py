@@ -13,7 +13,6 @@ from task.templates.go_template.nodes import (
     LONGEST_TEMPLATE,
     Action,
     Block,
-    Call,
     Chain,
     Field,
     Function,
@@ -22,6 +21,7 @@ from task.templates.go_template.nodes import (
     Node,
     Operand,
     Pipe,
+    TemplateCall,
     Text,
     Variable,
 )
@@ -153,7 +153,7 @@ class Parser:
         self.expect_close("define clause")
         self.body(keyword, name)
 
-    def call(self, keyword: Token) -> Call:
+    def call(self, keyword: Token) -> TemplateCall:
         """`{{template "name" pipeline}}`, or a `{{block "name" pipeline}}` up to its `{{end}}`."""
         name = self.name(keyword)
         pipe = None
@@ -163,7 +163,7 @@ class Parser:
             pipe = self.pipe(keyword.text, "close")
         if keyword.kind == "block":
             self.body(keyword, name)
-        return Call(name, pipe, keyword.line)
+        return TemplateCall(name, pipe, keyword.line)
 
     def name(self, keyword: Token) -> str:
         """The quoted name of a template."""

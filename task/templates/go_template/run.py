@@ -11,7 +11,6 @@ from task.templates.go_template.nodes import (
     DEEPEST,
     Action,
     Block,
-    Call,
     Chain,
     FailedTemplate,
     Field,
@@ -22,6 +21,7 @@ from task.templates.go_template.nodes import (
     Node,
     Operand,
     Pipe,
+    TemplateCall,
     Text,
     Variable,
 )
@@ -78,13 +78,13 @@ class Run:
                     self.sink.add(self.paid(printed(value)))
             elif isinstance(node, Jump):
                 return node.kind
-            elif isinstance(node, Call):
+            elif isinstance(node, TemplateCall):
                 self.template(node, dot)
             elif jump := self.block(node, dot):
                 return jump
         return ""
 
-    def template(self, node: Call, dot: Any) -> None:
+    def template(self, node: TemplateCall, dot: Any) -> None:
         """Runs a defined template; the variables of its caller are unknown in it."""
         self.line = node.line
         if node.name not in self.defined:
