@@ -1,6 +1,7 @@
 """A fork of the server is the process that it stands in for, as far as anybody can see."""
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -72,7 +73,9 @@ def test_programs_that_it_starts_find_the_same(folder: Path) -> None:
     seen = []
     for way in (process, fork):
         way(PLAN, env, folder, b"")
-        seen.append((folder / "seen").read_text())
+        text = (folder / "seen").read_text()
+        # Which pipes of sh's own are open at this very moment depends on its threads; of no socket may any be left.
+        seen.append(re.sub(r"(?m)^\d+ (pipe:|anon_).*\n", "", text))
         (folder / "seen").unlink()
     assert "ONLY_HERE=1\n" in seen[0]
     assert "\nJST\n" in seen[0]
