@@ -62,7 +62,7 @@ def figures() -> Iterator[Figure | NotMeasured]:
         crowd.check("1.0.2", 1 + 2 * CROWD)
         ours = Side(f"unshare --net {event.shown('web-N.json')} &  ({CROWD} at the same time)", together)
         theirs = Side(f"git clone --depth 1, edit, commit, push  ({CROWD} in a row)", by_hand)
-        yield Figure("50 simultaneous runs against plain git", ours, theirs, 3)
+        yield Figure("50 simultaneous runs against plain git", ours, theirs, 4)
 
 
 def _by_hand(crowd: Crowd, folder: Path, tag: str) -> float:

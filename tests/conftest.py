@@ -130,7 +130,7 @@ def _quick(config: pytest.Config) -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out of `make check` what takes longer than a unit. What needs the built image comes first: that takes long."""
+    """Leave out of `make check` what takes longer than a unit. What needs the built image comes first."""
     items.sort(key=lambda item: "built" not in getattr(item, "fixturenames", ()))
     for item in items:
         if item.path.name in SLOW:
