@@ -1,7 +1,8 @@
 """The commands by name. A command's file is imported when the command is called.
 
-Click calls this lazy loading of subcommands. `run` starts a fifth sooner without what `wait`, `lint` and the others
-import, and without their options: a hundred pods that start on one node feel that.
+Click calls this lazy loading of subcommands. `run` does without what `wait`, `lint` and the others import, and without
+their options. With `task.wiring`, which imports only the clients that are asked for, it takes little more than half of
+the processor time to start: many pods that start on one node feel that.
 """
 
 from __future__ import annotations

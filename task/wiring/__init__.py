@@ -1,8 +1,8 @@
 """Settings → World: the only place that constructs clients, and the table of application sources.
 
 A client is imported when these settings ask for it. The clients of Argo CD, Kubernetes, registries and forges, with
-requests, are a third of what a run imports, and most runs need one of them or none: a hundred pods that start on one
-node feel that.
+requests, are about a quarter of what a run would import, and most runs need one of them or none: many pods that start
+on one node feel that.
 """
 
 from __future__ import annotations
