@@ -225,21 +225,23 @@ class Generators:
                 f"found {'less' if len(members) < 2 else 'more'} than two generators, Matrix support only two"
             )
         rows: list[Params] = []
-        for one in self._inner(members[0], None, depth, "first"):
-            for other in self._inner(members[1], one, depth, "second"):
+        first, second = (
+            f"failed to get params for {one} generator in the matrix generator" for one in ("first", "second")
+        )
+        for one in self._inner(members[0], None, depth, first):
+            for other in self._inner(members[1], one, depth, second):
                 self.filler.budget.row()
                 rows.append(merged(other, one) if self.filler.go else _combined(one, other))
         return rows
 
-    def _inner(self, member: Any, outer: Params | None, depth: int, which: str) -> list[Params]:
-        """A generator inside a matrix."""
+    def _inner(self, member: Any, outer: Params | None, depth: int, failed: str) -> list[Params]:
+        """The rows of a generator inside another one; `failed` begins the message of its mistakes."""
         try:
             return self.params(_generator(member), outer, depth + 1)
         except UnknowableError:
             raise
         except Malformed as error:
-            message = f"failed to get params for {which} generator in the matrix generator: "
-            message += f"child generator returned an error on parameter generation: {error.message}"
+            message = f"{failed}: child generator returned an error on parameter generation: {error.message}"
             raise Malformed(message, error.hint) from None
 
     def merge(self, body: Mapping[str, Any], depth: int) -> list[Params]:
@@ -247,16 +249,11 @@ class Generators:
         members, keys = _listed(body, "generators"), [str(key) for key in _listed(body, "mergeKeys")]
         if len(members) < 2:
             raise Malformed("found less than two generators, Merge requires two or more")
-        rows: list[list[Params]] = []
-        for at, member in enumerate(members):
-            try:
-                rows.append(self.params(_generator(member), None, depth + 1))
-            except UnknowableError:
-                raise
-            except Malformed as error:
-                message = f"error getting param sets from generators: error getting params from generator {at + 1} of "
-                message += f"{len(members)}: child generator returned an error on parameter generation: {error.message}"
-                raise Malformed(message, error.hint) from None
+        failed = "error getting param sets from generators: error getting params from generator"
+        rows = [
+            self._inner(member, None, depth, f"{failed} {number} of {len(members)}")
+            for number, member in enumerate(members, start=1)
+        ]
         first, *others = [_by_keys(some, keys) for some in rows]
         for other in others:
             for key, row in first.items():
