@@ -399,6 +399,7 @@ class Problem:
     key: str = ""  # the annotation, without prefix
     value: str = ""
     exit: int = 0  # the exit code of an error; 0 is that of a wrong annotation
+    advice: bool = False  # no mistake of anybody's: it says what is not read, and how it can be
 
 
 @dataclass(frozen=True)

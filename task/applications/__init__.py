@@ -26,3 +26,4 @@ class Found:
     severity: Literal["error", "warning"] = "warning"  # of the problem
     subject: str = ""  # "namespace/name" that the problem is about
     exit: int = 0  # the exit code of an error; 0 is that of a wrong annotation
+    advice: bool = False  # the problem is no mistake: it says what is not read, and how it can be

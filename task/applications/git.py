@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from task.applications import Found
+from task.applications.charts import ChartTemplates
 from task.applications.manifest_files import found_in
 from task.errors import SourceError, UsageError
 from task.model import Place, Snapshot
@@ -52,12 +53,16 @@ class GitManifests:
                 f"--applications: no manifest at {self.path or '/'} of {snapshot.repo} on {branch}",
                 hint="check the path behind // and ?ref=",
             )
+        charts = ChartTemplates(snapshot.files)
         for path, file in sorted(files.items()):
             where = f"{snapshot.repo}//{path}"
             if file.problem:
                 yield Found({}, where, f"cannot read {where}: {file.problem}", "write manifests as UTF-8 text")
+            if charts.holds(path, file.text):
+                continue
             for manifest in found_in(file.text.encode(), where):
                 yield replace(manifest, place=(snapshot.repo, branch, path))
+        yield from charts.unread(f"{snapshot.repo}//")
 
 
 def _ref(query: str) -> str:

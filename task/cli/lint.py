@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import typer
 
@@ -30,6 +31,7 @@ Placed = tuple[Finding, str, int]  # a finding with its file ("" where there is 
 
 def lint(
     context: typer.Context,
+    source: options.Sources = None,
     *,
     holds: options.Holds = False,
     applications: options.Applications = None,
@@ -71,7 +73,7 @@ def lint(
     argocd_header: options.ArgocdHeader = None,
 ) -> int:
     """Check the annotations of all Applications and list every problem with its fix."""
-    settings, environ, log = settings_of("lint", context.params), context.obj.environ, context.obj.log
+    settings, environ, log = settings_of("lint", _given(context)), context.obj.environ, context.obj.log
     found = _collect(settings, environ, log)
     if settings.output.format == "json":
         listed = {"schema": SCHEMA, "findings": [_as_json(*one) for one in found]}
@@ -81,6 +83,15 @@ def lint(
     else:
         say(_as_text(found))
     return int(Exit.CONFIGURATION) if any(one.severity == "error" for one, _, _ in found) else int(Exit.OK)
+
+
+def _given(context: typer.Context) -> Mapping[str, Any]:
+    """What was given, with each SOURCE as one of the `--applications`; their variable counts where neither is given."""
+    given, listed = context.params, context.get_parameter_source("applications")
+    if not given["source"]:
+        return given
+    named = given["applications"] if listed and listed.name == "COMMANDLINE" else ()
+    return {**given, "applications": (*given["source"], *named)}
 
 
 def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> list[Placed]:
@@ -99,7 +110,8 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> list[P
             problem.application,
             problem.key,
             problem.value,
-            "warning" if problem.application else "error",  # about an Application, or what a server alone knows
+            # About an Application, or what can only be known elsewhere.
+            "warning" if problem.application or problem.advice else "error",
             problem.message,
             problem.hint,
             origin="",

@@ -275,6 +275,16 @@ Applications = Annotated[
         read=every_line,
     ),
 ]
+Sources = Annotated[
+    Texts,
+    typer.Argument(
+        envvar=_variable("--source"),
+        metavar="[SOURCE...]",
+        help="Where to read Applications, as for --applications; . is the files here.",
+        rich_help_panel=FIND,
+        callback=every_line,
+    ),
+]
 Clusters = Annotated[
     str,
     option(

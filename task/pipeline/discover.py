@@ -63,6 +63,10 @@ class FoundManifest(Protocol):
     def exit(self) -> int:
         """The exit code of the problem, where it is an error."""
 
+    @property
+    def advice(self) -> bool:
+        """Whether the problem is no mistake, and only says what is not read."""
+
 
 @dataclass(frozen=True)
 class Scope:
@@ -101,10 +105,8 @@ def find(manifests: Iterable[FoundManifest], scope: Scope, locate: Locate) -> Di
     for manifest in manifests:
         kind = manifest.item.get("kind")
         if manifest.problem:
-            found = Problem(
-                manifest.subject, "source", manifest.problem, manifest.hint, manifest.severity, exit=manifest.exit
-            )
-            problems.append(found)
+            told = (manifest.problem, manifest.hint, manifest.severity)
+            problems.append(Problem(manifest.subject, "source", *told, exit=manifest.exit, advice=manifest.advice))
         elif kind == "Application" and (app := _application(manifest, scope, problems)):
             generated += [manifest.generated_by] if manifest.generated_by and not manifest.template else []
             known = applications.get(app.key)

@@ -56,7 +56,7 @@ TAKEN = {
     "rollback": f"app image to unknown-tag reason until by hold dry-run {TELLING} {WRITING}",
     "wait": f"app revision repository wait-timeout {SEARCH} {ACCESS}",
     "report": "report-file html",
-    "lint": f"holds application {SEARCH} {ACCESS} {RULES}",
+    "lint": f"source holds application {SEARCH} {ACCESS} {RULES}",
     "demo": "",
 }
 DEFAULTS = {
@@ -89,7 +89,7 @@ CHOICES = {
 }
 WORDS = {"app", "application", "project", "namespace", "allow-protocol", "registry-credentials-for", "allow-env"}
 LINES = {
-    "image", "images-from", "applications", "trailer", "rewrite-url", "git-credentials-url", "ssh-host-key",
+    "image", "images-from", "applications", "source", "trailer", "rewrite-url", "git-credentials-url", "ssh-host-key",
     "argocd-header", "pull-request-label", "pull-request-reviewer", "pull-request-assignee", "only-repository",
 }  # fmt: skip
 
@@ -126,7 +126,7 @@ def test_an_option_is_the_same_in_every_command(command: str) -> None:
         assert choices_of(one) == (["text", "json"] if (command, name) == ("lint", "output") else CHOICES.get(name, []))
         assert takes_many(one) == (name in WORDS | LINES)
         if isinstance(one, TyperArgument):
-            assert name in ("app", "report-file")
+            assert name in ("app", "report-file", "source")
         else:
             assert one.opts == [f"--{name}"]
             assert one.secondary_opts == ([f"--no-{name}"] if isinstance(one.default, bool) else [])

@@ -1,0 +1,50 @@
+"""What in a folder of manifests is a template of a Helm chart: text that becomes a manifest when Helm fills it in."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Iterator
+
+from task.applications import Found
+
+CHART = "Chart.yaml"
+_APPLICATION = re.compile(r"^[ \t]*(?:- )?kind:[ \t]*[\"']?Application(?:Set)?\b", re.MULTILINE)
+_UNREAD = "read what it makes: --applications cluster, or --applications argocd"
+
+
+class ChartTemplates:
+    """The charts among some files, and which of them make Applications."""
+
+    def __init__(self, files: Iterable[str] = ()) -> None:
+        self._charts = {posixpath.dirname(path) for path in files if posixpath.basename(path) == CHART}
+        self._of_applications: dict[str, None] = {}
+
+    def add(self, folder: str) -> None:
+        """A folder that holds a Chart.yaml."""
+        self._charts.add(folder)
+
+    def holds(self, path: str, text: str) -> bool:
+        """Whether this file is a template of a chart, and no manifest before Helm has filled it in."""
+        chart = self._chart_of(path)
+        if chart is None or "{{" not in text:
+            return False
+        if _APPLICATION.search(text):
+            self._of_applications[chart] = None
+        return True
+
+    def unread(self, where: str = "") -> Iterator[Found]:
+        """A warning for each chart whose templates make Applications; `where` stands before its path."""
+        for chart in self._of_applications:
+            shown = f"{where}{chart}".rstrip("/") or "."
+            message = f"{shown}: the templates of this Helm chart make Applications, and a chart is not rendered"
+            yield Found({}, shown, message, _UNREAD, advice=True)
+
+    def _chart_of(self, path: str) -> str | None:
+        """The chart among whose templates this path is; the outermost, where charts lie in charts."""
+        parts = path.split("/")
+        for count in (at for at, part in enumerate(parts[:-1]) if part == "templates"):
+            folder = "/".join(parts[:count])
+            if folder in self._charts:
+                return folder
+        return None

@@ -1,0 +1,67 @@
+"""`lint SOURCE…`: where it reads, and the hook for pre-commit."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+from runs import PREFIX
+from support import ROOT, image_update
+
+WRONG = f"""\
+apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata:
+  name: NAME
+  namespace: argocd
+  annotations:
+    {PREFIX}image-list: web=ghcr.io/acme/web
+    {PREFIX}web.update-stratgy: semver
+spec: {{source: {{repoURL: "https://h/x.git", path: x}}}}
+"""
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "app.yaml").write_text(WRONG.replace("NAME", name))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("args", "variable", "expected"),
+    [
+        (["."], "", ["one/app.yaml", "two/app.yaml"]),
+        (["."], "cluster", ["one/app.yaml", "two/app.yaml"]),  # what is given here counts before a variable
+        (["two"], "one", ["two/app.yaml"]),
+        ([], "one", ["one/app.yaml"]),
+        (["two", "one/app.yaml"], "", ["two/app.yaml", "one/app.yaml"]),
+        pytest.param(["two", "--applications", "one"], "", ["two/app.yaml", "one/app.yaml"], marks=pytest.mark.slow),
+    ],
+)
+def test_sources_are_arguments(repository: Path, args: list[str], variable: str, expected: list[str]) -> None:
+    ended = image_update("lint", *args, "--output", "json", env={"IMAGE_UPDATE_APPLICATIONS": variable}, cwd=repository)
+    assert ended.code == 3, ended.stderr
+    assert [(one["file"], one["line"]) for one in ended.json["findings"]] == [(path, 8) for path in expected]
+
+
+def test_a_chart_that_is_not_rendered_is_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "Chart.yaml").write_text("name: apps\n")
+    (tmp_path / "templates" / "app.yaml").write_text(WRONG.replace("NAME", '{{ .Values.name | quote }}"'))
+    ended = image_update("lint", ".", "--output", "json", cwd=tmp_path)
+    assert (ended.code, [one["severity"] for one in ended.json["findings"]]) == (0, ["warning"])
+
+
+def test_the_hook_for_pre_commit(repository: Path) -> None:
+    """The keys are those of pre-commit 4.7, whose `try-repo` was run by hand."""
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    assert set(hook) == {"id", "name", "description", "entry", "args", "language", "files", "pass_filenames"}
+    assert (hook["id"], hook["language"], hook["pass_filenames"]) == ("image-update-lint", "python", False)
+    assert [bool(re.search(hook["files"], name)) for name in ("a/b.yaml", "b.yml", "c.json", "d.py")] == [1, 1, 1, 0]
+    program, *words = [*shlex.split(hook["entry"]), *map(str, hook["args"])]
+    assert program == "image-update"
+    ended = image_update(*words, cwd=repository)
+    assert (ended.code, ended.stdout.count("did you mean web.update-strategy?")) == (3, 2)
