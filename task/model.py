@@ -245,6 +245,17 @@ class Landing:
     pushed: bool = True  # False where the head branch had exactly this already
 
 
+@dataclass(frozen=True)
+class FileVersion:
+    """One text of a file on a branch, and the commit that wrote it; all "" where that lies further back."""
+
+    text: str | None  # None where there was no file, or none that is text
+    commit: str = ""
+    at: str = ""  # RFC 3339, UTC
+    by: str = ""  # the author's name
+    message: str = ""
+
+
 Fact = Literal["exists", "digest", "created", "platforms", "labels", "tags"]
 
 
@@ -497,6 +508,57 @@ class Report:
     exit: int
     timings: Timings | None = None  # None for a run that failed before it began, such as by a usage error
     dry: bool = False  # whether it only says what would happen
+
+
+@dataclass(frozen=True)
+class PastBuild:
+    """A version that Git said, and the commit that wrote it."""
+
+    tag: str
+    digest: str
+    commit: str
+    at: str  # RFC 3339, UTC
+    by: str  # the author's name
+    pipeline_run: str = ""  # of the commit's trailer
+
+
+@dataclass(frozen=True)
+class OpenRequest:
+    """An open pull request, and the version of one image that it proposes."""
+
+    url: str
+    number: str
+    head: str
+    tag: str
+
+
+@dataclass(frozen=True)
+class ImageStatus:
+    """One write-back target of one image-list entry: what Git says there now, what runs, and what waits."""
+
+    subscription: Subscription
+    branch: str = ""  # the base branch's name; "" where Git was not asked
+    kind: TargetKind | None = None  # None where Git was not asked
+    in_git: Reading = Reading()  # of a live Application: what its spec says
+    live: tuple[Image, ...] = ()
+    newest: Image | None = None  # that the rules admit, in the registry; None where it was not asked, or has none
+    hold: Hold | None = None
+    scope: Literal["application", "image", "freeze"] = "application"  # of the hold
+    deferred: Written | None = None
+    deferred_at: str = ""  # RFC 3339, UTC
+    request: OpenRequest | None = None
+    builds: tuple[PastBuild, ...] = ()  # the last ones, newest first
+    would: Verdict | None = None  # what would become of the image that was asked about
+
+
+@dataclass(frozen=True)
+class Status:
+    """What `status` found."""
+
+    images: tuple[ImageStatus, ...]
+    problems: tuple[Problem, ...]
+    considered: int  # Applications looked at
+    exit: int
 
 
 JSON = Mapping[str, Any]

@@ -1,6 +1,6 @@
 """A branch in memory, and runs on it: what the pipeline decides and lands, without Git and without a process."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from task.annotations.subscription import Defaults
 from task.applications import Found
 from task.errors import Outpaced
 from task.image import parse_image
-from task.model import Build, Changeset, Decision, File, Hold, Landing, Person, Place, Report, Snapshot
+from task.model import Build, Changeset, Decision, File, FileVersion, Hold, Landing, Person, Place, Report, Snapshot
 from task.pipeline.changeset import Wording
 from task.pipeline.discover import Scope
 from task.pipeline.job import Job
@@ -71,6 +71,19 @@ class Branch:
         texts = [(f"{number:040x}", files.get(path)) for number, files in enumerate(self.commits, 1)]
         changed = [one for one, before in zip(texts, [("", None), *texts], strict=False) if one[1] != before[1]]
         return changed[::-1][:limit]
+
+    def written(self, branch: str, paths: Collection[str], most: int) -> dict[str, list[FileVersion]]:  # noqa: ARG002 - one branch
+        found: dict[str, list[FileVersion]] = {path: [] for path in paths}
+        for number, files in enumerate(self.commits, 1):
+            before = self.commits[number - 2] if number > 1 else {}
+            for path, versions in found.items():
+                if files.get(path) != before.get(path):
+                    message = f"Change\n\nPipeline-Run: https://ci.example/{number}\n"
+                    versions.insert(0, FileVersion(files.get(path), f"{number:040x}", NOW, "CI", message))
+        return {path: versions[:most] for path, versions in found.items()}
+
+    def branches(self, beginnings: Collection[str]) -> list[str]:  # noqa: ARG002 - there is only the base
+        return []
 
     def close(self) -> None:
         pass

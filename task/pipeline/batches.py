@@ -2,13 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
+from task import shutdown
 from task.pipeline.decide import Ask
 from task.pipeline.job import Job
 from task.pipeline.match import Matched
-from task.pipeline.ports import World
+from task.pipeline.ports import Repository, World
 from task.urls import normal_url, without_login
+
+AT_ONCE = 8  # repositories; more would only wait for each other
+T = TypeVar("T")
+
+
+def at_once(work: Callable[[Sequence[Ask]], T], groups: Sequence[Sequence[Ask]]) -> list[T]:
+    """What becomes of each group, in order; several at the same time."""
+    if len(groups) < 2:  # one needs no thread of its own
+        return [work(asks) for asks in groups]
+    with ThreadPoolExecutor(min(len(groups), AT_ONCE)) as pool:
+        with shutdown.unheard():  # signals are for the main thread, which waits
+            outcomes = pool.map(work, groups)
+        return list(outcomes)
+
+
+def by_branch(repository: Repository, asks: Sequence[Ask]) -> dict[str, list[Ask]]:
+    """The asks by base branch. Raises `TaskError` where the repository has no default branch, or cannot be reached."""
+    default = ""
+    if any(not ask.subscription.base for ask in asks):
+        # With a pull request the head branch is read as well: the tips of both come together, later.
+        default = repository.default_branch(tip=not any(ask.subscription.pull_request for ask in asks))
+    branches: dict[str, list[Ask]] = {}
+    for ask in asks:
+        branches.setdefault(ask.subscription.base or default, []).append(ask)
+    return branches
 
 
 def by_repository(matched: Matched, job: Job) -> list[tuple[Ask, ...]]:

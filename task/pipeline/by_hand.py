@@ -10,13 +10,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from difflib import get_close_matches
 
-from task.editors import EDITORS
 from task.errors import Exit, TargetError, TaskError, UsageError
 from task.image import split_image_list
-from task.model import Fact, File, Hold, Image, Memory, Reading, Snapshot, State, Verdict
+from task.model import Fact, Hold, Image, Memory, Reading, Snapshot, State, Verdict
 from task.pipeline.facts import subject
 from task.pipeline.move import Move, Remember, failed
-from task.pipeline.target import target_of
+from task.pipeline.target import earlier_reading, target_of
 from task.pipeline.weigh import Intent, Situation, deferred, weigh
 from task.policy.order import version_of
 from task.policy.remember import active, hold_text, rolled_back
@@ -173,12 +172,9 @@ def _values(situation: Situation, snapshot: Snapshot, most: int) -> Iterator[Rea
     """What the target said before, newest first, each value that differs from the one after it."""
     sub, path = situation.subscription, situation.in_git.file
     last = version_of(situation.in_git)
+    target = target_of(sub, situation.kind, carry=situation.terms.carry)
     for text in situation.facts.earlier(path, most):
-        files = {**snapshot.files, path: File(text)}
-        try:
-            found = EDITORS[situation.kind].read(files, target_of(sub, situation.kind, carry=situation.terms.carry))
-        except TaskError:
-            continue  # the file was broken in that commit
-        if version_of(found) and version_of(found) != last:
+        found = earlier_reading(snapshot.files, target, path, text)
+        if found and version_of(found) and version_of(found) != last:
             last = version_of(found)
             yield found

@@ -32,25 +32,16 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
     """Read, decide, edit and push, until everything has landed or the deadline is over."""
     done = Outcome()
     contention = Contention(f"moving {batch.base}", job.deadline, world)
-    gather = _gatherer(batch, job, world)
+    gather = gatherer(batch, job, world)
     # Named once, from all asks: a later attempt has fewer, and must write the same branch.
-    proposing = [ask.subscription for ask in batch.asks if ask.subscription.pull_request and not ask.subscription.head]
-    request_branch = head_of_requests(proposing[0].repo, batch.base, proposing) if proposing else ""
+    request_branch = branch_of_requests(batch)
 
     while batch.asks:
         contention.begin()
         try:
             wanted = (place for ask in batch.asks for place in places(ask))
             snapshot = batch.repository.snapshot(batch.base, wanted, request_branch)
-            facts = gather(snapshot, batch.asks)
-            moves = decide(snapshot, batch.asks, job.terms, facts)
-            moves = name_heads(moves, request_branch, everywhere=job.intent is not None)
-            heads, moves = read_heads(batch, snapshot, moves, facts, gather, job, world)
-            with contention.clock_paused():
-                moves = verified(moves, last_checks(job, world))
-            if not job.intent:  # again: verifying may have found the digest that a person declined
-                moves = heads.without_declined(moves, world)
-            changes, settled = drafts(snapshot, moves, job.terms, job.wording, heads.snapshots)
+            heads, changes, settled = drafted(batch, snapshot, request_branch, gather, contention, job, world)
         except TaskError as error:
             return done.plus(failed_asks(batch.asks, error, job.terms))
 
@@ -74,7 +65,35 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
     return done
 
 
-def _gatherer(batch: Batch, job: Job, world: World) -> Gather:
+def branch_of_requests(batch: Batch) -> str:
+    """The head branch of what these asks propose by pull request; "" where nothing is proposed."""
+    proposing = [ask.subscription for ask in batch.asks if ask.subscription.pull_request and not ask.subscription.head]
+    return head_of_requests(proposing[0].repo, batch.base, proposing) if proposing else ""
+
+
+def drafted(
+    batch: Batch,
+    snapshot: Snapshot,
+    request_branch: str,
+    gather: Gather,
+    contention: Contention,
+    job: Job,
+    world: World,
+) -> tuple[ExistingHeads, list[Draft], list[Decision]]:
+    """What is to be committed on this snapshot, and the decisions that are settled without a commit."""
+    facts = gather(snapshot, batch.asks)
+    moves = decide(snapshot, batch.asks, job.terms, facts)
+    moves = name_heads(moves, request_branch, everywhere=job.intent is not None)
+    heads, moves = read_heads(batch, snapshot, moves, facts, gather, job, world)
+    with contention.clock_paused():
+        moves = verified(moves, last_checks(job, world))
+    if not job.intent:  # again: verifying may have found the digest that a person declined
+        moves = heads.without_declined(moves, world)
+    changes, settled = drafts(snapshot, moves, job.terms, job.wording, heads.snapshots)
+    return heads, changes, settled
+
+
+def gatherer(batch: Batch, job: Job, world: World) -> Gather:
     """A function that asks what neither the event nor a snapshot says, where a rule needs it."""
 
     @cache

@@ -8,13 +8,14 @@ written through it is looked at again for a while, and decided and written again
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
+from typing import Any
 
 from task.editors.live import read, write
 from task.errors import Outpaced, SourceError, TaskError
-from task.model import Decision, Memory, State, Subscription
+from task.model import Decision, Memory, Reading, State, Subscription
 from task.pipeline.contention import Contention
 from task.pipeline.decide import Ask, choose, facts_needed, settled_without_git
 from task.pipeline.deliver import failed_asks, landed_of, last_checks
@@ -112,8 +113,7 @@ def _patched(ask: Ask, place: int, api: LiveApplications, contention: Contention
 def _stands(one: _Undoable) -> bool:
     """Whether the image that was written is still there. Raises `SourceError`s."""
     sub, written = one.ask.subscription, one.decision.candidate
-    manifest, _ = one.api.read(sub.application.namespace, sub.application.name)
-    now = read(manifest, _index(sub), target_of(sub, "live", carry=False))
+    _manifest, _version, now = said_live(sub, one.api)
     return (now.tag, now.digest) == (written.tag, written.digest)
 
 
@@ -125,6 +125,12 @@ def _again(one: _Undoable, job: Job, world: World) -> _Result:
     return (one.decision if decision.verdict.verdict == "unchanged" else decision), watched
 
 
+def said_live(sub: Subscription, api: LiveApplications) -> tuple[Mapping[str, Any], str, Reading]:
+    """The live Application, its resourceVersion, and what its spec says of the image. Raises `TaskError`."""
+    manifest, version = api.read(sub.application.namespace, sub.application.name)
+    return manifest, version, read(manifest, _index(sub), target_of(sub, "live", carry=False))
+
+
 def _index(sub: Subscription) -> int:
     sources = sub.application.sources
     return sources.index(sub.source) if sub.source in sources else 0
@@ -134,10 +140,9 @@ def _attempt(ask: Ask, job: Job, api: LiveApplications, world: World, contention
     """The decision, patched; and until when it has to be looked at again, 0 where nobody can have overwritten it."""
     sub = ask.subscription
     app = sub.application
-    manifest, version = api.read(app.namespace, app.name)
+    manifest, version, said = said_live(sub, api)
     index = _index(sub)
     target = target_of(sub, "live", carry=False)
-    said = read(manifest, index, target)
     facts = Facts()
     if may_ask(sub, job.terms.check):
         asked = merged(facts_needed(ask, said, Memory(), job.terms))

@@ -10,6 +10,7 @@ from task.model import (
     Answer,
     Application,
     Changeset,
+    FileVersion,
     Landing,
     Place,
     Problem,
@@ -45,6 +46,12 @@ class Repository(Protocol):
 
     def earlier(self, branch: str, path: str, limit: int) -> Iterable[tuple[str, str | None]]:
         """(commit, text) of a file now and before, newest first, so many at most; None where there was none."""
+
+    def written(self, branch: str, paths: Collection[str], most: int) -> Mapping[str, Sequence[FileVersion]]:
+        """The text of each file now and before, newest first, so many at most; all from one fetch."""
+
+    def branches(self, beginnings: Collection[str]) -> Sequence[str]:
+        """The names of all branches that begin so."""
 
     def predict(self, change: Changeset) -> Landing:
         """What `land` would answer, without a commit."""

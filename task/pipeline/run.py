@@ -6,7 +6,6 @@ The world is touched only through the Protocols of `task.pipeline.ports`. Pure c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from task import shutdown
@@ -15,7 +14,7 @@ from task.errors import TaskError
 from task.model import Problem, Report, Subscribed, Timings
 from task.output.outcome import exit_code
 from task.pipeline.atomic import without_the_broken
-from task.pipeline.batches import by_login, by_repository
+from task.pipeline.batches import at_once, by_branch, by_login, by_repository
 from task.pipeline.cautions import cautions
 from task.pipeline.decide import Ask, settled_without_git
 from task.pipeline.deliver import deliver, failed_asks
@@ -26,8 +25,6 @@ from task.pipeline.match import Matched, asks_by_hand, asks_for_all, asks_for_im
 from task.pipeline.overlooked import Seen, unknown_names, unread_keys, untracked, untracked_warnings
 from task.pipeline.ports import Batch, World
 from task.pipeline.scan import scanned
-
-AT_ONCE = 8  # repositories; more would only wait for each other
 
 
 def run(job: Job, world: World) -> Report:
@@ -96,12 +93,7 @@ def match_images(asking: Sequence[Subscribed], job: Job, world: World) -> Matche
 
 def deliver_all(groups: Sequence[Sequence[Ask]], job: Job, world: World) -> list[Outcome]:
     """Each group's outcome, in order; several repositories at the same time."""
-    if len(groups) < 2:  # one needs no thread of its own
-        return [deliver_repository(asks, job, world) for asks in groups]
-    with ThreadPoolExecutor(min(len(groups), AT_ONCE)) as pool:
-        with shutdown.unheard():  # signals are for the main thread, which waits
-            outcomes = pool.map(lambda asks: deliver_repository(asks, job, world), groups)
-        return list(outcomes)
+    return at_once(lambda asks: deliver_repository(asks, job, world), groups)
 
 
 def deliver_repository(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
@@ -114,15 +106,8 @@ def deliver_repository(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
     except TaskError as error:
         return failed_asks(asks, error, job.terms)
     try:
-        default = ""
-        if any(not ask.subscription.base for ask in asks):
-            # With a pull request the head branch is read as well: the tips of both come together, later.
-            default = repository.default_branch(tip=not any(ask.subscription.pull_request for ask in asks))
-        branches: dict[str, list[Ask]] = {}
-        for ask in asks:
-            branches.setdefault(ask.subscription.base or default, []).append(ask)
         done = Outcome()
-        for base, members in branches.items():
+        for base, members in by_branch(repository, asks).items():
             done = done.plus(deliver(Batch(repository, base, tuple(members)), job, world))
         return done
     except TaskError as error:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from task.editors import EDITORS
-from task.errors import SourceError
+from task.errors import SourceError, TaskError
 from task.image import live_image
-from task.model import Files, Image, Kind, Place, Reading, Snapshot, Subscription, Target, TargetKind
+from task.model import File, Files, Image, Kind, Place, Reading, Snapshot, Subscription, Target, TargetKind
 
 OVERRIDES: Mapping[Kind, TargetKind] = {
     "Helm": "helm-override",
@@ -105,6 +105,14 @@ def target_of(sub: Subscription, kind: TargetKind, *, carry: bool = True) -> Tar
     )
 
 
+def earlier_reading(files: Files, target: Target, path: str, text: str) -> Reading | None:
+    """What the target said when its file had this text; None where that was broken."""
+    try:
+        return EDITORS[target.kind].read({**files, path: File(text)}, target)
+    except TaskError:
+        return None
+
+
 def _in_own_path(sub: Subscription) -> bool:
     path = sub.source.path.strip("/")
     return bool(path) and path != "." and sub.repo == sub.source.repo and ".." not in path.split("/")
@@ -112,13 +120,18 @@ def _in_own_path(sub: Subscription) -> bool:
 
 def live(sub: Subscription) -> Image | None:
     """The first live image that is the entry's (or has its `kustomize.image-name`)."""
+    return next(iter(all_live(sub)), None)
+
+
+def all_live(sub: Subscription) -> tuple[Image, ...]:
+    """The live images that have the entry's `kustomize.image-name`, else those that are the entry's."""
     live = [image for image in map(live_image, sub.application.live) if image is not None]
     names = [live_image(sub.keys.kustomize_name)] if sub.keys.kustomize_name else []
     for wanted in (*names, sub.entry.image):
-        for image in live:
-            if wanted is not None and image.identity == wanted.identity:
-                return image
-    return None
+        found = [image for image in live if wanted is not None and image.identity == wanted.identity]
+        if found:
+            return tuple(found)
+    return ()
 
 
 def live_reading(sub: Subscription) -> Reading:

@@ -55,6 +55,13 @@ def commit_references(
     return [(REFERENCE + name, value) for name, value in values.items() if value.strip()]
 
 
+def trailer_of(message: str, key: str) -> str:
+    """The value of the first trailer with this key at the end of a commit message; "" where there is none."""
+    last = message.replace("\r\n", "\n").rstrip("\n").rpartition("\n\n")[2]
+    values = (line.partition(":")[2] for line in last.split("\n") if line.lower().startswith(f"{key.lower()}:"))
+    return one_line(next(values, ""))
+
+
 def build_trailers(
     source_commit: str = "", pipeline_run: str = "", more: Sequence[Trailer] = (), references: Sequence[Trailer] = ()
 ) -> tuple[Trailer, ...]:

@@ -23,6 +23,8 @@ OF_REPOSITORIES: Mapping[str, str] = {
     "snapshot": "fetching {}",
     "ahead": "fetching {}",
     "earlier": "reading the history of {}",
+    "written": "reading the history of {}",
+    "branches": "asking {} for its branches",
     "land": "pushing to {}",
     "predict": "comparing with {}",
 }

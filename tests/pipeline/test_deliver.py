@@ -12,7 +12,7 @@ from task.annotations.narrow import Narrow
 from task.annotations.subscription import Defaults, subscribe
 from task.errors import Outpaced, RepositoryError
 from task.image import parse_image
-from task.model import Changeset, Decision, File, Landing, Person, Place, Snapshot
+from task.model import Changeset, Decision, File, FileVersion, Landing, Person, Place, Snapshot
 from task.pipeline.changeset import Draft, Stray, Wording, drafts
 from task.pipeline.decide import Ask
 from task.pipeline.deliver import deliver
@@ -63,6 +63,12 @@ class Repository:
 
     def earlier(self, branch: str, path: str, limit: int) -> Iterable[tuple[str, str | None]]:  # noqa: ARG002 - no history
         return ()
+
+    def written(self, branch: str, paths: Collection[str], most: int) -> dict[str, list[FileVersion]]:  # noqa: ARG002 - no history
+        return {path: [] for path in paths}
+
+    def branches(self, beginnings: Collection[str]) -> list[str]:  # noqa: ARG002 - nobody asks
+        return []
 
     def close(self) -> None:
         pass

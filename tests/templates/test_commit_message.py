@@ -13,7 +13,7 @@ from task.errors import Malformed
 from task.model import Image
 from task.templates.change import Change
 from task.templates.commit_message import AppChanges, check_template, commit_message, message_text
-from task.templates.trailers import build_trailers, commit_references, trailer_lines
+from task.templates.trailers import build_trailers, commit_references, trailer_lines, trailer_of
 
 CASES = Path(__file__).parents[1] / "data" / "cases"
 DEFAULT = """build: automatic update of {{ .AppName }}
@@ -231,3 +231,19 @@ def test_a_long_source_message_is_still_json() -> None:
 
 def test_there_are_no_references_without_a_source_commit() -> None:
     assert build_trailers(references=commit_references("", "https://git.example.com/app")) == ()
+
+
+@pytest.mark.parametrize(
+    ("message", "value"),
+    [
+        ("Change\n\nPipeline-Run: https://ci/1\n", "https://ci/1"),
+        ("Change\n\nImage: a\npipeline-run:   https://ci/1  \nPipeline-Run: https://ci/2\n\n", "https://ci/1"),
+        ("Change\r\n\r\nPipeline-Run: https://ci/1\r\n", "https://ci/1"),
+        ("Change\n\nPipeline-Run: https://ci/1\n\nof the text above, no trailer\n", ""),
+        ("Change\n\nPipeline-Runs: no\n", ""),
+        ("Change\n\nPipeline-Run: a\x1b[31mb\n", "a [31mb"),
+        ("", ""),
+    ],
+)
+def test_a_trailer_is_read_where_it_was_written(message: str, value: str) -> None:
+    assert trailer_of(message, "Pipeline-Run") == value

@@ -5,7 +5,7 @@ It keeps what it has fetched, so that the answer to a lost race costs little.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import Self, TypeVar
@@ -22,8 +22,9 @@ from task.git.repository.objects import MissingObjectError
 from task.git.repository.remote import Remote, StartAgain
 from task.git.repository.texts import file_of
 from task.git.repository.tree_walk import Tree, look, parse_tree
+from task.git.repository.versions import versions_of
 from task.git.signing import Signer
-from task.model import Changeset, File, Landing, Place, Snapshot
+from task.model import Changeset, File, FileVersion, Landing, Place, Snapshot
 from task.text import blanked
 
 T = TypeVar("T")
@@ -121,6 +122,18 @@ class BareRepository:
         name = self.default_branch() if branch in {"", "HEAD"} else branch_name(branch)
         self._histories.append(History(self._another(), name, path, limit))
         return self._histories[-1]
+
+    def written(self, branch: str, paths: Collection[str], most: int) -> Mapping[str, Sequence[FileVersion]]:
+        """The versions of many files, newest first, from one fetch of the branch's last commits; see `versions_of`."""
+        remote = self._another()
+        try:
+            return versions_of(remote, base_branch_name(branch), tuple(dict.fromkeys(paths)), most)
+        finally:
+            remote.close()
+
+    def branches(self, beginnings: Collection[str]) -> list[str]:
+        """The names of all branches that begin so, in order."""
+        return self._remote.branches(beginnings)
 
     def predict(self, change: Changeset) -> Landing:
         """What `land` would answer, without a commit. Nothing is sent."""

@@ -12,9 +12,10 @@ from posixpath import basename
 from typing import Literal
 
 from task.git.repository.objects import MissingObjectError
+from task.git.repository.past import PastCommit, PastTrees, along_first_parents
 from task.git.repository.remote import Remote, StartAgain
 from task.git.repository.texts import file_of
-from task.git.repository.tree_walk import FOLDER, Tree, TreeEntry, parse_tree
+from task.git.repository.tree_walk import TreeEntry
 
 DEPTHS = (50, 200, 1000, 5000, 20_000)  # commits that are asked for, as long as more are wanted
 LIMIT = 100  # texts
@@ -26,15 +27,6 @@ _MOST_TREES = 2000  # that are looked into for where a file was moved from
 _MOST_ALIKE = 20  # files of the same name that are compared with one that was moved and changed
 _ALIKE = 0.5  # as `git log --follow` has it
 End = Literal["", "root", "server", "limit"]
-
-
-@dataclass(frozen=True)
-class _Commit:
-    """A commit, and what lies in front of it: its first parent."""
-
-    oid: str
-    tree: str
-    parent: str  # "" for a root
 
 
 @dataclass(frozen=True)
@@ -79,7 +71,7 @@ class History:
         self._seen = 0  # commits
         self._present = False  # whether anything has been fetched that is still there
         self._newer: tuple[str, TreeEntry | None] | None = None  # the root, and the file, one commit later
-        self._names: dict[tuple[str, str], TreeEntry | None] = {}  # (tree, name) → what it holds
+        self._trees = PastTrees(remote.objects)
         self._answers = self._walk()
 
     def __iter__(self) -> Iterator[tuple[str, str | None]]:
@@ -125,7 +117,9 @@ class History:
         commits = self._commits()
         if not commits:
             return _Found([], {}, "limit" if self._seen >= DEPTHS[-1] else "server")
-        changes, used, path, newer = self._changes(commits, self._entries([one.tree for one in commits]))
+        changes, used, path, newer = self._changes(
+            commits, self._trees.entries(self.path, [one.tree for one in commits])
+        )
         blobs = list(dict.fromkeys(blob for _, blob in changes[: self._limit] if blob))
         self._remote.fetch_files(blobs, self._branch)
         texts: dict[str, str | None] = {}
@@ -138,7 +132,7 @@ class History:
         self._at, self.path, self._newer = last.parent, path, newer
         return _Found(changes, texts, "" if last.parent else "root")
 
-    def _commits(self) -> list[_Commit]:
+    def _commits(self) -> list[PastCommit]:
         """The next commits along first parents; more are fetched when none is here."""
         found = self._here() if self._present else []
         while not found and self._level < len(DEPTHS) and not self._server_ended():
@@ -152,16 +146,11 @@ class History:
         """Whether far fewer commits came than were asked for (others may have pushed some more meanwhile)."""
         return self._present and self._level > 0 and self._seen < DEPTHS[self._level - 1] // 2
 
-    def _here(self) -> list[_Commit]:
-        found: list[_Commit] = []
-        objects, at = self._remote.objects, self._at
-        while at and len(found) < _AT_ONCE and not objects.absent([at]):
-            found.append(_commit(at, objects.read([at])[at].content or b""))
-            at = found[-1].parent
-        return found
+    def _here(self) -> list[PastCommit]:
+        return along_first_parents(self._remote.objects, self._at, _AT_ONCE)
 
     def _changes(
-        self, commits: Sequence[_Commit], entries: Sequence[TreeEntry | None]
+        self, commits: Sequence[PastCommit], entries: Sequence[TreeEntry | None]
     ) -> tuple[list[tuple[str, str]], int, str, tuple[str, TreeEntry | None] | None]:
         """(where another blob begins, commits that were used, the path from there on, what comes one commit later)."""
         changes: list[tuple[str, str]] = []
@@ -177,26 +166,11 @@ class History:
         return changes, len(commits), self.path, newer
 
     def _renamed(
-        self, commits: Sequence[_Commit], path: str
+        self, commits: Sequence[PastCommit], path: str
     ) -> tuple[list[tuple[str, str]], int, str, tuple[str, TreeEntry | None] | None]:
         """The same for commits all of which come before the rename."""
         self.path = path
-        return self._changes(commits, self._entries([one.tree for one in commits]))
-
-    def _entries(self, roots: Sequence[str]) -> list[TreeEntry | None]:
-        """The file in each of these trees."""
-        entries: list[TreeEntry | None] = [TreeEntry(FOLDER, root) for root in roots]
-        for name in self.path.split("/"):
-            folders = {one.oid for one in entries if one and one.is_folder}
-            unknown = sorted(oid for oid in folders if (oid, name) not in self._names)
-            self._names.update(((oid, name), tree.get(name)) for oid, tree in self._trees(unknown))
-            entries = [self._names[one.oid, name] if one and one.is_folder else None for one in entries]
-        return [one if one and one.is_file else None for one in entries]
-
-    def _trees(self, oids: Sequence[str]) -> Iterator[tuple[str, Tree]]:
-        for start in range(0, len(oids), 100):  # few at a time: a tree of a large folder has a megabyte
-            for oid, found in self._remote.objects.read(oids[start : start + 100]).items():
-                yield oid, parse_tree(found.content or b"", len(oid) // 2)
+        return self._changes(commits, self._trees.entries(self.path, [one.tree for one in commits]))
 
     def _texts(self, blobs: Sequence[str]) -> dict[str, str | None]:
         oids = sorted(set(blobs))
@@ -226,7 +200,7 @@ class History:
         while folders and left > 0:
             folders = folders[:left]
             left -= len(folders)
-            trees = dict(self._trees(sorted({oid for _, *pair in folders for oid in pair if oid})))
+            trees = dict(self._trees.read(sorted({oid for _, *pair in folders for oid in pair if oid})))
             deeper = []
             for folder, before, after in folders:
                 for name, one in trees[before].items():
@@ -241,13 +215,6 @@ class History:
 
 def _oid(entry: TreeEntry | None) -> str:
     return entry.oid if entry else ""
-
-
-def _commit(oid: str, content: bytes) -> _Commit:
-    """Its root tree and first parent. A shallow repository's commits still name their parents."""
-    lines = content.partition(b"\n\n")[0].split(b"\n")
-    named = [line.decode().partition(" ")[2] for line in lines if line.startswith((b"tree ", b"parent "))]
-    return _Commit(oid, *[*named, "", ""][:2])
 
 
 def _likeness(one: str | None, other: str | None) -> float:

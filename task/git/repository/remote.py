@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from io import BytesIO
@@ -97,6 +97,19 @@ class Remote:
         # A pattern of ls-remote fits the end of a name, and a server may have a million such branches: one at a time.
         lines = (line.decode("utf-8", "replace").rstrip("\n").partition("\t") for line in BytesIO(out))
         return [(word, name) for word, _, name in lines if name in names]
+
+    def branches(self, beginnings: Collection[str]) -> list[str]:
+        """The names of all branches that begin so, in order."""
+        self._folder.create()
+        heads = "refs/heads/"
+        try:
+            with self._logged(f"list branches {' '.join(beginnings)}"):
+                out = self._ask("ls-remote", REMOTE, *(f"{heads}{one}*" for one in beginnings)).out
+        except GitFailed as error:
+            raise git_errors.failure(error.err, self.repo, self._git.login_scopes) from error
+        names = (line.decode("utf-8", "replace").rstrip("\n").partition("\t")[2] for line in BytesIO(out))
+        wanted = tuple(f"{heads}{one}" for one in beginnings)
+        return sorted(name.removeprefix(heads) for name in names if name.startswith(wanted))
 
     def default_branch(self) -> tuple[str, str]:
         """The branch that the remote's HEAD names, and its tip. Raises `SourceError` where there is none."""

@@ -1,0 +1,157 @@
+"""Finds the versions of many files of a branch, with the commits that wrote them, from one fetch of commits.
+
+`History` goes back as far as it takes for one file, and follows its renames. Here all files share what one fetch
+brings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+from task.git.repository.objects import MissingObjectError, Objects
+from task.git.repository.past import PastCommit, along_first_parents, commit_of
+from task.git.repository.remote import Remote, StartAgain
+from task.git.repository.texts import file_of
+from task.git.repository.tree_walk import ReadTree, Tree, Walked, look, parse_tree
+from task.model import FileVersion, Place
+
+COMMITS = 500  # that are fetched
+LARGEST = 64_000_000  # bytes of texts
+_AT_ONCE = 100  # texts that are read together
+_KEPT = 100  # trees
+_MOST_STEPS = 50  # commits of a merged branch in which the one that wrote a file is looked for
+
+
+@dataclass(frozen=True)
+class _Blob:
+    """What a file was, and which commit on the branch made it so; None where that lies further back."""
+
+    oid: str  # "" where there was no file
+    commit: PastCommit | None
+
+
+def versions_of(
+    remote: Remote, branch: str, paths: Sequence[str], most: int, commits: int = COMMITS
+) -> Mapping[str, tuple[FileVersion, ...]]:
+    """Each file's text at the branch's tip and the different ones before it, newest first, so many at most.
+
+    They come from the branch's last `commits`; a version that is older than these names no commit, and a file that was
+    not there has no versions. Raises `SourceError` for what is no branch, and what `task.git.errors` says of servers.
+    """
+    try:
+        try:
+            return _versions(remote, branch, paths, most, commits)
+        except MissingObjectError:
+            remote.without_cache()
+            raise
+    except StartAgain:
+        return _versions(remote, branch, paths, most, commits)
+
+
+def _versions(
+    remote: Remote, branch: str, paths: Sequence[str], most: int, depth: int
+) -> dict[str, tuple[FileVersion, ...]]:
+    tip = remote.fetch_commits(depth, branch)
+    read = _reader(remote.objects)
+    blobs = _blobs(read, along_first_parents(remote.objects, tip, depth), paths, most)
+    wanted = list(dict.fromkeys(one.oid for of in blobs.values() for one in of if one.oid))
+    remote.fetch_files(wanted, branch)
+    texts: dict[str, str | None] = {}
+    left = LARGEST
+    for start in range(0, len(wanted), _AT_ONCE):
+        if left > 0:
+            found = remote.objects.read(wanted[start : start + _AT_ONCE])
+            left -= sum(one.size for one in found.values())
+            files = ((oid, file_of(one)) for oid, one in found.items())
+            texts |= {oid: None if file.problem else file.text for oid, file in files}
+    return {
+        path: tuple(_version(texts.get(one.oid), _writer(remote.objects, read, path, one)) for one in of)
+        for path, of in blobs.items()
+    }
+
+
+def _version(text: str | None, commit: PastCommit | None) -> FileVersion:
+    if commit is None:
+        return FileVersion(text)
+    return FileVersion(text, commit.oid, commit.at, commit.author, commit.message)
+
+
+def _blobs(read: ReadTree, commits: Sequence[PastCommit], paths: Sequence[str], most: int) -> dict[str, list[_Blob]]:
+    """The blobs of each file along these commits, newest first."""
+    found: dict[str, list[_Blob]] = {path: [] for path in paths}
+    if not commits:
+        return found
+    wanted = _as_tree(paths)
+    now = dict(_changes(read, "", commits[0].tree, wanted))
+    for commit, older in pairwise(commits):
+        for path, before in _changes(read, commit.tree, older.tree, wanted):
+            if len(found[path]) < most:
+                found[path].append(_Blob(now.get(path, ""), commit))
+            now[path] = before
+    first = None if commits[-1].parent else commits[-1]
+    for path, oid in now.items():
+        if oid and len(found[path]) < most:
+            found[path].append(_Blob(oid, first))
+    return found
+
+
+def _as_tree(paths: Sequence[str]) -> dict[str, Any]:
+    """The paths as nested folders: name → the folder, or the whole path of a file."""
+    root: dict[str, Any] = {}
+    for path in sorted(paths, reverse=True):  # a file where another one has a folder comes last
+        folder = root
+        *parents, name = path.split("/")
+        for part in parents:
+            folder = folder.setdefault(part, {})
+        folder.setdefault(name, path)
+    return root
+
+
+def _changes(read: ReadTree, newer: str, older: str, wanted: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """(path, what the older tree has there, "" for no file) of the wanted files that differ."""
+    if newer == older:
+        return
+    one, other = read(newer), read(older)
+    for name, place in wanted.items():
+        new, old = one.get(name), other.get(name)
+        if new == old:
+            continue
+        if isinstance(place, str):
+            was, now = (entry.oid if entry and entry.is_file else "" for entry in (old, new))
+            if was != now:
+                yield place, was
+        else:
+            below, before = (entry.oid if entry and entry.is_folder else "" for entry in (new, old))
+            yield from _changes(read, below, before, place)
+
+
+def _writer(objects: Objects, read: ReadTree, path: str, blob: _Blob) -> PastCommit | None:
+    """The commit that wrote a version. Where a merge brought it, that is a commit of the merged branch."""
+    at = blob.commit
+    if at is None or len(at.parents) < 2:
+        return at
+    for _ in range(_MOST_STEPS):
+        parents = [commit_of(objects, oid) for oid in at.parents if not objects.absent([oid])]
+        same = [one for one in parents if _oid_of(look(read, one.tree, [Place(path, "exists")]), path) == blob.oid]
+        if not same:
+            return at
+        at = same[0]
+    return at
+
+
+def _oid_of(seen: Walked, path: str) -> str:
+    return seen.entries[path].oid if path in seen.entries else ""
+
+
+def _reader(objects: Objects) -> ReadTree:
+    """Reads trees of what was fetched; "" is an empty one. A tree is often asked for again soon."""
+
+    @lru_cache(maxsize=_KEPT)
+    def read(oid: str) -> Tree:
+        return parse_tree(objects.read([oid])[oid].content or b"", len(oid) // 2) if oid else {}
+
+    return read

@@ -1,0 +1,94 @@
+"""The versions of many files at once, and who wrote them: real repositories, histories as teams make them."""
+
+import os
+from pathlib import Path
+
+import pytest
+from support import bare_repo, commit, git
+
+from task.errors import SourceError
+from task.git.command import Git
+from task.git.repository.bare import BareRepository
+from task.git.repository.remote import Remote
+from task.git.repository.versions import versions_of
+from task.model import FileVersion
+
+FILE = frozenset({"file"})
+
+
+def written(repo: Path, *paths: str, most: int = 10, commits: int = 500) -> list[list[FileVersion]]:
+    """The versions of each file."""
+    remote = Remote(Git(os.environ, protocols=FILE), str(repo))
+    try:
+        found = versions_of(remote, "main", paths, most, commits)
+    finally:
+        remote.close()
+    return [list(found[path]) for path in paths]
+
+
+def texts(versions: list[FileVersion]) -> list[str | None]:
+    return [one.text for one in versions]
+
+
+def test_each_version_names_the_commit_that_wrote_it(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, {"a/x": "1", "b/y": "1"})
+    first = git(repo, "rev-parse", "main")
+    second = commit(repo, {"a/x": "2"})
+    commit(repo, {"README": "of something else"})
+    third = commit(repo, {"b/y": "2"})
+    fourth = commit(repo, {"a/x": "1"})
+    x, y, none = written(repo, "a/x", "b/y", "c/z")
+    assert [(one.text, one.commit) for one in x] == [("1", fourth), ("2", second), ("1", first)]
+    assert [(one.text, one.commit) for one in y] == [("2", third), ("1", first)]
+    assert none == []
+    assert x[0].by == "Tests"
+    assert x[0].at.endswith("Z")
+    assert x[0].message.strip()
+    assert texts(written(repo, "a/x", most=2)[0]) == ["1", "2"]
+
+
+def test_a_version_that_is_older_than_what_was_fetched_names_no_commit(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, {"a": "1"})
+    commits = [commit(repo, {"a" if number == 2 else "b": str(number)}) for number in range(6)]
+    found = written(repo, "a", commits=5)[0]
+    assert [(one.text, bool(one.commit)) for one in found] == [("2", True), ("1", False)]
+    assert found[0].commit == commits[2]
+
+
+def test_a_merge_is_looked_into(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, {"a": "1", "b": "1"})
+    git(repo, "branch", "request", "main")
+    proposed = commit(repo, {"a": "2"}, branch="request")
+    commit(repo, {"c": "later, on the same branch"}, branch="request")
+    commit(repo, {"b": "2"})
+    tree = git(repo, "merge-tree", "--write-tree", "main", "request")
+    merge = git(repo, "commit-tree", tree, "-p", "main", "-p", "request", "-m", "Merge pull request #1")
+    git(repo, "update-ref", "refs/heads/main", merge)
+    now = written(repo, "a")[0][0]
+    assert (now.text, now.commit) == ("2", proposed)
+
+
+def test_what_was_deleted_or_is_no_text_has_none(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, {"a": "1", "b": b"\0"})
+    commit(repo, {"a": None})
+    commit(repo, {"a": "2"})
+    a, b = written(repo, "a", "b")
+    assert (texts(a), texts(b)) == (["2", None, "1"], [None])
+
+
+def test_of_a_file_and_a_folder_of_the_same_name_the_folder_counts(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, {"a": "1"})
+    commit(repo, {"a": None})
+    commit(repo, {"a/b": "2"})
+    assert [texts(one) for one in written(repo, "a", "a/b")] == [[], ["2"]]
+
+
+def test_the_branches_that_begin_so(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, {"a": "1"})
+    for name in ("image-update/web-1", "image-update/api-2", "other/image-update/x", "update-image"):
+        git(repo, "branch", name, "main")
+    with BareRepository(Git(os.environ, protocols=FILE), str(repo)) as store:
+        assert store.branches(["image-update/", "up"]) == ["image-update/api-2", "image-update/web-1", "update-image"]
+        assert store.branches(["none"]) == []
+        with pytest.raises(SourceError):
+            store.written("no-such-branch", ["a"], 1)
