@@ -478,6 +478,7 @@ class Commit:
     diff: str | None = None
     pull_request: str | None = None
     already_there: bool = False  # whether the branch had it already, and this run wrote nothing
+    rollback: bool = False  # whether it puts back what was there before, since the rollout failed
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,7 @@ class ArgoSettings:
     wait: bool = False
     limit: float = 600.0  # seconds
     expect_image: bool = True
+    on_failure: str = "none"
     revision: str = ""
     repository: str = ""
     events: bool = False

@@ -1,6 +1,6 @@
 """A branch in memory, and runs on it: what the pipeline decides and lands, without Git and without a process."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from task.image import parse_image
 from task.model import Build, Changeset, Decision, File, FileVersion, Hold, Landing, Person, Place, Report, Snapshot
 from task.pipeline.changeset import Wording
 from task.pipeline.discover import Scope
-from task.pipeline.job import Job
+from task.pipeline.job import Followed, Job, Landed
 from task.pipeline.ports import World
 from task.pipeline.run import run
 from task.pipeline.weigh import Intent, Terms
@@ -94,6 +94,7 @@ class Story:
 
     def __init__(self, app: Mapping[str, Any], branch: Branch) -> None:
         self.app, self.branch = app, branch
+        self.follow: Callable[[Sequence[Landed]], Followed] = lambda _landed: Followed()
 
     def event(self, tag: str, sequence: int | None = None, image: str = WEB) -> tuple[str, str]:
         """What becomes of a build: verdict and rule."""
@@ -128,7 +129,7 @@ class Story:
         world = World(
             applications=lambda: [Found(self.app, "applications.json:1")], locate=lambda _origin: None,
             repository=lambda _url, _subscription: self.branch, now=lambda: 0.0, sleep=lambda _seconds: None,
-            jitter=lambda: 0.5, log=lambda _level, _text: None,
+            jitter=lambda: 0.5, log=lambda _level, _text: None, follow=self.follow,
         )  # fmt: skip
         return run(job, world)
 

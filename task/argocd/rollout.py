@@ -60,6 +60,7 @@ class Rollout:
     compared: str = ""  # status.reconciledAt: when Argo CD last looked at Git
     revision: str = ""  # what it looked at
     warning: str = ""  # what a person should know of a rollout that ended well
+    begun: bool = False  # whether Argo CD has begun to sync the wanted revision
 
 
 def judge(
@@ -91,7 +92,8 @@ def judge(
             answer = _out_of_sync(view, windows)
         else:
             answer = Rollout("progressing", "its sync status is not known yet", stale=True)
-    return replace(answer, compared=view.compared, revision=", ".join(revisions_of(view.sync)))
+    revision = ", ".join(revisions_of(view.sync))
+    return replace(answer, compared=view.compared, revision=revision, begun=view.applied)
 
 
 def _hydrated(item: Mapping[str, Any], wanted: Wanted) -> Wanted | Rollout:

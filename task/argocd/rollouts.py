@@ -83,6 +83,7 @@ class Row:
     hint: str = ""
     seconds: float = 0.0  # since the wait began
     warning: str = ""  # of a rollout that ended well
+    begun: bool = False  # whether Argo CD has begun to sync what is waited for
 
     @property
     def ended(self) -> bool:
@@ -116,6 +117,7 @@ class _Watch:
         self.project = ""  # once it has been seen
         self.refused = 0  # times in a row that the API refused
         self.error: TaskError | None = None
+        self.begun = False  # whether the sync of what is waited for has begun
 
 
 class Rollouts:
@@ -190,7 +192,7 @@ class Rollouts:
             self._show(watch, watch.row.state, f"no answer just now: {_bare(error, watch)}")
         except SourceError as error:
             if watch.project and isinstance(error, AbsentError):
-                watch.error = None
+                watch.error, watch.begun = None, False
                 self._show(
                     watch, "failed", "it was deleted while it was waited for", "check whether it was deleted on purpose"
                 )
@@ -245,7 +247,7 @@ class Rollouts:
 
     def _settle(self, watch: _Watch, found: Rollout) -> None:
         """Show what is seen, or have a later look confirm it first."""
-        watch.stale = found.stale or not found.sure
+        watch.stale, watch.begun = found.stale or not found.sure, found.begun
         confirmed = False
         if watch.suspected:
             first, seen = watch.suspected
@@ -262,7 +264,7 @@ class Rollouts:
         self._show(watch, "progressing", f"{found.because}; looking again", found.hint)
 
     def _show(self, watch: _Watch, state: str, because: str, hint: str = "", warning: str = "") -> None:
-        watch.row = Row(watch.awaited.key, state, because, hint, self._elapsed(), warning)
+        watch.row = Row(watch.awaited.key, state, because, hint, self._elapsed(), warning, watch.begun)
 
     def _give_up(self) -> None:
         """The time is over; what is suspected is the best that can be said."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from task.model import Report
 from task.output.outcome import current, status
-from task.output.words import VERDICTS, ending
+from task.output.words import ROLLED_BACK, VERDICTS, ending
 from task.text import exact_json, printable_lines, visible
 from task.urls import web_page, without_login
 
@@ -34,6 +34,7 @@ NAMES = (
     "digest",
     "applications",
     "applications-count",
+    "rolled-back",
     "image_ARTIFACT_INPUTS",
 )
 
@@ -69,6 +70,7 @@ def results(report: Report) -> Mapping[str, str]:
         "digest": _within(135, image.digest) if image else "",
         "applications": "",
         "applications-count": str(len(updated)),
+        "rolled-back": "true" if any(one.rollback for one in report.commits) else "false",
         # Chains reads it as a material of this run. Tekton fails a step whose object result lacks a declared member.
         "image_ARTIFACT_INPUTS": json.dumps(
             {name: text if len(json.dumps(text)) <= most + 2 else "" for name, (text, most) in inputs.items()}
@@ -121,6 +123,7 @@ def _one_line(value: str) -> str:
 def github_summary(report: Report) -> str:
     """The report as Markdown for $GITHUB_STEP_SUMMARY: a table, commits, requests, diffs of a dry run, problems."""
     title = ending(status(report), dry=report.dry)
+    title += f", {ROLLED_BACK}" if any(commit.rollback for commit in report.commits) else ""
     was, now = ("Now", "Then") if report.dry else ("Was", "Now")
     rows = [f"| Application | Image | {was} | {now} | Decision |", "|---|---|---|---|---|"]
     left = LARGEST_SUMMARY
@@ -146,7 +149,8 @@ def github_summary(report: Report) -> str:
             break
         rows.append(row)
     commits = [
-        f"\nCommit <code>{_cell(commit.commit)}</code> on <code>{_cell(commit.head)}</code>"
+        f"\n{'Rollback commit' if commit.rollback else 'Commit'} <code>{_cell(commit.commit)}</code>"
+        f" on <code>{_cell(commit.head)}</code>"
         f" of {_cell(without_login(commit.repo))}"
         for commit in report.commits[:MOST_COMMITS]
         if commit.commit and not commit.already_there

@@ -760,6 +760,16 @@ ExpectImage = Annotated[
         "With --wait, exit with 6 if the Application runs the image, but only with other tags.",
     ),
 ]
+OnFailure = Annotated[
+    str,
+    option(
+        "--on-failure",
+        ARGO,
+        "With --wait, what to do if the rollout fails or times out: nothing, or put back what was there and hold it.",
+        "none|rollback",
+        read=one_of,
+    ),
+]
 Revision = Annotated[str, option("--revision", ARGO, "Commit that Argo CD must have synced.", "SHA")]
 Repository = Annotated[
     str,

@@ -90,6 +90,7 @@ def plan(
     wait: options.Wait = False,
     wait_timeout: options.WaitTimeout = 600,
     expect_image: options.ExpectImage = True,
+    on_failure: options.OnFailure = "none",
     kubernetes_events: options.KubernetesEvents = False,
     registry_check: options.RegistryCheck = "auto",
     registries_conf: options.RegistriesConf = "",

@@ -42,6 +42,14 @@ def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
         raise UsageError(
             "--verify and --verify-identity are both given", hint="choose one: a public key, or an identity"
         )
+    if given.get("on_failure") == "rollback":
+        if not given["wait"]:
+            raise UsageError("--on-failure rollback is given without --wait", hint="give --wait: it sees the failure")
+        if given["pull_request"] and not given["auto_merge"]:
+            raise UsageError(
+                "--on-failure rollback does not go with a pull request that a person merges",
+                hint="give --auto-merge, or leave out --on-failure and run: image-update rollback",
+            )
 
     git = taken(
         deadline="deadline",
@@ -154,6 +162,7 @@ def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
                 wait="wait",
                 limit="wait_timeout",
                 expect_image="expect_image",
+                on_failure="on_failure",
                 revision="revision",
                 repository="repository",
                 events="kubernetes_events",

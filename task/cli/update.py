@@ -125,6 +125,7 @@ def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, 
         requests=PullRequestOptions(
             asked.labels, asked.reviewers, asked.assignees, asked.draft, asked.auto_merge, source=page, run=run
         ),
+        undo=settings.argo.on_failure == "rollback",
     )
 
 

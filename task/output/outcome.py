@@ -143,4 +143,5 @@ def _commit(commit: Commit) -> dict[str, Any]:
         "applications": list(commit.applications),
         "pull_request": commit.pull_request,
         "attempts": commit.attempts,
+        "rollback": commit.rollback,
     } | ({"diff": commit.diff} if commit.diff is not None else {})

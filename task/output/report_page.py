@@ -10,7 +10,16 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from task.output.diff import diff_lines
-from task.output.words import VERDICTS, change, counted, ending, tracked_by_nobody, would_be
+from task.output.words import (
+    ROLLED_BACK,
+    VERDICTS,
+    change,
+    counted,
+    ending,
+    tracked_by_nobody,
+    went_back,
+    would_be,
+)
 from task.text import visible
 from task.urls import web_page
 
@@ -47,6 +56,7 @@ def page(report: Mapping[str, Any]) -> str:
         ],
         hints={(error["application"], error["message"]): error["hint"] for error in report["errors"]},
         dry=would_be(report),
+        back=ROLLED_BACK if went_back(report) else "",
         change=change,
         counted=counted,
         ending=ending,

@@ -15,7 +15,16 @@ from rich.text import Text
 from task.model import Decision, Report
 from task.output.diff import diff_lines
 from task.output.outcome import counts, current, status
-from task.output.words import VERDICTS, change, counted, ending, tracked_by_nobody, would_be
+from task.output.words import (
+    ROLLED_BACK,
+    VERDICTS,
+    change,
+    counted,
+    ending,
+    tracked_by_nobody,
+    went_back,
+    would_be,
+)
 from task.text import printable, printable_lines
 from task.urls import without_login
 
@@ -44,6 +53,7 @@ def plain(report: Report) -> str:
     for commit in report.commits:
         if not commit.already_there:
             name = f"commit {commit.commit[:12]}" if commit.commit else "would commit"
+            name = f"rollback {name}" if commit.rollback else name
             more = len(commit.files) - MOST_FILES
             files = ", ".join(commit.files[:MOST_FILES]) + (f" and {more} more" if more > 0 else "")
             lines.append(f"{name} on {commit.head} of {without_login(commit.repo)}: {files}")
@@ -55,7 +65,8 @@ def plain(report: Report) -> str:
     if not report.decisions and not failed and report.images:
         names = ", ".join(image.reference for image in report.images)
         lines.append(tracked_by_nobody(names, report.considered))
-    lines.append(_summary(status(report), counts(report), dry=report.dry))
+    back = any(commit.rollback for commit in report.commits)
+    lines.append(_summary(status(report), counts(report), dry=report.dry, back=back))
     return "\n".join(map(printable, lines)) + "\n"  # nearly all of it is untrusted: names, URLs, diffs
 
 
@@ -71,15 +82,17 @@ def _plain_decision(decision: Decision) -> Iterator[str]:
         yield f"      file: {decision.current.file}"
 
 
-def _summary(end: str, numbers: Mapping[str, int], *, dry: bool) -> str:
-    verdicts = ", ".join(f"{number} {word}" for word, number in counted(numbers, dry=dry).items())
+def _summary(end: str, numbers: Mapping[str, int], *, dry: bool, back: bool) -> str:
+    words = [f"{number} {word}" for word, number in counted(numbers, dry=dry).items()]
+    verdicts = ", ".join([*words, ROLLED_BACK] if back else words)
     return ": ".join(filter(None, (ending(end, dry=dry), verdicts or ("nothing was done" if end == "failed" else ""))))
 
 
 def table(report: JSON, console: Console) -> str:
     """The JSON report for a console: the decisions by Application, then the commits. Only diffs may be wider."""
     dry = would_be(report)
-    end = Text(_summary(report["status"], report["counts"], dry=dry), STYLES.get(report["status"], "bold"))
+    summary = _summary(report["status"], report["counts"], dry=dry, back=went_back(report))
+    end = Text(summary, STYLES.get(report["status"], "bold"))
     if not (report["images"] or report["decisions"] or report["commits"]):
         return _rendered(console, end)
     images = ", ".join(image["reference"] for image in report["images"])
@@ -150,6 +163,7 @@ def _decisions(report: JSON, console: Console) -> Iterator[RenderableType]:
 
 def _commit(commit: JSON) -> Iterator[RenderableType]:
     name = f"commit {printable(commit['commit'][:12])}" if commit["commit"] else "would commit"
+    name = f"rollback {name}" if commit.get("rollback") else name
     place = f" on {printable(commit['head'])} of {printable(commit['repository'])}"
     yield Text.assemble((name, "bold magenta"), place)
     below = []

@@ -26,6 +26,14 @@ def counted(numbers: Mapping[str, int], *, dry: bool) -> dict[str, int]:
     return {word: numbers[name] for name, word in words.items() if numbers[name]}
 
 
+ROLLED_BACK = "rolled back"
+
+
+def went_back(report: Mapping[str, Any]) -> bool:
+    """Whether a JSON report says that a commit put back what was there before a failed rollout."""
+    return any(commit.get("rollback") for commit in report["commits"])  # older reports do not have the member
+
+
 def change(verdict: str, current: str, candidate: str, arrow: str = "->") -> str:
     """What a decision is between: the version that Git has, and the one on offer."""
     was = current or "(none)"

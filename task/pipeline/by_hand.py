@@ -1,6 +1,7 @@
 """Pure: what the commands `hold`, `release` and `rollback` decide about one image, and what is remembered of it.
 
-`weigh` decides whether a hold keeps an image as it is.
+`--on-failure rollback` is the fourth: the rollback that a run does by itself. `weigh` decides whether a hold keeps an
+image as it is.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from difflib import get_close_matches
 
 from task.errors import Exit, TargetError, TaskError, UsageError
 from task.image import split_image_list
-from task.model import Fact, Hold, Image, Memory, Reading, Snapshot, State, Verdict
+from task.model import Decision, Fact, Hold, Image, Memory, Reading, Snapshot, State, Verdict
 from task.pipeline.facts import subject
 from task.pipeline.move import Move, Remember, failed
 from task.pipeline.target import earlier_reading, target_of
 from task.pipeline.weigh import Intent, Situation, deferred, weigh
+from task.policy.judge import same
 from task.policy.order import version_of
 from task.policy.remember import active, hold_text, rolled_back
 
@@ -32,6 +34,8 @@ def fulfil(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
             return _hold(intent, situation)
         if intent.verb == "release":
             return _release(intent, situation)
+        if intent.undone:
+            return _undo(intent, intent.undone, situation)
         return _rollback(intent, situation, snapshot)
     except TaskError as error:
         return Move(failed(situation.decision(situation.subscription.entry.image, Verdict("error", "", "")), error))
@@ -93,15 +97,15 @@ def _rollback(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
     wanted = replace(sub.entry.image, tag=to.tag, digest=to.digest)
     words = intent.to if _steps(intent.to) else ""
     memory = rolled_back(situation.memory, now, to, passed, words)
-    same = version_of(to) == version_of(now) and now.sound
+    there = version_of(to) == version_of(now) and now.sound
     verdict = (
         Verdict("unchanged", "same", f"Git already says {version_of(to)}{f', which {words} meant' if words else ''}")
-        if same
+        if there
         else Verdict("update", "admitted", f"rolled back from {version_of(situation.current) or 'nothing'}")
     )
     decision = replace(situation.decision(wanted, verdict), unchecked=unchecked)
     if intent.hold is None:
-        return Move(decision, remember=None if same else Remember(memory), rolled_back=not same)
+        return Move(decision, remember=None if there else Remember(memory), rolled_back=not there)
     hold = intent.hold
     if not hold.reason:  # a hold of several images has one reason
         listed = split_image_list(sub.application.annotations.get("image-list", ""))
@@ -109,10 +113,26 @@ def _rollback(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
         hold = replace(hold, reason=f"rolled back to {intent.to if several else version_of(to)}")
     known = situation.state.hold if intent.whole else memory.hold
     decision = replace(decision, verdict=replace(verdict, because=f"{verdict.because}; {hold_text(hold)}"))
-    if same and _equal(active(known, situation.terms.now), hold):
+    if there and _equal(active(known, situation.terms.now), hold):
         return Move(decision)
-    remember = _held(intent, situation.memory if same else memory, hold)
-    return Move(decision, remember=remember, rolled_back=not same)
+    remember = _held(intent, situation.memory if there else memory, hold)
+    return Move(decision, remember=remember, rolled_back=not there)
+
+
+def _undo(intent: Intent, undone: Decision, situation: Situation) -> Move:
+    """Back to what was there before an update, where Git still says that update and nobody holds it."""
+    image, before = undone.candidate, undone.current
+    for now in (situation.current, situation.in_git):  # the base branch; and what waits on a head branch
+        if not same(image, now):
+            because = f"{image.version} is not what Git says now: {version_of(now) or 'nothing'}"
+            return Move(situation.decision(image, Verdict("refuse", "superseded", because)))
+    if hold := situation.hold:
+        return Move(situation.decision(image, Verdict("defer", "held", hold_text(hold))))
+    memory = rolled_back(situation.memory, situation.in_git, before, (), "")
+    wanted = replace(situation.subscription.entry.image, tag=before.tag, digest=before.digest)
+    because = f"rolled back from {image.version}{f'; {hold_text(intent.hold)}' if intent.hold else ''}"
+    decision = situation.decision(wanted, Verdict("update", "admitted", because))
+    return Move(decision, remember=Remember(replace(memory, hold=intent.hold)), rolled_back=True)
 
 
 def _steps(to: str) -> int:

@@ -75,8 +75,9 @@ def again(base: Snapshot, head: Snapshot, ask: Ask, terms: Terms, facts: Facts) 
     """What becomes of an ask, now that its head branch has been seen."""
     sub = ask.subscription
     there = waiting(base, head, sub, terms)
-    # A person's word is about what the base says, not about what waits.
-    waits = there.decision.candidate if there and not ask.intent else None
+    # A person's word is about what the base says, not about what waits. An undo never replaces a newer build.
+    by_hand = ask.intent is not None and not ask.intent.undone
+    waits = there.decision.candidate if there and not by_hand else None
     said = Reading(tag=waits.tag, digest=waits.digest) if waits else None
     move = decide_one(with_state(base, head, [sub]), ask, terms, facts, said)
     if waits and move.updates and move.decision.candidate.tag != waits.tag:

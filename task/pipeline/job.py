@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from task.model import Application, Commit, Decision, Image
+from task.model import Application, Commit, Decision, Image, Problem
 from task.pipeline.changeset import Stray, Wording
 from task.pipeline.discover import Scope
 from task.pipeline.weigh import Intent, Terms
@@ -35,6 +35,22 @@ class Landed:
 
 
 @dataclass(frozen=True)
+class Failure:
+    """An Application that Argo CD began to sync, and whose rollout failed or timed out."""
+
+    landed: tuple[Landed, ...]  # what was waited for, of this Application
+    cause: str
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What came of telling Argo CD, and of waiting for it."""
+
+    problems: tuple[Problem, ...] = ()
+    failures: tuple[Failure, ...] = ()
+
+
+@dataclass(frozen=True)
 class Job:
     """What one run is asked to do."""
 
@@ -52,6 +68,7 @@ class Job:
     intent: Intent | None = None  # of `hold`, `release` and `rollback`
     aliases: tuple[str, ...] = ()  # of those commands: the images they are about, by alias or name; () is all
     requests: PullRequestOptions = PullRequestOptions()
+    undo: bool = False  # --on-failure rollback: put back what was there before a rollout that failed
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from task.model import (
 )
 from task.pipeline.decide import Ask
 from task.pipeline.discover import FoundManifest, Locate
-from task.pipeline.job import Landed
+from task.pipeline.job import Followed, Landed
 from task.pipeline.verify import Signatures
 
 
@@ -107,7 +107,8 @@ class World:
     forge: Callable[[str], Forge] | None = None  # by a repository's URL
     compare: Callable[[str, str, str], tuple[str, str]] = lambda _repo, _base, _head: ("", "")  # its kind, and a page
     live: Callable[[], LiveApplications] | None = None  # with Applications from the cluster or Argo CD
-    follow: Callable[[Sequence[Landed]], Sequence[Problem]] = lambda _landed: ()  # Argo CD is told, and waited for
+    follow: Callable[[Sequence[Landed]], Followed] = lambda _landed: Followed()  # Argo CD is told, and waited for
+    tell: Callable[[Sequence[Landed]], Sequence[Problem]] = lambda _landed: ()  # it is told, and not waited for
     # the metadata of annotated Applications that `applications` left out: they concern no image, or are narrowed away
     passed_over: Callable[[], Sequence[Application]] = lambda: ()
     # whom a repository knows us as, for an Application; equal texts may share a commit

@@ -11,7 +11,7 @@ from dataclasses import replace
 from task import shutdown
 from task.annotations.narrow import check_selector, considered
 from task.errors import TaskError
-from task.model import Problem, Report, Subscribed, Timings
+from task.model import Commit, Problem, Report, Subscribed, Timings
 from task.output.outcome import exit_code
 from task.pipeline.atomic import without_the_broken
 from task.pipeline.batches import at_once, by_branch, by_login, by_repository
@@ -19,12 +19,14 @@ from task.pipeline.cautions import cautions
 from task.pipeline.decide import Ask, settled_without_git
 from task.pipeline.deliver import deliver, failed_asks
 from task.pipeline.discover import find, subscribed
-from task.pipeline.job import Job, Outcome
+from task.pipeline.job import Failure, Job, Outcome
 from task.pipeline.live import patch
 from task.pipeline.match import Matched, asks_by_hand, asks_for_all, asks_for_images
 from task.pipeline.overlooked import Seen, unknown_names, unread_keys, untracked, untracked_warnings
 from task.pipeline.ports import Batch, World
 from task.pipeline.scan import scanned
+from task.pipeline.undo import as_rollback, asks_to_undo, job_to_undo, told_of
+from task.timestamps import epoch_seconds, of_unix
 
 
 def run(job: Job, world: World) -> Report:
@@ -43,7 +45,13 @@ def run(job: Job, world: World) -> Report:
         if not job.only:
             done = done.plus(patch(matched.live, job, world))
         landed = world.now()
-        problems += tuple(world.follow(done.landed)) + matched.problems
+        followed = world.follow(done.landed)
+        problems += followed.problems
+        if job.undo and followed.failures and not shutdown.code():
+            now = of_unix(int(epoch_seconds(job.terms.now) + world.now() - began))
+            commits, told = undo(followed.failures, matched.asks, now, job, world)
+            done, problems = done.plus(Outcome(commits=commits)), problems + told
+        problems += matched.problems
         timings = Timings(job.terms.now, found - began, landed - found, world.now() - landed)
         return replace(report(job, seen, done, problems), timings=timings)
 
@@ -114,6 +122,20 @@ def deliver_repository(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
         return failed_asks(asks, error, job.terms)
     finally:
         repository.close()
+
+
+def undo(
+    failures: Sequence[Failure], asks: Sequence[Ask], now: str, job: Job, world: World
+) -> tuple[tuple[Commit, ...], tuple[Problem, ...]]:
+    """Put back what was there before these rollouts failed, where Git still says what this run wrote."""
+    again, problems = asks_to_undo(failures, asks, now)
+    done = Outcome()
+    if again:
+        back = job_to_undo(job, again)
+        for outcome in deliver_all(by_login(by_repository(Matched(tuple(again), (), ()), back), world), back, world):
+            done = done.plus(outcome)
+    told = world.tell([one for one in done.landed if not one.request])
+    return as_rollback(done.commits), (*problems, *told_of(done), *told)
 
 
 def report(job: Job, seen: Seen, done: Outcome, problems: tuple[Problem, ...]) -> Report:

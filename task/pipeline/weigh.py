@@ -38,14 +38,15 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Intent:
-    """What a person asks for with `hold`, `release` or `rollback`, instead of an event."""
+    """What is asked for instead of an event: by a person, or ("undo") by a run whose rollout failed."""
 
-    verb: str  # "hold", "release", "rollback"
+    verb: str  # "hold", "release", "rollback", "undo"
     hold: Hold | None = None  # None: nothing is held (`release`, `rollback --no-hold`)
     whole: bool = True  # all images of the Application, also those it will have; False: single ones
     to: str = ""  # of a rollback: a tag, tag@digest, "previous" or "3-back"
     discard: bool = False  # of a release: what was deferred is dropped
     unknown: bool = False  # of a rollback: also to a tag that nobody knows
+    undone: Decision | None = None  # of an undo: the update whose rollout failed
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from task.model import Image, Problem, Subscription
 from task.once import once
 from task.output.log import Log
 from task.pipeline.discover import FoundManifest, Scope
-from task.pipeline.job import Landed
+from task.pipeline.job import Followed, Landed
 from task.pipeline.ports import World
 from task.settings import RegistrySettings, Settings
 from task.wiring.application_sources import ARGO_TOKENS, FORGE_TOKENS, sources
@@ -90,11 +90,13 @@ def world_of(
         found = find(origin.rpartition(":")[0], clients.git())
         return (found.repo, found.branch, found.path) if found else None
 
-    follow: Callable[[Sequence[Landed]], Sequence[Problem]] = lambda _landed: ()  # noqa: E731
+    follow: Callable[[Sequence[Landed]], Followed] = lambda _landed: Followed()  # noqa: E731
+    tell: Callable[[Sequence[Landed]], Sequence[Problem]] = lambda _landed: ()  # noqa: E731
     if argo and not settings.dry:
         from task.wiring.follow import Follow
 
-        follow = Follow(settings, argo, forges, descends, clients.repository(signer, from_cluster))
+        follow = following = Follow(settings, argo, forges, descends, clients.repository(signer, from_cluster))
+        tell = following.tell
     signatures = None
     if settings.verify.wanted:
         from task.wiring.registries import signatures_of
@@ -115,6 +117,7 @@ def world_of(
         compare=lambda repo, base, head: forges().compare(repo, base, head),
         live=argo.live if argo and argo.kind else None,
         follow=follow,
+        tell=tell,
         passed_over=argo.passed_over if argo else tuple,
         login=lambda sub: argo.login(sub) if argo and from_cluster and not clients.given_for(sub.repo) else "",
         close=opened.close,

@@ -14,8 +14,9 @@ from task.errors import Exit, TaskError
 from task.kubernetes.client import APPLICATIONS
 from task.kubernetes.events import updated_event
 from task.model import Problem
-from task.pipeline.job import Landed
+from task.pipeline.job import Failure, Followed, Landed
 from task.pipeline.move import change_of
+from task.pipeline.undo import not_undone
 from task.settings import Settings
 from task.urls import normal_url, without_login
 from task.wiring.argo import Argo
@@ -42,10 +43,11 @@ class Follow:
         self._repository = repository
         self._given = settings.argo
         self._problems: list[Problem] = []
+        self._failures: list[Failure] = []
 
-    def __call__(self, landed: Sequence[Landed]) -> tuple[Problem, ...]:
+    def __call__(self, landed: Sequence[Landed]) -> Followed:
         """Tell and wait; every failure is a problem of its own, since what has landed stays."""
-        self._problems = []
+        self._problems, self._failures = [], []
         there = [one for one in landed if not one.request and self._arrives(one)]
         written = [one for one in there if _written(one)]
         if self._given.events and self._argo.kind == "cluster":
@@ -54,6 +56,13 @@ class Follow:
             self._wait_for(landed, there, written)
         elif self._given.refresh and self._argo.kind:
             self._guarded(lambda: self._refresh(written), "warning")
+        return Followed(tuple(self._problems), tuple(self._failures))
+
+    def tell(self, landed: Sequence[Landed]) -> tuple[Problem, ...]:
+        """Have Argo CD look at what landed, without waiting for it."""
+        self._problems = []
+        if self._given.refresh and self._argo.kind:
+            self._guarded(lambda: self._refresh([one for one in landed if self._arrives(one)]), "warning")
         return tuple(self._problems)
 
     def _guarded(self, work: Callable[[], None], severity: Severity) -> None:
@@ -132,7 +141,8 @@ class Follow:
 
     def _wait(self, landed: Sequence[Landed]) -> None:
         awaited = []
-        for of in _by_application(landed):
+        applications = {of[0].application.key: of for of in _by_application(landed)}
+        for of in applications.values():
             judge = all_of([self._judge(one) for one in of])
             if self._given.expect_image:
                 judge = _running(judge, expected(of, self._repository))
@@ -149,6 +159,10 @@ class Follow:
                 self._problems.append(Problem(key, error.rule, message, error.hint, exit=int(error.exit)))
             elif row.state != "synced-and-healthy":
                 self._problems.append(Problem(key, "rollout", told(row), row.hint, exit=int(Exit.ROLLOUT)))
+                if row.begun and row.state in ("failed", "timed-out"):
+                    self._failures.append(Failure(tuple(applications[key]), told(row)))
+                elif self._given.on_failure == "rollback":
+                    self._problems.append(not_undone(key, "no sync of what was written has begun and failed"))
             elif row.warning:
                 self._problems.append(Problem(key, "rollout", row.warning, row.hint, "warning"))
             bad += row.state != "synced-and-healthy"

@@ -48,9 +48,9 @@ EVENT = "image image-digest tag images-from sequence created source-commit sourc
 TAKING = "application allow-downgrade require-live require-update require-match"
 TELLING = "metrics-file cloudevent-url"
 TAKEN = {
-    "run": f"{EVENT} dry-run {TAKING} {TELLING} {WRITING}",
-    "plan": f"{EVENT} {TAKING} {WRITING}",
-    "scan": f"dry-run {TAKING} {TELLING} {WRITING}",
+    "run": f"{EVENT} dry-run on-failure {TAKING} {TELLING} {WRITING}",
+    "plan": f"{EVENT} on-failure {TAKING} {WRITING}",
+    "scan": f"dry-run on-failure {TAKING} {TELLING} {WRITING}",
     "hold": f"app image reason until by dry-run {TELLING} {WRITING}",
     "release": f"app image discard dry-run {TELLING} {WRITING}",
     "rollback": f"app image to unknown-tag reason until by hold dry-run {TELLING} {WRITING}",
@@ -72,6 +72,7 @@ DEFAULTS = {
     "refresh": "true",
     "wait-timeout": "600",
     "expect-image": "true",
+    "on-failure": "none",
     "registry-check": "auto",
     "verify-timeout": "0",
     "output": "text",
@@ -83,6 +84,7 @@ CHOICES = {
     "strategy": ["semver", "newest-build", "alphabetical", "digest"],
     "signing-format": ["openpgp", "ssh"],
     "registry-check": ["auto", "always", "never"],
+    "on-failure": ["none", "rollback"],
     "output": ["text", "json", "repositories"],
     "log-level": ["error", "warning", "info", "debug"],
     "log-format": ["auto", "text", "json", "github"],
@@ -250,7 +252,7 @@ def test_the_order_of_options_changes_nothing(chosen: list[TyperParam]) -> None:
     words = [
         [one.opts[0]] if isinstance(one.default, bool) else [one.opts[0], with_value(one)[0]]
         for one in chosen
-        if name_of(one) not in ("verify", "verify-identity", "verify-issuer", "signing-key")
+        if name_of(one) not in ("verify", "verify-identity", "verify-issuer", "signing-key", "on-failure")
     ]
     forward = read("run", *[word for pair in words for word in pair])
     assert forward == read("run", *[word for pair in reversed(words) for word in pair])
@@ -275,6 +277,11 @@ def test_the_order_of_options_changes_nothing(chosen: list[TyperParam]) -> None:
         (
             ["--verify", "k", "--verify-identity", "me", "--verify-issuer", "https://i"],
             "--verify and --verify-identity are both given",
+        ),
+        (["--on-failure", "rollback"], "--on-failure rollback is given without --wait"),
+        (
+            ["--on-failure", "rollback", "--wait", "--pull-request"],
+            "--on-failure rollback does not go with a pull request that a person merges",
         ),
     ],
 )

@@ -131,3 +131,19 @@ def test_merged_at_once_and_rolled_out(scene: Scene, forge: GitHub, argo: ArgoCD
     out, err = run.communicate(timeout=30)
     assert run.returncode == 0, err.decode()
     assert json.loads(out)["errors"] == []
+
+
+def test_what_was_merged_goes_back_by_a_request(scene: Scene, forge: GitHub, argo: ArgoCDServer) -> None:
+    run = scene.started("--image", f"{WEB}:1.1.0", "--auto-merge", "--on-failure", "rollback")
+    wait_until(lambda: forge.open)
+    revision = scene.merge().merge_commit
+    with argo.lock:
+        argo.add(shown(scene, revision, operated("Failed", revision=revision, message="no rights")))
+    out, err = run.communicate(timeout=30)
+    assert run.returncode == 6, err.decode()
+    report = json.loads(out)
+    assert [one["rollback"] for one in report["commits"]] == [False, True]
+    assert report["commits"][1]["pull_request"].endswith("/2")
+    assert forge.pulls[1].title.startswith("roll back a: ")
+    assert "no rights" in forge.pulls[1].body
+    assert report["errors"][1]["message"].endswith(f"/2 rolls {WEB} back to 1.0.0")

@@ -1,0 +1,96 @@
+"""Pure: `--on-failure rollback`: which updates are undone once their rollout has failed, and what is told of it.
+
+`by_hand` decides about each on what Git says by then, and `deliver` lands it like any rollback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from task.image import live_image
+from task.model import Commit, Decision, Hold, Problem
+from task.pipeline.decide import Ask
+from task.pipeline.job import Failure, Job, Outcome
+from task.pipeline.weigh import Intent
+from task.policy.order import version_of
+from task.templates.trailers import REFERENCE
+from task.text import one_line, shortened, without_logins
+
+BY = "image-update --on-failure rollback"
+LONGEST = 300  # characters of a cause, as the hold gives it
+
+
+def asks_to_undo(failures: Iterable[Failure], asks: Iterable[Ask], now: str) -> tuple[list[Ask], list[Problem]]:
+    """An ask for each update of these Applications that can be undone; for each that cannot, a warning that says why.
+
+    `asks` are those of the run.
+    """
+    # A decision holds the very subscription of its ask. Equal ones may stand twice in an Application, so `is` counts.
+    siblings = {id(ask.subscription): ask.siblings for ask in asks}
+    found, problems = [], []
+    for failure in failures:
+        updates = [two for one in failure.landed for two in one.changes if two.verdict.verdict == "update"]
+        if not updates:
+            problems.append(not_undone(failure.landed[0].application.key, "this run wrote nothing there"))
+        for one in updates:
+            sub = one.subscription
+            if why := _never(one):
+                problems.append(not_undone(sub.application.key, f"{sub.entry.image.name}: {why}"))
+                continue
+            cause = shortened(without_logins(one_line(failure.cause)), LONGEST)
+            hold = Hold(f"the rollout of {one.candidate.version} failed: {cause}", BY, now)
+            intent = Intent("undo", hold, whole=False, undone=one)
+            found.append(Ask(sub, (), intent, siblings.get(id(sub), ())))
+    return found, problems
+
+
+def _never(one: Decision) -> str:
+    """Why an update cannot be undone, whatever Git says by now; "" where it can."""
+    sub, before = one.subscription, one.current
+    if sub.method == "argocd":
+        return "it was not written to Git (write-back-method argocd): use argocd app rollback"
+    if not version_of(before):
+        return "there was no version before it"
+    was = live_image(before.name) if before.name else None
+    if was and was.identity != sub.entry.image.identity:
+        return f"the image before it was another one, {before.name}"
+    return ""
+
+
+def job_to_undo(job: Job, asks: Sequence[Ask]) -> Job:
+    """The job that carries out these asks: a rollback's commit, which says nothing of the build's source commit."""
+    kept = [one for one in job.wording.trailers if one[0] != "Source-Commit" and not one[0].startswith(REFERENCE)]
+    wording = replace(job.wording, command="rollback", trailers=tuple(kept))
+    return replace(job, command="rollback", wording=wording, atomic=False, intent=asks[0].intent)
+
+
+def as_rollback(commits: Iterable[Commit]) -> tuple[Commit, ...]:
+    """The same commits, marked as what puts back."""
+    return tuple(replace(one, rollback=True) for one in commits)
+
+
+def told_of(undone: Outcome) -> list[Problem]:
+    """A line for each update that was undone or not; what went wrong is an error."""
+    proposed = {app: one.pull_request for one in undone.commits if one.head != one.branch for app in one.applications}
+    found = []
+    for one in undone.decisions:
+        app, name, verdict = one.subscription.application.key, one.subscription.entry.image.name, one.verdict
+        if verdict.verdict == "update":
+            request = proposed.get(app)
+            because = f"{request} rolls {name} back" if request else f"rolled back: {name} is held at"
+            because = f"{because} {'to ' if request else ''}{one.candidate.version}"
+            hint = f"once the cause is repaired: image-update release {app}"
+            found.append(Problem(app, "rollout", because, hint, "warning"))
+        elif verdict.verdict == "error":
+            because = f"not rolled back: {verdict.because}"
+            found.append(Problem(app, verdict.rule, because, verdict.hint, exit=verdict.exit))
+        else:
+            found.append(not_undone(app, f"{name}: {verdict.because}"))
+    return found
+
+
+def not_undone(app: str, why: str) -> Problem:
+    """The warning that something stays although its rollout failed."""
+    hint = f"go back by hand: image-update rollback {app} --to previous"
+    return Problem(app, "rollout", f"not rolled back: {why}", hint, "warning")

@@ -1,0 +1,51 @@
+"""Fields are only added to the report: who reads the fields of 0.1 still can, and a report of 0.1 is still shown."""
+
+import json
+from typing import Any
+
+from memory import NOW, SCOPE, WORDING, story
+from rich.console import Console
+from runs import WEB
+
+from task.image import parse_image
+from task.output.outcome import as_json
+from task.output.report_page import page
+from task.output.report_text import table
+from task.output.saved_report import report_of
+from task.pipeline.job import Job
+from task.pipeline.weigh import Terms
+from task.schemas import load
+
+# What 0.1 promised, and in which lists.
+REQUIRED = {
+    "": "schema command status images decisions commits errors counts",
+    "images": "reference registry repository tag digest",
+    "decisions": "application alias image strategy constraint current candidate verdict rule because repository branch "
+    "head target file",
+    "commits": "repository branch head commit tree files applications pull_request attempts",
+    "errors": "application rule message hint severity",
+    "counts": "applications matched updated unchanged refused deferred failed",
+}
+
+
+def as_0_1(report: dict[str, Any]) -> dict[str, Any]:
+    """The report without the fields that came later."""
+    kept = {name: report[name] for name in REQUIRED[""].split()}
+    for part in ("images", "decisions", "commits", "errors"):
+        kept[part] = [{name: one[name] for name in REQUIRED[part].split()} for one in kept[part]]
+    return kept
+
+
+def test_what_0_1_promised_is_still_there_and_nothing_more_is_asked_of_a_report() -> None:
+    schema = load("report.v1")
+    for part, names in REQUIRED.items():
+        of = schema["properties"][part] if part else schema
+        assert of.get("items", of)["required"] == names.split()
+
+
+def test_a_report_of_0_1_is_read_and_shown() -> None:
+    job = Job("run", (parse_image(f"{WEB}:1.1.0"),), SCOPE, Terms(now=NOW), WORDING)
+    old = report_of(json.dumps(as_0_1(as_json(story("semver").run(job)))))
+    assert "rollback" not in old["commits"][0]
+    assert "1.1.0" in table(old, Console(width=120))
+    assert "1.0.0 → 1.1.0" in page(old)

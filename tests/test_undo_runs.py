@@ -1,0 +1,119 @@
+"""`--wait --on-failure rollback`, from the push to the commit that puts back: what is put back, and what is told."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clusters import app
+from fakes.argocd_api import ArgoCDServer, Fault, argocd_server
+from fakes.argocd_states import at, operated
+from runs import KUSTOMIZATION, target
+from support import Result, commit, git, image_update, show
+from test_wait_runs import Play, Played, by_hand, good, hook_fails, old, played, stuck, versioned, waiting
+
+ON_FAILURE = ("--on-failure", "rollback", "--wait-timeout", "6")
+
+
+@pytest.fixture
+def server() -> Iterator[ArgoCDServer]:
+    with argocd_server() as one:
+        yield one
+
+
+def undoing(server: ArgoCDServer, *more: str | Path, **others: Any) -> Result:
+    return waiting(server, *ON_FAILURE, *more, **others)
+
+
+def warnings(result: Result) -> list[str]:
+    return [one["message"] for one in result.json["errors"] if one["severity"] == "warning"]
+
+
+def test_only_the_application_that_fails_goes_back(tmp_path: Path, server: ArgoCDServer) -> None:
+    repo = played(server, tmp_path, web=hook_fails, api=good)
+    results, report = tmp_path / "results", tmp_path / "report.json"
+    result = undoing(server, "--results-dir", results, "--report", report)
+    assert (result.code, result.json["status"]) == (6, "failed")
+    assert "newTag: 1.0.0" in show(repo, "main", target("web"))
+    assert "newTag: 1.1.0" in show(repo, "main", target("api"))
+    update, back = result.json["commits"]
+    assert (update["rollback"], update["applications"]) == (False, ["argocd/api", "argocd/web"])
+    assert (back["rollback"], back["applications"]) == (True, ["argocd/web"])
+    assert back["commit"] == git(repo, "rev-parse", "main")
+    assert {name: (results / name).read_text() for name in ("updated", "rolled-back", "commit")} == {
+        "updated": "true",
+        "rolled-back": "true",
+        "commit": update["commit"],
+    }
+    hold = show(repo, "main", ".image-update/apps/web/argocd_web.state")
+    assert "PreSync hook Job migrate: Job has reached the backoff limit" in hold
+    assert show(repo, "main", "apps/api/kustomization.yaml").count("newTag") == 1
+    assert "rolled back: ghcr.io/acme/web is held at 1.0.0" in result.stderr
+    for shown in (image_update("report", report).stdout, image_update("report", report, "--html", "-").stdout):
+        assert "rolled back" in shown
+        assert "failed" in shown
+    again = undoing(server)  # held: nothing is written, and what runs there is waited for
+    assert {one["application"]: one["rule"] for one in again.json["decisions"]} == {
+        "argocd/api": "same",
+        "argocd/web": "superseded",
+    }
+
+
+def never_synced(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
+    before = operated(revision="a" * 40, started=1, finished=2)
+    return [old(one), at(one, "OutOfSync", "Healthy", revision=tip, operation=before)]
+
+
+@pytest.mark.parametrize("play", [by_hand, never_synced])
+def test_what_was_never_synced_stays(tmp_path: Path, server: ArgoCDServer, play: Play) -> None:
+    repo = played(server, tmp_path, web=play)
+    result = undoing(server)
+    assert result.code == 6
+    assert "newTag: 1.1.0" in show(repo, "main", target("web"))
+    assert warnings(result) == ["not rolled back: no sync of what was written has begun and failed"]
+
+
+def test_a_sync_that_takes_too_long_goes_back(tmp_path: Path, server: ArgoCDServer) -> None:
+    repo = played(server, tmp_path, web=stuck)
+    result = undoing(server)
+    assert (result.code, [one["rollback"] for one in result.json["commits"]]) == (6, [False, True])
+    assert "newTag: 1.0.0" in show(repo, "main", target("web"))
+
+
+def during(server: ArgoCDServer, repo: Path, happens: Callable[[], object]) -> None:
+    """Something that happens once while the rollout is waited for."""
+
+    class Busy(Played):
+        def __getitem__(self, key: tuple[str, str]) -> list[dict[str, Any]]:
+            if git(self.repo, "rev-list", "--count", "main") == "2":
+                happens()
+            return super().__getitem__(key)
+
+    server.plays = Busy(repo, {"web": hook_fails}, [versioned(app("web", repo))])
+
+
+def test_a_newer_build_stays(tmp_path: Path, server: ArgoCDServer) -> None:
+    repo = played(server, tmp_path, web=hook_fails)
+    newer = {target("web"): KUSTOMIZATION.replace("1.0.0", "1.2.0")}
+    during(server, repo, lambda: commit(repo, newer, message="A newer build"))
+    result = undoing(server)
+    assert result.code == 6
+    assert "newTag: 1.2.0" in show(repo, "main", target("web"))
+    assert [one["rollback"] for one in result.json["commits"]] == [False]
+    assert "is not what Git says now: 1.2.0" in warnings(result)[0]
+
+
+def test_an_argo_cd_that_cannot_be_asked_puts_nothing_back(tmp_path: Path, server: ArgoCDServer) -> None:
+    repo = played(server, tmp_path, web=hook_fails)
+    during(server, repo, lambda: server.faults.extend([Fault(503)] * 50))
+    result = undoing(server)
+    assert (result.code, result.json["status"]) == (75, "failed")
+    assert "newTag: 1.1.0" in show(repo, "main", target("web"))
+
+
+def test_it_is_told_in_text(tmp_path: Path, server: ArgoCDServer) -> None:
+    played(server, tmp_path, web=hook_fails)
+    told = undoing(server, "--output", "text")
+    assert told.code == 6
+    assert told.stdout.splitlines()[-1] == "failed: 1 updated, rolled back"
+    assert "\nrollback commit " in told.stdout
