@@ -136,6 +136,7 @@ class RequestSettings:
     forge: str = ""
     token_file: str = ""
     username: str = ""
+    comment: bool = False  # of plan: on the pull request that the job runs for
 
 
 @dataclass(frozen=True)

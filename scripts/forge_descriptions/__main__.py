@@ -66,7 +66,8 @@ def gitea(folder: Path) -> Operations:
         "repo_edit_pull_request", "repo_get_pull_request_by_base_head", "repo_merge_pull_request",
         "repo_cancel_scheduled_auto_merge", "repo_list_pull_reviews", "repo_create_pull_review_requests",
         "issue_list_labels", "issue_create_label", "issue_add_label", "issue_get_comments_and_timeline",
-        "org_list_labels", "get_version",
+        "org_list_labels", "get_version", "issue_get_comments", "issue_create_comment", "issue_edit_comment",
+        "user_get_current",
     )  # fmt: skip
     found: Operations = {}
     for path in sorted((folder / "api").glob("*_api.py")):
@@ -120,6 +121,10 @@ def gitlab(folder: Path) -> Operations:
         "ListProjectMergeRequests": "merge_requests", "GetMergeRequest": "merge_requests",
         "CreateMergeRequest": "merge_requests", "UpdateMergeRequest": "merge_requests",
         "AcceptMergeRequest": "merge_requests", "GetBranch": "branches", "ListUsers": "users", "GetProject": "projects",
+        "CurrentUser": "users", "ListMergeRequestNotes": "notes", "CreateMergeRequestNote": "notes",
+        "UpdateMergeRequestNote": "notes", "ListProjectDeployments": "deployments",
+        "CreateProjectDeployment": "deployments", "UpdateProjectDeployment": "deployments",
+        "EditEnvironment": "environments",
     }  # fmt: skip
     found: Operations = {}
     for name, file in used.items():
@@ -253,6 +258,11 @@ def github(folder: Path) -> Operations:
         "POST /repos/{owner}/{repo}/pulls/{pull_number}/requested_reviewers",
         "POST /repos/{owner}/{repo}/issues/{issue_number}/assignees",
         "POST /repos/{owner}/{repo}/issues/{issue_number}/labels",
+        "POST /repos/{owner}/{repo}/issues/{issue_number}/comments",
+        "PATCH /repos/{owner}/{repo}/issues/comments/{comment_id}",
+        "GET /repos/{owner}/{repo}/deployments", "POST /repos/{owner}/{repo}/deployments",
+        "POST /repos/{owner}/{repo}/deployments/{deployment_id}/statuses",
+        "POST /repos/{owner}/{repo}/statuses/{sha}",
     )  # fmt: skip
     whole = json.loads((folder / "generated/api.github.com.json").read_text())
     found: Operations = {}
@@ -281,7 +291,7 @@ def _of_github(folder: Path, operations: Operations) -> dict[str, Any]:
         name = left.pop()
         schemas[name] = _reduced(components["schemas"][name])
         left |= {*re.findall(r"#/schemas/([\w-]+)", json.dumps(schemas[name]))} - set(schemas)
-    names = {"issue": "issue", "pull": "pull-request", "review": "pull-request-review"}
+    names = {"issue": "issue", "pull": "pull-request", "review": "pull-request-review", "comment": "issue-comment"}
     return {"schemas": schemas, "examples": {key: components["examples"][name]["value"] for key, name in names.items()}}
 
 

@@ -457,6 +457,14 @@ AutoMerge = Annotated[
     bool,
     flag("--auto-merge", REQUEST, "Let the Git host merge the pull request once its checks have passed."),
 ]
+Comment = Annotated[
+    bool,
+    flag(
+        "--comment",
+        REQUEST,
+        "Write the plan as a comment to the pull request that the CI job runs for. Needs plan or --dry-run.",
+    ),
+]
 Forge = Annotated[
     str,
     option(

@@ -190,6 +190,7 @@ def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
                 forge="forge",
                 token_file="forge_token_file",
                 username="forge_username",
+                comment="comment",
             )
         ),
         verify=verify,

@@ -48,6 +48,7 @@ def run(
     pull_request_assignee: options.PullRequestAssignee = None,
     pull_request_draft: options.PullRequestDraft = False,
     auto_merge: options.AutoMerge = False,
+    comment: options.Comment = False,
     forge: options.Forge = "",
     forge_token_file: options.ForgeTokenFile = "",
     forge_username: options.ForgeUsername = "",

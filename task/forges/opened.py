@@ -7,15 +7,17 @@ from threading import Lock
 
 from task.errors import ForgeError, Malformed
 from task.forges.address import ForgeAddress, Known
-from task.forges.client import LIMITS, ForgeApi, Reach
+from task.forges.client import LIMITS, ForgeApi, ForgeToken, Reach
+from task.forges.comments import CommentApi, put
 from task.forges.content import honest
 from task.forges.places import place_of
 from task.forges.probe import probe
-from task.forges.table import forge_of
+from task.forges.table import FORGES, forge_of, understood
 from task.forges.tokens import Tokens
 from task.git.remote_url import remote_of
 from task.http import Limits
 from task.model import Proposal, Proposed
+from task.urls import web_page
 
 
 class Forges:
@@ -60,9 +62,17 @@ class Forges:
         place = self.place(repo, reached)
         with self._lock:
             if place not in self._opened:
-                reach = Reach(place, self._tokens.of(place), self._ca_file, self._log, self._limits, self._warn)
-                self._opened[place] = _Checked(forge_of(reach), place.web)
+                self._opened[place] = _Checked(forge_of(self._reach(place, self._tokens.of(place))), place.web)
             return self._opened[place]
+
+    def comments(self, repo: str, reached: str = "") -> RequestComments:
+        """The comments on pull requests of the job's own repository. Raises as `of`."""
+        place = self.place(repo, reached)
+        make = FORGES[place.forge].comments
+        if make is None:
+            names = ", ".join(one.name for one in FORGES.values() if one.comments)
+            raise ForgeError(f"no comments are written on {place.host}", hint=f"they are on these: {names}")
+        return RequestComments(make(self._reach(place, self._tokens.of_the_job(place, "a comment"))), place)
 
     def close(self) -> None:
         """Connections are closed."""
@@ -70,6 +80,9 @@ class Forges:
             for forge in self._opened.values():
                 forge.close()
             self._opened.clear()
+
+    def _reach(self, place: ForgeAddress, token: ForgeToken) -> Reach:
+        return Reach(place, token, self._ca_file, self._log, self._limits, self._warn)
 
     def _asked(self, repo: str) -> ForgeAddress:
         remote = remote_of(repo)
@@ -105,6 +118,26 @@ class _Checked:
     def close(self) -> None:
         """As the forge."""
         self._forge.close()
+
+
+class RequestComments:
+    """The comments on pull requests of one repository; their URLs are checked."""
+
+    def __init__(self, api: CommentApi, place: ForgeAddress) -> None:
+        self._api, self._place = api, place
+
+    @property
+    def forge(self) -> str:
+        """Its name in `task.forges.table`."""
+        return self._place.forge
+
+    def put(self, request: str, mark: str, body: str) -> str:
+        """Our comment with that mark has this text, whether it was there or not; its page."""
+        try:
+            url = understood(self._place.host, lambda: put(self._api, request, mark, body))
+        finally:
+            self._api.close()
+        return web_page(url) or self._place.web
 
 
 def _on_a_host(url: str) -> bool:

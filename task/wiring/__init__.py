@@ -115,6 +115,7 @@ def world_of(
         signatures=signatures,
         forge=lambda repo: forges().of(repo),
         compare=lambda repo, base, head: forges().compare(repo, base, head),
+        comments=lambda repo: forges().comments(repo),
         live=argo.live if argo and argo.kind else None,
         follow=follow,
         tell=tell,

@@ -48,8 +48,8 @@ EVENT = "image image-digest tag images-from sequence created source-commit sourc
 TAKING = "application allow-downgrade require-live require-update require-match"
 TELLING = "metrics-file cloudevent-url"
 TAKEN = {
-    "run": f"{EVENT} dry-run on-failure {TAKING} {TELLING} {WRITING}",
-    "plan": f"{EVENT} on-failure {TAKING} {WRITING}",
+    "run": f"{EVENT} comment dry-run on-failure {TAKING} {TELLING} {WRITING}",
+    "plan": f"{EVENT} comment on-failure {TAKING} {WRITING}",
     "scan": f"dry-run on-failure {TAKING} {TELLING} {WRITING}",
     "hold": f"app image reason until by dry-run {TELLING} {WRITING}",
     "release": f"app image discard dry-run {TELLING} {WRITING}",
