@@ -14,6 +14,7 @@ TargetKind = Literal[
     "helm-override", "kustomize-override", "plugin-override", "kustomization", "helmvalues", "manifests", "live", "flux"
 ]
 VerdictName = Literal["update", "unchanged", "refuse", "defer", "error"]
+Through = Literal["git", "github"]  # what makes a commit: git and a push, or GitHub's API
 
 
 @dataclass(frozen=True)
@@ -243,6 +244,7 @@ class Landing:
     commit: str  # "" where it is only predicted
     tree: str
     pushed: bool = True  # False where the head branch had exactly this already
+    through: Through = "git"
 
 
 @dataclass(frozen=True)
@@ -479,6 +481,7 @@ class Commit:
     pull_request: str | None = None
     already_there: bool = False  # whether the branch had it already, and this run wrote nothing
     rollback: bool = False  # whether it puts back what was there before, since the rollout failed
+    through: Through | None = None  # what made it; None where another run did
 
 
 @dataclass(frozen=True)

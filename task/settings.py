@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from task.model import Person, Strategy
+from task.model import Person, Strategy, Through
 from task.secret import Secret
 
 
@@ -55,6 +55,7 @@ class GitSettings:
     sign_off: bool = False
     signing_key: Secret = Secret("")
     signing_format: str = ""  # the key tells
+    through: Through = "git"
     pipeline_run: str = ""
     stall: float = 60.0
     cache_dir: str = ""

@@ -417,6 +417,16 @@ SigningFormat = Annotated[
         read=one_of,
     ),
 ]
+CommitThrough = Annotated[
+    str,
+    option(
+        "--commit-through",
+        COMMIT,
+        "What commits: git, or GitHub's API, with which GitHub signs the commit itself.",
+        "git|github",
+        read=one_of,
+    ),
+]
 SourceCommit = Annotated[
     str,
     option("--source-commit", COMMIT, f"Commit that the image was built from. {FROM_CI}", "SHA", read=commit_id),

@@ -39,6 +39,7 @@ def plan(
     sign_off: options.SignOff = False,
     signing_key: options.SigningKey = "",
     signing_format: options.SigningFormat = "",
+    commit_through: options.CommitThrough = "git",
     source_commit: options.SourceCommit = "",
     source_repository: options.SourceRepository = "",
     pipeline_run: options.PipelineRun = "",

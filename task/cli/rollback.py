@@ -36,6 +36,7 @@ def rollback(
     sign_off: options.SignOff = False,
     signing_key: options.SigningKey = "",
     signing_format: options.SigningFormat = "",
+    commit_through: options.CommitThrough = "git",
     pipeline_run: options.PipelineRun = "",
     pull_request: options.PullRequest = False,
     pull_request_label: options.PullRequestLabel = None,

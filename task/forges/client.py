@@ -130,7 +130,7 @@ class AlreadyThere(Exception):
         self.found = found  # that request, where the forge names it
 
 
-class _Limited(Exception):
+class Limited(Exception):
     """Why there is no answer: nothing was done, and asking again would not help."""
 
 
@@ -178,7 +178,7 @@ class Client:
         answer = self._patient(method, path, what, params=params, json=json, again=again)
         if answer.status < 300 or answer.status in fine:
             return answer
-        raise self.refused(answer, what) from (None if limited(answer) is None else _Limited())
+        raise self.refused(answer, what) from (None if limited(answer) is None else Limited())
 
     def json(self, method: str, path: str, what: str, **more: Any) -> Any:
         """As `ask`, and its JSON. Raises `UnreachableError` for an answer that is not JSON."""
@@ -285,7 +285,7 @@ def settle(steps: Steps, proposal: Proposal, found: Proposed | None) -> Proposed
             found = there.found
             shutdown.sleep(0.2 * turn)  # a list may lag behind
         except UnreachableError as error:  # whether it was opened is unknown: look, and try once more
-            known = isinstance(error.__cause__, _Limited) or (found is not None and found.state == "open")
+            known = isinstance(error.__cause__, Limited) or (found is not None and found.state == "open")
             if known or turn or shutdown.code():
                 raise
             found = None

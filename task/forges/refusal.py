@@ -82,6 +82,12 @@ def limited(answer: Response) -> float | None:
             return None
     elif answer.status != 429:
         return None
+    return wait_of(answer)
+
+
+def wait_of(answer: Response) -> float:
+    """Seconds until a limit on requests lets us in again, as the answer's headers say it; a minute without a word."""
+    headers = answer.headers
     if (after := headers.get("Retry-After", "").strip()).isdigit():
         return float(after)
     reset = (headers.get("x-ratelimit-reset") or headers.get("RateLimit-Reset") or "").strip()
@@ -116,4 +122,4 @@ def _texts(said: Any, depth: int = 0) -> Iterator[str]:
             yield from _texts(said[name], depth + 1)
 
 
-__all__ = ["STAYS", "limited", "refused", "unanswered", "words"]
+__all__ = ["STAYS", "limited", "refused", "unanswered", "wait_of", "words"]

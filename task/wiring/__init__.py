@@ -80,6 +80,8 @@ def world_of(
 
         return ForgeClients(settings, environ, log, opened, clients.logins)
 
+    api = (lambda repo: forges().commits(repo)) if settings.git.through == "github" else None
+
     def descends(sub: Subscription | None, repo: str, revision: str, commit: str) -> str:
         """How a revision that Argo CD compares with stands to the commit that was written."""
         from task.wiring.waiting import descent
@@ -105,7 +107,7 @@ def world_of(
     world = World(
         applications=lambda: _applications(settings, environ, clients.repository(signer, None), argo, scope, images),
         locate=locate,
-        repository=clients.repository(signer, from_cluster),
+        repository=clients.repository(signer, from_cluster, api),
         now=time.monotonic,
         sleep=shutdown.sleep,
         jitter=random.random,

@@ -56,7 +56,7 @@ class GitHub(ForgeServer):
         self.require(request.headers.get("accept") == "application/vnd.github+json", f"{name}: Accept")
         self.require(request.headers.get("x-github-api-version") == "2022-11-28", f"{name}: version")
         reply = self._work(request, path)
-        if reply.status < 300:
+        if reply.status < 300 and reply.body is not None:
             problems = described(self.forge).validator(name, "responses", str(reply.status)).iter_errors(reply.body)
             self.wrong += [f"our answer to {name}: {one.json_path}: {one.message[:200]}" for one in problems]
         return reply
