@@ -170,11 +170,11 @@ Files = Mapping[str, File]
 class Place:
     """A path that a snapshot has to hold: a file's text, whether it exists, or all manifests of a folder.
 
-    `names` are all files in a folder and below it, without their texts.
+    `names` are all files in a folder and below it, without their texts; `files` are with them, and with links.
     """
 
     path: str
-    want: Literal["text", "exists", "folder", "tree", "names"] = "text"
+    want: Literal["text", "exists", "folder", "tree", "names", "files"] = "text"
 
 
 @dataclass(frozen=True)

@@ -174,6 +174,7 @@ class Settings:
     images_from: tuple[str, ...] = ()  # files of builders; `task/ci/builder_files.py` reads them
     applications: tuple[str, ...] = ()
     clusters: str = ""  # the file that lists them, for ApplicationSets
+    render: tuple[str, ...] = ()  # what Helm and Kustomize may make Applications of
     application: tuple[str, ...] = ()  # () is all, as for the next three
     namespace: tuple[str, ...] = ()
     project: tuple[str, ...] = ()

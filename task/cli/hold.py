@@ -17,6 +17,7 @@ def hold(
     by: options.By = "",
     applications: options.Applications = None,
     clusters: options.Clusters = "",
+    render: options.Render = None,
     selector: options.Selector = "",
     project: options.Project = None,
     namespace: options.Namespace = None,

@@ -132,6 +132,15 @@ def every_word(context: typer.Context, param: typer.CallbackParam, values: Texts
     return words
 
 
+def every_choice(context: typer.Context, param: typer.CallbackParam, values: Texts) -> tuple[str, ...]:
+    """Words of the option's metavar, which has commas between them."""
+    words, choices = every_word(context, param, values), str(param.metavar).split(",")
+    for word in words:
+        if word not in choices:
+            raise wrong(param, word, "one of its values", f"choose from {', '.join(choices)}")
+    return words
+
+
 def every_pair(context: typer.Context, param: typer.CallbackParam, values: Texts) -> tuple[tuple[str, str], ...]:
     """`KEY=VALUE` lines."""
     found = []
@@ -292,6 +301,16 @@ Clusters = Annotated[
         FIND,
         "YAML list of {name, server, labels, annotations}, for the clusters generator of ApplicationSets.",
         "FILE",
+    ),
+]
+Render = Annotated[
+    Texts,
+    option(
+        "--render",
+        FIND,
+        "Render a source that is a Helm chart or a kustomization of Applications. The programs must be installed.",
+        "helm,kustomize",
+        read=every_choice,
     ),
 ]
 Application = Annotated[

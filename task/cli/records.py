@@ -90,6 +90,7 @@ def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
         images_from="images_from",
         applications="applications",
         clusters="clusters",
+        render="render",
         application="application",
         namespace="namespace",
         project="project",

@@ -15,6 +15,7 @@ def release(
     discard: options.Discard = False,
     applications: options.Applications = None,
     clusters: options.Clusters = "",
+    render: options.Render = None,
     selector: options.Selector = "",
     project: options.Project = None,
     namespace: options.Namespace = None,

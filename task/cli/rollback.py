@@ -20,6 +20,7 @@ def rollback(
     hold: options.Hold = True,
     applications: options.Applications = None,
     clusters: options.Clusters = "",
+    render: options.Render = None,
     selector: options.Selector = "",
     project: options.Project = None,
     namespace: options.Namespace = None,

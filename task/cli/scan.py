@@ -13,6 +13,7 @@ def scan(
     *,
     applications: options.Applications = None,
     clusters: options.Clusters = "",
+    render: options.Render = None,
     application: options.Application = None,
     selector: options.Selector = "",
     project: options.Project = None,

@@ -19,6 +19,7 @@ from task import shutdown
 from task.applications import is_set
 from task.applications.git import GitManifests
 from task.applications.manifest_files import Manifests
+from task.applications.rendering import Rendering
 from task.applications.work_tree import locate as find
 from task.errors import UsageError
 from task.git.ancestry import Lineage
@@ -183,6 +184,7 @@ def _applications(
 
     if settings.clusters:
         sets()  # a mistake in the file is an error, whatever the manifests hold
+    rendering = Rendering(settings.render, environ, settings.argocd_namespace, found)
     with opened:
         for source in found:
             repo, path = _repository(source)
@@ -190,7 +192,7 @@ def _applications(
                 yield from argo.manifests(source, scope, images)
                 continue
             git = repo and not os.path.exists(source)
-            read = GitManifests(repository(repo, None), path) if git else Manifests(source)
+            read = GitManifests(repository(repo, None), path, rendering) if git else Manifests(source, rendering)
             for manifest in read.all():
                 if is_set(manifest.item):
                     yield from sets().of(manifest)

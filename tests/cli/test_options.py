@@ -28,7 +28,7 @@ from task.cli.records import settings_of
 from task.errors import UsageError
 from task.settings import Settings
 
-SEARCH = "applications clusters argocd-namespace log-level log-format"
+SEARCH = "applications clusters render argocd-namespace log-level log-format"
 ACCESS = """
     allow-protocol rewrite-url git-username git-password-file git-credentials-url basic-auth-directory github-app-id
     github-app-installation-id github-app-key-file ssh-key-file ssh-directory ssh-known-hosts-file ssh-host-key ca-file
@@ -92,7 +92,16 @@ CHOICES = {
     "log-level": ["error", "warning", "info", "debug"],
     "log-format": ["auto", "text", "json", "github"],
 }
-WORDS = {"app", "application", "project", "namespace", "allow-protocol", "registry-credentials-for", "allow-env"}
+WORDS = {
+    "app",
+    "application",
+    "render",
+    "project",
+    "namespace",
+    "allow-protocol",
+    "registry-credentials-for",
+    "allow-env",
+}
 LINES = {
     "image", "images-from", "applications", "source", "trailer", "rewrite-url", "git-credentials-url", "ssh-host-key",
     "argocd-header", "pull-request-label", "pull-request-reviewer", "pull-request-assignee", "only-repository",
@@ -162,6 +171,8 @@ def with_value(one: TyperParam) -> tuple[str, Any]:
         return "7", 7.0
     if name in ("trailer", "rewrite-url"):
         return "k=v", (("k", "v"),)
+    if name == "render":
+        return "kustomize", ("kustomize",)
     text = "abcdef1234" if name == "source-commit" else "a-text"
     return text, (text,) if name in WORDS | LINES else text
 
@@ -273,6 +284,7 @@ API = ("--commit-through", "github")
         (["--deadline", "nan"], "--deadline: 'nan' is not a number of seconds"),
         (["--deadline", "inf"], "--deadline: 'inf' is not a number of seconds"),
         (["--deadline", "1000000"], "--deadline: '1000000' is not a number of seconds"),
+        (["--render", "helm,jsonnet"], "--render: 'jsonnet' is not one of its values"),
         (["--strategy", "newest"], "--strategy: 'newest' is not one of its values"),
         (["--source-commit", "main"], "--source-commit: 'main' is not the id of a commit"),
         (["--source-commit", "abc123"], "--source-commit: 'abc123' is not the id of a commit"),
