@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from task.model import Person, Strategy, Through
+from task.model import Person, Strategy
 from task.secret import Secret
 
 
@@ -55,7 +55,6 @@ class GitSettings:
     sign_off: bool = False
     signing_key: Secret = Secret("")
     signing_format: str = ""  # the key tells
-    through: Through = "git"
     pipeline_run: str = ""
     stall: float = 60.0
     cache_dir: str = ""
@@ -137,7 +136,6 @@ class RequestSettings:
     forge: str = ""
     token_file: str = ""
     username: str = ""
-    comment: bool = False  # of plan: on the pull request that the job runs for
 
 
 @dataclass(frozen=True)
@@ -174,7 +172,6 @@ class Settings:
     images_from: tuple[str, ...] = ()  # files of builders; `task/ci/builder_files.py` reads them
     applications: tuple[str, ...] = ()
     clusters: str = ""  # the file that lists them, for ApplicationSets
-    render: tuple[str, ...] = ()  # what Helm and Kustomize may make Applications of
     application: tuple[str, ...] = ()  # () is all, as for the next three
     namespace: tuple[str, ...] = ()
     project: tuple[str, ...] = ()
@@ -199,5 +196,7 @@ class Settings:
     registry: RegistrySettings = RegistrySettings()
     request: RequestSettings = RequestSettings()
     holds: bool = False  # of lint: ask every repository what is held
+    newest: bool = False  # of status: ask the registries for the newest tags
+    builds: int = 5  # of status: how many of the last builds are shown
     shown: ShownSettings = ShownSettings()
     verify: VerifySettings = VerifySettings()

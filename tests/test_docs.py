@@ -86,6 +86,16 @@ def test_every_field_of_a_finding_is_documented(field: str) -> None:
     assert f"`{field}`" in PAGES["docs/report.md"].partition("## Findings of lint")[2]
 
 
+@pytest.mark.parametrize("field", list(_fields(load("status.v1"))))
+def test_every_field_of_a_status_is_documented(field: str) -> None:
+    table = PAGES["docs/status.md"].partition("## Every field of the JSON")[2]
+    parent, _, name = field.rpartition(".")
+    rows = [
+        line for line in table.splitlines() if line.startswith(f"| `{parent.removesuffix('[]')}" if name else field)
+    ]
+    assert any(re.search(rf"`(?:{re.escape(field)}(?:\[\].*)?|{name})`", row) for row in rows)
+
+
 STATE = load("state.v1")["definitions"]
 
 

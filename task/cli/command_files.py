@@ -18,7 +18,7 @@ from typer.main import get_command
 
 from task.cli.grouped_help import GroupedHelp
 
-NAMES = ("run", "plan", "scan", "hold", "release", "rollback", "wait", "report", "lint", "demo")
+NAMES = ("run", "plan", "scan", "status", "hold", "release", "rollback", "wait", "report", "lint", "demo")
 
 
 class CommandFiles(Mapping[str, TyperCommand]):

@@ -88,6 +88,14 @@ def seconds(param: typer.CallbackParam, value: str) -> float:
     return number
 
 
+def count(param: typer.CallbackParam, value: str) -> int:
+    """A whole number up to 50."""
+    text = one_text(param, value)
+    if not (text.isascii() and text.isdigit() and len(text) <= 2 and int(text) <= 50):
+        raise wrong(param, text, "a whole number from 0 to 50", "write a number, such as 5")
+    return int(text)
+
+
 def commit_id(param: typer.CallbackParam, value: str) -> str:
     """A commit's id, which is all that a later step can look up."""
     text = one_text(param, value).lower()
@@ -129,15 +137,6 @@ def every_word(context: typer.Context, param: typer.CallbackParam, values: Texts
     words = tuple(word for text in every_text(context, param, values) for word in text.replace(",", " ").split())
     if param.required and not words:
         raise typer.BadParameter("it is blank", param=param)
-    return words
-
-
-def every_choice(context: typer.Context, param: typer.CallbackParam, values: Texts) -> tuple[str, ...]:
-    """Words of the option's metavar, which has commas between them."""
-    words, choices = every_word(context, param, values), str(param.metavar).split(",")
-    for word in words:
-        if word not in choices:
-            raise wrong(param, word, "one of its values", f"choose from {', '.join(choices)}")
     return words
 
 
@@ -240,6 +239,16 @@ App = Annotated[
         callback=every_word,
     ),
 ]
+StatusApp = Annotated[
+    Texts,
+    typer.Argument(
+        envvar=_variable("--app"),
+        metavar="[APP...]",
+        help="Applications to show, each as NAME or NAMESPACE/NAME; globs are allowed. By default all.",
+        rich_help_panel=FIND,
+        callback=every_word,
+    ),
+]
 WaitApp = Annotated[
     Texts,
     typer.Argument(
@@ -272,6 +281,19 @@ Until = Annotated[
 By = Annotated[str, option("--by", HELD, f"Who holds the images. {FROM_CI}", "NAME")]
 Hold = Annotated[bool, flag("--hold", HELD, "Hold the images at the version they are rolled back to.")]
 Discard = Annotated[bool, flag("--discard", HELD, "Drop the deferred event, which is otherwise applied.")]
+Newest = Annotated[
+    bool, flag("--newest", REGISTRY, "Also ask the registries for the newest tag that the rules of each image admit.")
+]
+Builds = Annotated[
+    int,
+    option(
+        "--builds",
+        RESULTS,
+        "How many of the last builds to show of each image. 0 does not read the history.",
+        "N",
+        read=count,
+    ),
+]
 Holds = Annotated[bool, flag("--holds", HELD, "Also list the holds in repositories that need a login.")]
 
 Applications = Annotated[
@@ -301,16 +323,6 @@ Clusters = Annotated[
         FIND,
         "YAML list of {name, server, labels, annotations}, for the clusters generator of ApplicationSets.",
         "FILE",
-    ),
-]
-Render = Annotated[
-    Texts,
-    option(
-        "--render",
-        FIND,
-        "Render a source that is a Helm chart or a kustomization of Applications. The programs must be installed.",
-        "helm,kustomize",
-        read=every_choice,
     ),
 ]
 Application = Annotated[
@@ -436,16 +448,6 @@ SigningFormat = Annotated[
         read=one_of,
     ),
 ]
-CommitThrough = Annotated[
-    str,
-    option(
-        "--commit-through",
-        COMMIT,
-        "What commits: git, or GitHub's API, with which GitHub signs the commit itself.",
-        "git|github",
-        read=one_of,
-    ),
-]
 SourceCommit = Annotated[
     str,
     option("--source-commit", COMMIT, f"Commit that the image was built from. {FROM_CI}", "SHA", read=commit_id),
@@ -486,14 +488,6 @@ AutoMerge = Annotated[
     bool,
     flag("--auto-merge", REQUEST, "Let the Git host merge the pull request once its checks have passed."),
 ]
-Comment = Annotated[
-    bool,
-    flag(
-        "--comment",
-        REQUEST,
-        "Write the plan as a comment to the pull request that the CI job runs for. Needs plan or --dry-run.",
-    ),
-]
 Forge = Annotated[
     str,
     option(
@@ -530,6 +524,9 @@ Output = Annotated[
 ]
 LintOutput = Annotated[
     str, option("--output", RESULTS, "How to print the findings on stdout.", "text|json", read=one_of)
+]
+StatusOutput = Annotated[
+    str, option("--output", RESULTS, "How to print the status on stdout.", "text|json", read=one_of)
 ]
 ReportFile = Annotated[
     str,
@@ -923,7 +920,7 @@ COMMON = frozenset({
     "pull-request", "auto-merge", "forge-token-file", "git-username", "git-password-file", "git-credentials-url",
     "ssh-directory", "wait", "wait-timeout", "output", "report", "log-level",
     "app", "to", "unknown-tag", "reason", "until", "by", "hold", "discard", "holds", "revision", "repository",
-    "report-file", "html",
+    "report-file", "html", "newest", "builds",
 })  # fmt: skip
 
 

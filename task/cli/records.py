@@ -7,6 +7,7 @@ from typing import Any
 
 from task.errors import UsageError
 from task.model import Person
+from task.output.outcome import BY_HAND
 from task.secret import Secret
 from task.settings import (
     AccessSettings,
@@ -59,7 +60,6 @@ def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
         trailers="trailer",
         sign_off="sign_off",
         signing_format="signing_format",
-        through="commit_through",
         pipeline_run="pipeline_run",
         stall="stall_timeout",
         cache_dir="git_cache_dir",
@@ -68,8 +68,6 @@ def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
         git["author"] = Person(given["git_author_name"], given["git_author_email"])
     if given.get("signing_key"):
         git["signing_key"] = Secret(given["signing_key"])
-    if git.get("through") == "github":
-        _check_api(GitSettings(**git))
     held = taken(
         apps="app",
         reason="reason",
@@ -80,7 +78,7 @@ def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
         hold="hold",
         discard="discard",
     )
-    if "app" in given:
+    if command in BY_HAND:
         aliases = given.get("image", ())
         held["images"] = tuple(word for text in aliases for word in text.replace(",", " ").split())
     others = taken(
@@ -90,7 +88,6 @@ def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
         images_from="images_from",
         applications="applications",
         clusters="clusters",
-        render="render",
         application="application",
         namespace="namespace",
         project="project",
@@ -104,6 +101,8 @@ def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
         carry="carry_parameters",
         atomic="atomic",
         holds="holds",
+        newest="newest",
+        builds="builds",
         check="registry_check",
     )
     if "annotation_prefix" in given:
@@ -149,7 +148,7 @@ def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
             **taken(sequence="sequence", commit="source_commit", repository="source_repository", created="created")
         ),
         held=HoldSettings(**held),
-        dry=command == "plan" or given.get("dry_run", False),
+        dry=command in ("plan", "status") or given.get("dry_run", False),
         argo=ArgoSettings(
             **taken(
                 kubeconfig="kubeconfig",
@@ -194,26 +193,8 @@ def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
                 forge="forge",
                 token_file="forge_token_file",
                 username="forge_username",
-                comment="comment",
             )
         ),
         verify=verify,
         shown=ShownSettings(**taken(file="report_file", html="html")),
     )
-
-
-def _check_api(git: GitSettings) -> None:
-    """Raises `UsageError` for what a commit through GitHub's API cannot have: an author, or a signature of ours."""
-    default = GitSettings()
-    for option, is_given in (
-        ("--signing-key", bool(git.signing_key)),
-        ("--signing-format", bool(git.signing_format)),
-        ("--sign-off", git.sign_off),
-        ("--git-author-name", git.author.name != default.author.name),
-        ("--git-author-email", git.author.email != default.author.email),
-    ):
-        if is_given:
-            raise UsageError(
-                f"{option} and --commit-through github are both given",
-                hint="leave one of them out: the author is whom the token belongs to, and GitHub signs the commit",
-            )

@@ -2,12 +2,11 @@
 
 import os
 import sys
-from typing import Any
 
 import typer
 
 from task.cli import options
-from task.cli.grouped_help import GroupedHelp
+from task.cli.html_page import HtmlCommand, write_page
 from task.errors import Exit, Malformed, UsageError
 from task.files import read_file
 from task.output.console import plain_console, stdout_console
@@ -16,18 +15,10 @@ from task.output.saved_report import LARGEST, report_of
 from task.output.stdout import say
 
 
-class ReportCommand(GroupedHelp):
-    """`report FILE --html` without a file to write means stdout; Typer knows no value that may be left out."""
+class ReportCommand(HtmlCommand):
+    """`report --html FILE`: the file is the report."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Give `--html` its value where it has none."""
-        if "--html" in args:
-            at = args.index("--html")
-            following = args[at + 1] if at + 1 < len(args) else "--"
-            plain = [word for word in args if not word.startswith("-") or word == "-"]
-            if (following.startswith("-") and following != "-") or len(plain) == 1:
-                args = [*args[:at], "--html=-", *args[at + 1 :]]
-        return super().parse_args(ctx, args)
+    takes_a_file = True
 
 
 COMMAND_CLASS = ReportCommand  # Typer makes the command of it
@@ -49,9 +40,9 @@ def report(
         # Late: of all commands only this one, with this option, needs jinja2.
         from task.output.report_page import page  # noqa: PLC0415
 
-        _write(page(found), html)
+        write_page(page(found), html)
     else:
-        _write(table(found, stdout_console(context.obj.environ) or plain_console()), "-")
+        say(table(found, stdout_console(context.obj.environ) or plain_console()))
     return int(Exit.OK)
 
 
@@ -66,16 +57,3 @@ def _read(path: str) -> str:
     if len(data) > LARGEST:
         raise UsageError(f"{path!r} is larger than {LARGEST >> 20} MB", hint="name the JSON report of a run")
     return data.decode("utf-8-sig", "replace")
-
-
-def _write(text: str, path: str) -> None:
-    if path == "-":
-        say(text)
-        return
-    try:
-        with open(path, "wb") as file:
-            file.write(text.encode("utf-8", "backslashreplace"))
-    except OSError as error:
-        raise UsageError(
-            f"--html: cannot write {path!r}: {error.strerror}", hint="choose a place that this user may write to"
-        ) from None

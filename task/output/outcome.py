@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from task.errors import PRECEDENCE, Exit
-from task.model import Commit, Decision, Problem, Report
+from task.model import Commit, Decision, Problem, Report, Subscription
 from task.text import exact_json, without_logins
 from task.urls import without_login
 
@@ -82,16 +82,7 @@ def as_json(report: Report) -> dict[str, Any]:
         ],
         "decisions": [_decision(decision) for decision in report.decisions],
         "commits": [_commit(commit) for commit in report.commits],
-        "errors": [
-            {
-                "application": problem.application or None,
-                "rule": problem.rule,
-                "message": without_logins(problem.message),
-                "hint": without_logins(problem.hint) or None,
-                "severity": problem.severity,
-            }
-            for problem in report.problems
-        ],
+        "errors": [problem_as_json(problem) for problem in report.problems],
         "counts": counts(report),
         "timings": timings,
     }
@@ -108,6 +99,22 @@ def current(decision: Decision) -> str | None:
     return f"{tag}@{digest}" if tag and digest else tag or digest or None
 
 
+def problem_as_json(problem: Problem) -> dict[str, Any]:
+    """One element of `errors`."""
+    return {
+        "application": problem.application or None,
+        "rule": problem.rule,
+        "message": without_logins(problem.message),
+        "hint": without_logins(problem.hint) or None,
+        "severity": problem.severity,
+    }
+
+
+def constraint_of(sub: Subscription) -> str | None:
+    """The constraints of an entry, all of which must hold."""
+    return " and ".join(sub.policy.constraints) or sub.entry.constraint or None
+
+
 def _decision(decision: Decision) -> dict[str, Any]:
     sub = decision.subscription
     live = decision.kind == "live"  # then nothing is in Git
@@ -117,7 +124,7 @@ def _decision(decision: Decision) -> dict[str, Any]:
         "image": sub.entry.image.name,
         # Of a broken entry the strategy is null where it cannot be read, and never a default.
         "strategy": sub.flaw.strategy if sub.flaw else sub.policy.strategy,
-        "constraint": " and ".join(sub.policy.constraints) or sub.entry.constraint or None,
+        "constraint": constraint_of(sub),
         "current": current(decision),
         "candidate": decision.candidate.version or None,
         "verdict": decision.verdict.verdict,
@@ -144,5 +151,4 @@ def _commit(commit: Commit) -> dict[str, Any]:
         "pull_request": commit.pull_request,
         "attempts": commit.attempts,
         "rollback": commit.rollback,
-        "through": commit.through,
     } | ({"diff": commit.diff} if commit.diff is not None else {})

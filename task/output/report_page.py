@@ -35,7 +35,7 @@ def _text(value: object) -> Markup:
     return value if isinstance(value, Markup) else Markup("&#35;").join(visible(str(value)).split("#"))
 
 
-_ENVIRONMENT = Environment(
+ENVIRONMENT = Environment(
     loader=PackageLoader("task.output", ""),
     autoescape=True,
     finalize=_text,
@@ -43,12 +43,12 @@ _ENVIRONMENT = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_ENVIRONMENT.tests["web_page"] = web_page
+ENVIRONMENT.tests["web_page"] = web_page
 
 
 def page(report: Mapping[str, Any]) -> str:
     """The page for a report that `task.output.saved_report` has checked."""
-    return _ENVIRONMENT.get_template("report.html.j2").render(
+    return ENVIRONMENT.get_template("report.html.j2").render(
         report=report,
         applications=[
             (name, list(decisions))

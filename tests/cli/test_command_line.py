@@ -132,7 +132,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["wait", " ", "--revision", "abcdef1"], "APP... is empty; name at least one Application"),
         (["wait", "web"], "--revision is missing; name the commit that Argo CD has to sync"),
         (["report"], "FILE is missing; name the JSON report of a run, or - for stdin"),
-        (["wait", "web", "--html", "x"], "wait has no --html; report has it; image-update wait --help-all"),
+        (["wait", "web", "--html", "x"], "wait has no --html; status and report have it; image-update wait --help-all"),
         (["scan", "--registry-check", "never"], "--registry-check: scan cannot do without the registries"),
     ],
 )  # fmt: skip

@@ -28,7 +28,7 @@ from task.cli.records import settings_of
 from task.errors import UsageError
 from task.settings import Settings
 
-SEARCH = "applications clusters render argocd-namespace log-level log-format"
+SEARCH = "applications clusters argocd-namespace log-level log-format"
 ACCESS = """
     allow-protocol rewrite-url git-username git-password-file git-credentials-url basic-auth-directory github-app-id
     github-app-installation-id github-app-key-file ssh-key-file ssh-directory ssh-known-hosts-file ssh-host-key ca-file
@@ -38,10 +38,9 @@ ACCESS = """
 RULES = "selector project namespace annotation-prefix strategy pin-digest output"
 WRITING = f"""
     {SEARCH} {ACCESS} {RULES} carry-parameters atomic git-author-name git-author-email commit-message-template trailer
-    sign-off signing-key signing-format commit-through pipeline-run deadline stall-timeout git-cache-dir refresh
-    refresh-parents wait wait-timeout expect-image kubernetes-events registry-check registries-conf
-    registry-username registry-password-file registry-credentials-for registry-cache-dir allow-env allow-exec verify
-    verify-identity verify-issuer verify-timeout
+    sign-off signing-key signing-format pipeline-run deadline stall-timeout git-cache-dir refresh refresh-parents wait
+    wait-timeout expect-image kubernetes-events registry-check registries-conf registry-username registry-password-file
+    registry-credentials-for registry-cache-dir allow-env allow-exec verify verify-identity verify-issuer verify-timeout
     pull-request pull-request-label pull-request-reviewer pull-request-assignee pull-request-draft auto-merge forge
     forge-token-file forge-username only-repository report results-dir dotenv
 """
@@ -49,9 +48,15 @@ EVENT = "image image-digest tag images-from sequence created source-commit sourc
 TAKING = "application allow-downgrade require-live require-update require-match"
 TELLING = "metrics-file cloudevent-url"
 TAKEN = {
-    "run": f"{EVENT} comment dry-run on-failure {TAKING} {TELLING} {WRITING}",
-    "plan": f"{EVENT} comment on-failure {TAKING} {WRITING}",
+    "run": f"{EVENT} dry-run on-failure {TAKING} {TELLING} {WRITING}",
+    "plan": f"{EVENT} on-failure {TAKING} {WRITING}",
     "scan": f"dry-run on-failure {TAKING} {TELLING} {WRITING}",
+    "status": f"""
+        app {EVENT} newest builds html application allow-downgrade require-live carry-parameters {SEARCH} {ACCESS}
+        {RULES} pull-request forge forge-token-file forge-username deadline stall-timeout git-cache-dir only-repository
+        registry-check registries-conf registry-username registry-password-file registry-credentials-for
+        registry-cache-dir allow-env allow-exec verify verify-identity verify-issuer verify-timeout
+    """,
     "hold": f"app image reason until by dry-run {TELLING} {WRITING}",
     "release": f"app image discard dry-run {TELLING} {WRITING}",
     "rollback": f"app image to unknown-tag reason until by hold dry-run {TELLING} {WRITING}",
@@ -70,7 +75,6 @@ DEFAULTS = {
     "deadline": "120",
     "stall-timeout": "60",
     "git-config": "true",
-    "commit-through": "git",
     "refresh": "true",
     "wait-timeout": "600",
     "expect-image": "true",
@@ -78,6 +82,7 @@ DEFAULTS = {
     "registry-check": "auto",
     "verify-timeout": "0",
     "output": "text",
+    "builds": "5",
     "log-level": "info",
     "log-format": "auto",
     "hold": "true",
@@ -85,23 +90,13 @@ DEFAULTS = {
 CHOICES = {
     "strategy": ["semver", "newest-build", "alphabetical", "digest"],
     "signing-format": ["openpgp", "ssh"],
-    "commit-through": ["git", "github"],
     "registry-check": ["auto", "always", "never"],
     "on-failure": ["none", "rollback"],
     "output": ["text", "json", "repositories"],
     "log-level": ["error", "warning", "info", "debug"],
     "log-format": ["auto", "text", "json", "github"],
 }
-WORDS = {
-    "app",
-    "application",
-    "render",
-    "project",
-    "namespace",
-    "allow-protocol",
-    "registry-credentials-for",
-    "allow-env",
-}
+WORDS = {"app", "application", "project", "namespace", "allow-protocol", "registry-credentials-for", "allow-env"}
 LINES = {
     "image", "images-from", "applications", "source", "trailer", "rewrite-url", "git-credentials-url", "ssh-host-key",
     "argocd-header", "pull-request-label", "pull-request-reviewer", "pull-request-assignee", "only-repository",
@@ -137,7 +132,8 @@ def test_an_option_is_the_same_in_every_command(command: str) -> None:
         name = name_of(one)
         assert one.envvar == "IMAGE_UPDATE_" + name.upper().replace("-", "_")
         assert default_of(one) == DEFAULTS.get(name, "false" if isinstance(one.default, bool) else "")
-        assert choices_of(one) == (["text", "json"] if (command, name) == ("lint", "output") else CHOICES.get(name, []))
+        two = name == "output" and command in ("lint", "status")
+        assert choices_of(one) == (["text", "json"] if two else CHOICES.get(name, []))
         assert takes_many(one) == (name in WORDS | LINES)
         if isinstance(one, TyperArgument):
             assert name in ("app", "report-file", "source")
@@ -171,8 +167,6 @@ def with_value(one: TyperParam) -> tuple[str, Any]:
         return "7", 7.0
     if name in ("trailer", "rewrite-url"):
         return "k=v", (("k", "v"),)
-    if name == "render":
-        return "kustomize", ("kustomize",)
     text = "abcdef1234" if name == "source-commit" else "a-text"
     return text, (text,) if name in WORDS | LINES else text
 
@@ -266,14 +260,10 @@ def test_the_order_of_options_changes_nothing(chosen: list[TyperParam]) -> None:
     words = [
         [one.opts[0]] if isinstance(one.default, bool) else [one.opts[0], with_value(one)[0]]
         for one in chosen
-        if name_of(one)
-        not in ("verify", "verify-identity", "verify-issuer", "signing-key", "commit-through", "on-failure")
+        if name_of(one) not in ("verify", "verify-identity", "verify-issuer", "signing-key", "on-failure")
     ]
     forward = read("run", *[word for pair in words for word in pair])
     assert forward == read("run", *[word for pair in reversed(words) for word in pair])
-
-
-API = ("--commit-through", "github")
 
 
 @pytest.mark.parametrize(
@@ -284,7 +274,6 @@ API = ("--commit-through", "github")
         (["--deadline", "nan"], "--deadline: 'nan' is not a number of seconds"),
         (["--deadline", "inf"], "--deadline: 'inf' is not a number of seconds"),
         (["--deadline", "1000000"], "--deadline: '1000000' is not a number of seconds"),
-        (["--render", "helm,jsonnet"], "--render: 'jsonnet' is not one of its values"),
         (["--strategy", "newest"], "--strategy: 'newest' is not one of its values"),
         (["--source-commit", "main"], "--source-commit: 'main' is not the id of a commit"),
         (["--source-commit", "abc123"], "--source-commit: 'abc123' is not the id of a commit"),
@@ -302,12 +291,6 @@ API = ("--commit-through", "github")
             ["--on-failure", "rollback", "--wait", "--pull-request"],
             "--on-failure rollback does not go with a pull request that a person merges",
         ),
-        (["--commit-through", "gitlab"], "--commit-through: 'gitlab' is not one of its values"),
-        ([*API, "--signing-key", "k"], "--signing-key and --commit-through github are both given"),
-        ([*API, "--signing-format", "ssh"], "--signing-format and --commit-through github are both given"),
-        ([*API, "--sign-off"], "--sign-off and --commit-through github are both given"),
-        ([*API, "--git-author-name", "x"], "--git-author-name and --commit-through github are both given"),
-        ([*API, "--git-author-email", "x@y"], "--git-author-email and --commit-through github are both given"),
     ],
 )
 def test_a_value_that_makes_no_sense(words: list[str], message: str) -> None:
@@ -340,12 +323,12 @@ def test_no_two_records_have_a_field_that_no_option_fills() -> None:
     parts = [one for one in vars(records).values() if isinstance(one, type) and one.__module__ == records.__name__]
     assert Counter(type(getattr(Settings(""), one.name)) for one in fields(Settings))[str] > 0
     words: dict[str, list[str]] = {"run": [], "rollback": ["x"], "release": ["x"], "lint": [], "wait": ["x"]}
-    words["report"] = ["x"]
+    words |= {"report": ["x"], "status": []}
     changed: set[tuple[str, str]] = set()
     for command, start in words.items():
         given_words = [*start]
         for one in options_of(command):
-            if isinstance(one, TyperArgument) or name_of(one) in ("verify", "registry-check", "commit-through"):
+            if isinstance(one, TyperArgument) or name_of(one) in ("verify", "registry-check"):
                 continue
             text, expected = with_value(one)
             flag = one.opts[0] if expected is not False else one.secondary_opts[0]
@@ -360,4 +343,4 @@ def test_no_two_records_have_a_field_that_no_option_fills() -> None:
                     if getattr(part, one.name) != getattr(plain, one.name)
                 }
     wanted = {(one.__name__, field.name) for one in parts for field in fields(one)}
-    assert wanted - changed == {("VerifySettings", "keys"), ("Settings", "check"), ("GitSettings", "through")}
+    assert wanted - changed == {("VerifySettings", "keys"), ("Settings", "check")}

@@ -21,5 +21,5 @@ def test_the_wheel_holds_every_file_that_a_run_reads(tmp_path: Path) -> None:
 
 
 def test_the_template_comes_from_the_package() -> None:
-    found = report_page._ENVIRONMENT.get_template("report.html.j2")
+    found = report_page.ENVIRONMENT.get_template("report.html.j2")
     assert found.filename == str(Path(report_page.__file__).parent / "report.html.j2")

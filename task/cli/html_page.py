@@ -1,0 +1,39 @@
+"""`--html`: writes a page to a file, or to stdout where none is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from task.cli.grouped_help import GroupedHelp
+from task.errors import UsageError
+from task.output.stdout import say
+
+
+class HtmlCommand(GroupedHelp):
+    """`--html` without a file to write means stdout; Typer knows no value that may be left out."""
+
+    takes_a_file = False  # whether a word beside `--html` may be the command's argument and not the file
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Give `--html` its value where it has none."""
+        if "--html" in args:
+            at = args.index("--html")
+            following = args[at + 1] if at + 1 < len(args) else "--"
+            plain = [word for word in args if not word.startswith("-") or word == "-"]
+            if (following.startswith("-") and following != "-") or (self.takes_a_file and len(plain) == 1):
+                args = [*args[:at], "--html=-", *args[at + 1 :]]
+        return super().parse_args(ctx, args)
+
+
+def write_page(text: str, path: str) -> None:
+    """Write a page; - is stdout."""
+    if path == "-":
+        say(text)
+        return
+    try:
+        with open(path, "wb") as file:
+            file.write(text.encode("utf-8", "backslashreplace"))
+    except OSError as error:
+        raise UsageError(
+            f"--html: cannot write {path!r}: {error.strerror}", hint="choose a place that this user may write to"
+        ) from None

@@ -1,0 +1,27 @@
+"""Renders what `status` found as one self-contained page of HTML, by the template `status.html.j2`."""
+
+from __future__ import annotations
+
+from task.model import Status
+from task.output.report_page import ENVIRONMENT
+from task.output.status_text import by_application
+from task.output.status_words import facts, name, says, state, summary
+from task.text import without_logins
+
+MARKS = {"held": "defer", "waiting": "defer", "proposed": "update", "behind": "warning", "differs": "warning"}
+
+
+def page(status: Status) -> str:
+    """The page."""
+    return ENVIRONMENT.get_template("status.html.j2").render(
+        applications=list(by_application(status)),
+        others=[problem for problem in status.problems if not problem.application],
+        summary=summary(status),
+        considered=status.considered,
+        facts=facts,
+        name=name,
+        says=says,
+        state=state,
+        marks=MARKS,
+        plain=without_logins,
+    )

@@ -1,0 +1,129 @@
+"""The words in which people read what `status` found; the same in the text, the table and the page."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from task.model import ImageStatus, PastBuild, Policy, Status
+from task.output.outcome import constraint_of
+from task.output.words import VERDICTS
+from task.policy.order import version_of
+from task.policy.remember import hold_text
+from task.text import without_logins
+from task.urls import without_login
+
+STATES = ("held", "waiting", "proposed", "behind", "differs", "tracked")
+SCOPES = {"application": "all images of the Application", "image": "this image", "freeze": "a freeze"}
+DIGEST = 19  # letters of a digest that tell it from others
+
+
+def state(one: ImageStatus) -> str:
+    """The one word that says most about an image."""
+    now = version_of(one.in_git)
+    if one.hold:
+        return "held"
+    if one.deferred:
+        return "waiting"
+    if one.request:
+        return "proposed"
+    if one.newest and one.newest.tag not in ("", one.in_git.tag):
+        return "behind"
+    if now and one.live and not any(_same(one, image.tag, image.digest) for image in one.live):
+        return "differs"
+    return "tracked"
+
+
+def name(one: ImageStatus) -> str:
+    """`alias=image`."""
+    entry = one.subscription.entry
+    return f"{entry.alias}={entry.image.name}" if entry.alias else entry.image.name
+
+
+def says(one: ImageStatus) -> str:
+    """The version in Git, in short."""
+    return _version(one.in_git.tag, one.in_git.digest) or "(none)"
+
+
+def facts(one: ImageStatus) -> Iterator[tuple[str, str]]:
+    """What is known of an image: a label, and a sentence for it. A label may come several times."""
+    sub = one.subscription
+    yield "tracks", rules(one)
+    if one.kind == "live":
+        yield "Argo CD", f"{says(one)} in the live Application"
+    else:
+        place = f" in {one.in_git.file}" if one.in_git.file else ""
+        branch = f" on {one.branch}" if one.branch else ""
+        yield "Git", f"{says(one)}{place}{branch} of {without_login(sub.repo)}"
+    if one.live:
+        yield "runs", ", ".join(dict.fromkeys(_version(image.tag, image.digest) for image in one.live))
+    if one.newest:
+        yield "newest", _version(one.newest.tag, one.newest.digest)
+    if one.hold:
+        held = without_logins(hold_text(one.hold)).removeprefix("held").lstrip(": ")
+        yield "hold", f"{held} ({SCOPES[one.scope]})"
+    if one.deferred:
+        since = f" since {one.deferred_at}" if one.deferred_at else ""
+        yield "waits", f"{_version(one.deferred.tag, one.deferred.digest)} is deferred{since}"
+    if one.request:
+        yield "request", f"{one.request.tag} in {one.request.url}"
+    if one.would:
+        yield "would be", f"{VERDICTS[one.would.verdict]}: {one.would.rule}: {without_logins(one.would.because)}"
+    for number, build in enumerate(one.builds):
+        yield "" if number else "builds", build_line(build)
+
+
+def rules(one: ImageStatus) -> str:
+    """The rules by which an entry takes tags."""
+    sub, policy = one.subscription, one.subscription.policy
+    words = [f"{policy.strategy} {constraint_of(sub) or ''}".rstrip()]
+    words += [f"allow-tags {policy.allow}"] if policy.allow is not None else []
+    words += [f"ignore-tags {', '.join(policy.ignore)}"] if policy.ignore else []
+    words += [f"platforms {', '.join(policy.platforms)}"] if policy.platforms else []
+    words += _ways(policy, one)
+    return "; ".join(words)
+
+
+def _ways(policy: Policy, one: ImageStatus) -> list[str]:
+    sub = one.subscription
+    return [
+        *(["pin-digest"] if policy.pin_digest else []),
+        *(["by pull request"] if sub.pull_request else []),
+        *([f"to the branch {sub.head}"] if sub.head else []),
+    ]
+
+
+def build_line(build: PastBuild) -> str:
+    """One build on one line."""
+    by = f"by {build.by}" if build.by else ""
+    words = (_version(build.tag, build.digest), build.at, build.commit[:12], by, build.pipeline_run)
+    return "  ".join(filter(None, words))
+
+
+def summary(status: Status) -> str:
+    """How many images there are, by state, and how many errors and warnings."""
+    apps = {one.subscription.application.key for one in status.images}
+    counted = Counter(state(one) for one in status.images)
+    words = [f"{counted[one]} {one}" for one in STATES if counted[one]]
+    severities = Counter(problem.severity for problem in status.problems)
+    words += [_many(severities["error"], "error")] if severities["error"] else []
+    words += [_many(severities["warning"], "warning")] if severities["warning"] else []
+    many = f"{_many(len(status.images), 'image')} of {_many(len(apps), 'Application')}"
+    return f"{many}: {', '.join(words)}" if words else many
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _same(one: ImageStatus, tag: str, digest: str) -> bool:
+    """Whether a live image is what Git says, as far as both tell."""
+    now = one.in_git
+    if now.digest and digest:
+        return now.digest == digest
+    return not (now.tag and tag) or now.tag == tag
+
+
+def _version(tag: str, digest: str) -> str:
+    short = f"{digest[:DIGEST]}…" if len(digest) > DIGEST else digest
+    return f"{tag}@{short}" if tag and digest else tag or short

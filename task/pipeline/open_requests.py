@@ -1,0 +1,56 @@
+"""The open pull requests of one base branch, and the version of each image that they propose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from task.errors import TaskError
+from task.forges.proposal import BRANCHES, proposes
+from task.forges.proposed_builds import build_key
+from task.model import ImageStatus, OpenRequest, Problem, Proposed, Subscription
+from task.pipeline.ports import Batch, World
+from task.policy.order import version_of
+from task.urls import without_login
+
+MOST = 50  # head branches of one repository that the forge is asked about
+
+
+def with_requests(rows: list[ImageStatus], batch: Batch, world: World) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
+    """The rows, each with the newest open request that proposes its image; and why requests could not be seen."""
+    repo = batch.asks[0].subscription.repo
+    if world.forge is None or not rows:
+        return rows, ()
+    try:
+        forge = world.forge(repo)
+    except TaskError as error:  # no token for it, or no forge at all
+        world.log("info", f"open pull requests of {without_login(repo)} are not shown: {error.message}")
+        return rows, ()
+    try:
+        heads = batch.repository.branches(sorted(beginnings(one.subscription for one in rows)))
+        opened: list[tuple[str, Proposed]] = []
+        for head in heads[:MOST]:
+            found = forge.find(batch.base, head)
+            opened += [(head, found)] if found and found.state == "open" else []
+    except TaskError as error:
+        message = f"open pull requests of {without_login(repo)} are not known: {error.message}"
+        return rows, (Problem("", error.rule, message, error.hint, "warning"),)
+    if len(heads) > MOST:
+        world.log("warning", f"{without_login(repo)}: only {MOST} of {len(heads)} head branches were looked at")
+    return [_with_request(one, opened) for one in rows], ()
+
+
+def beginnings(subs: Iterable[Subscription]) -> set[str]:
+    """How the names of head branches begin that may have a request: ours, and what `git-branch` names."""
+    named = (sub.head.partition("{{")[0] for sub in subs if sub.pull_request and sub.head)
+    return {BRANCHES, *filter(None, named)}
+
+
+def _with_request(one: ImageStatus, opened: list[tuple[str, Proposed]]) -> ImageStatus:
+    sub = one.subscription
+    key = build_key(sub.application.key, sub.entry.alias, sub.entry.image.identity)
+    for head, found in sorted(opened, key=lambda pair: (len(pair[1].number), pair[1].number), reverse=True):
+        if proposed := proposes(found.body).get(key):
+            request = OpenRequest(found.url, found.number, head, proposed.tag or version_of(proposed))
+            return replace(one, request=request)
+    return one

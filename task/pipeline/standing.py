@@ -1,0 +1,131 @@
+"""Pure: what Git says of one image now, what is held there, and which builds were written before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from task.editors.state_file import read_state
+from task.errors import TaskError
+from task.model import (
+    FileVersion,
+    Hold,
+    ImageStatus,
+    Memory,
+    PastBuild,
+    Problem,
+    Reading,
+    Snapshot,
+    Subscription,
+)
+from task.pipeline.decide import NOTHING, file_of, reading, state_path, states_of
+from task.pipeline.move import error_decision
+from task.pipeline.target import all_live, earlier_reading, resolve, target_of
+from task.pipeline.weigh import Terms, key_of
+from task.policy.order import version_of
+from task.policy.remember import active, holding
+from task.templates.trailers import trailer_of
+from task.urls import without_login
+
+Versions = Sequence[FileVersion]
+
+
+def without_git(sub: Subscription) -> ImageStatus:
+    """What the Application itself tells."""
+    hold = Hold(sub.suspended) if sub.suspended else None
+    return ImageStatus(sub, branch=sub.base, live=all_live(sub), hold=hold)
+
+
+def standing(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple[ImageStatus, tuple[Problem, ...]]:
+    """What the snapshot says of one image, and what of it cannot be read."""
+    one, problems = replace(without_git(sub), branch=snapshot.branch), list[Problem]()
+    try:
+        kind = resolve(sub, snapshot)
+        one = replace(one, kind=kind, in_git=reading(snapshot, sub, terms))
+    except TaskError as error:
+        problems.append(unread(sub, error))
+    try:
+        states = states_of(snapshot, sub)
+        state = states.get(file_of(snapshot, sub, states), NOTHING)
+    except TaskError as error:
+        return one, (*problems, unread(sub, error))
+    memory = state.images.get(key_of(sub), Memory())
+    if not one.hold and (hold := holding(state, memory, terms.now)):
+        one = replace(one, hold=hold, scope="image" if active(memory.hold, terms.now) else "application")
+    return replace(one, deferred=memory.deferred), tuple(problems)
+
+
+def unread(sub: Subscription, error: TaskError) -> Problem:
+    """The error of an image that could not be looked at."""
+    verdict = error_decision(sub, sub.entry.image, error).verdict
+    return Problem(sub.application.key, verdict.rule, verdict.because, verdict.hint, exit=verdict.exit)
+
+
+def paths_of(one: ImageStatus) -> tuple[str, ...]:
+    """The files whose history tells about an image."""
+    state = (state_path(one.subscription),) if one.deferred else ()
+    return ((one.in_git.file,) if one.in_git.file else ()) + state
+
+
+def with_history(
+    one: ImageStatus, snapshot: Snapshot, versions: Mapping[str, Versions], most: int, cut: int, terms: Terms
+) -> ImageStatus:
+    """The same with the builds that were written last, and since when an event is deferred.
+
+    `versions` are those of `paths_of`, newest first, `cut` of a file at most.
+    """
+    builds: tuple[PastBuild, ...] = ()
+    sub, path = one.subscription, one.in_git.file
+    if path and one.kind:
+        target = target_of(sub, one.kind, carry=terms.carry)
+        of_file = versions.get(path, ())
+        said = ((version, earlier_reading(snapshot.files, target, path, version.text or "")) for version in of_file)
+        builds = past_builds(said, most, cut=len(of_file) == cut)
+    since = _deferred_since(one, snapshot, versions.get(state_path(sub), ()))
+    return replace(one, builds=builds, deferred_at=since)
+
+
+def past_builds(
+    said: Iterable[tuple[FileVersion, Reading | None]], most: int, *, cut: bool = False
+) -> tuple[PastBuild, ...]:
+    """The last builds, newest first: each value that differs from the one before it, with the commit that wrote it.
+
+    `said` is what the versions of a file say, newest first; None is a broken one. `cut`: there were more of them.
+    """
+    found: list[tuple[Reading, FileVersion]] = []  # a value, and the oldest version that says it
+    for version, now in said:
+        if now is None:
+            continue
+        if found and version_of(now) == version_of(found[-1][0]):
+            found[-1] = (now, version)
+        else:
+            found.append((now, version))
+            if len([one for one, _ in found if version_of(one)]) > most:
+                break
+    else:
+        if cut:  # whether the last one was written by that version is not known
+            found = found[:-1]
+    return tuple(
+        PastBuild(
+            now.tag, now.digest, one.commit, one.at, one.by, without_login(trailer_of(one.message, "Pipeline-Run"))
+        )
+        for now, one in found
+        if version_of(now) and one.commit
+    )[:most]
+
+
+def _deferred_since(one: ImageStatus, snapshot: Snapshot, versions: Versions) -> str:
+    """When the event that waits was remembered: by the oldest of the versions that all have it; "" where unknown."""
+    sub, waiting, since = one.subscription, one.deferred, ""
+    if waiting is None:
+        return ""
+    for version in versions:
+        try:
+            states = read_state(version.text or "")
+        except TaskError:
+            continue
+        memory = states.get(file_of(snapshot, sub, states), NOTHING).images.get(key_of(sub), Memory())
+        if memory.deferred is None or version_of(memory.deferred) != version_of(waiting):
+            break
+        since = version.at
+    return since

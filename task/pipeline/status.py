@@ -1,0 +1,182 @@
+"""`status`: what each image is: in Git, running, in the registry, held, proposed, written before. It writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from task import shutdown
+from task.errors import TaskError
+from task.model import Decision, ImageStatus, Problem, Status, Verdict
+from task.output.outcome import exit_code
+from task.pipeline.batches import at_once, by_branch, by_login, by_repository
+from task.pipeline.contention import Contention
+from task.pipeline.decide import Ask, places
+from task.pipeline.deliver import branch_of_requests, drafted, gatherer
+from task.pipeline.facts import subject
+from task.pipeline.job import Job
+from task.pipeline.live import patch, said_live
+from task.pipeline.match import Matched, asks_for_all, asks_for_images
+from task.pipeline.open_requests import with_requests
+from task.pipeline.ports import Batch, World
+from task.pipeline.run import discover
+from task.pipeline.scan import scanned
+from task.pipeline.standing import paths_of, standing, unread, with_history, without_git
+
+VERSIONS = 3  # of a file, for each build that is shown: people edit other lines of it, too
+
+
+@dataclass(frozen=True)
+class Look:
+    """What is looked at beyond what Git says and what runs."""
+
+    newest: bool = False  # the registries' newest tags
+    builds: int = 5  # how many of the last builds
+    requests: bool = False  # open pull requests, also where no Application asks for them
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What is known of some images, and what is wrong."""
+
+    rows: tuple[ImageStatus, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+def status(job: Job, world: World, look: Look) -> Status:
+    """The images of the Applications in question; with `job.images` those that track one of them. `job` is dry."""
+    seen, problems = discover(job, world)
+    matched = asks_for_images(seen.asking, job.images) if job.images else asks_for_all(seen.asking)
+    problems += matched.problems + tuple(_problem(one) for one in matched.decisions)
+    groups = by_login(by_repository(matched, job), world)
+    found = at_once(lambda asks: _of_repository(asks, job, world, look), groups)
+    if not job.only:
+        found += [_of_live(ask, job, world) for ask in matched.live]
+    rows = [row for one in found for row in one.rows]
+    for one in found:
+        problems += one.problems
+    if look.newest:
+        rows, more = _with_newest(rows, job, world)
+        problems += more
+    rows.sort(key=lambda row: (row.subscription.application.key, row.subscription.entry.alias, row.subscription.path))
+    problems = tuple(dict.fromkeys(problems))
+    return Status(tuple(rows), problems, seen.considered, shutdown.code() or int(exit_code((), problems)))
+
+
+def _problem(decision: Decision) -> Problem:
+    key, verdict = decision.subscription.application.key, decision.verdict
+    return Problem(key, verdict.rule, verdict.because, verdict.hint, exit=verdict.exit)
+
+
+def _of_repository(asks: Sequence[Ask], job: Job, world: World, look: Look) -> _Found:
+    try:
+        repository = world.repository(asks[0].subscription.repo, asks[0].subscription)
+    except TaskError as error:
+        return _unread(asks, error)
+    try:
+        rows: tuple[ImageStatus, ...] = ()
+        problems: tuple[Problem, ...] = ()
+        for base, members in by_branch(repository, asks).items():
+            found = _of_branch(Batch(repository, base, tuple(members)), job, world, look)
+            rows, problems = rows + found.rows, problems + found.problems
+        return _Found(rows, problems)
+    except TaskError as error:
+        return _unread(asks, error)
+    finally:
+        repository.close()
+
+
+def _unread(asks: Sequence[Ask], error: TaskError) -> _Found:
+    """What is known without Git; the error is said once for each Application."""
+    subs = [ask.subscription for ask in asks]
+    return _Found(tuple(map(without_git, subs)), tuple(dict.fromkeys(unread(sub, error) for sub in subs)))
+
+
+def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> _Found:
+    request_branch = branch_of_requests(batch) if job.images else ""
+    wanted = (place for ask in batch.asks for place in places(ask))
+    snapshot = batch.repository.snapshot(batch.base, wanted, request_branch)
+    rows: list[ImageStatus] = []
+    problems: list[Problem] = []
+    for ask in batch.asks:
+        row, wrong = standing(snapshot, ask.subscription, job.terms)
+        rows.append(row)
+        problems += wrong
+
+    if job.images:
+        contention = Contention(f"moving {batch.base}", job.deadline, world)
+        gather = gatherer(batch, job, world)
+        _heads, changes, settled = drafted(batch, snapshot, request_branch, gather, contention, job, world)
+        decisions = (*settled, *(one for change in changes for one in change.decisions))
+        verdicts = {id(one.subscription): one.verdict for one in decisions}
+        rows = [replace(row, would=verdicts.get(id(row.subscription))) for row in rows]
+
+    if look.requests or any(ask.subscription.pull_request for ask in batch.asks):
+        rows, unseen = with_requests(rows, batch, world)
+        problems += unseen
+
+    if look.builds and rows:
+        cut = VERSIONS * look.builds + 1
+        try:
+            versions = batch.repository.written(
+                snapshot.branch, tuple(path for row in rows for path in paths_of(row)), cut
+            )
+            rows = [with_history(row, snapshot, versions, look.builds, cut, job.terms) for row in rows]
+        except TaskError as error:
+            because = f"the history of {snapshot.branch} is not known: {error.message}"
+            problems.append(Problem("", error.rule, because, error.hint, exit=int(error.exit)))
+    return _Found(tuple(rows), tuple(problems))
+
+
+def _of_live(ask: Ask, job: Job, world: World) -> _Found:
+    """An Application that is patched live: Git knows nothing of it."""
+    row = replace(without_git(ask.subscription), kind="live")
+    would: Verdict | None = None
+    if job.images:
+        would = patch([ask], job, world).decisions[0].verdict
+    if world.live is None:
+        return _Found((replace(row, would=would),))
+    try:
+        _manifest, _version, said = said_live(ask.subscription, world.live())
+    except TaskError as error:
+        return _Found((replace(row, would=would),), (unread(ask.subscription, error),))
+    return _Found((replace(row, in_git=said, would=would),))
+
+
+def _with_newest(rows: Sequence[ImageStatus], job: Job, world: World) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
+    """The rows with the newest tag that their rules admit, and why there is none."""
+    asks = tuple(Ask(row.subscription, (replace(row.subscription.entry.image, digest=""),)) for row in rows)
+    found = scanned(Matched(asks, (), ()), job.terms, world.registry)
+    newest = {id(ask.subscription): ask.candidates[0] for ask in found.asks if ask.candidates[0].tag}
+    pinned = {
+        id(row): replace(subject(row.subscription, newest[id(row.subscription)]), facts=("digest",))
+        for row in rows
+        if id(row.subscription) in newest and _is_pinned(row)
+    }
+    answers = world.registry(tuple(dict.fromkeys(pinned.values()))) if pinned else {}
+    problems = [_no_tag(one) for one in found.decisions]
+    made = []
+    for row in rows:
+        image = newest.get(id(row.subscription))
+        if image and (question := pinned.get(id(row))):
+            answer, app = answers[question], row.subscription.application.key
+            if answer.error:
+                problems.append(unread(row.subscription, answer.error))
+            elif not answer.exists:
+                because = f"the registry has no {image.reference}"
+                problems.append(Problem(app, "not-in-registry", because, severity="warning"))
+            image = replace(image, digest=answer.digest) if answer.exists else None
+        made.append(replace(row, newest=image))
+    return made, tuple(problems)
+
+
+def _is_pinned(row: ImageStatus) -> bool:
+    """Whether a digest is written."""
+    policy = row.subscription.policy
+    return policy.strategy == "digest" or policy.pin_digest or bool(row.in_git.digest)
+
+
+def _no_tag(decision: Decision) -> Problem:
+    """Why an entry has no newest tag: the registry did not answer, or the rules admit none of its tags."""
+    problem = _problem(decision)
+    return problem if decision.verdict.verdict == "error" else replace(problem, severity="warning")

@@ -1,0 +1,272 @@
+"""`status`: what each image is, from the command line to the table. It writes nothing: each story looks."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from clusters import app, live_app
+from fakes.argocd_api import argocd_server
+from fakes.forge_server import serving
+from fakes.github_api import GitHub
+from fakes.oci_images import image
+from fakes.registry_api import RegistryApi, registry_api
+from request_scenes import API
+from request_scenes import Scene as RequestScene
+from runs import KUSTOMIZATION, WEB, application, manifest, repository, target
+from support import Result, bare_repo, commit, git, image_update
+
+from task.schemas import load
+
+SCHEMA = load("status.v1")
+RUN = "https://ci.example.com/runs/7"
+STATE = ".image-update/apps/b/argocd_b.state"
+
+
+@contextmanager
+def untouched(repo: Path) -> Iterator[None]:
+    """Nothing is written there meanwhile, not even an object."""
+    before = git(repo, "for-each-ref"), git(repo, "count-objects", "-v")
+    yield
+    assert (git(repo, "for-each-ref"), git(repo, "count-objects", "-v")) == before
+
+
+class Scene:
+    """Applications of one repository, and what was done with them."""
+
+    def __init__(self, folder: Path, names: str = "abc", **broken: Mapping[str, str]) -> None:
+        self.repo = repository(folder, *names)
+        apps = [application(name, self.repo, **broken.get(name, {})) for name in names]
+        self.given = ("--applications", str(manifest(folder, *apps)), "--allow-protocol", "file")
+
+    def call(self, command: str, *more: str, env: Mapping[str, str] | None = None) -> Result:
+        return image_update(command, *more, *self.given, env=env)
+
+    def do(self, command: str, *more: str) -> Any:
+        result = self.call(command, *more, "--output", "json")
+        assert result.code == 0, result.stderr
+        return result.json
+
+    def status(self, *more: str, code: int = 0) -> Any:
+        with untouched(self.repo):
+            result = self.call("status", *more, "--output", "json")
+        assert result.code == code, result.stderr
+        jsonschema.validate(result.json, SCHEMA)
+        return result.json
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    """`a` took a build, `b` is held while a build waits, `c` was never written."""
+    made = Scene(tmp_path)
+    made.do("run", "--application", "a", "--image", f"{WEB}:1.1.0", "--pipeline-run", RUN)
+    made.do("hold", "b", "--reason", "incident 42", "--by", "jane", "--until", "2099-01-01")
+    made.do("run", "--application", "b", "--image", f"{WEB}:1.2.0")
+    return made
+
+
+def keys(found: Any) -> list[str]:
+    return [one["application"] for one in found["images"]]
+
+
+def test_what_git_says_what_holds_it_and_what_came_before(scene: Scene) -> None:
+    found = scene.status()
+    a, b, c = found["images"]
+    assert found["errors"] == []
+    assert (a["application"], a["alias"], a["image"], a["strategy"]) == ("argocd/a", "web", WEB, "semver")
+    assert (a["repository"], a["branch"], a["file"]) == (str(scene.repo), "main", target("a"))
+    assert (a["current"], a["hold"], a["deferred"], a["would"]) == ({"tag": "1.1.0", "digest": None}, None, None, None)
+    assert [(one["tag"], one["by"], one["pipeline_run"]) for one in a["builds"]] == [
+        ("1.1.0", "image-update", RUN),
+        ("1.0.0", "Tests", None),
+    ]
+    assert a["builds"][0]["commit"] == git(scene.repo, "rev-list", "-1", "main", "--", target("a"))
+    held = b["hold"]
+    assert (held["reason"], held["by"], held["until"]) == ("incident 42", "jane", "2099-01-01T00:00:00Z")
+    assert held["scope"] == "application"
+    assert (b["current"]["tag"], b["deferred"]["tag"]) == ("1.0.0", "1.2.0")
+    assert b["deferred"]["at"] == git(scene.repo, "log", "-1", "--format=%cd", "--date=format:%FT%TZ", "main")
+    assert (c["current"]["tag"], [one["tag"] for one in c["builds"]]) == ("1.0.0", ["1.0.0"])
+    assert [one["builds"] for one in scene.status("--builds", "0")["images"]] == [[], [], []]
+    scene.do("hold", "c", "--image", "web", "--reason", "only this")
+    assert [one["hold"]["scope"] for one in scene.status("c")["images"]] == ["image"]
+
+
+def test_text_table_and_page_say_the_same(scene: Scene) -> None:
+    with untouched(scene.repo):
+        text = scene.call("status").stdout
+        wide = scene.call("status", env={"FORCE_COLOR": "1", "COLUMNS": "80", "TERM": "xterm"}).stdout
+        page = scene.call("status", "--html").stdout
+    for words in ("incident 42", "by jane since ", "1.2.0 is deferred since ", RUN, "1 held, 2 tracked"):
+        assert words in text
+        assert words in page
+    assert "  ~ held     web=ghcr.io/acme/web  1.0.0\n" in text
+    lines = [line.replace("\x1b[0m", "") for line in wide.split("\n")]
+    assert max(len(line) for line in lines if "\x1b" not in line) <= 80
+    assert "incident 42" in wide
+
+
+def test_applications_by_name_and_glob(scene: Scene) -> None:
+    assert keys(scene.status("a")) == keys(scene.status("argocd/a")) == ["argocd/a"]
+    assert keys(scene.status("[bc]")) == ["argocd/b", "argocd/c"]
+    found = scene.status("a", "z", code=3)
+    assert keys(found) == ["argocd/a"]
+    assert [one["message"] for one in found["errors"]] == ["no Application is called 'z'"]
+    assert [one["severity"] for one in scene.status("z*")["errors"]] == ["warning"]
+
+
+def test_a_wrong_annotation_is_an_error_and_the_others_are_shown(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, b={"update_strategy": "semver", "web.allow_tags": "regexp:("})
+    found = scene.status(code=3)
+    assert keys(found) == ["argocd/a", "argocd/c"]
+    (error,) = found["errors"]
+    assert (error["application"], error["rule"], error["severity"]) == ("argocd/b", "annotation", "error")
+    assert "! error    annotation: " in scene.call("status").stdout
+    assert scene.status("a")["errors"] == []
+
+
+def test_what_cannot_be_read_stops_nobody_else(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    commit(scene.repo, {target("a"): "images: [", STATE: "files: ["})
+    found = scene.status(code=3)
+    assert keys(found) == ["argocd/a", "argocd/b", "argocd/c"]
+    assert [(one["application"], one["rule"]) for one in found["errors"]] == [
+        ("argocd/a", "target"),
+        ("argocd/b", "target"),
+    ]
+    assert [one["current"]["tag"] for one in found["images"]] == [None, "1.0.0", "1.0.0"]
+
+
+def test_a_repository_that_is_not_there(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    nowhere = manifest(tmp_path, application("x", tmp_path / "none.git"), name="more.json")
+    found = image_update("status", "--applications", nowhere, *scene.given, "--output", "json")
+    assert found.code == 4
+    assert keys(found.json) == ["argocd/a", "argocd/b", "argocd/c", "argocd/x"]
+    assert [(one["application"], one["rule"]) for one in found.json["errors"]] == [("argocd/x", "repository")]
+
+
+@pytest.mark.parametrize("tag", ["1.1.0", "1.3.0", "0.9.0", "latest"])
+def test_what_would_happen_to_an_image_is_what_plan_decides(scene: Scene, tag: str) -> None:
+    planned = scene.do("plan", "--image", f"{WEB}:{tag}")["decisions"]
+    would = [one["would"] for one in scene.status("--image", f"{WEB}:{tag}")["images"]]
+    assert would == [{name: one[name] for name in ("verdict", "rule", "because")} for one in planned]
+    assert {one["verdict"] for one in would} >= (
+        {"defer"} if tag == "1.3.0" else {"refuse"} if tag != "1.1.0" else set()
+    )
+
+
+def test_an_image_that_nobody_tracks(scene: Scene) -> None:
+    found = scene.status("--image", "ghcr.io/acme/wbe:1.0.0")
+    assert found["images"] == []
+    assert [one["hint"] for one in found["errors"]] == [f"did you mean {WEB}?"]
+    assert scene.call("status", "--image", WEB).code == 2  # neither a tag nor a digest
+
+
+def test_mistakes_on_the_command_line(scene: Scene) -> None:
+    for words in (["--builds", "51"], ["--builds", "-1"], ["--builds", "x"]):
+        found = scene.call("status", *words)
+        assert (found.code, "a whole number from 0 to 50" in found.stderr) == (2, True)
+
+
+def test_the_newest_tag_that_the_rules_admit(tmp_path: Path) -> None:
+    with registry_api() as server:
+        built = image()
+        for tag in ("1.0.0", "1.4.0", "2.0.0"):
+            server.put("acme/web", tag, built)
+        server.put("acme/web", "latest", built)
+        named = f"{server.name}/acme/web"
+        lists = {
+            "a": f"web={named}:~1",
+            "b": f"web={named}:latest",
+            "c": f"web={named}:~3",
+            "d": f"web={server.name}/no",
+        }
+        texts = {target(name): KUSTOMIZATION.replace(WEB, named) for name in lists}
+        repo = bare_repo(tmp_path, texts)
+        apps = [application(name, repo, image_list=text) for name, text in lists.items()]
+        apps[1] = application("b", repo, image_list=lists["b"], update_strategy="digest")
+        given = ("--applications", manifest(tmp_path, *apps), "--allow-protocol", "file", "--output", "json")
+        with untouched(repo):
+            found = image_update("status", "--newest", *given)
+            quiet = image_update("status", *given)
+        assert lists_of(server) == 2
+    jsonschema.validate(found.json, SCHEMA)
+    assert [one["newest"] for one in found.json["images"]] == [
+        {"tag": "1.4.0", "digest": None},
+        {"tag": "latest", "digest": built.digest},
+        None,
+        None,
+    ]
+    assert {one["newest"] for one in quiet.json["images"]} == {None}
+    by_app = {one["application"]: one for one in found.json["errors"]}
+    assert (by_app["argocd/c"]["rule"], by_app["argocd/c"]["severity"]) == ("constraint", "warning")
+    assert "argocd/d" in by_app
+
+
+def lists_of(server: RegistryApi) -> int:
+    """How often a list of tags was asked for."""
+    return sum(1 for one in server.asked if one.endswith("/tags/list"))
+
+
+def test_what_runs_as_argo_cd_says(tmp_path: Path) -> None:
+    repo = repository(tmp_path, "web", "live")
+    commit(repo, {target("web"): KUSTOMIZATION.replace("1.0.0", "1.1.0")})
+    with argocd_server() as server:
+        for one in (app("web", repo), live_app("live", repo, kustomize__image_name=WEB)):
+            server.add({**one, "metadata": {"resourceVersion": "7", **one["metadata"]}})
+        env = {"ARGOCD_SERVER": server.address, "ARGOCD_AUTH_TOKEN": "good-token", "ARGOCD_OPTS": "--plaintext"}
+        with untouched(repo):
+            found = image_update(
+                "status", "--image", f"{WEB}:1.2.0", "--allow-protocol", "file", "--output", "json", env=env
+            )
+        assert {one.method for one in server.seen} == {"GET"}
+        assert not [one for one in server.seen if "refresh" in one.query]
+    assert found.code == 0, found.stderr
+    jsonschema.validate(found.json, SCHEMA)
+    live, web = found.json["images"]
+    assert (web["current"]["tag"], web["live"]) == ("1.1.0", [{"tag": "1.0.0", "digest": None}])
+    assert (live["repository"], live["live"]) == (None, [{"tag": "1.0.0", "digest": None}])
+    assert [one["would"]["verdict"] for one in (live, web)] == ["update", "update"]
+
+
+@pytest.mark.servers
+def test_what_waits_in_an_open_pull_request(tmp_path: Path) -> None:
+    with serving(GitHub()) as server:
+        scene = RequestScene(tmp_path, server)
+        scene.event(f"{WEB}:1.1.0")
+        (pull,) = server.open
+        scene.flags = ()  # the option is not needed: a token is
+        with untouched(scene.repo):
+            found = scene.call("status")
+            without = scene.call("status", env={"IMAGE_UPDATE_FORGE_TOKEN": ""})
+        jsonschema.validate(found.json, SCHEMA)
+        rows = {one["image"]: one["pull_request"] for one in found.json["images"]}
+        assert rows[API] is None
+        number = int(pull.number)
+        assert rows[WEB] == {"url": rows[WEB]["url"], "number": number, "head": scene.head, "tag": "1.1.0"}
+        assert rows[WEB]["url"].endswith(f"/{number}")
+        assert {one["pull_request"] for one in without.json["images"]} == {None}
+        scene.merge()
+        after = scene.call("status").json["images"]
+    assert [(one["pull_request"], one["current"]["tag"]) for one in after if one["image"] == WEB] == [(None, "1.1.0")]
+    assert next(one for one in after if one["image"] == WEB)["builds"][0]["by"] == "image-update"  # and not who merged
+
+
+@pytest.mark.slow
+def test_two_thousand_applications_are_one_fetch_and_one_of_the_history(tmp_path: Path) -> None:
+    names = [f"app-{number}" for number in range(2000)]
+    repo = repository(tmp_path, *names)
+    for number in range(20):
+        commit(repo, {target(names[number]): KUSTOMIZATION.replace("1.0.0", f"1.{number}.1")})
+    apps = manifest(tmp_path, *(application(name, repo) for name in names))
+    given = ("--applications", apps, "--allow-protocol", "file", "--output", "json", "--log-level", "debug")
+    with untouched(repo):
+        found = image_update("status", *given)
+    assert found.code == 0, found.stderr
+    assert len(found.json["images"]) == 2000
+    assert [len(one["builds"]) for one in found.json["images"] if one["application"] == "argocd/app-7"] == [2]
+    transfers = [line for line in found.stderr.splitlines() if ": fetch " in line]
+    assert len(transfers) == 4, transfers  # the tip, its files; the commits, and what the files were before
