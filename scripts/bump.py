@@ -45,6 +45,7 @@ NAMED = (
     rf"argocd-image-update/image-update/image-update@({_V})(?![0-9A-Za-z.-])",
     rf"\bargocd-image-update==({_V})(?![0-9A-Za-z.-])",
     rf"name: revision, value: v({_V})\}}",
+    rf"^    rev: v({_V})$",  # of the hook for pre-commit
     rf"argocd-image-update/image-update//[\w/-]+\?ref=v({_V})$",
     rf"\bimage-update ({_V})(?=,|$)",  # what --version prints
 )

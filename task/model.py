@@ -14,6 +14,7 @@ TargetKind = Literal[
     "helm-override", "kustomize-override", "plugin-override", "kustomization", "helmvalues", "manifests", "live", "flux"
 ]
 VerdictName = Literal["update", "unchanged", "refuse", "defer", "error"]
+Through = Literal["git", "github"]  # what makes a commit: git and a push, or GitHub's API
 
 
 @dataclass(frozen=True)
@@ -169,11 +170,11 @@ Files = Mapping[str, File]
 class Place:
     """A path that a snapshot has to hold: a file's text, whether it exists, or all manifests of a folder.
 
-    `names` are all files in a folder and below it, without their texts.
+    `names` are all files in a folder and below it, without their texts; `files` are with them, and with links.
     """
 
     path: str
-    want: Literal["text", "exists", "folder", "tree", "names"] = "text"
+    want: Literal["text", "exists", "folder", "tree", "names", "files"] = "text"
 
 
 @dataclass(frozen=True)
@@ -243,6 +244,7 @@ class Landing:
     commit: str  # "" where it is only predicted
     tree: str
     pushed: bool = True  # False where the head branch had exactly this already
+    through: Through = "git"
 
 
 @dataclass(frozen=True)
@@ -479,6 +481,7 @@ class Commit:
     pull_request: str | None = None
     already_there: bool = False  # whether the branch had it already, and this run wrote nothing
     rollback: bool = False  # whether it puts back what was there before, since the rollout failed
+    through: Through | None = None  # what made it; None where another run did
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from task.model import Person, Strategy
+from task.model import Person, Strategy, Through
 from task.secret import Secret
 
 
@@ -55,6 +55,7 @@ class GitSettings:
     sign_off: bool = False
     signing_key: Secret = Secret("")
     signing_format: str = ""  # the key tells
+    through: Through = "git"
     pipeline_run: str = ""
     stall: float = 60.0
     cache_dir: str = ""
@@ -136,6 +137,7 @@ class RequestSettings:
     forge: str = ""
     token_file: str = ""
     username: str = ""
+    comment: bool = False  # of plan: on the pull request that the job runs for
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,7 @@ class Settings:
     images_from: tuple[str, ...] = ()  # files of builders; `task/ci/builder_files.py` reads them
     applications: tuple[str, ...] = ()
     clusters: str = ""  # the file that lists them, for ApplicationSets
+    render: tuple[str, ...] = ()  # what Helm and Kustomize may make Applications of
     application: tuple[str, ...] = ()  # () is all, as for the next three
     namespace: tuple[str, ...] = ()
     project: tuple[str, ...] = ()

@@ -72,6 +72,7 @@ SLOW = {
     "test_owners_secret.py",
     "test_pending.py",
     "test_picture.py",
+    "test_plan_comment_runs.py",
     "test_proxy.py",
     "test_pull_request_forges.py",
     "test_pull_request_runs.py",

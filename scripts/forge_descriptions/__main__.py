@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from graphql import TypeDefinitionNode, parse, print_ast
+
 from scripts.forge_descriptions.typescript import Declarations, Schema, closed
 
 DATA = Path(__file__).resolve().parent.parent.parent / "tests" / "data" / "forges"
@@ -41,6 +43,7 @@ def main() -> None:
         found: dict[str, Any] = {"source": f"{source.package}: {source.about}", "operations": source.read(folder)}
         if forge == "github":
             found |= _of_github(folder, found["operations"])
+            _graphql(Path(packages, "octokit-graphql-schema", "schema.graphql"), DATA / "github.graphql")
         text = json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False)
         (DATA / f"{forge}.json").write_text(f"{text}\n", encoding="utf-8")
 
@@ -66,7 +69,8 @@ def gitea(folder: Path) -> Operations:
         "repo_edit_pull_request", "repo_get_pull_request_by_base_head", "repo_merge_pull_request",
         "repo_cancel_scheduled_auto_merge", "repo_list_pull_reviews", "repo_create_pull_review_requests",
         "issue_list_labels", "issue_create_label", "issue_add_label", "issue_get_comments_and_timeline",
-        "org_list_labels", "get_version",
+        "org_list_labels", "get_version", "issue_get_comments", "issue_create_comment", "issue_edit_comment",
+        "user_get_current",
     )  # fmt: skip
     found: Operations = {}
     for path in sorted((folder / "api").glob("*_api.py")):
@@ -120,6 +124,10 @@ def gitlab(folder: Path) -> Operations:
         "ListProjectMergeRequests": "merge_requests", "GetMergeRequest": "merge_requests",
         "CreateMergeRequest": "merge_requests", "UpdateMergeRequest": "merge_requests",
         "AcceptMergeRequest": "merge_requests", "GetBranch": "branches", "ListUsers": "users", "GetProject": "projects",
+        "CurrentUser": "users", "ListMergeRequestNotes": "notes", "CreateMergeRequestNote": "notes",
+        "UpdateMergeRequestNote": "notes", "ListProjectDeployments": "deployments",
+        "CreateProjectDeployment": "deployments", "UpdateProjectDeployment": "deployments",
+        "EditEnvironment": "environments",
     }  # fmt: skip
     found: Operations = {}
     for name, file in used.items():
@@ -247,12 +255,18 @@ def github(folder: Path) -> Operations:
     """From GitHub's own description; with the answers, which the stand-in's are held against."""
     used = (
         "GET /repos/{owner}/{repo}/git/ref/{ref}",
+        "POST /repos/{owner}/{repo}/git/refs", "DELETE /repos/{owner}/{repo}/git/refs/{ref}",
         "GET /repos/{owner}/{repo}/pulls", "POST /repos/{owner}/{repo}/pulls",
         "GET /repos/{owner}/{repo}/pulls/{pull_number}", "PATCH /repos/{owner}/{repo}/pulls/{pull_number}",
         "GET /repos/{owner}/{repo}/pulls/{pull_number}/reviews", "PUT /repos/{owner}/{repo}/pulls/{pull_number}/merge",
         "POST /repos/{owner}/{repo}/pulls/{pull_number}/requested_reviewers",
         "POST /repos/{owner}/{repo}/issues/{issue_number}/assignees",
         "POST /repos/{owner}/{repo}/issues/{issue_number}/labels",
+        "POST /repos/{owner}/{repo}/issues/{issue_number}/comments",
+        "PATCH /repos/{owner}/{repo}/issues/comments/{comment_id}",
+        "GET /repos/{owner}/{repo}/deployments", "POST /repos/{owner}/{repo}/deployments",
+        "POST /repos/{owner}/{repo}/deployments/{deployment_id}/statuses",
+        "POST /repos/{owner}/{repo}/statuses/{sha}",
     )  # fmt: skip
     whole = json.loads((folder / "generated/api.github.com.json").read_text())
     found: Operations = {}
@@ -281,8 +295,40 @@ def _of_github(folder: Path, operations: Operations) -> dict[str, Any]:
         name = left.pop()
         schemas[name] = _reduced(components["schemas"][name])
         left |= {*re.findall(r"#/schemas/([\w-]+)", json.dumps(schemas[name]))} - set(schemas)
-    names = {"issue": "issue", "pull": "pull-request", "review": "pull-request-review"}
+    names = {"issue": "issue", "pull": "pull-request", "review": "pull-request-review", "comment": "issue-comment"}
     return {"schemas": schemas, "examples": {key: components["examples"][name]["value"] for key, name in names.items()}}
+
+
+def _graphql(source: Path, target: Path) -> None:
+    """GitHub's GraphQL schema, with the fields of its answers that we ask for, and all fields of what we send."""
+    asked = {
+        "Mutation": ["createCommitOnBranch", "updateRefs", "enablePullRequestAutoMerge", "enqueuePullRequest"],
+        "CreateCommitOnBranchPayload": ["commit"], "Commit": ["oid"], "Query": ["repository"], "Repository": ["id"],
+        "UpdateRefsPayload": ["clientMutationId"],
+        "EnablePullRequestAutoMergePayload": ["pullRequest"], "PullRequest": ["state", "autoMergeRequest"],
+        "AutoMergeRequest": ["enabledAt"],
+        "EnqueuePullRequestPayload": ["mergeQueueEntry"], "MergeQueueEntry": ["position"],
+    }  # fmt: skip
+    known = {one.name.value: one for one in parse(source.read_text(), no_location=True).definitions
+             if isinstance(one, TypeDefinitionNode)}  # fmt: skip
+    found: dict[str, str] = {}
+    left = [*asked]
+    while left:
+        name = left.pop()
+        if name in found or name not in known:
+            continue
+        fields = [one for one in getattr(known[name], "fields", ()) or ()
+                  if name not in asked or one.name.value in asked[name]]  # fmt: skip
+        texts = (re.sub(r'""".*?"""', "", print_ast(one), flags=re.DOTALL) for one in fields)
+        lines = [" ".join(re.sub(r" @\w+(\([^)]*\))?", "", text).split()) for text in texts]
+        choices = [one.name.value for one in getattr(known[name], "values", ()) or ()]
+        kind = known[name].kind.removesuffix("_definition").removesuffix("_type").replace("input_object", "input")
+        kind = {"object": "type"}.get(kind, kind)
+        body = "".join(f"  {line}\n" for line in (*lines, *choices))
+        found[name] = f"{kind} {name} {{\n{body}}}\n" if body else f"{kind} {name}\n"
+        left += re.findall(r"\w+", " ".join(line.partition(":")[2] + line.partition("(")[2] for line in lines))
+    about = "# npm package @octokit/graphql-schema 15.26.1: what is used of GitHub's own GraphQL schema; MIT, Octokit\n"
+    target.write_text(about + "\n" + "\n".join(found[name] for name in sorted(found)), encoding="utf-8")
 
 
 def _referred(whole: Any, one: Any) -> Any:

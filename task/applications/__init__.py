@@ -27,3 +27,8 @@ class Found:
     subject: str = ""  # "namespace/name" that the problem is about
     exit: int = 0  # the exit code of an error; 0 is that of a wrong annotation
     advice: bool = False  # the problem is no mistake: it says what is not read, and how it can be
+
+    @property
+    def is_application(self) -> bool:
+        """Whether it is an Application, or makes some."""
+        return self.item.get("kind") in ("Application", "ApplicationSet")

@@ -6,7 +6,7 @@ A cluster is not asked: there the generated Applications themselves count.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from task.applications import Found
 from task.applications.git import SnapshotReader
@@ -27,19 +27,12 @@ _OTHERS = "the other Applications of this ApplicationSet are used"
 _KEYS = {"name", "server", "project", "labels", "annotations"}
 
 
-class Rereadable(SnapshotReader, Protocol):
-    """A repository that reads more files of a commit, once it has read some."""
-
-    def again(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """More places of the same commit."""
-
-
 class Repositories:
     """The repositories of `git` generators. Each revision is fetched once, for all ApplicationSets of a run."""
 
-    def __init__(self, repository: Callable[[str], Rereadable]) -> None:
+    def __init__(self, repository: Callable[[str], SnapshotReader]) -> None:
         self._open = repository
-        self._repositories: dict[str, Rereadable] = {}
+        self._repositories: dict[str, SnapshotReader] = {}
         self._snapshots: dict[tuple[str, str], Snapshot] = {}
         self._texts: dict[tuple[str, str], dict[str, str]] = {}
 

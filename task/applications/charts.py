@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
-
-from task.applications import Found
+from collections.abc import Iterable
 
 CHART = "Chart.yaml"
 _APPLICATION = re.compile(r"^[ \t]*(?:- )?kind:[ \t]*[\"']?Application(?:Set)?\b", re.MULTILINE)
-_UNREAD = "read what it makes: --applications cluster, or --applications argocd"
 
 
 class ChartTemplates:
@@ -33,12 +30,10 @@ class ChartTemplates:
             self._of_applications[chart] = None
         return True
 
-    def unread(self, where: str = "") -> Iterator[Found]:
-        """A warning for each chart whose templates make Applications; `where` stands before its path."""
-        for chart in self._of_applications:
-            shown = f"{where}{chart}".rstrip("/") or "."
-            message = f"{shown}: the templates of this Helm chart make Applications, and a chart is not rendered"
-            yield Found({}, shown, message, _UNREAD, advice=True)
+    @property
+    def of_applications(self) -> tuple[str, ...]:
+        """The charts whose templates make Applications; known once all files were looked at."""
+        return tuple(self._of_applications)
 
     def _chart_of(self, path: str) -> str | None:
         """The chart among whose templates this path is; the outermost, where charts lie in charts."""

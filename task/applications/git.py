@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import posixpath
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Protocol
 
 from task.applications import Found
 from task.applications.charts import ChartTemplates
-from task.applications.manifest_files import found_in
+from task.applications.kustomizations import NAMES as KUSTOMIZATIONS
+from task.applications.kustomizations import kustomization_in
+from task.applications.manifest_text import found_in
+from task.applications.rendering import ReadFiles, Rendering, kind_of
 from task.errors import SourceError, UsageError
-from task.model import Place, Snapshot
+from task.model import File, Place, Snapshot
 
 
 class SnapshotReader(Protocol):
-    """A repository whose files can be read."""
+    """A repository whose files can be read, more of them at the same commit."""
 
     def default_branch(self) -> str:
         """The branch that HEAD names."""
 
     def snapshot(self, branch: str, places: Collection[Place]) -> Snapshot:
         """The files of the places, at the tip of the branch."""
+
+    def again(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
+        """More places of the same commit."""
 
     def close(self) -> None:
         """Removes the fetched objects."""
@@ -29,10 +36,11 @@ class SnapshotReader(Protocol):
 class GitManifests:
     """All manifests of a file or folder of a repository, sub-folders included."""
 
-    def __init__(self, store: SnapshotReader, path: str) -> None:
+    def __init__(self, store: SnapshotReader, path: str, rendering: Rendering | None = None) -> None:
         self.store = store
         self.path, _, self.query = path.partition("?")
         self.path = self.path.strip("/")
+        self._rendering = rendering or Rendering()
 
     def all(self) -> Iterable[Found]:
         """Every manifest that may concern us. Raises the store's errors, and `SourceError` for a missing path.
@@ -44,25 +52,47 @@ class GitManifests:
         try:
             ref = _ref(self.query)
             branch = ref if ref not in ("", "HEAD") else self.store.default_branch()
-            snapshot = self.store.snapshot(branch, [Place(self.path, "text" if is_file else "tree")])
+            # The last of the names that Kustomize knows is the only one without a suffix of manifests.
+            folder = [Place(self.path, "tree"), Place(posixpath.join(self.path, KUSTOMIZATIONS[-1]))]
+            snapshot = self.store.snapshot(branch, [Place(self.path, "text")] if is_file else folder)
+            files = {path: file for path, file in snapshot.files.items() if file.text or file.problem}
+            if not files:
+                raise SourceError(
+                    f"--applications: no manifest at {self.path or '/'} of {snapshot.repo} on {branch}",
+                    hint="check the path behind // and ?ref=",
+                )
+            yield from self._found(snapshot, files)
         finally:
-            self.store.close()  # the texts are in memory now
-        files = {path: file for path, file in snapshot.files.items() if file.text or file.problem}
-        if not files:
-            raise SourceError(
-                f"--applications: no manifest at {self.path or '/'} of {snapshot.repo} on {branch}",
-                hint="check the path behind // and ?ref=",
-            )
-        charts = ChartTemplates(snapshot.files)
+            self.store.close()
+
+    def _found(self, snapshot: Snapshot, files: Mapping[str, File]) -> Iterator[Found]:
+        before = f"{snapshot.repo}//"
+        kind = kind_of([posixpath.basename(path) for path in files if posixpath.dirname(path) == self.path])
+        if kind and not self._rendering.way_out(kind):
+            where = f"{before}{self.path}".rstrip("/")
+            for found in self._rendering.rendered(kind, where, self.path, self._reader(snapshot)):
+                yield replace(found, place=(snapshot.repo, snapshot.branch, self.path))
+            return
+        charts, applications = ChartTemplates(files), False
         for path, file in sorted(files.items()):
-            where = f"{snapshot.repo}//{path}"
+            where = f"{before}{path}"
             if file.problem:
                 yield Found({}, where, f"cannot read {where}: {file.problem}", "write manifests as UTF-8 text")
-            if charts.holds(path, file.text):
-                continue
-            for manifest in found_in(file.text.encode(), where):
-                yield replace(manifest, place=(snapshot.repo, branch, path))
-        yield from charts.unread(f"{snapshot.repo}//")
+            if not charts.holds(path, file.text):
+                for found in found_in(file.text.encode(), where):
+                    applications = applications or found.is_application
+                    yield replace(found, place=(snapshot.repo, snapshot.branch, path))
+        kustomization = kustomization_in(files, self.path)
+        yield from self._rendering.unrendered(
+            self.path,
+            charts.of_applications,
+            files[kustomization].text if kustomization else "",
+            applications=applications,
+            before=before,
+        )
+
+    def _reader(self, snapshot: Snapshot) -> ReadFiles:
+        return lambda folder: self.store.again(snapshot, [Place(folder, "files")]).files
 
 
 def _ref(query: str) -> str:

@@ -9,15 +9,16 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from task.applications import Found
 from task.applications.charts import CHART, ChartTemplates
-from task.applicationsets.go_yaml import load_all
-from task.errors import Malformed, UsageError
-from task.files import read_file
+from task.applications.kustomizations import kustomization_in
+from task.applications.local_files import LocalFiles
+from task.applications.manifest_text import found_in
+from task.applications.rendering import Kind, Rendering, kind_of
+from task.errors import UsageError
+from task.files import read_file, read_text
 from task.urls import without_login
-from task.yaml_documents import ManifestDocument, documents
 
 LARGEST = 512 * 1024 * 1024  # bytes of one file: ten thousand Applications, as kubectl prints them
 GIT_URL = re.compile(r"(?:https?|ssh|git|file)://|[\w.-]+@[\w.-]+:", re.IGNORECASE)
@@ -27,8 +28,9 @@ SUFFIXES = (".yaml", ".yml", ".json")
 class Manifests:
     """The source for `--applications` with a file, a folder, or `-` for stdin."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, rendering: Rendering | None = None) -> None:
         self.path = path
+        self._rendering = rendering or Rendering()
 
     def all(self) -> Iterable[Found]:
         """Every manifest that may concern us. Raises `UsageError` where the source itself is unusable."""
@@ -59,17 +61,28 @@ class Manifests:
     def _folder(self) -> Iterator[Found]:
         unreadable: list[OSError] = []
         charts = ChartTemplates()
+        root, applications = "", False
+        kind: Kind | None = None
         for folder, subfolders, names in os.walk(self.path, onerror=unreadable.append):
             # Sorted, so that reports are alike on every file system.
             subfolders[:] = sorted(name for name in subfolders if name != ".git")
             # Without `./`, as CI systems name files: they show a finding of `lint .` at its line.
             shown = "" if folder == "." else folder.removeprefix("./").rstrip("/")
+            if folder == self.path:
+                root, kind = shown, kind_of(names)
+                if kind and not self._rendering.way_out(kind):
+                    files = LocalFiles(folder)
+                    yield from self._rendering.rendered(kind, root or ".", files.folder, files.read)
+                    return
             if CHART in names:
                 charts.add(shown)
             for name in sorted(names):
                 if name.endswith(SUFFIXES):
-                    yield from self._file(os.path.join(shown, name), charts)
-        yield from charts.unread()
+                    for found in self._file(os.path.join(shown, name), charts):
+                        applications = applications or found.is_application
+                        yield found
+        kustomization = self._kustomization() if kind == "kustomize" else ""
+        yield from self._rendering.unrendered(root, charts.of_applications, kustomization, applications=applications)
         for error in unreadable:
             if error.filename == self.path:
                 raise UsageError(
@@ -77,6 +90,14 @@ class Manifests:
                 )
             where = str(error.filename)
             yield Found({}, where, f"cannot read {where}: {error.strerror}", "check its permissions")
+
+    def _kustomization(self) -> str:
+        """The text of the folder's kustomization; "" where it cannot be read."""
+        path = kustomization_in(os.listdir(self.path), "")
+        try:
+            return read_text(os.path.join(self.path, path), errors="replace")
+        except OSError:
+            return ""
 
     def _file(self, path: str, charts: ChartTemplates | None = None) -> Iterator[Found]:
         try:
@@ -90,51 +111,3 @@ class Manifests:
             return
         if charts is None or not charts.holds(path, content.decode("utf-8", "replace")):
             yield from found_in(content, path)
-
-
-def found_in(content: bytes, origin: str) -> Iterator[Found]:
-    """The manifests of one file, and the items of each `List` in it."""
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError:
-        yield Found({}, origin, f"{origin} is not UTF-8 text", "write manifests in UTF-8")
-        return
-    for document in documents(text):
-        where = f"{origin}:{document.line}"
-        if document.problem:
-            yield Found(
-                {}, where, f"{where}: not YAML: {document.problem}", "fix the file; its other documents are used"
-            )
-        elif isinstance(document.data, (dict, list)):
-            items = list(_items(document.data, where))
-            if document.text and any(found.item.get("kind") == "ApplicationSet" for found in items):
-                items = _with_types(items, document, where)
-            yield from items
-
-
-def _with_types(items: list[Found], document: ManifestDocument, where: str) -> list[Found]:
-    """The same manifests, with the numbers and booleans in ApplicationSets as kubectl reads them.
-
-    In an Application every scalar is a text; what a template makes of 1.10 depends on its type.
-    """
-    try:
-        typed = list(_items(load_all(document.text)[document.number], where))
-    except Malformed as error:
-        return [Found({}, where, f"{where}: {error.message}", "fix the file; its other documents are used")]
-    return [new if new.item.get("kind") == "ApplicationSet" else old for old, new in zip(items, typed, strict=True)]
-
-
-def _items(data: dict[str, Any] | list[Any], where: str) -> Iterator[Found]:
-    """The manifest, or the items of a `List` or JSON array. The items of an `ApplicationList` may lack their kind."""
-    kind = "List" if isinstance(data, list) else str(data.get("kind", ""))
-    items = data if isinstance(data, list) else data.get("items")
-    if not kind.endswith("List") or not isinstance(items, list):
-        yield Found(data if isinstance(data, dict) else {}, where)
-        return
-    # `kubectl get -o json` prints a List with whole items; the API's own ApplicationList leaves their kind out.
-    typed = (
-        {"apiVersion": data.get("apiVersion"), "kind": kind[:-4]}
-        if kind != "List" and not isinstance(data, list)
-        else {}
-    )
-    yield from (Found({**typed, **item}, where) for item in items if isinstance(item, dict))

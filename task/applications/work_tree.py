@@ -30,12 +30,12 @@ def locate(path: str, git: Git) -> Located | None:
     Git is asked once for each work tree.
     """
     real = os.path.realpath(path)
-    top = _top(os.path.dirname(real))
+    top = top_of(os.path.dirname(real))
     origin = _origin(top, git) if top and os.path.exists(real) else None
     return Located(*origin, os.path.relpath(real, top).replace(os.sep, "/")) if origin else None
 
 
-def _top(folder: str) -> str:
+def top_of(folder: str) -> str:
     """The nearest folder with a `.git`, or "". In submodules and linked work trees `.git` is a file."""
     while not os.path.exists(os.path.join(folder, ".git")):
         above = os.path.dirname(folder)

@@ -36,6 +36,7 @@ def lint(
     holds: options.Holds = False,
     applications: options.Applications = None,
     clusters: options.Clusters = "",
+    render: options.Render = None,
     application: options.Application = None,
     selector: options.Selector = "",
     project: options.Project = None,

@@ -140,6 +140,15 @@ def every_word(context: typer.Context, param: typer.CallbackParam, values: Texts
     return words
 
 
+def every_choice(context: typer.Context, param: typer.CallbackParam, values: Texts) -> tuple[str, ...]:
+    """Words of the option's metavar, which has commas between them."""
+    words, choices = every_word(context, param, values), str(param.metavar).split(",")
+    for word in words:
+        if word not in choices:
+            raise wrong(param, word, "one of its values", f"choose from {', '.join(choices)}")
+    return words
+
+
 def every_pair(context: typer.Context, param: typer.CallbackParam, values: Texts) -> tuple[tuple[str, str], ...]:
     """`KEY=VALUE` lines."""
     found = []
@@ -325,6 +334,16 @@ Clusters = Annotated[
         "FILE",
     ),
 ]
+Render = Annotated[
+    Texts,
+    option(
+        "--render",
+        FIND,
+        "Render a source that is a Helm chart or a kustomization of Applications. The programs must be installed.",
+        "helm,kustomize",
+        read=every_choice,
+    ),
+]
 Application = Annotated[
     Texts,
     option(
@@ -448,6 +467,16 @@ SigningFormat = Annotated[
         read=one_of,
     ),
 ]
+CommitThrough = Annotated[
+    str,
+    option(
+        "--commit-through",
+        COMMIT,
+        "What commits: git, or GitHub's API, with which GitHub signs the commit itself.",
+        "git|github",
+        read=one_of,
+    ),
+]
 SourceCommit = Annotated[
     str,
     option("--source-commit", COMMIT, f"Commit that the image was built from. {FROM_CI}", "SHA", read=commit_id),
@@ -487,6 +516,14 @@ PullRequestDraft = Annotated[bool, flag("--pull-request-draft", REQUEST, "Open t
 AutoMerge = Annotated[
     bool,
     flag("--auto-merge", REQUEST, "Let the Git host merge the pull request once its checks have passed."),
+]
+Comment = Annotated[
+    bool,
+    flag(
+        "--comment",
+        REQUEST,
+        "Write the plan as a comment to the pull request that the CI job runs for. Needs plan or --dry-run.",
+    ),
 ]
 Forge = Annotated[
     str,

@@ -60,6 +60,7 @@ def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
         trailers="trailer",
         sign_off="sign_off",
         signing_format="signing_format",
+        through="commit_through",
         pipeline_run="pipeline_run",
         stall="stall_timeout",
         cache_dir="git_cache_dir",
@@ -68,6 +69,8 @@ def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
         git["author"] = Person(given["git_author_name"], given["git_author_email"])
     if given.get("signing_key"):
         git["signing_key"] = Secret(given["signing_key"])
+    if git.get("through") == "github":
+        _check_api(GitSettings(**git))
     held = taken(
         apps="app",
         reason="reason",
@@ -88,6 +91,7 @@ def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
         images_from="images_from",
         applications="applications",
         clusters="clusters",
+        render="render",
         application="application",
         namespace="namespace",
         project="project",
@@ -193,8 +197,26 @@ def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
                 forge="forge",
                 token_file="forge_token_file",
                 username="forge_username",
+                comment="comment",
             )
         ),
         verify=verify,
         shown=ShownSettings(**taken(file="report_file", html="html")),
     )
+
+
+def _check_api(git: GitSettings) -> None:
+    """Raises `UsageError` for what a commit through GitHub's API cannot have: an author, or a signature of ours."""
+    default = GitSettings()
+    for option, is_given in (
+        ("--signing-key", bool(git.signing_key)),
+        ("--signing-format", bool(git.signing_format)),
+        ("--sign-off", git.sign_off),
+        ("--git-author-name", git.author.name != default.author.name),
+        ("--git-author-email", git.author.email != default.author.email),
+    ):
+        if is_given:
+            raise UsageError(
+                f"{option} and --commit-through github are both given",
+                hint="leave one of them out: the author is whom the token belongs to, and GitHub signs the commit",
+            )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from hashlib import sha256
 
 from task import shutdown
 from task.annotations.narrow import Narrow
@@ -16,6 +18,7 @@ from task.ci.builders import with_built
 from task.ci.event import event_images
 from task.ci.masking import mask
 from task.ci.publish import check_places, publish
+from task.ci.pull_request import request_event
 from task.ci.variables import Origin, origin_of
 from task.cli.hold_words import actor_of, destination_of, until_of, words_of
 from task.cli.strange_variables import strange_variables
@@ -27,7 +30,7 @@ from task.output.notify import Receivers, check_url, notify
 from task.output.outcome import first_of
 from task.pipeline.changeset import Wording
 from task.pipeline.discover import Scope
-from task.pipeline.job import Job, PullRequestOptions
+from task.pipeline.job import Job, PlanComment, PullRequestOptions
 from task.pipeline.run import run as pipeline
 from task.pipeline.weigh import Intent, Terms
 from task.policy.judge import Leave
@@ -112,7 +115,15 @@ def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, 
         command=settings.command,
         images=images,
         scope=scope_of(settings),
-        terms=Terms(Leave(settings.allow_downgrade), settings.carry, settings.require_live, build, settings.check, now),
+        terms=Terms(
+            Leave(settings.allow_downgrade),
+            settings.carry,
+            settings.require_live,
+            build,
+            settings.check,
+            now,
+            through=git.through,
+        ),
         wording=Wording(git.author, _template(git.template_file), _trailers(settings, origin), settings.command),
         deadline=git.deadline,
         atomic=settings.atomic,
@@ -122,11 +133,29 @@ def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, 
         dry=settings.dry,
         intent=_intent(settings, now, environ),
         aliases=settings.held.images,
+        comment=_comment(settings, images, environ) if settings.request.comment else None,
         requests=PullRequestOptions(
             asked.labels, asked.reviewers, asked.assignees, asked.draft, asked.auto_merge, source=page, run=run
         ),
         undo=settings.argo.on_failure == "rollback",
     )
+
+
+def _comment(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, str]) -> PlanComment:
+    """Where the plan is written to. Plans of other images or other Applications have comments of their own."""
+    if not settings.dry:
+        raise UsageError("--comment is for a plan only", hint="run image-update plan --comment, or add --dry-run")
+    event, argo = request_event(environ), settings.argo
+    narrowed = (settings.application, settings.project, settings.namespace, settings.selector)
+    sources = tuple(without_login(one) for one in settings.applications)
+    plan = (
+        sorted({image.identity for image in images}),
+        sources,
+        argo.server or environ.get("ARGOCD_SERVER", ""),
+        argo.context,
+        narrowed,
+    )
+    return PlanComment(event.repository, event.number, sha256(json.dumps(plan).encode()).hexdigest())
 
 
 def scope_of(settings: Settings) -> Scope:

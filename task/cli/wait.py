@@ -50,6 +50,7 @@ def wait(
     app: options.WaitApp,
     applications: options.Applications = None,
     clusters: options.Clusters = "",
+    render: options.Render = None,
     argocd_namespace: options.ArgocdNamespace = "argocd",
     log_level: options.LogLevel = "info",
     log_format: options.LogFormat = "auto",

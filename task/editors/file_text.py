@@ -60,6 +60,14 @@ def text_of(files: Files, path: str) -> str | None:
     return file.text
 
 
+def refuse_executable(files: Files) -> None:
+    """Raises `TargetError` for a file with the executable bit, which a commit through GitHub's API would remove."""
+    for path, file in files.items():
+        if file.mode == "100755":
+            hint = f"git update-index --chmod=-x {path}, or commit with git: --commit-through git"
+            raise TargetError("has the executable bit, which GitHub's API would remove", hint=hint, subject=path)
+
+
 def tree_of(files: Files, path: str) -> Tree:
     """The parsed file, an empty tree where the file is absent. TargetError names the file."""
     text = text_of(files, path)

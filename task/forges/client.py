@@ -14,9 +14,10 @@ from urllib.parse import urljoin
 from task import shutdown
 from task.errors import Outpaced, TaskError, UnreachableError
 from task.forges.address import ForgeAddress
+from task.forges.comments import CommentApi
 from task.forges.content import overtaken
 from task.forges.proposal import described
-from task.forges.refusal import limited, refused, unanswered, words
+from task.forges.refusal import STAYS, limited, refused, unanswered, words
 from task.git.remote_url import RemoteUrl
 from task.http import Http, Limits, Login, NoAnswerError, Response
 from task.model import Proposal, Proposed
@@ -92,6 +93,7 @@ class ForgeKind:
     # {0} is the repository's page, {1} the base branch, {2} the head branch; of `commit` {1} the commit.
     compare: str = "{0}/compare/{1}...{2}"
     commit: str = "{0}/commit/{1}"
+    comments: Callable[[Reach], CommentApi] | None = None  # None: none are written there
 
 
 class Steps(Protocol):
@@ -128,7 +130,7 @@ class AlreadyThere(Exception):
         self.found = found  # that request, where the forge names it
 
 
-class _Limited(Exception):
+class Limited(Exception):
     """Why there is no answer: nothing was done, and asking again would not help."""
 
 
@@ -136,12 +138,21 @@ class Client:
     """One forge's API: waits out short limits, and answers with JSON or one of our named errors."""
 
     def __init__(
-        self, reach: Reach, login: Login, needs: str, headers: dict[str, str] | None = None, repository: str = ""
+        self,
+        reach: Reach,
+        login: Login,
+        needs: str,
+        headers: dict[str, str] | None = None,
+        repository: str = "",
+        stays: str = STAYS,
     ) -> None:
-        """`needs`: which permission a token needs, for messages. `repository`: the path of the repository itself."""
+        """`repository` is the path of the repository itself.
+
+        For messages: `needs` is the permission that a token needs, `stays` what is done although a request failed.
+        """
         self.reach = reach
         self.moved_to = ""  # the repository's page, where the forge says that it has another name by now
-        self._needs = needs
+        self._needs, self._stays = needs, stays
         self._repository = repository
         self._moved: tuple[str, str] | None = None  # the beginnings of its addresses: as we know them, as they are
         self._http = Http(
@@ -167,7 +178,7 @@ class Client:
         answer = self._patient(method, path, what, params=params, json=json, again=again)
         if answer.status < 300 or answer.status in fine:
             return answer
-        raise self.refused(answer, what) from (None if limited(answer) is None else _Limited())
+        raise self.refused(answer, what) from (None if limited(answer) is None else Limited())
 
     def json(self, method: str, path: str, what: str, **more: Any) -> Any:
         """As `ask`, and its JSON. Raises `UnreachableError` for an answer that is not JSON."""
@@ -185,7 +196,8 @@ class Client:
 
     def refused(self, answer: Response, what: str) -> TaskError:
         """The error that an answer means."""
-        return refused(answer, what, host=self.reach.place.host, needs=self._needs, token=self.reach.token.secret)
+        host, token = self.reach.place.host, self.reach.token.secret
+        return refused(answer, what, host=host, needs=self._needs, token=token, stays=self._stays)
 
     def words(self, answer: Response) -> str:
         """What the forge says in it, as a message may show it."""
@@ -200,7 +212,7 @@ class Client:
             try:
                 answer = self._redirected(method, path, **more)
             except NoAnswerError as error:
-                raise unanswered(error, what) from error
+                raise unanswered(error, what, self._stays) from error
             wait = limited(answer)
             if wait is None or wait > LONGEST_WAIT or turn == _TURNS - 1:
                 return answer
@@ -273,7 +285,7 @@ def settle(steps: Steps, proposal: Proposal, found: Proposed | None) -> Proposed
             found = there.found
             shutdown.sleep(0.2 * turn)  # a list may lag behind
         except UnreachableError as error:  # whether it was opened is unknown: look, and try once more
-            known = isinstance(error.__cause__, _Limited) or (found is not None and found.state == "open")
+            known = isinstance(error.__cause__, Limited) or (found is not None and found.state == "open")
             if known or turn or shutdown.code():
                 raise
             found = None

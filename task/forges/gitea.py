@@ -12,11 +12,13 @@ from typing import Any
 from urllib.parse import quote
 
 from task.errors import RepositoryError
+from task.forges import comments, gitea_comments
 from task.forges.address import PAIR, ForgeAddress, names_none, web_below
 from task.forges.client import AlreadyThere, Client, ForgeKind, ForgeToken, Overtaken, Reach, settle
 from task.forges.content import dig, fitted, ours_to_delete, same
 from task.forges.notes import Notes, missing, rows, tried
 from task.forges.proposal import LONGEST, described
+from task.forges.refusal import STAYS
 from task.git.remote_url import RemoteUrl
 from task.http import Response
 from task.model import Proposal, Proposed
@@ -41,9 +43,8 @@ class Gitea:
     """One repository on Gitea or Forgejo."""
 
     def __init__(self, reach: Reach) -> None:
-        owner, repo = reach.place.project
-        self._owner, self._path = owner, f"/repos/{path_part(owner)}/{path_part(repo)}"
-        self._client = Client(reach, lambda: login(reach.token), NEEDS, repository=self._path)
+        self._owner = reach.place.project[0]
+        self._client, self._path = connected(reach, NEEDS)
 
     def find(self, base: str, head: str) -> Proposed | None:
         """As `ForgeApi.find`.
@@ -269,6 +270,12 @@ class Gitea:
         return done
 
 
+def connected(reach: Reach, needs: str, stays: str = STAYS) -> tuple[Client, str]:
+    """A client, and the repository's path."""
+    path = f"/repos/{'/'.join(map(path_part, reach.place.project))}"
+    return Client(reach, lambda: login(reach.token), needs, repository=path, stays=stays), path
+
+
 def login(token: ForgeToken) -> Mapping[str, str]:
     """The header that logs in: a token alone, or a user's name with a password or a token, as Git is given them.
 
@@ -345,4 +352,5 @@ KIND = ForgeKind(
     client=Gitea,
     place=_place,
     question=("/api/v1/version", _is_it),
+    comments=lambda reach: gitea_comments.GiteaComments(*connected(reach, gitea_comments.NEEDS, comments.STAYS)),
 )

@@ -8,12 +8,14 @@ from typing import Any
 from urllib.parse import quote
 
 from task.errors import Outpaced, TaskError
+from task.forges import comments, github_comments
 from task.forges.address import PAIR, ForgeAddress, names_none, web_below
 from task.forges.client import AlreadyThere, Client, ForgeKind, Overtaken, Reach, settle
 from task.forges.content import dig, fitted, same
 from task.forges.github_merge import AutoMerge
 from task.forges.notes import Notes, missing, rows, tried
 from task.forges.proposal import LONGEST_BODY
+from task.forges.refusal import STAYS
 from task.git.remote_url import RemoteUrl
 from task.http import Response
 from task.model import Proposal, Proposed
@@ -30,12 +32,8 @@ class GitHub:
     """One repository on GitHub."""
 
     def __init__(self, reach: Reach) -> None:
-        token = reach.token.secret
         self._owner, self._repo = reach.place.project
-        self._path = f"/repos/{path_part(self._owner)}/{path_part(self._repo)}"
-        self._client = Client(
-            reach, lambda: {"Authorization": f"Bearer {token.reveal()}"}, NEEDS, HEADERS, repository=self._path
-        )
+        self._client, self._path = connected(reach, NEEDS)
 
     def find(self, base: str, head: str) -> Proposed | None:
         """As `ForgeApi.find`. The owner is part of what is asked for: under another name by now, it is asked again."""
@@ -176,6 +174,13 @@ class GitHub:
         return None if answer.status == 201 else self._client.refused(answer, "ask for reviews")
 
 
+def connected(reach: Reach, needs: str, stays: str = STAYS) -> tuple[Client, str]:
+    """A client, and the repository's path."""
+    token, path = reach.token.secret, f"/repos/{'/'.join(map(path_part, reach.place.project))}"
+    login = lambda: {"Authorization": f"Bearer {token.reveal()}"}  # noqa: E731
+    return Client(reach, login, needs, HEADERS, repository=path, stays=stays), path
+
+
 def proposed(pull: Mapping[str, Any]) -> Proposed:
     """GitHub's pull request → ours."""
     merged = bool(pull.get("merged_at"))
@@ -216,4 +221,5 @@ KIND = ForgeKind(
     client=GitHub,
     place=_place,
     question=("/api/v3/meta", _is_it),
+    comments=lambda reach: github_comments.GitHubComments(*connected(reach, github_comments.NEEDS, comments.STAYS)),
 )

@@ -7,11 +7,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from task.forges import comments, gitlab_comments
 from task.forges.address import PAIR, ForgeAddress, names_none, web_below
 from task.forges.client import AlreadyThere, Client, ForgeKind, Overtaken, Reach, settle
 from task.forges.content import dig, fitted, ours_to_delete, same
 from task.forges.notes import Notes, missing, rows, tried
 from task.forges.proposal import LONGEST, described
+from task.forges.refusal import STAYS
 from task.git.remote_url import RemoteUrl
 from task.http import Response
 from task.model import Proposal, Proposed
@@ -31,11 +33,7 @@ class GitLab:
     """One project on GitLab."""
 
     def __init__(self, reach: Reach) -> None:
-        token = reach.token.secret
-        self._path = f"/projects/{path_part('/'.join(reach.place.project))}"
-        self._client = Client(
-            reach, lambda: {"Authorization": f"Bearer {token.reveal()}"}, NEEDS, repository=self._path
-        )
+        self._client, self._path = connected(reach, NEEDS)
 
     def find(self, base: str, head: str) -> Proposed | None:
         """As `ForgeApi.find`. A fork's branch may bear any name: only the project's own count."""
@@ -182,6 +180,13 @@ class GitLab:
         return done
 
 
+def connected(reach: Reach, needs: str, stays: str = STAYS) -> tuple[Client, str]:
+    """A client, and the project's path."""
+    token, path = reach.token.secret, f"/projects/{path_part('/'.join(reach.place.project))}"
+    login = lambda: {"Authorization": f"Bearer {token.reveal()}"}  # noqa: E731
+    return Client(reach, login, needs, repository=path, stays=stays), path
+
+
 def _state(request: Mapping[str, Any]) -> str:
     """`locked` is a request that is being merged."""
     return {"merged": "merged", "closed": "closed"}.get(request["state"], "open")
@@ -230,4 +235,5 @@ KIND = ForgeKind(
     question=("/api/v4/version", _is_it),
     compare="{0}/-/compare/{1}...{2}",
     commit="{0}/-/commit/{1}",
+    comments=lambda reach: gitlab_comments.GitLabComments(*connected(reach, gitlab_comments.NEEDS, comments.STAYS)),
 )

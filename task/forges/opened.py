@@ -7,15 +7,18 @@ from threading import Lock
 
 from task.errors import ForgeError, Malformed
 from task.forges.address import ForgeAddress, Known
-from task.forges.client import LIMITS, ForgeApi, Reach
+from task.forges.client import LIMITS, ForgeApi, ForgeToken, Reach
+from task.forges.comments import CommentApi, put
 from task.forges.content import honest
+from task.forges.github_commits import GitHubCommits
 from task.forges.places import place_of
 from task.forges.probe import probe
-from task.forges.table import forge_of
+from task.forges.table import FORGES, forge_of, understood
 from task.forges.tokens import Tokens
 from task.git.remote_url import remote_of
 from task.http import Limits
 from task.model import Proposal, Proposed
+from task.urls import web_page
 
 
 class Forges:
@@ -37,12 +40,14 @@ class Forges:
         self._lock = Lock()
         self._probed: dict[str, Known] = {}
         self._opened: dict[ForgeAddress, ForgeApi] = {}
+        self._committing: dict[ForgeAddress, GitHubCommits] = {}
 
-    def place(self, repo: str, reached: str = "") -> ForgeAddress:
+    def place(self, repo: str, reached: str = "", fails: str = "no pull request can be opened") -> ForgeAddress:
         """Where the repository is. Raises `ForgeError` for a URL on no forge, and what `probe` raises.
 
         `reached` is the URL that it is pushed to, if that is another one. It comes first where it is a forge's; a
-        mirror's path or a proxy that no forge is known by leaves it to the repository's own URL.
+        mirror's path or a proxy that no forge is known by leaves it to the repository's own URL. `fails` begins the
+        message of an error.
         """
         urls = list(dict.fromkeys(url for url in (reached, repo) if url and (url == repo or _on_a_host(url))))
         surely = tuple(one for one in self._known if one.root)
@@ -53,23 +58,50 @@ class Forges:
                         return place
             return self._asked(urls[0])
         except Malformed as error:
-            raise ForgeError(f"no pull request can be opened: {error.message}", hint=error.hint) from error
+            raise ForgeError(f"{fails}: {error.message}", hint=error.hint) from error
 
     def of(self, repo: str, reached: str = "") -> ForgeApi:
         """The repository's forge. Raises as `place`, and `CredentialsError` without a token for it."""
         place = self.place(repo, reached)
         with self._lock:
             if place not in self._opened:
-                reach = Reach(place, self._tokens.of(place), self._ca_file, self._log, self._limits, self._warn)
-                self._opened[place] = _Checked(forge_of(reach), place.web)
+                self._opened[place] = _Checked(forge_of(self._reach(place, self._tokens.of(place))), place.web)
             return self._opened[place]
+
+    def comments(self, repo: str, reached: str = "") -> RequestComments:
+        """The comments on pull requests of the job's own repository. Raises as `of`."""
+        place = self.place(repo, reached)
+        make = FORGES[place.forge].comments
+        if make is None:
+            names = ", ".join(one.name for one in FORGES.values() if one.comments)
+            raise ForgeError(f"no comments are written on {place.host}", hint=f"they are on these: {names}")
+        return RequestComments(make(self._reach(place, self._tokens.of_the_job(place, "a comment"))), place)
+
+    def commits(self, repo: str, reached: str = "") -> GitHubCommits:
+        """GitHub's API for commits to the repository. Raises as `of`, and `ForgeError` where it is not on GitHub."""
+        place = self.place(repo, reached, "GitHub's API cannot commit")
+        if place.forge != "github":
+            raise ForgeError(
+                f"GitHub's API cannot commit to {place.host}", hint="commit with git: --commit-through git"
+            )
+        with self._lock:
+            if place not in self._committing:
+                token = self._tokens.of(place, "a commit through its API")
+                self._committing[place] = GitHubCommits(self._reach(place, token))
+            return self._committing[place]
 
     def close(self) -> None:
         """Connections are closed."""
         with self._lock:
             for forge in self._opened.values():
                 forge.close()
+            for api in self._committing.values():
+                api.close()
             self._opened.clear()
+            self._committing.clear()
+
+    def _reach(self, place: ForgeAddress, token: ForgeToken) -> Reach:
+        return Reach(place, token, self._ca_file, self._log, self._limits, self._warn)
 
     def _asked(self, repo: str) -> ForgeAddress:
         remote = remote_of(repo)
@@ -105,6 +137,26 @@ class _Checked:
     def close(self) -> None:
         """As the forge."""
         self._forge.close()
+
+
+class RequestComments:
+    """The comments on pull requests of one repository; their URLs are checked."""
+
+    def __init__(self, api: CommentApi, place: ForgeAddress) -> None:
+        self._api, self._place = api, place
+
+    @property
+    def forge(self) -> str:
+        """Its name in `task.forges.table`."""
+        return self._place.forge
+
+    def put(self, request: str, mark: str, body: str) -> str:
+        """Our comment with that mark has this text, whether it was there or not; its page."""
+        try:
+            url = understood(self._place.host, lambda: put(self._api, request, mark, body))
+        finally:
+            self._api.close()
+        return web_page(url) or self._place.web
 
 
 def _on_a_host(url: str) -> bool:

@@ -129,7 +129,7 @@ def body(content: Content, forge: str = "") -> str:
         ("by", content.links.run, ""),
         ("Changes:", content.links.compare, "compare"),
     )
-    links = " · ".join(f"{word} {_link(url, name)}" for word, url, name in said if url)
+    links = " · ".join(f"{word} {link(url, name)}" for word, url, name in said if url)
     fixed = len(marks) + len(links) + 4
     table = _table(content.apps, longest - fixed) if any(one.changes for one in content.apps) else ""
     text = _fenced(content.text, longest - fixed - len(table) - 2)
@@ -222,7 +222,7 @@ def _table(apps: Sequence[AppChanges], room: int) -> str:
         for change in distinct([app]):
             old = "@".join(filter(None, (change.old_tag, change.old_digest)))
             new = "@".join(filter(None, _version(change)))
-            rows.append(f"| {' | '.join(_code(text) for text in (name, change.image.name, old, new))} |")
+            rows.append(f"| {' | '.join(code(text) for text in (name, change.image.name, old, new))} |")
     lines, left = [], room - len(HEAD) - 40
     for row in rows:
         left -= len(row) + 1
@@ -237,7 +237,7 @@ def _version(change: Change) -> tuple[str, str]:
     return change.new_tag, change.new_digest
 
 
-def _code(text: str) -> str:
+def code(text: str) -> str:
     """Text in code; what would end the code or the cell, and what no screen shows, is no honest value's."""
     line = one_line(text, LONGEST_CELL)
     return f"`{''.join('?' if one in '`|' or not one.isprintable() else one for one in line)}`" if line else ""
@@ -261,15 +261,15 @@ def _calling_nobody(text: str) -> str:
     return MENTION.sub(lambda found: found[0] + BREAK, text)
 
 
-def _link(url: str, name: str = "") -> str:
+def link(url: str, name: str = "") -> str:
     """A link to an http address; anything else as code, since it may be a program for the reader's browser."""
     if not url.startswith(("https://", "http://")):
-        return _code(url)
+        return code(url)
     address = without_login(url)
     safe = NOT_IN_A_LINK.sub(lambda found: "".join(f"%{one:02X}" for one in found[0].encode(errors="replace")), address)
     if len(safe) > LONGEST_URL:
-        return _code(address)
+        return code(address)
     # The last two parts of a path tell a reader enough: `commit/0123456789ab`, `runs/42`.
     parts = safe.partition("://")[2].rstrip("/").split("/")[-2:]
     short = "/".join(part[:12] if len(part) in (40, 64) else part for part in parts)
-    return f"[{_code(name or short)}]({safe})"
+    return f"[{code(name or short)}]({safe})"

@@ -11,14 +11,16 @@ from task.http import NoAnswerError, Response
 from task.secret import Secret
 from task.text import one_line, shortened
 
-_STAYS = "the pushed branch stays, and running again completes the request"
+STAYS = "the pushed branch stays, and running again completes the request"
 _LONGEST = 300  # characters of the forge's words
 _UNKNOWN_WAIT = 60.0  # seconds; GitHub asks for a minute where it names no time
 _TEXTS = ("message", "detail", "error_description", "error", "errors", "fields")  # where forges put their words
 
 
-def refused(answer: Response, what: str, *, host: str, needs: str = "", token: Secret = Secret("")) -> TaskError:
-    """The error for an answer of 300 and above; `what` ends the sentence "could not …".
+def refused(
+    answer: Response, what: str, *, host: str, needs: str = "", token: Secret = Secret(""), stays: str = STAYS
+) -> TaskError:
+    """The error for an answer of 300 and above; `what` ends the sentence "could not …", `stays` a hint.
 
     401: `CredentialsError`; 403 and 404: `RepositoryError`, naming the permission `needs`; limits and 5xx:
     `UnreachableError`; a redirect and everything else: `ForgeError`.
@@ -28,38 +30,38 @@ def refused(answer: Response, what: str, *, host: str, needs: str = "", token: S
     if (wait := limited(answer)) is not None:
         return UnreachableError(
             f"{host} limits the rate of requests: could not {what}: {because}",
-            hint=f"run it again in {wait:.0f} seconds; {_STAYS}",
+            hint=f"run it again in {wait:.0f} seconds; {stays}",
         )
     needs = needs or "give the token the permission to write pull requests"
     if answer.status == 401:
         return CredentialsError(
             f"{host} does not accept the API token: could not {what}: {because}",
-            hint=f"give a valid one as IMAGE_UPDATE_FORGE_TOKEN or by --forge-token-file: {needs}; {_STAYS}",
+            hint=f"give a valid one as IMAGE_UPDATE_FORGE_TOKEN or by --forge-token-file: {needs}; {stays}",
         )
     if answer.status == 403:
-        return RepositoryError(f"{host} does not let this API token {what}: {because}", hint=f"{needs}; {_STAYS}")
+        return RepositoryError(f"{host} does not let this API token {what}: {because}", hint=f"{needs}; {stays}")
     if answer.status == 404:
         return RepositoryError(
             f"could not {what}: {host} says that it does not exist, or this API token may not see it: {because}",
             hint=f"check the repository's URL and the token: {needs}",
         )
     if answer.status >= 500 or answer.status == 408:
-        return UnreachableError(f"{host} failed: could not {what}: {because}", hint=f"run it again; {_STAYS}")
+        return UnreachableError(f"{host} failed: could not {what}: {because}", hint=f"run it again; {stays}")
     if answer.status < 400:
         return ForgeError(
             f"{host} redirects the request elsewhere: could not {what}: {because}",
             hint="the repository may have moved: write its present URL",
         )
-    return ForgeError(f"{host} refuses: could not {what}: {because}", hint=f"correct what it names; {_STAYS}")
+    return ForgeError(f"{host} refuses: could not {what}: {because}", hint=f"correct what it names; {stays}")
 
 
-def unanswered(error: NoAnswerError, what: str) -> TaskError:
+def unanswered(error: NoAnswerError, what: str, stays: str = STAYS) -> TaskError:
     """The error where there is no answer at all."""
     if error.kind == "tls":
         return CredentialsError(
             f"{error.message}: could not {what}", hint="give its certificate authority: --ca-file FILE"
         )
-    return UnreachableError(f"{error.message}: could not {what}", hint=f"run it again; {_STAYS}")
+    return UnreachableError(f"{error.message}: could not {what}", hint=f"run it again; {stays}")
 
 
 def limited(answer: Response) -> float | None:
@@ -80,6 +82,12 @@ def limited(answer: Response) -> float | None:
             return None
     elif answer.status != 429:
         return None
+    return wait_of(answer)
+
+
+def wait_of(answer: Response) -> float:
+    """Seconds until a limit on requests lets us in again, as the answer's headers say it; a minute without a word."""
+    headers = answer.headers
     if (after := headers.get("Retry-After", "").strip()).isdigit():
         return float(after)
     reset = (headers.get("x-ratelimit-reset") or headers.get("RateLimit-Reset") or "").strip()
@@ -114,4 +122,4 @@ def _texts(said: Any, depth: int = 0) -> Iterator[str]:
             yield from _texts(said[name], depth + 1)
 
 
-__all__ = ["limited", "refused", "unanswered", "words"]
+__all__ = ["STAYS", "limited", "refused", "unanswered", "wait_of", "words"]

@@ -55,11 +55,15 @@ class Understood:
         self._forge.close()
 
     def _read(self, work: Callable[[], Value]) -> Value:
-        """A proxy or another service may answer with JSON of any shape."""
-        try:
-            return work()
-        except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
-            raise UnreachableError(
-                f"{self._host} answers in a way that is not understood ({type(error).__name__}: {error})"[:300],
-                hint="check that it is the Git host that --forge or the URL names, then run it again",
-            ) from error
+        return understood(self._host, work)
+
+
+def understood(host: str, work: Callable[[], Value]) -> Value:
+    """What the work gives. Raises `UnreachableError` for answers of another shape: a proxy or another service's."""
+    try:
+        return work()
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+        raise UnreachableError(
+            f"{host} answers in a way that is not understood ({type(error).__name__}: {error})"[:300],
+            hint="check that it is the Git host that --forge or the URL names, then run it again",
+        ) from error

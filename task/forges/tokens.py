@@ -58,22 +58,34 @@ class Tokens:
         if self._secret and not self._scope:
             raise UsageError(f"{self._source}: a token is given, but not for which Git host", hint=SHOW)
 
-    def of(self, place: ForgeAddress) -> ForgeToken:
-        """The token for the API of that place. Raises `CredentialsError` where there is none for it."""
+    def of_the_job(self, place: ForgeAddress, what: str) -> ForgeToken:
+        """The token for the repository that the CI job belongs to: first of all the job's own.
+
+        A token that is given is often for the repository that is written to, and knows no other.
+        """
+        return self._of_ci(place) or self.of(place, what)
+
+    def of(self, place: ForgeAddress, what: str = "a pull request") -> ForgeToken:
+        """The token for the API of that place; `what` needs it. Raises `CredentialsError` where there is none."""
         if self._secret and any(covers(prefix, place.web) for prefix in self._scope):
             return ForgeToken(self._secret, self._user, self._source)
         for login in self._logins(place.web):
             if login.password and covers(login.prefix, place.web):
                 return ForgeToken(login.password, login.user, "the Git login")
-        for name, server in OWN:
-            secret = _sound(self._environ.get(name, ""), name)
-            if secret and covers(self._environ.get(server, ""), place.web):
-                return ForgeToken(secret, "", name)
+        if found := self._of_ci(place):
+            return found
         if self._secret:
             message = f"the API token ({self._source}) is not for {place.host}"
             raise CredentialsError(message, hint=f"if it should be, {SHOW}")
         hint = f"give {VARIABLE} or {OPTION}, and {SHOW}"
-        raise CredentialsError(f"no API token for {place.host}, which a pull request needs", hint=hint)
+        raise CredentialsError(f"no API token for {place.host}, which {what} needs", hint=hint)
+
+    def _of_ci(self, place: ForgeAddress) -> ForgeToken | None:
+        for name, server in OWN:
+            secret = _sound(self._environ.get(name, ""), name)
+            if secret and covers(self._environ.get(server, ""), place.web):
+                return ForgeToken(secret, "", name)
+        return None
 
 
 def covers(prefix: str, web: str) -> bool:

@@ -151,4 +151,5 @@ def _commit(commit: Commit) -> dict[str, Any]:
         "pull_request": commit.pull_request,
         "attempts": commit.attempts,
         "rollback": commit.rollback,
+        "through": commit.through,
     } | ({"diff": commit.diff} if commit.diff is not None else {})

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from task.editors import EDITORS, strays
+from task.editors.file_text import refuse_executable
 from task.editors.state_file import write_state
 from task.errors import TaskError
 from task.model import (
@@ -116,6 +117,8 @@ def _edit(
         editor, target = EDITORS[one.kind], target_of(one.subscription, one.kind, carry=terms.carry)
         try:
             new, edits = editor.write(seen, target, one.candidate)
+            if terms.through == "github":
+                refuse_executable(new)
         except TaskError as error:
             rest += [] if move.carried else [failed(one, error)]
             continue

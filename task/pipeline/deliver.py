@@ -169,6 +169,7 @@ def _commit(batch: Batch, snapshot: Snapshot, change: Draft, attempt: int, job: 
         applications=tuple(sorted({decision.subscription.application.key for decision in change.decisions})),
         attempts=attempt,
         diff=unified_diff(snapshot.files, change.changeset.files) if job.dry else None,
+        through=landing.through,
     )
     return Outcome(change.decisions, (commit,), landed)
 

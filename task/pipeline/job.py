@@ -24,6 +24,15 @@ class PullRequestOptions:
 
 
 @dataclass(frozen=True)
+class PlanComment:
+    """The pull request that a plan is written to as a comment."""
+
+    repository: str  # its URL
+    number: str
+    key: str  # tells this plan's comment from that of another plan, of other images or another cluster
+
+
+@dataclass(frozen=True)
 class Landed:
     """One Application that was written, or that was as it should be already."""
 
@@ -69,6 +78,7 @@ class Job:
     aliases: tuple[str, ...] = ()  # of those commands: the images they are about, by alias or name; () is all
     requests: PullRequestOptions = PullRequestOptions()
     undo: bool = False  # --on-failure rollback: put back what was there before a rollout that failed
+    comment: PlanComment | None = None
 
 
 @dataclass(frozen=True)

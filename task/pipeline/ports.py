@@ -76,6 +76,17 @@ class Forge(Protocol):
         """A request as it is now."""
 
 
+class Comments(Protocol):
+    """The comments on pull requests of one repository."""
+
+    @property
+    def forge(self) -> str:
+        """Which forge it is, since each takes another text."""
+
+    def put(self, request: str, mark: str, body: str) -> str:
+        """Our comment with that mark has this text, whether it was there or not; its page."""
+
+
 class LiveApplications(Protocol):
     """Live Applications: `patch` succeeds only at the version that was read, as far as the API can tell."""
 
@@ -106,6 +117,7 @@ class World:
     signatures: Signatures | None = None  # None: none is required
     forge: Callable[[str], Forge] | None = None  # by a repository's URL
     compare: Callable[[str, str, str], tuple[str, str]] = lambda _repo, _base, _head: ("", "")  # its kind, and a page
+    comments: Callable[[str], Comments] | None = None  # by a repository's URL
     live: Callable[[], LiveApplications] | None = None  # with Applications from the cluster or Argo CD
     follow: Callable[[Sequence[Landed]], Followed] = lambda _landed: Followed()  # Argo CD is told, and waited for
     tell: Callable[[Sequence[Landed]], Sequence[Problem]] = lambda _landed: ()  # it is told, and not waited for

@@ -23,6 +23,7 @@ from task.pipeline.job import Failure, Job, Outcome
 from task.pipeline.live import patch
 from task.pipeline.match import Matched, asks_by_hand, asks_for_all, asks_for_images
 from task.pipeline.overlooked import Seen, unknown_names, unread_keys, untracked, untracked_warnings
+from task.pipeline.plan_comment import commented
 from task.pipeline.ports import Batch, World
 from task.pipeline.scan import scanned
 from task.pipeline.undo import as_rollback, asks_to_undo, job_to_undo, told_of
@@ -53,7 +54,8 @@ def run(job: Job, world: World) -> Report:
             done, problems = done.plus(Outcome(commits=commits)), problems + told
         problems += matched.problems
         timings = Timings(job.terms.now, found - began, landed - found, world.now() - landed)
-        return replace(report(job, seen, done, problems), timings=timings)
+        made = replace(report(job, seen, done, problems), timings=timings)
+    return commented(made, job, world) if job.comment else made
 
 
 def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:

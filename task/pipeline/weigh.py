@@ -18,6 +18,7 @@ from task.model import (
     State,
     Subscription,
     TargetKind,
+    Through,
     Verdict,
     Written,
 )
@@ -59,6 +60,7 @@ class Terms:
     build: Build = Build()
     check: str = "auto"  # --registry-check: auto, always, never
     now: str = "1970-01-01T00:00:00Z"  # which holds have ended; the clock is not asked here
+    through: Through = "git"  # what commits: GitHub's API keeps no executable bit
 
 
 @dataclass(frozen=True)

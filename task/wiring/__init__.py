@@ -19,6 +19,7 @@ from task import shutdown
 from task.applications import is_set
 from task.applications.git import GitManifests
 from task.applications.manifest_files import Manifests
+from task.applications.rendering import Rendering
 from task.applications.work_tree import locate as find
 from task.errors import UsageError
 from task.git.ancestry import Lineage
@@ -80,6 +81,8 @@ def world_of(
 
         return ForgeClients(settings, environ, log, opened, clients.logins)
 
+    api = (lambda repo: forges().commits(repo)) if settings.git.through == "github" else None
+
     def descends(sub: Subscription | None, repo: str, revision: str, commit: str) -> str:
         """How a revision that Argo CD compares with stands to the commit that was written."""
         from task.wiring.waiting import descent
@@ -105,7 +108,7 @@ def world_of(
     world = World(
         applications=lambda: _applications(settings, environ, clients.repository(signer, None), argo, scope, images),
         locate=locate,
-        repository=clients.repository(signer, from_cluster),
+        repository=clients.repository(signer, from_cluster, api),
         now=time.monotonic,
         sleep=shutdown.sleep,
         jitter=random.random,
@@ -115,6 +118,7 @@ def world_of(
         signatures=signatures,
         forge=lambda repo: forges().of(repo),
         compare=lambda repo, base, head: forges().compare(repo, base, head),
+        comments=lambda repo: forges().comments(repo),
         live=argo.live if argo and argo.kind else None,
         follow=follow,
         tell=tell,
@@ -180,6 +184,7 @@ def _applications(
 
     if settings.clusters:
         sets()  # a mistake in the file is an error, whatever the manifests hold
+    rendering = Rendering(settings.render, environ, settings.argocd_namespace, found)
     with opened:
         for source in found:
             repo, path = _repository(source)
@@ -187,7 +192,7 @@ def _applications(
                 yield from argo.manifests(source, scope, images)
                 continue
             git = repo and not os.path.exists(source)
-            read = GitManifests(repository(repo, None), path) if git else Manifests(source)
+            read = GitManifests(repository(repo, None), path, rendering) if git else Manifests(source, rendering)
             for manifest in read.all():
                 if is_set(manifest.item):
                     yield from sets().of(manifest)

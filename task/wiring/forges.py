@@ -7,7 +7,8 @@ from contextlib import ExitStack
 
 from task.errors import Malformed, TaskError, UsageError
 from task.forges.address import Known
-from task.forges.opened import Forges
+from task.forges.github_commits import GitHubCommits
+from task.forges.opened import Forges, RequestComments
 from task.forges.places import compare_url, forge_option, known_to
 from task.forges.tokens import ForgeTokenOptions, Tokens
 from task.git.environment import Login
@@ -32,6 +33,14 @@ class ForgeClients:
     def of(self, repo: str) -> Forge:
         """The repository's forge."""
         return self._forges().of(repo, self._reached(repo))
+
+    def comments(self, repo: str) -> RequestComments:
+        """The comments on the repository's pull requests."""
+        return self._forges().comments(repo, self._reached(repo))
+
+    def commits(self, repo: str) -> GitHubCommits:
+        """GitHub's API for commits to the repository."""
+        return self._forges().commits(repo, self._reached(repo))
 
     def compare(self, repo: str, base: str, head: str) -> tuple[str, str]:
         """(Which forge it is, the page that shows what a head branch changes)."""

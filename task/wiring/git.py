@@ -13,6 +13,7 @@ from task.git.credentials import access_of
 from task.git.environment import Login
 from task.git.names import rewritten
 from task.git.repository.bare import BareRepository
+from task.git.repository.committed_by_api import CommitApi, CommittedByApi
 from task.git.signing import Signer, key_of
 from task.model import Subscription
 from task.once import once
@@ -61,12 +62,17 @@ class GitClients:
         return client
 
     def repository(
-        self, signer: Callable[[], Signer | None], from_cluster: FromCluster | None
+        self,
+        signer: Callable[[], Signer | None],
+        from_cluster: FromCluster | None,
+        api: Callable[[str], CommitApi] | None = None,
     ) -> Callable[[str, Subscription | None], BareRepository]:
-        """How a URL becomes a repository."""
+        """How a URL becomes a repository. `api`: what commits to it, instead of git."""
 
         def repository(repo: str, sub: Subscription | None = None) -> BareRepository:
             git = self.client(repo, sub, from_cluster)
+            if api:
+                return CommittedByApi(git, repo, lambda: api(repo), self._settings.git.cache_dir)
             return BareRepository(git, repo, signer(), self._settings.git.cache_dir)
 
         return repository

@@ -9,6 +9,7 @@ from task.applications import Found
 from task.applications.charts import ChartTemplates
 from task.applications.git import GitManifests
 from task.applications.manifest_files import Manifests
+from task.applications.rendering import Rendering
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
 
@@ -46,11 +47,11 @@ def test_a_folder_is_read_without_the_templates_of_its_charts(tmp_path: Path, mo
     for source, where in ((".", "chart"), ("./", "chart"), (str(tmp_path), f"{tmp_path}/chart")):
         found = list(Manifests(source).all())
         assert names(found) == ["web", "plain"]
-        message = f"{where}: the templates of this Helm chart make Applications, and a chart is not rendered"
+        message = f"{where}: this Helm chart makes Applications, and it is not rendered"
         assert told(found) == [(message, True)]
     assert [one.origin for one in Manifests(".").all() if one.item] == ["web.yaml:1", "chart/templates/plain.yaml:1"]
     inside = [one.problem for one in Manifests("chart").all() if one.problem]
-    assert inside == ["chart: the templates of this Helm chart make Applications, and a chart is not rendered"]
+    assert inside == ["chart: this Helm chart makes Applications, and it is not rendered"]
 
 
 def test_a_repository_is_read_without_the_templates_of_its_charts(tmp_path: Path) -> None:
@@ -59,7 +60,7 @@ def test_a_repository_is_read_without_the_templates_of_its_charts(tmp_path: Path
         git = BareRepository(Git({}, protocols=frozenset({"file"})), repo)
         found = list(GitManifests(git, path).all())
         assert set(names(found)) >= {"plain"}
-        assert told(found)[0][0].startswith(f"{where}: the templates of this Helm chart")
+        assert told(found)[0][0].startswith(f"{where}: this Helm chart")
 
 
 @pytest.mark.parametrize(
@@ -81,5 +82,8 @@ def test_what_a_template_is(path: str, text: str, *, expected: bool) -> None:
 def test_a_chart_at_the_root() -> None:
     charts = ChartTemplates(["Chart.yaml"])
     assert charts.holds("templates/x.yaml", TEMPLATE)
-    assert [one.origin for one in charts.unread()] == ["."]
-    assert [one.origin for one in charts.unread("https://h/x.git//")] == ["https://h/x.git"]
+    assert charts.of_applications == ("",)
+    told = Rendering().unrendered("", charts.of_applications, "", applications=True)
+    assert [one.origin for one in told] == ["."]
+    told = Rendering().unrendered("", charts.of_applications, "", applications=True, before="https://h/x.git//")
+    assert [one.origin for one in told] == ["https://h/x.git"]

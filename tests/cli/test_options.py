@@ -28,7 +28,7 @@ from task.cli.records import settings_of
 from task.errors import UsageError
 from task.settings import Settings
 
-SEARCH = "applications clusters argocd-namespace log-level log-format"
+SEARCH = "applications clusters render argocd-namespace log-level log-format"
 ACCESS = """
     allow-protocol rewrite-url git-username git-password-file git-credentials-url basic-auth-directory github-app-id
     github-app-installation-id github-app-key-file ssh-key-file ssh-directory ssh-known-hosts-file ssh-host-key ca-file
@@ -38,9 +38,10 @@ ACCESS = """
 RULES = "selector project namespace annotation-prefix strategy pin-digest output"
 WRITING = f"""
     {SEARCH} {ACCESS} {RULES} carry-parameters atomic git-author-name git-author-email commit-message-template trailer
-    sign-off signing-key signing-format pipeline-run deadline stall-timeout git-cache-dir refresh refresh-parents wait
-    wait-timeout expect-image kubernetes-events registry-check registries-conf registry-username registry-password-file
-    registry-credentials-for registry-cache-dir allow-env allow-exec verify verify-identity verify-issuer verify-timeout
+    sign-off signing-key signing-format commit-through pipeline-run deadline stall-timeout git-cache-dir refresh
+    refresh-parents wait wait-timeout expect-image kubernetes-events registry-check registries-conf
+    registry-username registry-password-file registry-credentials-for registry-cache-dir allow-env allow-exec verify
+    verify-identity verify-issuer verify-timeout
     pull-request pull-request-label pull-request-reviewer pull-request-assignee pull-request-draft auto-merge forge
     forge-token-file forge-username only-repository report results-dir dotenv
 """
@@ -48,8 +49,8 @@ EVENT = "image image-digest tag images-from sequence created source-commit sourc
 TAKING = "application allow-downgrade require-live require-update require-match"
 TELLING = "metrics-file cloudevent-url"
 TAKEN = {
-    "run": f"{EVENT} dry-run on-failure {TAKING} {TELLING} {WRITING}",
-    "plan": f"{EVENT} on-failure {TAKING} {WRITING}",
+    "run": f"{EVENT} comment dry-run on-failure {TAKING} {TELLING} {WRITING}",
+    "plan": f"{EVENT} comment on-failure {TAKING} {WRITING}",
     "scan": f"dry-run on-failure {TAKING} {TELLING} {WRITING}",
     "status": f"""
         app {EVENT} newest builds html application allow-downgrade require-live carry-parameters {SEARCH} {ACCESS}
@@ -75,6 +76,7 @@ DEFAULTS = {
     "deadline": "120",
     "stall-timeout": "60",
     "git-config": "true",
+    "commit-through": "git",
     "refresh": "true",
     "wait-timeout": "600",
     "expect-image": "true",
@@ -90,13 +92,23 @@ DEFAULTS = {
 CHOICES = {
     "strategy": ["semver", "newest-build", "alphabetical", "digest"],
     "signing-format": ["openpgp", "ssh"],
+    "commit-through": ["git", "github"],
     "registry-check": ["auto", "always", "never"],
     "on-failure": ["none", "rollback"],
     "output": ["text", "json", "repositories"],
     "log-level": ["error", "warning", "info", "debug"],
     "log-format": ["auto", "text", "json", "github"],
 }
-WORDS = {"app", "application", "project", "namespace", "allow-protocol", "registry-credentials-for", "allow-env"}
+WORDS = {
+    "app",
+    "application",
+    "render",
+    "project",
+    "namespace",
+    "allow-protocol",
+    "registry-credentials-for",
+    "allow-env",
+}
 LINES = {
     "image", "images-from", "applications", "source", "trailer", "rewrite-url", "git-credentials-url", "ssh-host-key",
     "argocd-header", "pull-request-label", "pull-request-reviewer", "pull-request-assignee", "only-repository",
@@ -167,6 +179,8 @@ def with_value(one: TyperParam) -> tuple[str, Any]:
         return "7", 7.0
     if name in ("trailer", "rewrite-url"):
         return "k=v", (("k", "v"),)
+    if name == "render":
+        return "kustomize", ("kustomize",)
     text = "abcdef1234" if name == "source-commit" else "a-text"
     return text, (text,) if name in WORDS | LINES else text
 
@@ -260,10 +274,14 @@ def test_the_order_of_options_changes_nothing(chosen: list[TyperParam]) -> None:
     words = [
         [one.opts[0]] if isinstance(one.default, bool) else [one.opts[0], with_value(one)[0]]
         for one in chosen
-        if name_of(one) not in ("verify", "verify-identity", "verify-issuer", "signing-key", "on-failure")
+        if name_of(one)
+        not in ("verify", "verify-identity", "verify-issuer", "signing-key", "commit-through", "on-failure")
     ]
     forward = read("run", *[word for pair in words for word in pair])
     assert forward == read("run", *[word for pair in reversed(words) for word in pair])
+
+
+API = ("--commit-through", "github")
 
 
 @pytest.mark.parametrize(
@@ -274,6 +292,7 @@ def test_the_order_of_options_changes_nothing(chosen: list[TyperParam]) -> None:
         (["--deadline", "nan"], "--deadline: 'nan' is not a number of seconds"),
         (["--deadline", "inf"], "--deadline: 'inf' is not a number of seconds"),
         (["--deadline", "1000000"], "--deadline: '1000000' is not a number of seconds"),
+        (["--render", "helm,jsonnet"], "--render: 'jsonnet' is not one of its values"),
         (["--strategy", "newest"], "--strategy: 'newest' is not one of its values"),
         (["--source-commit", "main"], "--source-commit: 'main' is not the id of a commit"),
         (["--source-commit", "abc123"], "--source-commit: 'abc123' is not the id of a commit"),
@@ -291,6 +310,12 @@ def test_the_order_of_options_changes_nothing(chosen: list[TyperParam]) -> None:
             ["--on-failure", "rollback", "--wait", "--pull-request"],
             "--on-failure rollback does not go with a pull request that a person merges",
         ),
+        (["--commit-through", "gitlab"], "--commit-through: 'gitlab' is not one of its values"),
+        ([*API, "--signing-key", "k"], "--signing-key and --commit-through github are both given"),
+        ([*API, "--signing-format", "ssh"], "--signing-format and --commit-through github are both given"),
+        ([*API, "--sign-off"], "--sign-off and --commit-through github are both given"),
+        ([*API, "--git-author-name", "x"], "--git-author-name and --commit-through github are both given"),
+        ([*API, "--git-author-email", "x@y"], "--git-author-email and --commit-through github are both given"),
     ],
 )
 def test_a_value_that_makes_no_sense(words: list[str], message: str) -> None:
@@ -328,7 +353,7 @@ def test_no_two_records_have_a_field_that_no_option_fills() -> None:
     for command, start in words.items():
         given_words = [*start]
         for one in options_of(command):
-            if isinstance(one, TyperArgument) or name_of(one) in ("verify", "registry-check"):
+            if isinstance(one, TyperArgument) or name_of(one) in ("verify", "registry-check", "commit-through"):
                 continue
             text, expected = with_value(one)
             flag = one.opts[0] if expected is not False else one.secondary_opts[0]
@@ -343,4 +368,4 @@ def test_no_two_records_have_a_field_that_no_option_fills() -> None:
                     if getattr(part, one.name) != getattr(plain, one.name)
                 }
     wanted = {(one.__name__, field.name) for one in parts for field in fields(one)}
-    assert wanted - changed == {("VerifySettings", "keys"), ("Settings", "check")}
+    assert wanted - changed == {("VerifySettings", "keys"), ("Settings", "check"), ("GitSettings", "through")}

@@ -59,6 +59,16 @@ class Pull:
 
 
 @dataclass
+class Note:
+    """One comment on a pull request."""
+
+    number: int
+    request: int
+    body: str
+    author: str = "image-bot"  # whose token ours is
+
+
+@dataclass
 class Fault:
     """What happens to the next `times` requests of that method to a path with that end."""
 
@@ -82,6 +92,7 @@ class ForgeServer(ThreadingHTTPServer):
         self.lock = threading.RLock()
         self.branches = {"main": "b" * 40}
         self.pulls: list[Pull] = []
+        self.notes: list[Note] = []
         self.people: dict[str, str] = {"ann": "", "bob": ""}  # name → id, as the forge has it
         self.faults: list[Fault] = []
         self.seen: list[Request] = []
@@ -117,6 +128,15 @@ class ForgeServer(ThreadingHTTPServer):
         pull = Pull(len(self.pulls) + 1, **what)
         self.pulls.append(pull)
         return pull
+
+    def say(self, request: int, body: str, author: str = "image-bot") -> Note:
+        """A comment on a request."""
+        note = Note(9_000_000_000 + len(self.notes), request, body, author)
+        self.notes.append(note)
+        return note
+
+    def note(self, number: str | int) -> Note | None:
+        return next((note for note in self.notes if str(note.number) == str(number)), None)
 
     def merge(self, number: str) -> None:
         pull = self.pull(number)

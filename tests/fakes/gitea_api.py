@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from unicodedata import east_asian_width
 
-from fakes.forge_server import ForgeServer, Pull, Reply, Request
+from fakes.forge_server import ForgeServer, Note, Pull, Reply, Request
 
 OWNER, REPO = "acme", "deploy"
 NUMBER, FORK = 5, 6
@@ -91,6 +91,8 @@ class Gitea(ForgeServer):
                 said = f"user redirect does not exist [name: {match[1]}]"
                 return Reply(404, {"errors": [said], "message": "GetOrgByName", "url": SWAGGER})
             return self._page(request, _labels(self.organization_labels))
+        if path == "/user" and request.method == "GET":
+            return Reply(200, {"id": 3, "login": self.user})
         for name in self.old_names:
             if path == f"/repos/{OWNER}/{name}" or path.startswith(f"/repos/{OWNER}/{name}/"):
                 there = request.target.replace(f"/{OWNER}/{name}", f"/{OWNER}/{REPO}", 1)
@@ -112,7 +114,15 @@ class Gitea(ForgeServer):
     def _out_of_scope(self, method: str, path: str) -> Reply | None:
         """What a token says that may not do this. Issues and labels have a scope of their own, requests have not."""
         of_issues = "/issues/" in path or path.endswith("/labels")
-        kind = "organization" if path.startswith("/orgs/") else "issue" if of_issues else "repository"
+        kind = (
+            "organization"
+            if path.startswith("/orgs/")
+            else "user"
+            if path == "/user"
+            else "issue"
+            if of_issues
+            else "repository"
+        )
         wanted = f"{'read' if method == 'GET' else 'write'}:{kind}"
         if not {wanted, wanted.replace("read:", "write:")} & set(self.scopes):
             said = f"token does not have at least one of required scope(s), required=[{wanted}]"
@@ -244,6 +254,26 @@ class Gitea(ForgeServer):
         since = request.one("since", "1970-01-01T00:00:00Z")
         return Reply(200, [one for one in self.events.get(int(number), []) if one["created_at"] >= since])
 
+    def _comments(self, request: Request, number: str) -> Reply:
+        """All at once, the oldest first."""
+        if (pull := self.pull(number)) is None:
+            return NOT_FOUND
+        if request.method == "POST":
+            return Reply(201, self._comment(self.say(pull.number, request.body["body"])))
+        return Reply(200, [self._comment(one) for one in self.notes if one.request == pull.number])
+
+    def _change_comment(self, request: Request, number: str) -> Reply:
+        if (note := self.note(number)) is None:
+            return NOT_FOUND
+        note.body = request.body["body"]
+        return Reply(200, self._comment(note))
+
+    def _comment(self, note: Note) -> dict[str, Any]:
+        ours = note.author == "image-bot"
+        page = f"https://gitea.example.com/{OWNER}/{REPO}/pulls/{note.request}#issuecomment-{note.number}"
+        user = {"id": 3 if ours else 4, "login": self.user if ours else note.author}
+        return {"id": note.number, "body": note.body, "html_url": page, "user": user}
+
     def _reviews(self, request: Request, number: str) -> Reply:
         pull = self.pull(number)
         assert pull is not None
@@ -370,6 +400,9 @@ ROUTES: dict[tuple[str, str], Callable[..., Reply]] = {
     ("POST", r"labels"): Gitea._labels,
     ("POST", r"issues/(\d+)/labels"): Gitea._set_labels,
     ("GET", r"issues/(\d+)/timeline"): Gitea._timeline,
+    ("GET", r"issues/(\d+)/comments"): Gitea._comments,
+    ("POST", r"issues/(\d+)/comments"): Gitea._comments,
+    ("PATCH", r"issues/comments/(\d+)"): Gitea._change_comment,
     ("GET", r"pulls/(\d+)/reviews"): Gitea._reviews,
     ("POST", r"pulls/(\d+)/requested_reviewers"): Gitea._ask_reviewers,
     ("POST", r"pulls/(\d+)/merge"): Gitea._merge,

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from fakes.description import described
-from fakes.forge_server import ForgeServer, Pull, Reply, Request
+from fakes.forge_server import ForgeServer, Note, Pull, Reply, Request
 
 OWNER, REPO = "acme", "deploy"
 NAME = f"{OWNER}/{REPO}"
@@ -56,7 +56,7 @@ class GitHub(ForgeServer):
         self.require(request.headers.get("accept") == "application/vnd.github+json", f"{name}: Accept")
         self.require(request.headers.get("x-github-api-version") == "2022-11-28", f"{name}: version")
         reply = self._work(request, path)
-        if reply.status < 300:
+        if reply.status < 300 and reply.body is not None:
             problems = described(self.forge).validator(name, "responses", str(reply.status)).iter_errors(reply.body)
             self.wrong += [f"our answer to {name}: {one.json_path}: {one.message[:200]}" for one in problems]
         return reply
@@ -72,6 +72,11 @@ class GitHub(ForgeServer):
             ref = {"ref": f"refs/heads/{name}", "node_id": "R1", "url": "https://x.example",
                    "object": {"type": "commit", "sha": tip, "url": "https://x.example"}}  # fmt: skip
             return Reply(200, ref) if tip else _error(404, "Not Found")
+        if parts[:2] == ["issues", "comments"]:
+            if (note := self.note(parts[2])) is None:
+                return _error(404, "Not Found")
+            note.body = request.body["body"]
+            return Reply(200, self._comment(note))
         if parts == ["pulls"]:
             return self._list(request) if request.method == "GET" else self._create(request)
         if (pull := self.pull(parts[1])) is None:
@@ -145,6 +150,41 @@ class GitHub(ForgeServer):
         review = described("github").examples["review"]
         return Reply(200, [{**review, "user": _user(one)} for one in self.reviewed.get(pull.number, [])])
 
+    def _comments(self, request: Request, pull: Pull) -> Reply:
+        if len(request.body["body"]) > 65_536:
+            return _invalid(resource="IssueComment", code="unprocessable", field="data", message="Body is too long")
+        return Reply(201, self._comment(self.say(pull.number, request.body["body"])))
+
+    def _comment(self, note: Note) -> dict[str, Any]:
+        shown: dict[str, Any] = deepcopy(described("github").examples["comment"])
+        page = f"https://github.example.com/{NAME}/pull/{note.request}#issuecomment-{note.number}"
+        return shown | {"id": note.number, "body": note.body, "html_url": page, "user": _user(note.author)}
+
+    def _found_comments(self, body: dict[str, Any]) -> Reply:
+        """The connection of GraphQL's schema (npm package @octokit/graphql-schema 15.26.1): the newest come last."""
+        given = body["variables"]
+        self.require(set(given) == {"owner", "name", "number", "before"}, f"GraphQL: {set(given)}")
+        self.require(
+            type(given["number"]) is int and "comments(last: 100, before: $before)" in body["query"], "GraphQL"
+        )
+        pull = self.pull(given["number"]) if [given["owner"], given["name"]] == [OWNER, REPO] else None
+        if pull is None:
+            said = f"Could not resolve to a PullRequest with the number of {given['number']}."
+            error = {"type": "NOT_FOUND", "path": ["repository", "pullRequest"], "message": said}
+            return Reply(200, {"data": {"repository": {"pullRequest": None}}, "errors": [error]})
+        found = [one for one in self.notes if one.request == pull.number]
+        end = int(given["before"] or len(found))
+        begin = max(0, end - 100)
+        nodes = [
+            {
+                "fullDatabaseId": str(one.number), "body": one.body, "url": self._comment(one)["html_url"],
+                "viewerDidAuthor": one.author == self.author,
+            }
+            for one in found[begin:end]
+        ]  # fmt: skip
+        page = {"hasPreviousPage": begin > 0, "startCursor": str(begin)}
+        return Reply(200, {"data": {"repository": {"pullRequest": {"comments": {"pageInfo": page, "nodes": nodes}}}}})
+
     def _merge(self, request: Request, pull: Pull) -> Reply:
         if request.body.get("sha") != self.branches.get(pull.head):
             return _error(409, "Head branch was modified. Review and try the merge again.")
@@ -155,6 +195,8 @@ class GitHub(ForgeServer):
 
     def _graphql(self, request: Request) -> Reply:
         self.require(set(request.body) == {"query", "variables"}, f"GraphQL: {set(request.body)}")
+        if request.body["query"].startswith("query"):
+            return self._found_comments(request.body)
         what = request.body["variables"]["input"]
         pull = next(one for one in self.pulls if f"PR_{one.number}" == what["pullRequestId"])
         kind = ENQUEUE if ENQUEUE in request.body["query"] else ENABLE

@@ -8,10 +8,11 @@ follows a push is as GitLab's source has it.
 from typing import Any
 from urllib.parse import quote
 
-from fakes.forge_server import ForgeServer, Pull, Reply, Request
+from fakes.forge_server import ForgeServer, Note, Pull, Reply, Request
 
 PROJECT = "acme/team/deploy"
 NUMBER, FORK = 42, 43
+ME = "77"
 STATES = {"open": "opened", "merged": "merged", "closed": "closed"}
 
 
@@ -39,6 +40,8 @@ class GitLab(ForgeServer):
             self.require(set(request.query) == {"username"}, f"users by {request.query}")
             name = request.one("username").lower()
             return Reply(200, [_user(one, number) for one, number in self.people.items() if one == name])
+        if path == "/user" and request.method == "GET":
+            return Reply(200, _user("image-bot", ME))
         for name in self.old_names:
             if path.startswith(f"/projects/{name}"):
                 if request.method != "GET":
@@ -62,6 +65,8 @@ class GitLab(ForgeServer):
         _, number, *rest = path.split("/")
         if (pull := self.pull(number)) is None:
             return _error(404, "404 Not found")
+        if rest[:1] == ["notes"]:
+            return self._notes(request, pull, rest[1:])
         if rest == ["merge"] and request.method == "PUT":
             return self._merge(request, pull)
         if not rest and request.method == "GET":
@@ -92,6 +97,22 @@ class GitLab(ForgeServer):
         if request.one("sort", "desc") == "desc":
             found.reverse()
         return Reply(200, [self.shown(one) for one in found[: int(request.one("per_page", "20"))]])
+
+    def _notes(self, request: Request, pull: Pull, rest: list[str]) -> Reply:
+        """Comments, and what GitLab itself notes."""
+        if request.method == "GET":
+            found = [one for one in self.notes if one.request == pull.number]
+            self.require(request.one("order_by") == "created_at", f"order_by={request.one('order_by')}")
+            if request.one("sort", "desc") == "desc":
+                found.reverse()
+            size, page = int(request.one("per_page", "20")), int(request.one("page", "1"))
+            return Reply(200, [_note(one) for one in found[(page - 1) * size : page * size]])
+        if not rest:
+            return Reply(201, _note(self.say(pull.number, request.body["body"])))
+        if (note := self.note(rest[0])) is None:
+            return _error(404, "404 Note Not Found")
+        note.body = request.body["body"]
+        return Reply(200, _note(note))
 
     def _create(self, request: Request) -> Reply:
         body = request.body
@@ -181,6 +202,11 @@ class GitLab(ForgeServer):
 
 def _error(status: int, message: Any) -> Reply:
     return Reply(status, {"message": message})
+
+
+def _note(note: Note) -> dict[str, Any]:
+    author = _user(note.author, ME if note.author == "image-bot" else "7")
+    return {"id": note.number, "body": note.body, "author": author, "system": False, "noteable_iid": note.request}
 
 
 def _user(name: str, number: str) -> dict[str, Any]:

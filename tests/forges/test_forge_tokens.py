@@ -21,6 +21,7 @@ def place(url: str, *known: Known) -> ForgeAddress:
 
 
 GITHUB = place("git@github.com:acme/deploy.git")
+GITLAB, CI_SERVER = place("https://gitlab.com/acme/web"), {"CI_SERVER_URL": "https://gitlab.com"}
 EVIL = place("https://evil.example/acme/deploy", Known("github", "https://evil.example"))
 
 
@@ -56,6 +57,15 @@ def test_chosen(
 ) -> None:
     found = Tokens(given, environ, lambda _url: logins).of(GITHUB)
     assert (found.secret.reveal(), found.source) == (token, source)
+
+
+def test_the_jobs_own_repository_has_the_jobs_own_token() -> None:
+    """What is given is often for the GitOps repository alone."""
+    tokens = Tokens(ForgeTokenOptions(), OURS | ACTIONS, lambda _url: (login("https://github.com"),))
+    assert tokens.of_the_job(GITHUB, "a comment").source == "GITHUB_TOKEN"
+    assert Tokens(ForgeTokenOptions(), OURS | CI_SERVER).of_the_job(GITLAB, "a comment").source == VARIABLE
+    with pytest.raises(CredentialsError, match=r"no API token for github\.com, which a comment needs"):
+        Tokens(ForgeTokenOptions(), {}).of_the_job(GITHUB, "a comment")
 
 
 def test_a_login_keeps_its_user() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import Self, TypeVar
+from typing import ClassVar, Self, TypeVar
 
 from task import shutdown
 from task.errors import Outpaced, TargetError, TaskError, UnreachableError
@@ -24,7 +24,7 @@ from task.git.repository.texts import file_of
 from task.git.repository.tree_walk import Tree, look, parse_tree
 from task.git.repository.versions import versions_of
 from task.git.signing import Signer
-from task.model import Changeset, File, FileVersion, Landing, Place, Snapshot
+from task.model import Changeset, File, FileVersion, Landing, Place, Snapshot, Through
 from task.text import blanked
 
 T = TypeVar("T")
@@ -33,6 +33,8 @@ _PAUSES = (0.5, 2.0)  # seconds before a push that did not arrive is tried again
 
 class BareRepository:
     """`snapshot` reads, `land` commits and pushes, or raises `Outpaced`: compare-and-swap on a branch's tip."""
+
+    through: ClassVar[Through] = "git"  # what makes the commits
 
     def __init__(self, git: Git, repo: str, signer: Signer | None = None, cache_dir: str = "") -> None:
         self._remote = Remote(git, repo, cache_dir)
@@ -138,25 +140,27 @@ class BareRepository:
     def predict(self, change: Changeset) -> Landing:
         """What `land` would answer, without a commit. Nothing is sent."""
         made = self._twice(lambda: self._make(change))
-        return self._held(change, made)[0] or Landing("", made.tree)
+        return self._held(change, made)[0] or Landing("", made.tree, through=self.through)
 
     def land(self, change: Changeset) -> Landing:
         """Commit on the tip that was read, and push. Raises `Outpaced` when the branch has moved since.
 
         A head branch of its own is created, or replaced if it is still what was found; never the base branch.
         """
-        base, head = change.destination.base, change.destination.head
         made = self._twice(lambda: self._make(change))
         held, there = self._held(change, made)
-        if held:
-            return held
+        return held or Landing(self._send(change, made, there), made.tree, through=self.through)
+
+    def _send(self, change: Changeset, made: fast_import.Made, there: str) -> str:
+        """Push the commit, signed if that is asked for; its id. `there`: what the head branch is at, "" without one."""
+        base, head = change.destination.base, change.destination.head
         commit = made.commit
         if self._signer is not None:  # the same commit, signed
             folder, message = self._remote.ready(), fast_import.message(change)
             commit = self._signer.commit(folder, made.tree, change.tip, message, change.author)
         lease = [] if head == base else [f"--force-with-lease=refs/heads/{head}:{there}"]
         self._push(head, commit, *lease)
-        return Landing(commit, made.tree)
+        return commit
 
     def _held(self, change: Changeset, made: fast_import.Made) -> tuple[Landing | None, str]:
         """(the branch that already holds exactly this on the same tip, a head branch's present commit or "").

@@ -270,17 +270,32 @@ class Remote:
 
     def contains(self, branch: str, commit: str) -> bool:
         """Whether the branch is at this commit, or was a little while ago."""
-        name = f"refs/heads/{branch}"
-        at = next((oid for oid, ref in self.refs(name) if ref == name), "")
+        at = self.tip(branch)
         if not at or at == commit:
             return bool(at)
+        return commit in (oid for oid, _, _ in self._lately(branch))
+
+    def child(self, branch: str, parent: str, tree: str) -> str:
+        """The commit of a branch with this parent and this tree; "" if there was none a little while ago."""
+        if self.tip(branch) in ("", parent):
+            return ""
+        found = (oid for oid, of, parents in self._lately(branch) if (of, parents) == (tree, [parent]))
+        return next(found, "")
+
+    def tip(self, branch: str) -> str:
+        """The commit that a branch is at; "" where there is no such branch."""
+        name = f"refs/heads/{branch}"
+        return next((oid for oid, ref in self.refs(name) if ref == name), "")
+
+    def _lately(self, branch: str) -> list[tuple[str, str, list[str]]]:
+        """(id, tree, parents) of the last commits of a branch."""
+        refspec = f"+refs/heads/{branch}:refs/image-update/look"
         try:
-            self._fetch(
-                f"--depth={_LOOK_BACK}", refs=[f"+{name}:refs/image-update/look"], why="whether the push arrived"
-            )
-            return commit.encode() in self.local("rev-list", "refs/image-update/look").split()
+            self._fetch(f"--depth={_LOOK_BACK}", refs=[refspec], why="whether the commit arrived")
+            lines = self.local("log", "--format=%H %T %P", "refs/image-update/look").decode().splitlines()
         except GitFailed as error:
             raise git_errors.failure(error.err, self.subject(branch), self._git.login_scopes) from error
+        return [(oid, tree, parents) for oid, tree, *parents in map(str.split, lines)]
 
     def ready(self) -> str:
         """The folder of what was fetched, for a command that contacts no server."""

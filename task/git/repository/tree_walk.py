@@ -78,9 +78,12 @@ def _look_at(read: ReadTree, root: str, place: Place, seen: Walked) -> None:
         entry, path = tree[name], f"{path}/{name}" if path else name
 
     reached = path == place.path.strip("/")
-    if entry.is_folder and reached and place.want in {"folder", "tree", "names"}:
+    if entry.is_folder and reached and place.want in {"folder", "tree", "names", "files"}:
         for below, file in _listed(read, path, entry.oid, deep=place.want != "folder"):
-            if file.is_file and place.want == "names":
+            if place.want == "files" and not file.is_folder:
+                seen.entries[below] = file
+                seen.texts.update({below} if file.is_file else ())
+            elif file.is_file and place.want == "names":
                 seen.entries.setdefault(below, file)
             elif file.is_file and below.endswith(_MANIFESTS):
                 seen.entries[below] = file

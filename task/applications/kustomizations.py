@@ -1,0 +1,131 @@
+"""What a kustomization reads: folders of the same repository, and nothing from elsewhere.
+
+Kustomize itself would fetch whatever looks like a URL, so each place in a kustomization that names a file or folder is
+looked at before Kustomize is started. Pure.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+from task.errors import Malformed
+from task.yaml_documents import plain
+
+NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")  # in Kustomize's order
+MOST_FOLDERS = 500
+_FOLDERS = ("resources", "bases", "components")  # what may lie in other folders; all else is in the folder itself
+# Plugins and Helm, which may start programs or fetch; Kustomize wants flags for most of them, and these are not given.
+_REFUSED = ("generators", "transformers", "validators", "helmcharts", "helmchartinflationgenerator")
+_FIRST = {"apiversion", "kind", "metadata", "resources", "bases", "sortoptions", "buildmetadata"}  # change nothing
+_URL = re.compile(r"\s*(?:[\w.-]+=)?\s*(?:https?:|[a-z][a-z0-9+.-]*:+//|git::|git@)", re.IGNORECASE)
+# Values that Kustomize never opens: they may hold URLs.
+_TEXTS = frozenset((
+    "annotations", "commonannotations", "commonlabels", "labels", "literals", "metadata", "options", "pairs", "patch",
+))  # fmt: skip
+_NOT_HERE = "Kustomize would fetch it: commit a copy, or read what it makes with --applications cluster"
+
+
+def kustomization_in(files: Collection[str], folder: str) -> str:
+    """The path of the folder's kustomization among these files, or ""."""
+    return next((path for name in NAMES if (path := posixpath.join(folder, name)) in files), "")
+
+
+def needed(folder: str, read: Callable[[str], Mapping[str, str]]) -> dict[str, str]:
+    """All files that a kustomization needs, by path from the top; `read` returns those of a folder and below it.
+
+    Raises Malformed, which names the kustomization, for what would be fetched or leads out of the repository.
+    """
+    files = dict(read(folder))
+    whole, waiting, done = [folder], [folder], set[str]()
+    while waiting:
+        here = waiting.pop(0)
+        if here in done:
+            continue
+        done.add(here)
+        if len(done) > MOST_FOLDERS:
+            raise Malformed(f"the kustomization needs more than {MOST_FOLDERS} folders", "name a smaller one")
+        path = kustomization_in(files, here)
+        if not path:
+            raise Malformed(f"{here or 'the root'} has no kustomization.yaml", "check what refers to it")
+        for entry in places(files[path], path):
+            there = posixpath.normpath(posixpath.join(here, entry))
+            there = "" if there == "." else there
+            if there.startswith("../") or there == ".." or entry.startswith("/"):
+                raise Malformed(f"{path}: {entry[:200]!r} leads out of the repository", "copy what it needs")
+            if there in files:
+                continue
+            if not any(there == one or not one or there.startswith(f"{one}/") for one in whole):
+                files.update(read(there))
+                whole.append(there)
+            if not any(not there or one.startswith(f"{there}/") for one in files):
+                raise Malformed(f"{path}: {entry[:200]!r} is not in the repository", _NOT_HERE)
+            waiting.append(there)
+    return files
+
+
+def places(text: str, path: str) -> Iterator[str]:
+    """The files and folders that a kustomization names. Raises Malformed for what is fetched, or starts a program."""
+    kustomization = _read(text, path)
+    for key, value in kustomization.items():
+        if key in _REFUSED and value:
+            raise Malformed(f"{path}: {key} is not rendered: it may start programs or fetch", _NOT_HERE)
+    for one in _strings(kustomization):
+        if _URL.match(one):
+            raise Malformed(f"{path}: {one.strip()[:200]!r} is not in the repository", _NOT_HERE)
+    for key in _FOLDERS:
+        yield from (one for one in _list(kustomization.get(key)) if isinstance(one, str))
+
+
+def changes(text: str) -> bool:
+    """Whether a kustomization makes other manifests of its files, or takes some from elsewhere."""
+    try:
+        kustomization = _read(text, "")
+    except Malformed:
+        return True
+    return any(value and key not in _FIRST for key, value in kustomization.items()) or reaches_out(text)
+
+
+def reaches_out(text: str) -> bool:
+    """Whether a kustomization takes manifests from outside of its folder."""
+    try:
+        kustomization = _read(text, "")
+    except Malformed:
+        return False
+    listed = [one for key in _FOLDERS for one in _list(kustomization.get(key))]
+    return any(posixpath.normpath(str(one)).startswith("..") or _URL.match(str(one)) for one in listed)
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _read(text: str, path: str) -> dict[str, Any]:
+    """The kustomization, its keys in lower case, as Kustomize reads them in any."""
+    try:
+        data = plain(text)
+    except Malformed as error:
+        raise Malformed(f"{path}: {error.message}", "correct the kustomization") from None
+    if not isinstance(data, dict):
+        raise Malformed(f"{path} is no kustomization", "write a mapping with resources")
+    return {str(key).lower(): value for key, value in data.items()}
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """The texts that Kustomize may open. Raises Malformed for a merge key, which would add what is not seen here."""
+    waiting, seen = [value], set[int]()  # an alias shares its value, and may stand for itself
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            yield one
+        elif id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, list):
+            waiting += one
+        elif isinstance(one, dict):
+            if "<<" in one:
+                raise Malformed("a kustomization with a merge key (<<) is not rendered", "write out what it merges")
+            waiting += [below for key, below in one.items() if str(key).lower() not in _TEXTS]

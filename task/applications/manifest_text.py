@@ -1,0 +1,59 @@
+"""The text of a file → its manifests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from task.applications import Found
+from task.applicationsets.go_yaml import load_all
+from task.errors import Malformed
+from task.yaml_documents import ManifestDocument, documents
+
+
+def found_in(content: bytes, origin: str) -> Iterator[Found]:
+    """The manifests of one file, and the items of each `List` in it."""
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        yield Found({}, origin, f"{origin} is not UTF-8 text", "write manifests in UTF-8")
+        return
+    for document in documents(text):
+        where = f"{origin}:{document.line}"
+        if document.problem:
+            yield Found(
+                {}, where, f"{where}: not YAML: {document.problem}", "fix the file; its other documents are used"
+            )
+        elif isinstance(document.data, (dict, list)):
+            items = list(_items(document.data, where))
+            if document.text and any(found.item.get("kind") == "ApplicationSet" for found in items):
+                items = _with_types(items, document, where)
+            yield from items
+
+
+def _with_types(items: list[Found], document: ManifestDocument, where: str) -> list[Found]:
+    """The same manifests, with the numbers and booleans in ApplicationSets as kubectl reads them.
+
+    In an Application every scalar is a text; what a template makes of 1.10 depends on its type.
+    """
+    try:
+        typed = list(_items(load_all(document.text)[document.number], where))
+    except Malformed as error:
+        return [Found({}, where, f"{where}: {error.message}", "fix the file; its other documents are used")]
+    return [new if new.item.get("kind") == "ApplicationSet" else old for old, new in zip(items, typed, strict=True)]
+
+
+def _items(data: dict[str, Any] | list[Any], where: str) -> Iterator[Found]:
+    """The manifest, or the items of a `List` or JSON array. The items of an `ApplicationList` may lack their kind."""
+    kind = "List" if isinstance(data, list) else str(data.get("kind", ""))
+    items = data if isinstance(data, list) else data.get("items")
+    if not kind.endswith("List") or not isinstance(items, list):
+        yield Found(data if isinstance(data, dict) else {}, where)
+        return
+    # `kubectl get -o json` prints a List with whole items; the API's own ApplicationList leaves their kind out.
+    typed = (
+        {"apiVersion": data.get("apiVersion"), "kind": kind[:-4]}
+        if kind != "List" and not isinstance(data, list)
+        else {}
+    )
+    yield from (Found({**typed, **item}, where) for item in items if isinstance(item, dict))

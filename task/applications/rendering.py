@@ -1,0 +1,122 @@
+"""Folders whose Applications Helm or Kustomize makes: `--render`."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
+from typing import Literal
+
+from task.applications import Found
+from task.applications.kustomizations import NAMES as KUSTOMIZATIONS
+from task.applications.kustomizations import changes, needed, reaches_out
+from task.applications.local_files import LINK
+from task.applications.manifest_text import found_in
+from task.applications.programs import found, run
+from task.errors import Malformed, SourceError
+from task.model import File
+
+Kind = Literal["helm", "kustomize"]
+ReadFiles = Callable[[str], Mapping[str, File]]
+_PROGRAMS: Mapping[Kind, tuple[str, ...]] = {"helm": ("helm",), "kustomize": ("kustomize", "kubectl")}
+_WHAT: Mapping[Kind, str] = {"helm": "Helm chart", "kustomize": "kustomization"}
+# HelmReleases are not among them: an update is written to the file that a release stands in.
+_KINDS = frozenset(("Application", "ApplicationSet", "ImageUpdater"))
+_OTHERWISE = "or read what it makes: --applications cluster"
+NOTHING: Mapping[str, str] = {}
+_LONGEST_RELEASE = 53  # letters of a release's name
+
+
+def kind_of(names: Collection[str]) -> Kind | None:
+    """What makes the manifests of a folder with these files; as for Argo CD, Kustomize where both are there."""
+    if any(name in names for name in KUSTOMIZATIONS):
+        return "kustomize"
+    return "helm" if "Chart.yaml" in names else None
+
+
+class Rendering:
+    """What may be rendered on this machine, and with which program."""
+
+    def __init__(
+        self,
+        allowed: Collection[str] = (),
+        environ: Mapping[str, str] = NOTHING,
+        namespace: str = "argocd",
+        sources: Collection[str] = (),
+    ) -> None:
+        """`namespace` is that of the release: Argo CD's own. `sources` are all those of `--applications`."""
+        self._allowed, self._environ, self._namespace = allowed, environ, namespace
+        self._sources = {source.partition("?")[0].removeprefix("./").rstrip("/") for source in sources}
+        self._programs: dict[Kind, str] = {}
+
+    def way_out(self, kind: Kind) -> str:
+        """What to do so that a chart or kustomization is rendered; "" where it is."""
+        if kind not in self._allowed:
+            return f"render it with --render {kind}, {_OTHERWISE}"
+        return "" if self._program(kind) else f"install {' or '.join(_PROGRAMS[kind])} beside this step, {_OTHERWISE}"
+
+    def unrendered(
+        self, root: str, charts: Collection[str], kustomization: str, *, applications: bool, before: str = ""
+    ) -> Iterator[Found]:
+        """A warning about each chart that makes Applications, and about a source whose kustomization does.
+
+        `kustomization` is the text of the one at the source's root, `applications` whether the source holds any.
+        `before` stands before each path.
+        """
+        told: list[tuple[Kind, str]] = [("helm", chart) for chart in charts]
+        if kustomization and (changes(kustomization) if applications else reaches_out(kustomization)):
+            told.append(("kustomize", root))
+        for kind, folder in told:
+            where = f"{before}{folder}".rstrip("/") or "."
+            if folder != root and where in self._sources:
+                continue  # it is read, or told about, as a source of its own
+            message = f"{where}: this {_WHAT[kind]} makes Applications, and it is not rendered"
+            # Only what a source names is rendered, not what lies within.
+            own = f"name it as a source of its own, with --render {kind}, {_OTHERWISE}"
+            yield Found({}, where, message, self.way_out(kind) if folder == root else own, advice=True)
+
+    def rendered(self, kind: Kind, where: str, folder: str, read: ReadFiles) -> Iterator[Found]:
+        """The Applications of a folder, all of them placed at `where`. Raises SourceError, with the program's words.
+
+        `folder` is its path from the top; `read` returns the files of such a path.
+        """
+        left_out: list[str] = []
+
+        def texts(below: str) -> dict[str, str]:
+            files = read(below)
+            left_out.extend(path for path, file in files.items() if file.problem)
+            if kind == "helm" and (link := next((path for path, file in files.items() if file.mode == LINK), "")):
+                raise Malformed(f"{link[:200]!r} is a symbolic link", "put the file itself into the chart")
+            whole = {path: file for path, file in files.items() if file.mode.startswith("100") and not file.problem}
+            return {path: file.text for path, file in whole.items()}
+
+        try:
+            files = texts(folder) if kind == "helm" else needed(folder, texts)
+            text = run([self._program(kind), *self._arguments(kind, where, folder)], files, self._environ)
+        except Malformed as error:
+            hint = error.hint
+            if left_out:
+                hint += f"; {left_out[0]} was left out, as only UTF-8 text is rendered"
+            raise SourceError(f"cannot render this {_WHAT[kind]}: {error.message}", hint=hint, subject=where) from None
+        for one in found_in(text.encode(), where):
+            if one.problem or one.item.get("kind") in _KINDS:
+                yield replace(one, origin=where)
+
+    def _arguments(self, kind: Kind, where: str, folder: str) -> list[str]:
+        path = f"./{folder}"
+        if kind == "helm":
+            return ["template", "--namespace", self._namespace, "--", _release(folder or where), path]
+        return ["kustomize" if os.path.basename(self._program(kind)) == "kubectl" else "build", path]
+
+    def _program(self, kind: Kind) -> str:
+        if kind not in self._programs:
+            self._programs[kind] = found(_PROGRAMS[kind], self._environ)
+        return self._programs[kind]
+
+
+def _release(folder: str) -> str:
+    """A name that Helm takes: that of the folder."""
+    name = posixpath.basename(folder.rstrip("/")).removesuffix(".git").lower()
+    return re.sub(r"[^a-z0-9]+", "-", name).strip("-")[:_LONGEST_RELEASE].strip("-") or "applications"

@@ -1,0 +1,46 @@
+"""Comments on pull requests of Gitea and Forgejo."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from task.forges.client import Client
+from task.forges.comments import Comment, marked
+from task.forges.content import dig
+from task.forges.notes import rows
+
+NEEDS = "give a token with write:issue and read:user, of a user who may write to the repository"
+
+
+class GiteaComments:
+    """The comments on pull requests of one repository."""
+
+    def __init__(self, client: Client, path: str) -> None:
+        self._client, self._path = client, path
+
+    def find(self, request: str, mark: str) -> Comment | None:
+        """As `CommentApi.find`. Gitea gives all comments at once, the oldest first."""
+        path = f"{self._path}/issues/{request}/comments"
+        for one in reversed(rows(self._client.json("GET", path, "look for the comment"))):
+            if marked(dig(one, "body"), mark) and dig(one, "user", "id") == self._me:
+                return Comment(dig(one, "id"), dig(one, "body"), dig(one, "html_url"))
+        return None
+
+    def add(self, request: str, body: str) -> str:
+        """As `CommentApi.add`."""
+        path = f"{self._path}/issues/{request}/comments"
+        return dig(self._client.json("POST", path, "write the comment", json={"body": body}), "html_url")
+
+    def change(self, request: str, comment: Comment, body: str) -> str:  # noqa: ARG002 - Gitea numbers all of them
+        """As `CommentApi.change`."""
+        path = f"{self._path}/issues/comments/{comment.number}"
+        said = self._client.json("PATCH", path, "edit the comment", json={"body": body}, again=True)
+        return dig(said, "html_url")
+
+    def close(self) -> None:
+        """Connections are closed."""
+        self._client.close()
+
+    @cached_property
+    def _me(self) -> str:
+        return dig(self._client.json("GET", "/user", "see whose the API token is"), "id")

@@ -1,0 +1,62 @@
+"""Comments on GitLab's merge requests, which its API calls notes (docs.gitlab.com/api/notes)."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from task.forges.client import Client
+from task.forges.comments import PAGES, Comment, marked
+from task.forges.content import dig
+from task.forges.notes import rows
+
+NEEDS = (
+    "give a personal, project or group access token with scope api and role Reporter "
+    "(a job token, CI_JOB_TOKEN, cannot write comments; a pipeline of a fork does not get protected variables)"
+)
+_SIZE = 100
+
+
+class GitLabComments:
+    """The comments on merge requests of one project."""
+
+    def __init__(self, client: Client, path: str) -> None:
+        self._client, self._path = client, path
+
+    def find(self, request: str, mark: str) -> Comment | None:
+        """As `CommentApi.find`."""
+        params = {"order_by": "created_at", "sort": "desc", "per_page": _SIZE}
+        for page in range(1, PAGES + 1):
+            what = "look for the comment"
+            found = rows(self._client.json("GET", self._notes(request), what, params={**params, "page": page}))
+            for one in found:
+                if marked(dig(one, "body"), mark) and dig(one, "author", "id") == self._me:
+                    return Comment(dig(one, "id"), dig(one, "body"), self._page(request, dig(one, "id")))
+            if len(found) < _SIZE:
+                break
+        return None
+
+    def add(self, request: str, body: str) -> str:
+        """As `CommentApi.add`."""
+        said = self._client.json("POST", self._notes(request), "write the comment", json={"body": body})
+        return self._page(request, dig(said, "id"))
+
+    def change(self, request: str, comment: Comment, body: str) -> str:
+        """As `CommentApi.change`."""
+        path = f"{self._notes(request)}/{comment.number}"
+        self._client.ask("PUT", path, "edit the comment", json={"body": body}, again=True)
+        return comment.url
+
+    def close(self) -> None:
+        """Connections are closed."""
+        self._client.close()
+
+    @cached_property
+    def _me(self) -> str:
+        return dig(self._client.json("GET", "/user", "see whose the API token is"), "id")
+
+    def _notes(self, request: str) -> str:
+        return f"{self._path}/merge_requests/{request}/notes"
+
+    def _page(self, request: str, number: str) -> str:
+        """GitLab does not name it."""
+        return f"{self._client.reach.place.web}/-/merge_requests/{request}#note_{number}"

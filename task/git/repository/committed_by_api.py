@@ -1,0 +1,150 @@
+"""A repository that git reads, and that a forge's API commits to: the forge signs such commits itself.
+
+The API appends a commit to a branch that is still at the commit we read, which is compare-and-swap like our push. It
+cannot replace what a branch holds. A head branch that exists is therefore moved, in one step, to a commit that was made
+on a branch of its own: were it put back to its base first, GitHub would close its pull request for good.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from typing import ClassVar, Protocol
+
+from task import shutdown
+from task.errors import Outpaced, RepositoryError, TargetError, TaskError, UnreachableError
+from task.git.command import Git
+from task.git.repository import fast_import
+from task.git.repository.bare import BareRepository
+from task.model import Changeset, Through
+from task.text import blanked
+
+_PAUSES = (0.5, 2.0)  # seconds before what got no answer is asked for again
+_EXECUTABLE = "100755"
+
+
+class NotDoneError(UnreachableError):
+    """The API says that it has done nothing, and that asking again at once is of no use."""
+
+
+class CommitApi(Protocol):
+    """The API for one repository.
+
+    Every method raises `Outpaced` where a branch is not where it should be, `NotDoneError`, and `UnreachableError`,
+    which leaves open whether it was done.
+    """
+
+    def commit(self, branch: str, change: Changeset) -> str:
+        """Append the changeset to a branch that is at `change.tip`; the commit's id."""
+
+    def create(self, branch: str, commit: str) -> None:
+        """Make a branch."""
+
+    def replace(self, head: str, was: str, aside: str, commit: str) -> None:
+        """Move `head` from `was` to the commit that `aside` is at, and delete `aside`, in one step."""
+
+    def delete(self, branch: str) -> None:
+        """Delete a branch."""
+
+
+class CommittedByApi(BareRepository):
+    """As `BareRepository`, but `land` commits through an API, which is opened when it is first needed."""
+
+    through: ClassVar[Through] = "github"
+
+    def __init__(self, git: Git, repo: str, api: Callable[[], CommitApi], cache_dir: str = "") -> None:
+        super().__init__(git, repo, cache_dir=cache_dir)
+        self._api = api
+
+    def _send(self, change: Changeset, made: fast_import.Made, there: str) -> str:
+        base, head = change.destination.base, change.destination.head
+        if head == base or there == change.tip:
+            return self._commit(head, change, made)
+        if not there:
+            self._create(head, change.tip)
+            return self._commit(head, change, made)
+        aside = f"{head}-{secrets.token_hex(4)}"
+        with ExitStack() as failed:
+            failed.callback(self._drop, aside)
+            self._create(aside, change.tip)
+            commit = self._commit(aside, change, made)
+            self._replace(head, there, aside, commit)
+            failed.pop_all()
+        return commit
+
+    def _create(self, branch: str, commit: str) -> None:
+        def create() -> str:
+            self._api().create(branch, commit)
+            return commit
+
+        self._surely(create, lambda: commit if self._remote.tip(branch) == commit else "")
+
+    def _commit(self, branch: str, change: Changeset, made: fast_import.Made) -> str:
+        """The commit on a branch that is at `change.tip`."""
+        try:
+            # Git makes the same tree of the same files, so a commit with this parent and tree is ours, or as good.
+            return self._surely(
+                lambda: self._api().commit(branch, change), lambda: self._remote.child(branch, change.tip, made.tree)
+            )
+        except RepositoryError as error:
+            if self._remote.tip(branch) != change.tip:  # a lost race in words that are not known here
+                raise Outpaced(f"{self._remote.subject(branch)}: {error.message}") from error
+            raise
+
+    def _replace(self, head: str, was: str, aside: str, commit: str) -> None:
+        def replace() -> str:
+            self._api().replace(head, was, aside, commit)
+            return commit
+
+        try:
+            self._surely(replace, lambda: commit if self._remote.tip(head) == commit else "")
+        except RepositoryError as error:
+            if self._remote.tip(head) != was:
+                raise Outpaced(f"{self._remote.subject(head)}: {error.message}") from error
+            raise
+
+    def _drop(self, branch: str) -> None:
+        """Delete our own branch; what stays of it harms nobody."""
+        with suppress(TaskError, Outpaced):
+            self._api().delete(branch)
+
+    def _surely(self, act: Callable[[], str], look: Callable[[], str]) -> str:
+        """What `act` says; when its answer was lost, look whether it was done, and act again only if it was not."""
+        for number, pause in enumerate((*_PAUSES, 0.0)):
+            try:
+                return act()
+            except NotDoneError:
+                raise
+            except Outpaced:
+                # It may have been our own first request, whose answer was lost, that was faster.
+                if number and (done := look()):
+                    return done
+                raise
+            except UnreachableError as error:
+                if done := self._looked(look, error):
+                    return done
+                if not pause or shutdown.code():
+                    raise
+                shutdown.sleep(pause)
+        raise AssertionError  # pragma: no cover - the last turn returns or raises
+
+    def _looked(self, look: Callable[[], str], cause: UnreachableError) -> str:
+        try:
+            return look()
+        except TaskError:
+            hint = "whether the commit was made is not known; run it again: it finds what has landed"
+            raise UnreachableError(cause.message, hint=hint, subject=cause.subject) from cause
+
+    def _refuse_odd_paths(self, change: Changeset) -> None:
+        super()._refuse_odd_paths(change)
+        subject = self._remote.subject(change.destination.base)
+        for path, file in change.files.items():
+            if file.mode == _EXECUTABLE:
+                hint = "remove the bit (git update-index --chmod=-x PATH), or commit with git: --commit-through git"
+                message = f"{blanked(path)!r} has the executable bit, which GitHub's API would remove"
+                raise TargetError(message, hint=hint, subject=subject)
+            if any("\udc80" <= letter <= "\udcff" for letter in path):
+                hint = "rename it, or commit with git: --commit-through git"
+                message = f"{blanked(path)!r} is not UTF-8, and GitHub's API cannot name it"
+                raise TargetError(message, hint=hint, subject=subject)

@@ -1,0 +1,86 @@
+"""`plan --comment`: the pull request says which Applications would take its build.
+
+What others have named stands in code, as in the requests that we open: no forge obeys it, and it calls nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from task.errors import TaskError
+from task.forges.proposal import HIDDEN, HIDDEN_WITHOUT_HTML, LONGEST, LONGEST_BODY, WITHOUT_HTML, code, link
+from task.model import Decision, Problem, Report
+from task.output.outcome import counts, current
+from task.output.words import VERDICTS, counted
+from task.pipeline.job import Job
+from task.pipeline.ports import World
+from task.text import without_logins
+
+MARK = "image-update-plan"
+HEAD = "| Application | Image | Now | Decision | Why |\n| --- | --- | --- | --- | --- |"
+PROBLEMS = 10  # that are listed
+_FIRST = ("update", "error", "defer", "refuse", "unchanged")
+
+
+def commented(report: Report, job: Job, world: World) -> Report:
+    """The report, whose plan is now a comment; a warning more where it could not be written.
+
+    The plan itself is right all the same, and a fork's pipeline may write no comment: so it is no error.
+    """
+    if job.comment is None or world.comments is None:
+        return report
+    try:
+        comments = world.comments(job.comment.repository)
+        mark = (HIDDEN_WITHOUT_HTML if comments.forge in WITHOUT_HTML else HIDDEN).format(MARK, job.comment.key)
+        longest = LONGEST_BODY.get(comments.forge, LONGEST)
+        page = comments.put(job.comment.number, mark, text_of(report, job, mark, longest))
+    except TaskError as error:
+        problem = Problem("", error.rule, f"the plan is in no comment: {error.message}", error.hint, "warning")
+        return replace(report, problems=(*report.problems, problem))
+    world.log("info", f"the plan is in a comment: {page}")
+    return report
+
+
+def text_of(report: Report, job: Job, mark: str, longest: int = LONGEST) -> str:
+    """The plan as Markdown of so many characters at most; the mark is whole, at its end."""
+    numbers = ", ".join(f"{number} {word}" for word, number in counted(counts(report), dry=True).items())
+    images = ", ".join(code(image.reference) for image in report.images[:20])
+    words = (("Built from", job.requests.source), ("planned by", job.requests.run))
+    end = " · ".join([*(f"{word} {link(url)}" for word, url in words if url), "Nothing was written."])
+    problems = _problems(report)
+    start = f"### Image Update: {numbers or 'no Application tracks this build'}\n\nPlan for {images}"
+    room = longest - sum(map(len, (start, HEAD, problems, end, mark))) - 100
+    table = _table(report.decisions, room) if report.decisions else f"{report.considered} Applications were read."
+    return "\n\n".join(part for part in (start, table, problems, end, mark) if part) + "\n"
+
+
+def _table(decisions: Iterable[Decision], room: int) -> str:
+    """As many rows as there is room for, what changes first, and how many more there are."""
+    ordered = sorted(decisions, key=lambda one: _FIRST.index(one.verdict.verdict))
+    lines = [HEAD]
+    for one in ordered:
+        name, version = one.subscription.entry.image.name, one.candidate.version
+        image = f"{name}{'@' if not one.candidate.tag else ':'}{version}" if version else name
+        cells = (code(one.subscription.application.key), code(image), code(current(one) or ""))
+        decided = f"{VERDICTS[one.verdict.verdict]} {code(one.verdict.rule)}"
+        row = f"| {' | '.join(cells)} | {decided} | {code(without_logins(one.verdict.because))} |"
+        room -= len(row) + 1
+        if room < 0:
+            break
+        lines.append(row)
+    more = len(ordered) + 1 - len(lines)
+    return "\n".join(lines) + (f"\n\nand {more} more: see the report" if more else "")
+
+
+def _problems(report: Report) -> str:
+    """What the table does not show: errors without a decision, and warnings."""
+    shown = {(one.subscription.application.key, one.verdict.because) for one in report.decisions}
+    rest = [one for one in report.problems if (one.application, one.message) not in shown]
+    lines = []
+    for one in rest[:PROBLEMS]:
+        texts = (one.application, without_logins(one.message), without_logins(one.hint))
+        lines.append(f"- {one.severity}: {' '.join(code(text) for text in texts if text)}")
+    if len(rest) > PROBLEMS:
+        lines.append(f"- and {len(rest) - PROBLEMS} more: see the log")
+    return "\n".join(lines)

@@ -1,0 +1,127 @@
+"""What a kustomization may need: folders of its repository, and nothing that Kustomize would fetch or start."""
+
+import posixpath
+from collections.abc import Mapping
+
+import pytest
+from support import costs_at_most
+
+from task.applications.kustomizations import MOST_FOLDERS, changes, needed, reaches_out
+from task.errors import Malformed
+
+TREE = {
+    "base/kustomization.yaml": "resources: [web.yaml]",
+    "base/web.yaml": "kind: Application",
+    "overlays/prod/kustomization.yml": "resources: [../../base, more.yaml]\ncomponents: [../../parts/labels]\n",
+    "overlays/prod/more.yaml": "",
+    "overlays/prod/deep/file.yaml": "",
+    "parts/labels/Kustomization": "kind: Component",
+    "unused/kustomization.yaml": "resources: []",
+}
+
+
+def files(folder: str, tree: Mapping[str, str]) -> dict[str, str]:
+    def read(below: str) -> dict[str, str]:
+        return {path: text for path, text in tree.items() if not below or path.startswith(f"{below}/")}
+
+    return needed(folder, read)
+
+
+def test_the_folders_that_are_referred_to_are_needed_and_no_others() -> None:
+    assert set(files("overlays/prod", TREE)) == {path for path in TREE if not path.startswith("unused/")}
+    assert set(files("base", TREE)) == {"base/kustomization.yaml", "base/web.yaml"}
+
+
+def test_the_root_may_be_a_kustomization() -> None:
+    tree = {"kustomization.yaml": "resources: [./base]", **TREE}
+    assert set(files("", tree)) == set(tree)
+
+
+REMOTE = "is not in the repository"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("resources: [https://127.0.0.1:8080/x.yaml]", REMOTE),
+        ("resources: [HTTPS://h/x.yaml]", REMOTE),
+        ("RESOURCES: [http://h/x.yaml]", REMOTE),  # Kustomize reads keys in any case
+        ("resources: [github.com/acme/base?ref=v1]", REMOTE),
+        ("resources: ['git@github.com:acme/base.git//x']", REMOTE),
+        ("resources: ['git::https://h/x']", REMOTE),
+        ("resources: ['ssh://git@h/x']", REMOTE),
+        ("resources: [missing]", REMOTE),
+        ("bases: [https://h/x]", REMOTE),
+        ("components: [https://h/x]", REMOTE),
+        ("crds: [https://h/x.json]", REMOTE),
+        ("configurations: [https://h/x.yaml]", REMOTE),
+        ("openapi: {path: https://h/x.json}", REMOTE),
+        ("patches: [{path: https://h/x.yaml}]", REMOTE),
+        ("patchesStrategicMerge: [' https://h/x.yaml']", REMOTE),
+        ("replacements: [{path: https://h/x.yaml}]", REMOTE),
+        ("configMapGenerator: [{name: x, files: ['k=https://h/x']}]", REMOTE),
+        ("secretGenerator: [{name: x, envs: [https://h/x]}]", REMOTE),
+        ("helmCharts: [{name: x, repo: https://h}]", "helmcharts is not rendered"),
+        ("helmChartInflationGenerator: [{}]", "helmchartinflationgenerator is not rendered"),
+        ("generators: [x.yaml]", "generators is not rendered"),
+        ("transformers: [x.yaml]", "transformers is not rendered"),
+        ("validators: [x.yaml]", "validators is not rendered"),
+        ("x: &x {resources: [https://h/x]}\n<<: *x", "merge key"),
+        ("resources: [../../secrets]", "leads out of the repository"),
+        ("resources: [..]\nnamePrefix: a", "has no kustomization.yaml"),
+        ("resources: [/etc]", "leads out of the repository"),
+        ("[]", "is no kustomization"),
+        ("{", "kustomization.yaml"),
+    ],
+)
+def test_what_lies_elsewhere_or_starts_a_program_is_refused(text: str, words: str) -> None:
+    with pytest.raises(Malformed, match=words) as raised:
+        files("apps", {"apps/kustomization.yaml": text, "apps/x.yaml": ""})
+    assert raised.value.hint
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "commonAnnotations: {a: https://h/x}",
+        "configMapGenerator: [{name: x, literals: ['url=https://h/x'], options: {annotations: {u: https://h/}}}]",
+        "patches: [{target: {kind: Application}, patch: 'https://h is in a text that is not opened'}]",
+        "patchesStrategicMerge: ['kind: Application\nspec: {source: {repoURL: https://h/x.git}}']",
+        "images: [{name: ghcr.io/acme/web, newName: registry:5000/acme/web, newTag: '1'}]",
+        "labels: [{pairs: {a: https://h/x}}]",
+    ],
+)
+def test_urls_that_are_only_text_are_no_matter(text: str) -> None:
+    assert files("apps", {"apps/kustomization.yaml": text})
+
+
+def test_kustomizations_without_end_are_refused() -> None:
+    tree = {f"{at}/kustomization.yaml": f"resources: [../{at + 1}]" for at in range(MOST_FOLDERS + 2)}
+    with pytest.raises(Malformed, match=f"more than {MOST_FOLDERS} folders"):
+        files("0", tree)
+    circle = {"a/kustomization.yaml": "resources: [../b]", "b/kustomization.yaml": "resources: [../a]"}
+    assert files("a", circle) == circle  # Kustomize itself says that it is a circle
+
+
+def test_an_alias_bomb_and_a_value_that_contains_itself() -> None:
+    bomb = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30))
+    with costs_at_most(seconds=5, megabytes=50):
+        assert files("apps", {"apps/kustomization.yaml": bomb + "b: &b [*b]\n"})
+
+
+@pytest.mark.parametrize(
+    ("text", "changed", "outside"),
+    [
+        ("resources: [web.yaml, sub]", False, False),
+        ("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [./web.yaml]", False, False),
+        ("resources: [web.yaml]\nnamePrefix: a-", True, False),
+        ("resources: [web.yaml]\nnamePrefix: ''", False, False),
+        ("resources: [../base]", True, True),
+        ("resources: [a/../../base]", True, True),
+        ("resources: [https://h/x]", True, True),
+        ("broken: [", True, False),
+    ],
+)
+def test_when_a_kustomization_makes_other_manifests(text: str, *, changed: bool, outside: bool) -> None:
+    assert (changes(text), reaches_out(text)) == (changed, outside)
+    assert posixpath.normpath("a/../../base") == "../base"

@@ -1,0 +1,306 @@
+"""`--render`: what Helm and Kustomize make of a folder, and that they get nothing else."""
+
+import os
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runs import PREFIX, WEB
+from support import Link, bare_repo, needs
+
+from task.applications import Found
+from task.applications.git import GitManifests
+from task.applications.manifest_files import Manifests
+from task.applications.manifest_text import found_in
+from task.applications.programs import LARGEST, run
+from task.applications.rendering import Rendering
+from task.errors import Malformed, SourceError
+from task.git.command import Git
+from task.git.repository.bare import BareRepository
+from task.process_bounds import Bounds
+
+CHART = {
+    "platform/Chart.yaml": "apiVersion: v2\nname: platform\nversion: 0.1.0\n",
+    "platform/values.yaml": f"apps: [web, shop]\nimage: {WEB}\n",
+    "platform/files/note.txt": "of a file\n",
+    "platform/templates/_helpers.tpl": '{{ define "path" }}apps/{{ . }}{{ end }}',
+    "platform/templates/apps.yaml": f"""\
+{{{{- range .Values.apps }}}}
+---
+apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata:
+  name: {{{{ $.Release.Name }}}}-{{{{ . }}}}
+  namespace: {{{{ $.Release.Namespace }}}}
+  annotations:
+    {PREFIX}image-list: web={{{{ $.Values.image }}}}
+    note: {{{{ $.Files.Get "files/note.txt" | trim }}}}
+spec: {{source: {{repoURL: "https://h/x.git", path: {{{{ include "path" . }}}}, targetRevision: main}}}}
+{{{{- end }}}}
+""",
+    "platform/templates/other.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: other}\n",
+    "platform/templates/release.yaml": "apiVersion: helm.fluxcd.io/v1\nkind: HelmRelease\nmetadata: {name: old}\n",
+}
+APPLICATION = f"""\
+apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata: {{name: web, annotations: {{{PREFIX}image-list: "web={WEB}"}}}}
+spec: {{source: {{repoURL: "https://h/x.git", path: apps/web, targetRevision: main}}}}
+"""
+OVERLAYS = {
+    "base/kustomization.yaml": "resources: [web.yaml]\n",
+    "base/web.yaml": APPLICATION,
+    "prod/kustomization.yaml": "resources: [../base]\nnamePrefix: prod-\nnamespace: argocd\npatches:\n"
+    '- {target: {kind: Application}, patch: \'[{"op":"replace","path":"/spec/source/repoURL","value":"https://h/y.git"}]\'}\n',
+}
+
+
+def written(folder: Path, files: Mapping[str, str]) -> Path:
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    return folder
+
+
+def with_programs(*commands: list[str]) -> dict[str, str]:
+    """An environment that has these programs, and secrets."""
+    return {"PATH": os.pathsep.join(os.path.dirname(one[0]) for one in commands), "GITHUB_TOKEN": "s3cret"}
+
+
+def from_git(folder: Path, files: Mapping[str, Any], path: str, rendering: Rendering) -> list[Found]:
+    repo = str(bare_repo(folder, files))
+    git = BareRepository(Git({}, protocols=frozenset({"file"})), repo)
+    return [replace(one, origin=one.origin.replace(repo, "REPO")) for one in GitManifests(git, path, rendering).all()]
+
+
+def by_hand(*command: str | Path) -> list[Mapping[str, Any]]:
+    made = subprocess.run(command, check=True, capture_output=True).stdout
+    return [one.item for one in found_in(made, "") if one.item["kind"] == "Application"]
+
+
+@pytest.mark.parametrize("place", ["here", "in Git"])
+def test_a_chart_makes_what_helm_makes_by_hand(tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    helm = needs("helm")
+    rendering = Rendering(["helm"], with_programs(helm))
+    monkeypatch.chdir(written(tmp_path / "here", CHART))
+    here = place == "here"
+    found = list(Manifests("platform", rendering).all()) if here else from_git(tmp_path, CHART, "platform", rendering)
+    expected = by_hand(*helm, "template", "--namespace", "argocd", "platform", "platform")
+    assert [one.item for one in found] == expected
+    assert [one.item["metadata"]["name"] for one in found] == ["platform-web", "platform-shop"]
+    assert found[0].item["metadata"]["annotations"]["note"] == "of a file"
+    assert {one.origin for one in found} == {"platform" if here else "REPO//platform"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["here", "in Git"])
+def test_a_kustomization_makes_what_kustomize_makes_by_hand(
+    tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kustomize = needs("kustomize")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / os.path.basename(kustomize[0]).partition("-")[0]).symlink_to(kustomize[0])
+    rendering = Rendering(["kustomize"], {"PATH": str(tmp_path / "bin")})
+    monkeypatch.chdir(written(tmp_path / "here", OVERLAYS))
+    found = (
+        list(Manifests("./prod/", rendering).all())
+        if place == "here"
+        else from_git(tmp_path, OVERLAYS, "prod", rendering)
+    )
+    assert [one.item for one in found] == by_hand(*kustomize, "prod")
+    (app,) = found
+    assert (app.item["metadata"]["name"], app.item["metadata"]["namespace"]) == ("prod-web", "argocd")
+    assert app.item["spec"]["source"]["repoURL"] == "https://h/y.git"
+    assert app.origin == ("prod" if place == "here" else "REPO//prod")
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path) -> Path:
+    """The place of a `helm` that a test writes itself. Its arguments and exit codes are those of Helm 3.17."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    return folder / "helm"
+
+
+def write(program: Path, text: str) -> Rendering:
+    program.write_text(f"#!/bin/sh\n{text}\n")
+    program.chmod(0o755)
+    secrets = {"GITHUB_TOKEN": "s3cret", "IMAGE_UPDATE_GIT_TOKEN": "s3cret", "AWS_SECRET_ACCESS_KEY": "s3cret"}
+    return Rendering(["helm", "kustomize"], {"PATH": f"relative:{program.parent}", "HOME": "/h", **secrets})
+
+
+def test_a_program_finds_neither_a_secret_nor_a_home_nor_another_program(tmp_path: Path, stand_in: Path) -> None:
+    written(tmp_path, CHART)
+    seen = tmp_path / "seen"
+    rendering = write(stand_in, f'/usr/bin/env > {seen}; echo "$@" >> {seen}; pwd >> {seen}')
+    assert list(Manifests(str(tmp_path / "platform"), rendering).all()) == []
+    *variables, arguments, folder = seen.read_text().splitlines()
+    told = dict(one.split("=", 1) for one in variables)
+    assert "s3cret" not in seen.read_text()
+    assert told["HOME"] == told["PATH"] == told["HELM_PLUGINS"] != "/h"
+    assert told["HTTPS_PROXY"] == told["https_proxy"] == "http://127.0.0.1:9"
+    assert (told["GIT_ALLOW_PROTOCOL"], told["KUBECONFIG"]) == ("none", os.devnull)
+    assert arguments == "template --namespace argocd -- platform ./"
+    assert not os.path.exists(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("echo 'Error: x' >&2; echo made; exit 1", "helm ended with 1: Error: x"),
+        ("echo 'not: [yaml'", ""),
+        ("kill -9 $$", "helm ended with"),
+    ],
+)
+def test_what_a_program_says_of_its_failure_is_told(tmp_path: Path, stand_in: Path, text: str, words: str) -> None:
+    rendering = write(stand_in, text)
+    written(tmp_path, CHART)
+    source = Manifests(str(tmp_path / "platform"), rendering)
+    if not words:  # what it prints is read as any manifest is
+        assert list(source.all()) == []
+        return
+    with pytest.raises(SourceError, match=words) as raised:
+        list(source.all())
+    assert (raised.value.subject, int(raised.value.exit)) == (str(tmp_path / "platform"), 3)
+
+
+def test_a_program_is_ended_with_its_children(tmp_path: Path, stand_in: Path) -> None:
+    write(stand_in, f"(trap '' TERM; /bin/sleep 60) & echo $! > {tmp_path}/child; /bin/sleep 60")
+    began = time.monotonic()
+    with pytest.raises(Malformed, match="it took more than 0 seconds"):
+        run([str(stand_in)], {}, {}, seconds=0.3)
+    assert time.monotonic() - began < 10
+    status = Path(f"/proc/{(tmp_path / 'child').read_text().strip()}/stat")
+    while time.monotonic() - began < 10 and status.exists():
+        if status.read_text().rpartition(")")[2].split()[0] == "Z":
+            break
+        time.sleep(0.01)
+    assert time.monotonic() - began < 10
+
+
+def test_what_a_program_prints_is_bounded(stand_in: Path) -> None:
+    write(stand_in, "while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done")
+    with pytest.raises(Malformed, match="it printed more than 1 MB"):
+        run([str(stand_in)], {}, {}, bounds=Bounds(messages=1_000_000))
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"../x": ""}, "is no path of a file"),
+        ({"a/./b": ""}, "is no path of a file"),
+        ({"/etc/x": ""}, "is no path of a file"),
+        ({"a\0b": ""}, "is no path of a file"),
+        ({"a": "", "a/b": ""}, "cannot copy 'a/b'"),
+        ({"a" * 300: ""}, "cannot copy"),
+        ({"a": "x" * (LARGEST + 1)}, "more than 64 MB"),
+    ],
+)
+def test_no_file_is_written_elsewhere(files: dict[str, str], words: str) -> None:
+    with pytest.raises(Malformed, match=words):
+        run(["/bin/true"], files, {})
+
+
+def test_a_link_in_a_chart_is_refused(tmp_path: Path, stand_in: Path) -> None:
+    rendering, link = write(stand_in, "exit 0"), "platform/templates/x.yaml"
+    here = written(tmp_path / "here", CHART)
+    (here / link).symlink_to("/etc/passwd")
+    with pytest.raises(SourceError, match=r"'templates/x\.yaml' is a symbolic link"):
+        list(Manifests(str(here / "platform"), rendering).all())
+    with pytest.raises(SourceError, match=f"'{link}' is a symbolic link"):
+        from_git(tmp_path, {**CHART, link: Link("/etc/passwd")}, "platform", rendering)
+
+
+def test_a_link_is_no_resource_of_a_kustomization(tmp_path: Path, stand_in: Path) -> None:
+    rendering = write(stand_in.with_name("kustomize"), "exit 0")
+    files = {"k/kustomization.yaml": "resources: [outside]\n", "k/outside": Link("/etc")}
+    with pytest.raises(SourceError, match="'outside' is not in the repository"):
+        from_git(tmp_path, files, "k", rendering)
+
+
+def test_a_file_that_is_no_text_is_told_where_rendering_fails(tmp_path: Path, stand_in: Path) -> None:
+    rendering = write(stand_in, "exit 1")
+    with pytest.raises(SourceError) as raised:
+        from_git(tmp_path, {**CHART, "platform/charts/sub.tgz": b"\xff\0"}, "platform", rendering)
+    assert "platform/charts/sub.tgz was left out" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("allowed", "programs", "hint"),
+    [
+        ((), ["helm", "kubectl"], "render it with --render helm"),
+        (("kustomize",), ["helm", "kubectl"], "render it with --render helm"),
+        (("helm",), ["kubectl"], "install helm beside this step"),
+    ],
+)
+def test_what_is_not_rendered_says_how_it_would_be(
+    tmp_path: Path, stand_in: Path, allowed: tuple[str, ...], programs: list[str], hint: str
+) -> None:
+    for name in programs:
+        write(stand_in.with_name(name), "exit 0")
+    written(tmp_path, CHART)
+    rendering = Rendering(allowed, {"PATH": str(stand_in.parent)})
+    (advice,) = [one for one in Manifests(str(tmp_path / "platform"), rendering).all() if one.problem]
+    assert (advice.advice, advice.severity) == (True, "warning")
+    assert advice.hint.startswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("kustomization", "files", "warned"),
+    [
+        ("resources: [web.yaml]\n", {"web.yaml": APPLICATION}, False),
+        ("resources: [web.yaml]\nnamePrefix: a-\n", {"web.yaml": APPLICATION}, True),
+        ("resources: [pod.yaml]\nnamePrefix: a-\n", {"pod.yaml": "kind: Pod\n"}, False),
+        ("resources: [../base]\n", {}, True),
+    ],
+)
+def test_a_kustomization_that_is_not_rendered_is_told_where_that_matters(
+    tmp_path: Path, kustomization: str, files: dict[str, str], *, warned: bool
+) -> None:
+    files = {f"k/{name}": text for name, text in {"kustomization.yaml": kustomization, **files}.items()}
+    for found in (
+        list(Manifests(str(written(tmp_path, files) / "k")).all()),
+        from_git(tmp_path, files, "k", Rendering()),
+    ):
+        assert ["this kustomization makes Applications" in one.problem for one in found if one.problem] == [
+            True
+        ] * warned
+
+
+def test_kubectl_renders_where_there_is_no_kustomize(tmp_path: Path, stand_in: Path) -> None:
+    seen = tmp_path / "seen"
+    rendering = write(stand_in.with_name("kubectl"), f'echo "$@" > {seen}')
+    written(tmp_path, OVERLAYS)
+    assert list(Manifests(str(tmp_path / "base"), rendering).all()) == []
+    assert seen.read_text() == "kustomize ./\n"
+
+
+def test_a_chart_that_is_a_source_of_its_own_is_not_told_of_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(written(tmp_path, CHART))
+    sources = (".", "./platform/")
+    assert [one.problem for one in Manifests(".", Rendering((), {}, "argocd", sources)).all() if one.problem] == []
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [
+        ("platform", "platform"),
+        ("My_Apps", "my-apps"),
+        ("", "applications"),
+        ("-x-" * 40, "x-x-x"),
+        ("ü", "applications"),
+    ],
+)
+def test_a_release_has_a_name_that_helm_takes(tmp_path: Path, stand_in: Path, folder: str, name: str) -> None:
+    seen = tmp_path / "seen"
+    rendering = write(stand_in, f'echo "$5" > {seen}')
+    from_git(tmp_path, {f"{folder}/Chart.yaml".lstrip("/"): "name: x\n"}, folder, rendering)
+    shown = seen.read_text().strip()
+    assert shown.startswith(name if folder else "repo")
+    assert len(shown) <= 53

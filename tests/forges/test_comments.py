@@ -1,0 +1,132 @@
+"""One comment on a pull request, on each forge: written once, then edited, and never somebody else's."""
+
+from collections.abc import Iterator
+
+import pytest
+from fakes.forge_server import ForgeServer, serving
+from forge_kinds import KINDS, place_on
+
+from task.errors import CredentialsError, RepositoryError, TaskError, UnreachableError
+from task.forges import gitea_comments, github_comments, gitlab_comments
+from task.forges.client import ForgeToken, Reach
+from task.forges.comments import PAGES, put
+from task.forges.table import FORGES
+from task.http import Limits
+from task.secret import Secret
+
+MARK = f"<!-- image-update-plan: {'ab' * 32} -->"
+OTHER = f"<!-- image-update-plan: {'cd' * 32} -->"
+NEEDS = {"github": github_comments.NEEDS, "gitlab": gitlab_comments.NEEDS, "gitea": gitea_comments.NEEDS}
+TAKING = [name for name, kind in FORGES.items() if kind.comments]
+
+
+def text(build: str, mark: str = MARK) -> str:
+    return f"| `web` | {build} |\n\n{mark}\n"
+
+
+class Said:
+    """A request on a forge, and what is put there."""
+
+    def __init__(self, name: str, server: ForgeServer) -> None:
+        self.name, self.server, self.place = name, server, place_on(KINDS[name], server)
+        server.branches["feature"] = "c" * 40
+        self.request = server.add(base="main", head="feature", title="t", body="b").number
+
+    def put(self, body: str, mark: str = MARK, request: str = "") -> str:
+        reach = Reach(self.place, ForgeToken(Secret("good-token")), limits=Limits(tries=1, silence=5, total=10))
+        make = FORGES[self.name].comments
+        assert make is not None
+        api = make(reach)
+        try:
+            return put(api, request or str(self.request), mark, body)
+        finally:
+            api.close()
+
+    @property
+    def bodies(self) -> list[str]:
+        return [note.body for note in self.server.notes]
+
+
+@pytest.fixture(params=TAKING)
+def said(request: pytest.FixtureRequest) -> Iterator[Said]:
+    with serving(KINDS[request.param].fake()) as server:
+        yield Said(request.param, server)
+
+
+def test_written_once_and_then_edited(said: Said) -> None:
+    first = said.put(text("1.0"))
+    assert first.startswith("http")
+    assert str(said.server.notes[0].number) in first
+    said.server.seen.clear()
+    assert said.put(text("1.0")) == first  # it says this already
+    assert [one for one in said.server.seen if one.method in ("PUT", "PATCH")] == []
+    assert said.put(text("1.1")) == first
+    assert said.bodies == [text("1.1")]
+
+
+def test_people_who_copy_the_mark_keep_their_comments(said: Said) -> None:
+    """A token that may write to the repository could edit these."""
+    theirs = said.server.say(said.request, text("stolen"), author="mallory")
+    said.put(text("1.0"))
+    later = said.server.say(said.request, text("stolen again"), author="mallory")
+    said.put(text("1.1"))
+    assert said.bodies == [theirs.body, text("1.1"), later.body]
+    assert (theirs.body, later.body) == (text("stolen"), text("stolen again"))
+
+
+def test_of_two_of_ours_the_newest_is_edited(said: Said) -> None:
+    old = said.server.say(said.request, text("0.1"))
+    said.server.say(said.request, text("0.2"))
+    said.put(text("1.0"))
+    assert said.bodies == [old.body, text("1.0")]
+
+
+def test_other_marks_and_quoted_ones_are_other_comments(said: Said) -> None:
+    said.server.say(said.request, text("0.1", OTHER))
+    said.server.say(said.request, f"> {MARK}\n\nwhat is this?")
+    said.server.say(said.request + 1, text("of another request"))
+    said.put(text("1.0"))
+    assert said.bodies[-1] == text("1.0")
+    assert len(said.bodies) == 4
+
+
+def test_it_is_found_behind_hundreds_of_comments(said: Said) -> None:
+    said.put(text("1.0"))
+    for number in range(250):
+        said.server.say(said.request, f"comment {number}", author="ann")
+    said.put(text("1.1"))
+    assert said.bodies[0] == text("1.1")
+    assert len(said.bodies) == 251
+
+
+def test_only_so_many_pages_are_read(said: Said) -> None:
+    said.put(text("1.0"))
+    for number in range(100 * PAGES):
+        said.server.say(said.request, f"comment {number}", author="ann")
+    said.server.seen.clear()
+    said.put(text("1.1"))
+    looks = [one for one in said.server.seen if one.method == "GET" or one.path.endswith("graphql")]
+    assert len(looks) <= PAGES + 1
+
+
+def test_a_refusal_names_the_permission(said: Said) -> None:
+    said.server.fail(said.server.refusal("forbidden"), "POST", "comments" if said.name != "gitlab" else "notes")
+    with pytest.raises(RepositoryError) as caught:
+        said.put(text("1.0"))
+    assert NEEDS[said.name] in caught.value.hint
+    assert "pushed branch" not in caught.value.hint
+    assert said.bodies == []
+
+
+def test_a_request_that_is_not_there(said: Said) -> None:
+    with pytest.raises(RepositoryError) as caught:
+        said.put(text("1.0"), request="4711")
+    assert NEEDS[said.name] in caught.value.hint
+
+
+@pytest.mark.parametrize(("kind", "error"), [("unauthorized", CredentialsError), ("down", UnreachableError)])
+def test_other_failures(said: Said, kind: str, error: type[TaskError]) -> None:
+    said.server.fail(said.server.refusal(kind), times=3)
+    with pytest.raises(error) as caught:
+        said.put(text("1.0"))
+    assert "good-token" not in f"{caught.value}{caught.value.hint}"

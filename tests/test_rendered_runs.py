@@ -1,0 +1,55 @@
+"""Whole runs on Applications that are no plain manifests: those of a chart in Git."""
+
+import os
+from pathlib import Path
+
+import pytest
+from runs import KUSTOMIZATION, PREFIX, WEB, arguments, target
+from support import bare_repo, changed_paths, image_update, needs
+
+TEMPLATE = """\
+{{{{- range .Values.apps }}}}
+---
+apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata:
+  name: {{{{ . }}}}
+  namespace: {{{{ $.Release.Namespace }}}}
+  annotations: {{ {prefix}image-list: web={web}, {prefix}write-back-target: kustomization }}
+spec:
+  source: {{ repoURL: "{repo}", path: apps/{{{{ . }}}}, targetRevision: main }}
+{{{{- end }}}}
+"""
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    """A repository with a chart that makes two Applications, and with their folders."""
+    return bare_repo(
+        tmp_path,
+        {
+            **{target(one): KUSTOMIZATION for one in ("web", "shop")},
+            "chart/Chart.yaml": "apiVersion: v2\nname: chart\nversion: 0.1.0\n",
+            "chart/values.yaml": "apps: [web, shop]\n",
+            "chart/templates/apps.yaml": TEMPLATE.format(prefix=PREFIX, web=WEB, repo=tmp_path / "repo.git"),
+        },
+    )
+
+
+@pytest.mark.measured
+def test_the_applications_of_a_chart_in_git_are_updated_in_one_commit(repo: Path) -> None:
+    (helm,) = needs("helm")
+    path = os.pathsep.join((os.path.dirname(helm), os.environ["PATH"]))
+    result = image_update(*arguments(f"{repo}//chart?ref=main", "--render", "helm"), env={"PATH": path})
+    assert result.code == 0, result.stderr
+    assert sorted(changed_paths(repo)) == [target("shop"), target("web")]
+    assert [one["application"] for one in result.json["decisions"]] == ["argocd/shop", "argocd/web"]
+
+
+def test_a_chart_that_is_not_rendered_is_a_warning_that_says_how(repo: Path) -> None:
+    result = image_update(*arguments(f"{repo}//chart?ref=main"))
+    assert (result.code, result.json["decisions"]) == (0, [])
+    (warning,) = [one for one in result.json["errors"] if "Helm chart" in one["message"]]
+    assert (warning["severity"], warning["rule"]) == ("warning", "source")
+    assert warning["message"] == f"{repo}//chart: this Helm chart makes Applications, and it is not rendered"
+    assert "render it with --render helm" in result.stderr
