@@ -82,6 +82,18 @@ class Source:
 
 
 @dataclass(frozen=True)
+class KeySecret:
+    """A field of a Kubernetes Secret with the public key by which an image must be signed."""
+
+    namespace: str
+    name: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name} ({self.key})"
+
+
+@dataclass(frozen=True)
 class Application:
     """One Argo CD Application."""
 
@@ -95,6 +107,9 @@ class Application:
     labels: Mapping[str, str] = field(default_factory=dict)
     origin: str = ""  # "apps/web.yaml:12", "cluster"
     generated_by: str = ""  # namespace/name of the ApplicationSet that was rendered to it
+    # What its ImageUpdater says, and no annotation can say:
+    signing_keys: Mapping[str, KeySecret] = field(default_factory=dict)  # by alias; "" is for every image
+    request_labels: tuple[str, ...] = ()  # of its pull requests
 
     @property
     def key(self) -> str:
@@ -270,6 +285,7 @@ class Question:
     platforms: tuple[str, ...] = ()  # "os/arch[/variant]"; only these members of an index count; () is all
     secret: str = ""  # the annotation `pull-secret`, as written
     namespace: str = ""  # the Application's, whose secrets may be named
+    signed_by: KeySecret | None = None  # of a question about signatures
 
 
 @dataclass(frozen=True)
@@ -397,6 +413,7 @@ class Subscription:
     pull_request: bool = False
     home: str = ""  # the folder of the Application's first write-back file in this repository, for the state's path
     suspended: str = ""  # the reason why Flux's own annotations stop its updates, or ""
+    signed_by: KeySecret | None = None  # the key that the image must be signed by, beside what the command line wants
     flaw: Flaw | None = None  # of an unusable entry: then only the Application and the entry are known
 
 

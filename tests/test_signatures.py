@@ -1,14 +1,16 @@
 """Only what is signed is written, and it is written by the digest that was signed: whole runs, with real keys."""
 
+import base64
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from clusters import kubeconfig, live_app, run
+from clusters import app, kubeconfig, live_app, run
 from fakes import cosign
-from fakes.kubernetes_api import APPLICATIONS, running
+from fakes.kubernetes_api import APPLICATIONS, SECRETS, UPDATERS, running
 from fakes.oci_images import image, push
 from fakes.registry_api import RegistryApi, registry_api
 from real_registry import open_registry
@@ -185,6 +187,88 @@ def test_usage(tmp_path: Path, server: RegistryApi, more: list[str], words: str)
     assert result.code == 2
     assert words in result.stderr
     assert server.seen == []
+
+
+class WithResource(Scene):
+    """The same Application, whose ImageUpdater wants a signature."""
+
+    def __init__(self, folder: Path, registry: str) -> None:
+        super().__init__(folder, registry)
+        key = {"secretName": "keys", "key": "cosign.pub"}
+        image = {"alias": "web", "imageName": self.named, "imagesVerification": {"cosignKey": key}}
+        self.updater = {
+            "apiVersion": "argocd-image-updater.argoproj.io/v1alpha1",
+            "kind": "ImageUpdater",
+            "metadata": {"name": "all", "namespace": "argocd"},
+            "spec": {
+                "writeBackConfig": {"method": "git", "gitConfig": {"writeBackTarget": "kustomization"}},
+                "applicationRefs": [{"namePattern": "a", "images": [image]}],
+            },
+        }
+        self.apps = manifest(folder, application("a", self.repo), self.updater)
+
+
+def key_secret(text: str, name: str = "keys", key: str = "cosign.pub", kind: str = "") -> dict[str, Any]:
+    labels = {"argocd.argoproj.io/secret-type": kind} if kind else {}
+    data = {key: base64.b64encode(text.encode()).decode()}
+    return {"metadata": {"name": name, "namespace": "argocd", "labels": labels}, "data": data}
+
+
+@pytest.mark.parametrize("source", ["cluster", "files"])
+def test_an_image_is_signed_by_the_key_that_its_resource_names(
+    tmp_path: Path, server: RegistryApi, pair: cosign.Keys, source: str
+) -> None:
+    other = cosign.keys(tmp_path, name="other")
+    with running() as api:
+        scene = WithResource(tmp_path, server.name)
+        api.add(SECRETS, key_secret(pair.public.read_text()))
+        given: list[str | Path] = ["--kubeconfig", kubeconfig(tmp_path, api)]
+        if source == "cluster":
+            api.add(APPLICATIONS, app("a", scene.repo))
+            api.add(UPDATERS, scene.updater)
+            given += ["--applications", "cluster"]
+            scene.apps = Path("cluster")
+        sign(server, other)
+        refused = scene.call(*given)
+        assert (refused.code, decision(refused)) == (0, ("refuse", "signature")), refused.stderr
+        assert "secret argocd/keys (cosign.pub)" in refused.json["decisions"][0]["because"]
+        sign(server, pair)
+        both = scene.call(*given, "--verify", other.public)  # the command line's demand stays
+        assert decision(both) == ("refuse", "signature")
+        assert "newTag: 1.0.0" in scene.text
+        assert decision(scene.call(*given, command="plan")) == ("update", "admitted")
+        assert decision(scene.call(*given)) == ("update", "admitted")
+    assert f"digest: {IMAGE.digest}" in scene.text
+
+
+@pytest.mark.parametrize(
+    ("secret", "code", "rule", "words"),
+    [
+        (None, 4, "registry", "there is no secret argocd/keys"),
+        (key_secret("x", key="other"), 4, "registry", "has no text at 'cosign.pub'"),
+        (key_secret("hello"), 3, "registry", "holds no public key"),
+        (key_secret("hello", kind="cluster"), 3, "annotation", "belongs to Argo CD itself"),
+    ],
+)
+def test_a_key_that_cannot_be_had_lets_nothing_through(
+    tmp_path: Path, server: RegistryApi, pair: cosign.Keys, secret: Any, code: int, rule: str, words: str
+) -> None:
+    sign(server, pair)
+    with running() as api:
+        api.add(SECRETS, *([secret] if secret else []))
+        scene = WithResource(tmp_path, server.name)
+        result = scene.call("--kubeconfig", kubeconfig(tmp_path, api))
+    assert (result.code, decision(result)) == (code, ("error", rule)), result.stderr
+    assert words in result.json["errors"][0]["message"]
+    assert "hello" not in result.stdout + result.stderr
+    assert "newTag: 1.0.0" in scene.text
+
+
+def test_without_a_cluster_the_key_is_not_known(tmp_path: Path, server: RegistryApi, pair: cosign.Keys) -> None:
+    sign(server, pair)
+    result = WithResource(tmp_path, server.name).call("--verify", pair.public)
+    assert (result.code, decision(result)) == (3, ("error", "registry"))
+    assert "--kubeconfig" in result.json["errors"][0]["hint"]
 
 
 @pytest.mark.servers

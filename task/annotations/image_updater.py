@@ -14,7 +14,7 @@ from task.annotations.image_updater_settings import ReferenceSettings, annotatio
 from task.annotations.known_keys import nearest
 from task.annotations.narrow import OPERATORS, Requirement
 from task.errors import Malformed
-from task.model import Application, Problem
+from task.model import Application, KeySecret, Problem
 from task.policy.tag_filter import glob_match, ignore_globs
 
 # AIU ignores these keys. They stay on an Application that a resource configures: no resource can say the same.
@@ -90,7 +90,8 @@ def configure(
             if settings[reference.order].annotations is not None or app.annotations.get("image-list"):
                 break
             matching = matching[1:]
-        wanted = settings[matching[0].order].annotations if matching else None
+        chosen = settings[matching[0].order] if matching else ReferenceSettings(None)
+        wanted = chosen.annotations
         others = dict.fromkeys(other.updater for other in matching[1:] if other.updater != matching[0].updater)
         if others:  # in AIU several resources overwrite each other's changes for ever
             message = f"{matching[0].updater} counts, not {', '.join(others)}"
@@ -111,6 +112,10 @@ def configure(
                 if key.endswith(OURS) or any(nearest(name, OURS) for name in (key, key.partition(".")[2]))
             }
             app = replace(app, annotations={**ours, **wanted})  # noqa: PLW2901 - the Application as configured
+        if chosen.keys or chosen.request_labels:
+            home = matching[0].updater.partition("/")[0]
+            keys = {alias: KeySecret(home, key.secret, key.field) for alias, key in chosen.keys.items()}
+            app = replace(app, signing_keys=keys, request_labels=chosen.request_labels)  # noqa: PLW2901 - as above
         configured.append(app)
     return tuple(configured), tuple(problems)
 

@@ -5,8 +5,8 @@ are invalid is left out with a warning, so that a broken rule never lets a tag t
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from task.errors import Malformed
@@ -28,23 +28,34 @@ TARGETS = {
     "plugin": {"name": "plugin.image-name", "tag": "plugin.image-tag", "spec": "plugin.image-spec"},
 }
 IMAGE = ("alias", "imageName", "commonUpdateSettings", "manifestTargets", "imagesVerification")
+MOST_LABELS, LONGEST_LABEL = 100, 255  # as the CRD allows
 # Kubernetes reads manifests as YAML 1.1, in which `yes` and `on` are booleans.
 _TRUE, _FALSE = frozenset(("true", "yes", "on", "y")), frozenset(("false", "no", "off", "n"))
 
 
 @dataclass(frozen=True)
+class VerificationKey:
+    """Where the public key is, by which an image must be signed: a Secret in the namespace of the resource."""
+
+    secret: str
+    field: str
+
+
+@dataclass(frozen=True)
 class ReferenceSettings:
-    """The annotations that one `applicationRef` gives its Applications, and the warnings about it."""
+    """What one `applicationRef` says about its Applications, and the warnings about it."""
 
     annotations: Mapping[str, str] | None  # None: the Application's own annotations count
     warnings: tuple[str, ...] = ()
+    keys: Mapping[str, VerificationKey] = field(default_factory=dict)  # by alias; "" is for every image
+    request_labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class _Images:
-    """The images read so far: alias → (image, settings)."""
+    """The images read so far: alias → (image, settings, the key that it must be signed by)."""
 
-    known: dict[str, tuple[str, Mapping[str, str]]]
+    known: dict[str, tuple[str, Mapping[str, str], VerificationKey | None]]
     warnings: list[str]
 
 
@@ -56,44 +67,39 @@ def annotations(spec: Mapping[str, Any], ref: Mapping[str, Any]) -> ReferenceSet
     images = _Images({}, [])
     try:
         if flag(ref, "useAnnotations"):
-            return ReferenceSettings(None)  # AIU ignores every other setting of the reference then
+            # AIU ignores the other settings of the reference then. Its documentation leaves open whether signatures
+            # are among them: what asks for one here gets it.
+            key = _verification((ref, spec))
+            return ReferenceSettings(None, keys={"": key} if key else {})
         places = _write_back(spec, ref, images.warnings)
-        levels = [mapping(level, "commonUpdateSettings") for level in (spec, ref)]
+        # AIU does not read gitConfig with the method argocd.
+        live = places.get("write-back-method") == "argocd"
+        labels = () if live else _request_labels(spec, ref, images.warnings)
         listed = mappings(ref, "images")
     except Malformed as error:
         return ReferenceSettings({}, (f"{error.message}: nothing is updated",))
     for number, raw in enumerate(listed):
         try:
-            _add_image(raw, levels, images)
+            _add_image(raw, (spec, ref), images)
         except Malformed as error:
             images.warnings.append(f"images[{number}] is left out: {error.message}")
-    for image in listed:
-        # The innermost level that mentions verification decides. AIU verifies since v1.3.
-        verifications = [
-            verification
-            for level in (image, ref, spec)
-            if (verification := level.get("imagesVerification")) is not None
-        ]
-        if verifications and not (
-            isinstance(verifications[0], Mapping) and _word(verifications[0].get("enabled")) in _FALSE
-        ):
-            images.warnings.append("imagesVerification is not supported: signatures are not verified here")
-            break
     if not images.known:
         return ReferenceSettings({}, (*images.warnings, "no image is named: nothing is updated"))
-    named = {f"{alias}.{key}": value for alias, (_, keys) in images.known.items() for key, value in keys.items()}
-    listing = ", ".join(f"{alias}={image}" for alias, (image, _) in images.known.items())
-    return ReferenceSettings({"image-list": listing, **places, **named}, tuple(images.warnings))
+    named = {f"{alias}.{key}": value for alias, (_, keys, _) in images.known.items() for key, value in keys.items()}
+    listing = ", ".join(f"{alias}={image}" for alias, (image, *_) in images.known.items())
+    signed = {alias: key for alias, (*_, key) in images.known.items() if key}
+    return ReferenceSettings({"image-list": listing, **places, **named}, tuple(images.warnings), signed, labels)
 
 
-def _add_image(raw: Mapping[str, Any], levels: Iterable[Mapping[str, Any]], images: _Images) -> None:
-    """Reads one image of the reference and adds it to `images`. Raises `Malformed`."""
+def _add_image(raw: Mapping[str, Any], levels: Sequence[Mapping[str, Any]], images: _Images) -> None:
+    """Reads one image and adds it to `images`; `levels` are the resource and the reference. Raises `Malformed`."""
     # A comma in a constraint means the same as a blank, and in `image-list` a comma would end the entry.
     image = " ".join(text(raw, "imageName").replace(",", " ").split())
     if not image:
         raise Malformed("it has no imageName")
-    own = mapping(raw, "commonUpdateSettings")
-    keys = {**_update((*levels, own), images.warnings), **_targets(mapping(raw, "manifestTargets"))}
+    common = [mapping(level, "commonUpdateSettings") for level in (*levels, raw)]
+    keys = {**_update(common, images.warnings), **_targets(mapping(raw, "manifestTargets"))}
+    signed_by = _verification((raw, *reversed(levels)))
     images.warnings.extend(f"{image}: unknown field {key!r}" for key in raw if key not in IMAGE)
     alias = text(raw, "alias")
     if not ALIAS.fullmatch(alias):
@@ -101,7 +107,7 @@ def _add_image(raw: Mapping[str, Any], levels: Iterable[Mapping[str, Any]], imag
         warning = f"{alias!r} is not a valid alias: {image} is called {short!r}" if alias else f"{image} has no alias"
         images.warnings.append(warning)
         alias = short
-    if images.known.get(alias) == (image, keys):
+    if images.known.get(alias) == (image, keys, signed_by):
         return
     # Two images with one alias would read each other's annotations.
     number, free = 1, alias
@@ -110,7 +116,7 @@ def _add_image(raw: Mapping[str, Any], levels: Iterable[Mapping[str, Any]], imag
         free = f"{alias}-{number}"
     if free != alias:
         images.warnings.append(f"the alias {alias!r} is used twice: {image} is called {free!r}")
-    images.known[free] = (image, keys)
+    images.known[free] = (image, keys, signed_by)
 
 
 def _update(levels: Iterable[Mapping[str, Any]], warnings: list[str]) -> dict[str, str]:
@@ -156,13 +162,56 @@ def _write_back(spec: Mapping[str, Any], ref: Mapping[str, Any], warnings: list[
     values = {"write-back-method": method}
     if method != "argocd":  # AIU does not read gitConfig then
         values |= {name: text(git, key) for key, name in GIT.items()}
-        request = mapping(git, "pullRequest")
         values["pull-request"] = "true" if git.get("pullRequest") is not None else ""
-        if request.get("labels"):
-            warnings.append("gitConfig.pullRequest.labels are not set on the pull request")
     warnings += [_unknown("writeBackConfig", key) for key in _merged(levels) if key not in ("method", "gitConfig")]
     warnings += [_unknown("gitConfig", key) for key in git if key not in (*GIT, "pullRequest")]
     return {name: value for name, value in values.items() if value}
+
+
+def _request_labels(spec: Mapping[str, Any], ref: Mapping[str, Any], warnings: list[str]) -> tuple[str, ...]:
+    """The labels of `pullRequest`: the reference's, else the global one's."""
+    levels = [mapping(level, "writeBackConfig") for level in (spec, ref)]
+    request = mapping(_merged([mapping(level, "gitConfig") for level in levels]), "pullRequest")
+    if unknown := [key for key in request if key not in ("github", "gitlab", "labels")]:
+        warnings.append(_unknown("gitConfig.pullRequest", unknown[0]))
+    given = [label.strip() for label in strings(request, "labels") or ()]
+    labels = [label for label in dict.fromkeys(given) if 0 < len(label) <= LONGEST_LABEL and label.isprintable()]
+    if len(labels) != len(given) or len(labels) > MOST_LABELS:
+        warnings.append(
+            f"gitConfig.pullRequest.labels: {MOST_LABELS} different labels of 1 to {LONGEST_LABEL} letters are "
+            "allowed; the others are left out"
+        )
+    return tuple(labels[:MOST_LABELS])
+
+
+def _verification(levels: Iterable[Mapping[str, Any]]) -> VerificationKey | None:
+    """The key that an image must be signed by; None where none is required. AIU verifies since v1.3.
+
+    The first of the levels, the innermost, that mentions verification decides. Raises `Malformed` for what cannot be
+    verified here, so that the image is left out.
+    """
+    for level in levels:
+        if level.get("imagesVerification") is not None:
+            try:
+                return _key(mapping(level, "imagesVerification"))
+            except Malformed as error:
+                raise Malformed(f"imagesVerification: {error.message}", error.hint) from None
+    return None
+
+
+def _key(wanted: Mapping[str, Any]) -> VerificationKey | None:
+    """The key of an `imagesVerification`; None where it is off. Raises `Malformed` for any other way to verify."""
+    if wanted.get("enabled") is not None and not flag(wanted, "enabled"):
+        return None
+    key = mapping(wanted, "cosignKey")
+    if unknown := [name for name in wanted if name not in ("enabled", "cosignKey")]:
+        raise Malformed(_unknown("it", unknown[0]))
+    if unknown := [name for name in key if name not in ("secretName", "key")]:
+        raise Malformed(_unknown("cosignKey", unknown[0]))
+    found = VerificationKey(text(key, "secretName"), text(key, "key"))
+    if not found.secret or not found.field:
+        raise Malformed("it has no cosignKey with secretName and key")
+    return found
 
 
 def _merged(levels: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

@@ -52,7 +52,8 @@ def subscribe(app: Application, defaults: Defaults = Defaults(), wanted: Collect
         Subscription(
             application=app,
             entry=reading.entry,
-            policy=reading.policy,
+            # A signature belongs to a digest, so that is what has to be written.
+            policy=replace(reading.policy, pin_digest=True) if key else reading.policy,
             keys=reading.keys,
             source=where.source,
             target=where.target,
@@ -67,9 +68,11 @@ def subscribe(app: Application, defaults: Defaults = Defaults(), wanted: Collect
             claims=listed.claims,
             pull_request=pull_request,
             home=where.home,
+            signed_by=key,
         )
         for identity, reading in listed.sound
         if wanted is None or identity in wanted
+        for key in (app.signing_keys.get(reading.entry.alias) or app.signing_keys.get(""),)
         for where in wheres
     )
     return Subscribed(

@@ -29,6 +29,7 @@ from task.argocd.repo_secrets import (
 from task.errors import AnnotationError, CredentialsError, Malformed
 from task.kubernetes.client import SECRETS, Kubernetes
 from task.kubernetes.errors import ForbiddenError
+from task.model import KeySecret
 from task.urls import split
 
 KNOWN_HOSTS, AUTHORITIES = "argocd-ssh-known-hosts-cm", "argocd-tls-certs-cm"
@@ -108,6 +109,23 @@ class ClusterSecrets:
                 "name a secret that was made for this registry",
             )
         return _bytes(item)
+
+    def public_key(self, key: KeySecret) -> str:
+        """The public key that an ImageUpdater names. Raises `CredentialsError`, `AnnotationError`, and as `Kubernetes`.
+
+        What the Secret holds is shown nowhere: its name is the choice of the resource's author.
+        """
+        item = self._kubernetes.get(SECRETS, key.namespace, key.name)
+        if item is None:
+            hint = f"kubectl -n {key.namespace} create secret generic {key.name} --from-file={key.key}=cosign.pub"
+            raise CredentialsError(f"imagesVerification: there is no secret {key.namespace}/{key.name}", hint=hint)
+        if _kind(item, key.name):
+            message = f"imagesVerification: secret {key.namespace}/{key.name} belongs to Argo CD itself"
+            raise AnnotationError(message, hint="name a secret that was made for this key")
+        if not (found := _texts(_bytes(item)).get(key.key, "")):
+            message = f"imagesVerification: secret {key.namespace}/{key.name} has no text at {key.key!r}"
+            raise CredentialsError(message, hint="check cosignKey.key, and the secret")
+        return found
 
     def _listed(self) -> tuple[RepoSecret, ...]:
         found = []

@@ -118,7 +118,7 @@ def gatherer(batch: Batch, job: Job, world: World) -> Gather:
 def last_checks(job: Job, world: World) -> LastChecks:
     """Who is asked for signatures, and for the labels that the commit message names."""
     labels = job.terms.check != "never" and wants_labels(job.wording.template)
-    return LastChecks(world.registry, world.signatures, labels)
+    return LastChecks(world.registry, world.signatures, world.by_keys, labels)
 
 
 def _land(

@@ -114,7 +114,8 @@ class World:
     # (repository, new commit, old commit) → "newer", "older", or anything else where that is not known
     ancestry: Callable[[str, str, str], str] = lambda _repository, _new, _old: ""
     registry: Callable[[Collection[Question]], Mapping[Question, Answer]] = lambda _questions: {}
-    signatures: Signatures | None = None  # None: none is required
+    signatures: Signatures | None = None  # as the command line wants them; None: none is required
+    by_keys: Signatures | None = None  # as the ImageUpdater of an Application wants them
     forge: Callable[[str], Forge] | None = None  # by a repository's URL
     compare: Callable[[str, str, str], tuple[str, str]] = lambda _repo, _base, _head: ("", "")  # its kind, and a page
     comments: Callable[[str], Comments] | None = None  # by a repository's URL

@@ -205,12 +205,17 @@ def _proposal(change: Draft, commit: str, found: Proposed | None, job: Job, worl
         head=where.head,
         title=title(subject) if own else headline(change.command, subject, change.apps, change.rollbacks),
         body=body(Content(apps, "\n\n".join(words), links, commit, change.hold_changes, refused), kind),
-        labels=wanted.labels,
+        labels=tuple(dict.fromkeys((*wanted.labels, *_resource_labels(change)))),
         reviewers=wanted.reviewers,
         assignees=wanted.assignees,
         draft=wanted.draft,
         auto_merge=wanted.auto_merge,
     )
+
+
+def _resource_labels(change: Draft) -> list[str]:
+    """The labels that the ImageUpdaters of these Applications name."""
+    return [label for one in change.decisions for label in one.subscription.application.request_labels]
 
 
 def _with_builds(apps: Sequence[AppChanges], known: Builds) -> tuple[AppChanges, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from task.errors import TaskError
+from task.errors import RegistryError, TaskError
 from task.model import Answer, Question, Verdict
 from task.pipeline.facts import subject, unchecked, wrong
 from task.pipeline.move import Move
@@ -20,6 +20,7 @@ class LastChecks:
 
     registry: Callable[[Collection[Question]], Mapping[Question, Answer]]
     signatures: Signatures | None = None
+    by_keys: Signatures | None = None  # as `signatures`, by the key that the question names
     labels: bool = False  # whether the commit's message names the image's labels
 
 
@@ -30,7 +31,9 @@ def verified(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     """
     found = list(moves)
     if last_checks.signatures is not None:
-        found = _signed(_pinned(found, last_checks), last_checks.signatures)
+        found = _signed(_pinned(found, last_checks, _always), last_checks.signatures, _always)
+    if any(_by_key(move) for move in found):
+        found = _signed(_pinned(found, last_checks, _by_key), last_checks.by_keys or _nobody, _by_key)
     return _labelled(found, last_checks) if last_checks.labels else found
 
 
@@ -38,12 +41,26 @@ def _about(move: Move) -> Question:
     return subject(move.subscription, move.decision.candidate)
 
 
-def _pinned(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
-    """With the digest that is signed. That is what gets written."""
+def _always(_move: Move) -> bool:
+    return True
+
+
+def _by_key(move: Move) -> bool:
+    """Whether the Application's ImageUpdater wants a signature, whatever the command line says."""
+    return move.subscription.signed_by is not None
+
+
+def _nobody(questions: Collection[Question]) -> Mapping[Question, TaskError]:
+    error = RegistryError("imagesVerification wants a signature, which cannot be verified here")
+    return dict.fromkeys(questions, error)
+
+
+def _pinned(moves: Sequence[Move], last_checks: LastChecks, needs: Callable[[Move], bool]) -> list[Move]:
+    """With the digest that is signed, where a signature is needed. That is what gets written."""
     asked = {
         number: replace(_about(move), facts=("digest",))
         for number, move in enumerate(moves)
-        if move.updates and not move.carried and not move.decision.candidate.digest
+        if move.updates and not move.carried and not move.decision.candidate.digest and needs(move)
     }
     answers = last_checks.registry(tuple(dict.fromkeys(asked.values()))) if asked else {}
     found = list(moves)
@@ -59,12 +76,16 @@ def _pinned(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     return found
 
 
-def _signed(moves: Sequence[Move], signatures: Signatures) -> list[Move]:
-    about = tuple(dict.fromkeys(_about(move) for move in moves if move.updates and not move.carried))
-    answers = signatures(about) if about else {}
+def _signed(moves: Sequence[Move], signatures: Signatures, needs: Callable[[Move], bool]) -> list[Move]:
+    asked = {
+        number: replace(_about(move), signed_by=move.subscription.signed_by)
+        for number, move in enumerate(moves)
+        if move.updates and not move.carried and needs(move)
+    }
+    answers = signatures(tuple(dict.fromkeys(asked.values()))) if asked else {}
     found = []
-    for move in moves:
-        why = answers[_about(move)] if move.updates and not move.carried else ""
+    for number, move in enumerate(moves):
+        why = answers[asked[number]] if number in asked else ""
         if isinstance(why, TaskError):
             found.append(Move(wrong(move.decision, why)))
         elif why:

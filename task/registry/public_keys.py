@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -19,28 +20,37 @@ from task.registry.signature import Signed, public_keys
 PublicKey = EllipticCurvePublicKey | Ed25519PublicKey | RSAPublicKey
 
 
-class PublicKeys:
-    """The keys of a file. A signature by any of them is good."""
+def keys_of_file(path: str) -> PublicKeys:
+    """The keys of a file. Raises `UsageError` for a file that holds no public keys."""
+    try:
+        return PublicKeys(keys_in(read_text(path)))
+    except Malformed as error:
+        raise UsageError(f"--verify: {path}: {error.message}", hint=error.hint or "give cosign.pub") from None
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        hint = "name a readable file; of a key elsewhere, give what `cosign public-key --key …` prints"
+        raise UsageError(f"--verify: cannot read {path!r}: {why}", hint=hint) from None
 
-    def __init__(self, path: str) -> None:
-        """Reads the keys. Raises `UsageError` for a file that holds no public keys."""
+
+def keys_in(text: str) -> list[PublicKey]:
+    """The keys of a PEM text. Raises `Malformed`."""
+    found: list[PublicKey] = []
+    for pem in public_keys(text):
         try:
-            texts = public_keys(read_text(path))
-        except Malformed as error:
-            raise UsageError(f"--verify: {path}: {error.message}", hint=error.hint or "give cosign.pub") from None
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is not text"
-            hint = "name a readable file; of a key elsewhere, give what `cosign public-key --key …` prints"
-            raise UsageError(f"--verify: cannot read {path!r}: {why}", hint=hint) from None
-        self._keys: list[PublicKey] = []
-        for text in texts:
-            try:
-                key = load_pem_public_key(text.encode())
-            except (ValueError, UnsupportedAlgorithm):
-                key = None
-            if not isinstance(key, EllipticCurvePublicKey | Ed25519PublicKey | RSAPublicKey):
-                raise UsageError(f"--verify: {path} holds a public key that cannot be read", hint="give cosign.pub")
-            self._keys.append(key)
+            key = load_pem_public_key(pem.encode())
+        except (ValueError, UnsupportedAlgorithm):
+            key = None
+        if not isinstance(key, EllipticCurvePublicKey | Ed25519PublicKey | RSAPublicKey):
+            raise Malformed("it holds a public key that cannot be read")
+        found.append(key)
+    return found
+
+
+class PublicKeys:
+    """A signature by any of these keys is good."""
+
+    def __init__(self, keys: Sequence[PublicKey]) -> None:
+        self._keys = keys
 
     def objection(self, signature: Signed) -> str:
         """Why the signature is not good; "" where it is good."""

@@ -11,7 +11,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -21,10 +21,10 @@ from task.applications.git import GitManifests
 from task.applications.manifest_files import Manifests
 from task.applications.rendering import Rendering
 from task.applications.work_tree import locate as find
-from task.errors import UsageError
+from task.errors import TaskError, UsageError
 from task.git.ancestry import Lineage
 from task.git.command import Git
-from task.model import Image, Problem, Subscription
+from task.model import Image, Problem, Question, Subscription
 from task.once import once
 from task.output.log import Log
 from task.pipeline.discover import FoundManifest, Scope
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from task.registry.client import Registry
     from task.wiring.argo import Argo
     from task.wiring.forges import ForgeClients
+    from task.wiring.registries import KeysOfResources
 
 # Variables that hold a secret, beside the options: secrets are never arguments.
 SECRETS = (*GIT_SECRETS, *ARGO_TOKENS, *FORGE_TOKENS, "IMAGE_UPDATE_REGISTRY_PASSWORD", "IMAGE_UPDATE_CLOUDEVENT_TOKEN")
@@ -105,6 +106,19 @@ def world_of(
         from task.wiring.registries import signatures_of
 
         signatures = signatures_of(settings, registry(), log)
+
+    @once
+    def resource_keys() -> KeysOfResources:
+        from task.wiring.argo import Argo
+        from task.wiring.registries import KeysOfResources
+
+        asked = argo or Argo(settings, environ, log, opened)
+        secrets = asked.secrets if asked.kind == "cluster" or asked.cluster_at_hand() else None
+        return KeysOfResources(registry, secrets, settings.verify.timeout, log)
+
+    def by_keys(questions: Collection[Question]) -> Mapping[Question, str | TaskError]:
+        return resource_keys()(questions)
+
     world = World(
         applications=lambda: _applications(settings, environ, clients.repository(signer, None), argo, scope, images),
         locate=locate,
@@ -116,6 +130,7 @@ def world_of(
         ancestry=_ancestry(clients.git, log, opened),
         registry=lambda questions: registry().answer(questions),
         signatures=signatures,
+        by_keys=by_keys,
         forge=lambda repo: forges().of(repo),
         compare=lambda repo, base, head: forges().compare(repo, base, head),
         comments=lambda repo: forges().comments(repo),

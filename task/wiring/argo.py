@@ -125,9 +125,10 @@ class Argo:
             return self.kind
         if names_server(self._given, self.environ):
             return "argocd"
-        return "cluster" if self._cluster_at_hand() else ""
+        return "cluster" if self.cluster_at_hand() else ""
 
-    def _cluster_at_hand(self) -> bool:
+    def cluster_at_hand(self) -> bool:
+        """Whether a cluster is named, or this is a pod of one."""
         return bool(self._given.kubeconfig or self.environ.get("KUBECONFIG") or in_cluster(self.environ))
 
     def check(self) -> None:
@@ -152,7 +153,7 @@ class Argo:
         if self.where == "cluster":
             return ApplicationStore(ClusterApplications(self.kubernetes()), atomic=True)
         argocd = ApplicationStore(self.server(), atomic=False)
-        if not self._cluster_at_hand():
+        if not self.cluster_at_hand():
             return argocd
         quick = once(lambda: ApplicationStore(ClusterApplications(self._kubernetes(LIMITS)), atomic=True))
         return PreferredStore(argocd, quick, self.log)

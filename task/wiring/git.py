@@ -55,7 +55,7 @@ class GitClients:
             configured=given.access.configured,
             stall=given.stall,
             patience=min(20.0, given.deadline),
-            bounds=Bounds(seconds=given.deadline + (verify.timeout if verify.wanted else 0) + SPARE),
+            bounds=Bounds(seconds=given.deadline + verify.timeout + SPARE),
             log=lambda sentence: _of_git(sentence, self._log),
         )
         self._opened.callback(client.close)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from threading import Lock
 
 from task.argocd.cluster_secrets import ClusterSecrets
-from task.errors import UsageError
+from task.errors import Malformed, RegistryError, TaskError, UsageError
 from task.files import read_text
+from task.model import KeySecret, Question
 from task.output.log import Log
 from task.registry.api import LIMITS
 from task.registry.client import Registry, Ways, read_registries_conf
@@ -59,12 +61,71 @@ def signatures_of(settings: Settings, registry: Registry, log: Log) -> Signature
     check: Check
     if given.keys:
         # Late: cryptography costs every pod 40 ms of processor time, and few verify signatures by keys.
-        from task.registry.public_keys import PublicKeys  # noqa: PLC0415
+        from task.registry.public_keys import keys_of_file  # noqa: PLC0415
 
-        check = PublicKeys(given.keys)
+        check = keys_of_file(given.keys)
     else:
         check = Keyless(given.identity, given.issuer, lambda line: log("debug", line))
     return Signatures(registry, check, given.timeout, lambda line: log("info", line))
+
+
+class KeysOfResources:
+    """Whether images are signed by the keys that ImageUpdaters name. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        registry: Callable[[], Registry],
+        secrets: Callable[[], ClusterSecrets] | None,
+        timeout: float,
+        log: Log,
+    ) -> None:
+        """`secrets`: of the cluster, None where there is none at hand."""
+        self._registry, self._secrets, self._timeout, self._log = registry, secrets, timeout, log
+        self._lock = Lock()
+        self._opened: dict[KeySecret, Signatures | TaskError] = {}
+
+    def __call__(self, questions: Collection[Question]) -> Mapping[Question, str | TaskError]:
+        """As `Signatures`, each by the key that the question names."""
+        by_key: dict[KeySecret, list[Question]] = {}
+        for question in questions:
+            if question.signed_by:
+                by_key.setdefault(question.signed_by, []).append(question)
+        answers: dict[Question, str | TaskError] = {}
+        for key, members in by_key.items():
+            signatures = self._of(key)
+            if isinstance(signatures, TaskError):
+                answers |= dict.fromkeys(members, signatures)
+                continue
+            for question, why in signatures(members).items():
+                told = isinstance(why, TaskError) or not why
+                answers[question] = why if told else f"{why}; imagesVerification wants the key of secret {key}"
+        return answers
+
+    def _of(self, key: KeySecret) -> Signatures | TaskError:
+        with self._lock:
+            if key not in self._opened:
+                try:
+                    self._opened[key] = self._open(key)
+                except TaskError as error:
+                    self._opened[key] = error
+            return self._opened[key]
+
+    def _open(self, key: KeySecret) -> Signatures:
+        # Late, as above.
+        from task.registry.public_keys import PublicKeys, keys_in  # noqa: PLC0415
+
+        if self._secrets is None:
+            raise RegistryError(
+                f"imagesVerification names the key of secret {key}, and no cluster is available",
+                hint="give the cluster that has it: --kubeconfig, or --applications cluster",
+            )
+        text = self._secrets().public_key(key)
+        try:
+            check = PublicKeys(keys_in(text))
+        except Malformed as error:
+            message = f"imagesVerification: secret {key}: {error.message}"
+            raise RegistryError(message, hint=error.hint or "put cosign.pub into it") from None
+        return Signatures(self._registry(), check, self._timeout, lambda line: self._log("info", line))
 
 
 def _given(settings: Settings, environ: Mapping[str, str]) -> RegistryLoginOptions | None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from task.annotations.image_updater import configure, is_image_updater
 from task.annotations.subscription import subscribe
-from task.model import Application, Problem, Source
+from task.model import Application, KeySecret, Problem, Source
 from task.policy.tag_filter import glob_match
 
 WEB = {"alias": "web", "imageName": "ghcr.io/acme/web"}
@@ -391,6 +391,7 @@ def test_an_image_that_cannot_be_read_is_left_out(broken: dict[str, Any]) -> Non
         {"writeBackConfig": "git"},
         {"writeBackConfig": {"method": True}},
         {"writeBackConfig": {"gitConfig": {"branch": []}}},
+        {"writeBackConfig": {"gitConfig": {"pullRequest": {"github": {}, "labels": "deploy"}}}},
     ],
 )
 def test_settings_that_cannot_be_read_update_nothing(broken: dict[str, Any]) -> None:
@@ -403,9 +404,10 @@ def test_settings_that_cannot_be_read_update_nothing(broken: dict[str, Any]) -> 
 @pytest.mark.parametrize(
     ("spec", "warned"),
     [
-        ({"imagesVerification": {"cosignKey": {"secretName": "s", "key": "k"}}}, "imagesVerification"),
         ({"imagesVerification": {"enabled": False}}, ""),
-        ({"writeBackConfig": {"gitConfig": {"pullRequest": {"gitlab": {}, "labels": ["x"]}}}}, "labels"),
+        ({"writeBackConfig": {"gitConfig": {"pullRequest": {"gitlab": {}, "labels": ["x", ""]}}}}, "labels"),
+        ({"writeBackConfig": {"gitConfig": {"pullRequest": {"gitlab": {}, "labels": ["x", "x\x1b"]}}}}, "labels"),
+        ({"writeBackConfig": {"gitConfig": {"pullRequest": {"gitlab": {}, "label": ["x"]}}}}, "'label'"),
         ({"commonUpdateSettings": {"allowTag": "regexp:^1"}}, "allowTag"),
         ({"writeBackConfig": {"gitConfig": {"target": "x"}}}, "'target'"),
     ],
@@ -414,6 +416,110 @@ def test_what_has_no_effect_here_is_told_once(spec: dict[str, Any], warned: str)
     images = (WEB, {"alias": "b", "imageName": "b"})
     _, problems = configure([app("web-1"), app("web-2")], [updater(ref("web-*", *images), **spec)])
     assert [warned] * bool(warned) == [warned for problem in problems if warned in problem.message]
+
+
+def verification(name: str = "keys", **more: Any) -> dict[str, Any]:
+    return {"imagesVerification": {"cosignKey": {"secretName": name, "key": "cosign.pub"}, **more}}
+
+
+OFF: dict[str, Any] = {"imagesVerification": {"enabled": False}}
+NO_KEY: dict[str, Any] = {"imagesVerification": {"enabled": "true"}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "reference", "image", "secret"),
+    [
+        ({}, {}, {}, ""),
+        (verification("s"), {}, {}, "s"),
+        (verification("s"), verification("r"), {}, "r"),
+        (verification("s"), verification("r"), verification("i"), "i"),
+        (verification("s", enabled=True), {}, {}, "s"),
+        (verification("s", enabled=False), {}, {}, ""),
+        (verification("s"), OFF, {}, ""),
+        (OFF, {}, verification("i"), "i"),
+        (NO_KEY, verification("r"), {}, "r"),
+        ({"imagesVerification": None}, {}, {}, ""),
+    ],
+)
+def test_the_innermost_level_says_which_key_must_have_signed(
+    spec: dict[str, Any], reference: dict[str, Any], image: dict[str, Any], secret: str
+) -> None:
+    given = updater(ref("web", {**WEB, **image}, **reference), namespace="team", **spec)
+    (done,), problems = configure([app(namespace="team")], [given])
+    (one,) = subscribe(done).subscriptions
+    assert problems == ()
+    assert one.signed_by == (KeySecret("team", secret, "cosign.pub") if secret else None)
+    assert one.policy.pin_digest is bool(secret)  # a signature belongs to a digest
+
+
+def test_each_image_has_a_key_of_its_own() -> None:
+    api = {"alias": "api", "imageName": "ghcr.io/acme/api"}
+    given = updater(ref("web", {**WEB, **verification("one")}, {**api, **OFF}), **verification("all"))
+    (done,), _ = configure([app()], [given])
+    found = {one.entry.alias: one.signed_by and one.signed_by.name for one in subscribe(done).subscriptions}
+    assert found == {"web": "one", "api": None}
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        NO_KEY,
+        {"imagesVerification": {}},
+        {"imagesVerification": "yes"},
+        {"imagesVerification": {"enabled": "perhaps"}},
+        {"imagesVerification": {"cosignKey": {"secretName": "s"}}},
+        {"imagesVerification": {"cosignKey": {"secretName": " ", "key": "k"}}},
+        {"imagesVerification": {"cosignKey": ["s", "k"]}},
+        verification(keyless={"identity": "me"}),
+        {"imagesVerification": {"cosignKey": {"secretName": "s", "key": "k", "namespace": "other"}}},
+    ],
+)
+@pytest.mark.parametrize("level", ["spec", "reference", "image", "annotations"])
+def test_what_cannot_be_verified_is_never_let_through(broken: dict[str, Any], level: str) -> None:
+    spec, reference = (broken if level == one else {} for one in ("spec", "reference"))
+    image = {**WEB, **(broken if level == "image" else {})}
+    if level == "annotations":
+        spec, reference = broken, {"useAnnotations": True}
+    (done,), problems = configure(
+        [app(annotations={"image-list": "web=nginx"})], [updater(ref("web", image, **reference), **spec)]
+    )
+    assert subscribe(done).subscriptions == ()
+    assert any("imagesVerification" in problem.message for problem in problems)
+
+
+def test_annotations_do_not_go_around_the_verification_of_a_resource() -> None:
+    given = updater(ref("web", useAnnotations=True), **verification())
+    annotations = {"image-list": "web=nginx, redis", "pin-digest": "false"}
+    (done,), problems = configure([app(annotations=annotations)], [given])
+    assert problems == ()
+    assert done.annotations == annotations
+    for one in subscribe(done).subscriptions:
+        assert one.signed_by == KeySecret("argocd", "keys", "cosign.pub")
+        assert one.policy.pin_digest
+
+
+def requests_with(labels: Any) -> dict[str, Any]:
+    return {"writeBackConfig": {"gitConfig": {"pullRequest": {"github": {}, "labels": labels}}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "reference", "labels"),
+    [
+        (requests_with(["deploy", " needs review "]), {}, ("deploy", "needs review")),
+        (requests_with(["deploy"]), requests_with(["team"]), ("team",)),
+        (requests_with(None), {}, ()),
+    ],
+)
+def test_labels_of_pull_requests(spec: dict[str, Any], reference: dict[str, Any], labels: tuple[str, ...]) -> None:
+    (done,), problems = configure([app()], [updater(ref("web", **reference), **spec)])
+    assert (done.request_labels, problems) == (labels, ())
+    assert done.annotations["pull-request"] == "true"
+
+
+def test_labels_without_bound() -> None:
+    given = updater(ref("web"), **requests_with([f"{number:03}" for number in range(200)] + ["x" * 256]))
+    (done,), problems = configure([app()], [given])
+    assert (len(done.request_labels), len(problems)) == (100, 1)
 
 
 @pytest.mark.slow

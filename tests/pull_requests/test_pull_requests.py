@@ -101,6 +101,24 @@ def test_all_that_a_request_may_have(scene: Scene, server: GitHub) -> None:
     assert (pull.labels, pull.reviewers, server.assigned[1], pull.draft) == (["deploy"], ["ann"], ["bob"], True)
 
 
+def test_labels_of_a_resource_and_of_the_command_line(scene: Scene, server: GitHub) -> None:
+    """An ImageUpdater names labels for its own Applications."""
+    request = {"github": {}, "labels": ["team-a", "deploy"]}
+    resource = {
+        "apiVersion": "argocd-image-updater.argoproj.io/v1alpha1",
+        "kind": "ImageUpdater",
+        "metadata": {"name": "all", "namespace": "argocd"},
+        "spec": {
+            "writeBackConfig": {"gitConfig": {"writeBackTarget": "kustomization", "pullRequest": request}},
+            "applicationRefs": [{"namePattern": "a", "images": [{"alias": "web", "imageName": WEB}]}],
+        },
+    }
+    scene.apps = manifest(scene.folder, application("a", scene.url), resource)
+    scene.flags = ("--pull-request-label", "deploy", "--pull-request-label", "ci")
+    scene.event(f"{WEB}:1.1.0")
+    assert server.pulls[0].labels == ["deploy", "ci", "team-a"]
+
+
 def test_labels_and_people_may_have_blanks(scene: Scene, server: GitHub) -> None:
     """On the command line one value is one; a variable holds one on each line."""
     server.people["Ann Smith"] = ""

@@ -21,7 +21,7 @@ from task.model import Question
 from task.registry.client import Registry, Ways
 from task.registry.keyless import Keyless
 from task.registry.logins import Logins
-from task.registry.public_keys import PublicKeys
+from task.registry.public_keys import PublicKeys, keys_of_file
 from task.registry.signature import Signed
 from task.registry.signatures import Check, Signatures
 
@@ -56,7 +56,7 @@ def asked(server: RegistryApi, check: Check, timeout: float = 0.0) -> str | Task
 
 
 def by(keys: cosign.Keys) -> PublicKeys:
-    return PublicKeys(str(keys.public))
+    return keys_of_file(str(keys.public))
 
 
 def put(server: RegistryApi, content: Content, tag: str = "") -> None:
@@ -172,7 +172,7 @@ def test_another_key_is_not_enough_and_one_of_several_is(
     assert asked(server, by(pair)) == ""
     both = tmp_path / "both.pub"
     both.write_text(pair.public.read_text() + other.public.read_text())
-    assert asked(server, PublicKeys(str(both))) == ""
+    assert asked(server, keys_of_file(str(both))) == ""
     assert list(tmp_path.iterdir()) == [both]
 
 
@@ -235,7 +235,7 @@ def test_what_is_no_key(tmp_path: Path, content: bytes | None, words: str) -> No
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(UsageError, match=words) as refused:
-        PublicKeys(str(path))
+        keys_of_file(str(path))
     assert refused.value.hint
     assert "AAAA" not in str(refused.value)
 
