@@ -9,10 +9,10 @@ LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hash
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test bench docs picture format lock clean
+.PHONY: help demo check test test-real bench docs picture format lock clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: .venv/.runtime ## see it happen: a throw-away repository, one event, the decisions and the diff
 	@$(BIN)/image-update demo $(ARGS)
@@ -23,14 +23,18 @@ check: .venv/.dev ## format, lint, types, layers and the quick tests: under a mi
 	$(BIN)/yamllint --strict .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest --numprocesses auto --quiet -m "not slow and not servers" $(ARGS)
+	$(BIN)/python -m pytest --numprocesses auto --quiet -m "not slow and not servers and not real" $(ARGS)
 
 test: .venv/.dev ## every test, with coverage; CI=true turns a missing component into a failure
 	@mkdir -p .cache/coverage
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest --numprocesses auto $(ARGS)
+	$(BIN)/coverage run -m pytest --numprocesses auto -m "not real" $(ARGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
+
+test-real: .venv/.dev ## tests with a real Kubernetes, JGit and GitLab runner, built first: a quarter of an hour, once
+	tests/real/install
+	$(BIN)/python -m pytest -m real tests/real $(ARGS)
 
 bench: .venv/.dev ## measure the figures, both sides in one run (ARGS="--only small-run")
 	$(BIN)/python -m bench $(ARGS)

@@ -247,7 +247,7 @@ FAILURES = (
 _RACE = _any(
     "fetch first", "non-fast-forward", "needs? force", "stale info", "remote ref updated", "cannot lock ref",
     "failed to (?:update ref|lock)", "unable to lock", "lock(?:ing)? (?:failure|error)", "incorrect old value",
-    "reference already exists", "is at [0-9a-f]+ but expected", "does not point to (?:the )?expected",
+    "invalid old id", "reference already exists", "is at [0-9a-f]+ but expected", "does not point to (?:the )?expected",
     "unexpected old", "reference (?:has )?changed", "already been updated by another", "tf401028", "concurrent",
     "atomic (?:push|transaction) fail", "transaction aborted", "another (?:push|update|operation)",
 )  # fmt: skip

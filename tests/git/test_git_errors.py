@@ -131,6 +131,7 @@ RACES = [
     ("[remote rejected] (reference already exists)", ""),
     ("[remote rejected] (failed to lock)", ""),
     ("[remote rejected] (lock failure)", ""),
+    ("[remote rejected] (invalid old id sent)", ""),  # JGit 7.3, where the branch had moved before the push arrived
     ("[remote rejected] (TF401028: The reference 'refs/heads/main' has already been updated by another client, so you "
      "cannot update it. Please try again.)", ""),
     ("[remote rejected] (reference does not point to expected object)", ""),

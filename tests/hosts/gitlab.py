@@ -42,6 +42,9 @@ def gitlab(inputs: Mapping[str, Any], project: Volume, variables: Given = NOTHIN
     """The container of the component's job; `variables` are those of the project."""
     head, jobs = documents()
     declared = head["spec"]["inputs"]
+    for name, value in inputs.items():
+        if not isinstance(value, str):  # as gitlab-ci-local has it (tests/real), and GitLab: an input's type is string
+            raise Refused(f"`{name}` input: provided value is not a string")
     values = values_of([{"name": name, **(one or {})} for name, one in declared.items()], inputs)
     for name, value in values.items():
         if value not in declared[name].get("options", [value]):

@@ -1,0 +1,14 @@
+"""What `tests/real/install` has installed; without it the tests of a program are skipped."""
+
+import pytest
+from support import ROOT
+
+FOLDER = ROOT / ".cache" / "real"
+
+
+def installed(name: str) -> str:
+    """The path of a program, or of a folder."""
+    path = FOLDER / name
+    if not path.exists():
+        pytest.skip(f"{name} is not here; `make test-real` installs it")
+    return str(path)

@@ -1,0 +1,114 @@
+"""The shipped GitLab component by gitlab-ci-local, which reads pipelines and inputs with code of its own."""
+
+import json
+import os
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from real.programs import installed
+from runs import application, manifest, repository, target
+from support import AUTHOR, ROOT, git, needs, show
+
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("gitlab")]
+NAMES = ("STATUS", "UPDATED", "COMMIT", "APPLICATIONS")
+AFTER = {"stage": "after", "script": [f'echo "{name}=$IMAGE_UPDATE_RESULT_{name}" >> {{passed}}' for name in NAMES]}
+
+
+class Project:
+    """A project with the component and a job after it, and a GitOps repository with one Application."""
+
+    def __init__(self, folder: Path, **inputs: Any) -> None:
+        self.folder, self.passed = folder / "project", folder / "passed"
+        self.repo = repository(folder, "web")
+        (self.folder / "templates").mkdir(parents=True)
+        shutil.copy(ROOT / "templates" / "image-update.yml", self.folder / "templates")
+        manifest(self.folder, application("web", self.repo))
+        given = {"applications": "applications.json", "allow-protocol": "file", "registry-check": "never", **inputs}
+        after = {**AFTER, "script": [line.format(passed=self.passed) for line in AFTER["script"]]}
+        pipeline = {
+            "stages": ["deploy", "after"],
+            "include": [{"local": "templates/image-update.yml", "inputs": given}],
+            "after": after,
+        }
+        (self.folder / ".gitlab-ci.yml").write_text(yaml.safe_dump(pipeline))
+        git(self.folder, "init", "--quiet", "--initial-branch=main")
+        git(self.folder, "remote", "add", "origin", "https://gitlab.example.com/acme/web.git")
+        git(self.folder, "add", "--all")
+        git(self.folder, "commit", "--quiet", "--message=Start")
+
+    def run(self, *more: str) -> "subprocess.CompletedProcess[str]":
+        """The pipeline; scripts run on this machine, in place of the image."""
+        needs("rsync")
+        path = f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}"
+        argv = [installed("gitlab/node_modules/.bin/gitlab-ci-local"), "--force-shell-executor", *more]
+        return subprocess.run(
+            argv,
+            cwd=self.folder,
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+
+    def results(self) -> dict[str, str]:
+        """What the job after it was given."""
+        return dict(line.split("=", 1) for line in self.passed.read_text().splitlines())
+
+
+@pytest.fixture
+def author(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in AUTHOR.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.usefixtures("author")
+def test_an_update_and_what_the_next_job_is_told(tmp_path: Path) -> None:
+    project = Project(tmp_path, image="ghcr.io/acme/web:1.1.0")
+    ran = project.run()
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "newTag: 1.1.0" in show(project.repo, "main", target("web"))
+    results = project.results()
+    assert results["COMMIT"] == git(project.repo, "rev-parse", "main")
+    assert (results["STATUS"], results["UPDATED"], json.loads(results["APPLICATIONS"])) == (
+        "updated", "true", ["argocd/web"],
+    )  # fmt: skip
+
+
+@pytest.mark.usefixtures("author")
+def test_a_plan_writes_nothing(tmp_path: Path) -> None:
+    project = Project(tmp_path, image="ghcr.io/acme/web:1.1.0", command="plan")
+    ran = project.run()
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert git(project.repo, "rev-list", "--count", "main") == "1"
+    assert project.results()["UPDATED"] == "false"
+
+
+@pytest.mark.usefixtures("author")
+def test_a_job_that_fails_stops_the_pipeline(tmp_path: Path) -> None:
+    project = Project(tmp_path, image="ghcr.io/acme/other:1.1.0", **{"require-match": "true"})
+    ran = project.run()
+    assert ran.returncode != 0
+    assert "no Application tracks ghcr.io/acme/other" in ran.stdout + ran.stderr
+    assert not project.passed.exists()
+
+
+@pytest.mark.usefixtures("author")
+@pytest.mark.parametrize(
+    ("inputs", "said"),
+    [
+        ({"command": "destroy"}, "`destroy` cannot be used"),
+        ({"wait": True}, "`wait` input: provided value is not a string"),
+    ],
+)
+def test_inputs_that_are_wrong_start_nothing(tmp_path: Path, inputs: dict[str, str], said: str) -> None:
+    project = Project(tmp_path, image="ghcr.io/acme/web:1.1.0", **inputs)
+    ran = project.run()
+    assert ran.returncode != 0
+    assert said in ran.stdout + ran.stderr
+    assert not project.passed.exists()
