@@ -40,6 +40,7 @@ def status(
     created: options.Created = "",
     applications: options.Applications = None,
     clusters: options.Clusters = "",
+    render: options.Render = None,
     application: options.Application = None,
     selector: options.Selector = "",
     project: options.Project = None,
