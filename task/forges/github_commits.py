@@ -108,7 +108,7 @@ class GitHubCommits:
         self._id = self._id or self._found()
         updates = [
             {"name": f"refs/heads/{head}", "beforeOid": was, "afterOid": commit, "force": True},
-            {"name": f"refs/heads/{aside}", "beforeOid": commit, "afterOid": "0" * len(commit)},
+            {"name": f"refs/heads/{aside}", "beforeOid": commit, "afterOid": "0" * len(commit), "force": True},
         ]
         said = self._graphql(MOVE, f"replace {head}", input={"repositoryId": self._id, "refUpdates": updates})
         if not isinstance(said.get("updateRefs"), dict):

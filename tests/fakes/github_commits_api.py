@@ -35,6 +35,7 @@ class CommittingGitHub(GitHub):
         super().__init__()
         self.repo = repo
         self.refuses = ""  # the words with which it refuses every commit, for the branch's rules
+        self.refuses_moves = ""  # the same for moved branches
 
     def serve(self, request: Request) -> Reply:
         if request.path == "/api/v3/app/installations/34/access_tokens":  # asked with a proof, not with a token
@@ -95,12 +96,14 @@ class CommittingGitHub(GitHub):
         return Reply(200, {"data": {name: {"commit": {"oid": commit}}}})
 
     def _update(self, given: Mapping[str, Any]) -> Reply:
+        if self.refuses_moves:
+            return _failed("updateRefs", "UNPROCESSABLE", self.refuses_moves)
         self.require(given["repositoryId"] == NODE, f"updateRefs: {given['repositoryId']}")
         lines = ["start"]
         for one in given["refUpdates"]:
             self.require(one["name"].startswith("refs/heads/"), f"updateRefs: {one['name']}")
             before, after = one.get("beforeOid") or self._at(one["name"]) or NOWHERE, one["afterOid"]
-            self.require(one.get("force") or NOWHERE in (before, after), "updateRefs: moved without force")
+            self.require(one.get("force") or before == NOWHERE, "updateRefs: moved without force")
             lines.append(f"update {one['name']} {after} {before}")
         try:
             self._git("update-ref", "--stdin", stdin="\n".join([*lines, "commit\n"]).encode())

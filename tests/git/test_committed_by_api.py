@@ -272,6 +272,18 @@ def test_a_pause_that_github_asks_for_is_kept(server: CommittingGitHub, repo: Pa
     assert (commits(repo), len(server.seen)) == (2, 2)
 
 
+def test_nothing_is_left_of_a_move_that_is_refused(server: CommittingGitHub, repo: Path) -> None:
+    was = commit(repo, {"a.yaml": "earlier\n"}, HEAD)
+    server.refuses_moves = "Cannot force-push to this branch"
+    with opened(server) as store:
+        snapshot = read(store)
+        store.head_snapshot(HEAD, [])
+        with pytest.raises(RepositoryError, match="Cannot force-push"):
+            store.land(change(snapshot, HEAD, head_commit=was))
+    assert branches(repo) == [HEAD, "main"]
+    assert git(repo, "rev-parse", HEAD) == was
+
+
 OID = "a" * 40
 GIVEN = {
     "branch": {"repositoryNameWithOwner": "acme/deploy", "branchName": "main"},
