@@ -332,6 +332,34 @@ class Proposed:
     note: str = ""  # a step that failed without harm: "GitHub cannot merge by itself here: …"
 
 
+DeploymentState = Literal["queued", "in_progress", "success", "failure"]
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A build in an environment, as a forge shows it."""
+
+    environment: str
+    commit: str  # of the build's source
+    state: DeploymentState
+    description: str
+    ref: str = ""  # the branch or tag that was built; "" is unknown
+    is_tag: bool = False
+    page: str = ""  # of the environment, for people
+    run: str = ""  # the pipeline's page
+
+
+@dataclass(frozen=True)
+class CommitStatus:
+    """What a forge shows beside a commit."""
+
+    commit: str
+    context: str  # tells it from the statuses of others
+    state: Literal["pending", "success", "failure"]
+    description: str
+    run: str = ""  # the pipeline's page
+
+
 @dataclass(frozen=True)
 class Build:
     """A build's place in time among the builds of one image; "" and None are unknown."""

@@ -138,6 +138,7 @@ class RequestSettings:
     token_file: str = ""
     username: str = ""
     comment: bool = False  # of plan: on the pull request that the job runs for
+    deployments: bool = False  # shown by the forge of the application's repository
 
 
 @dataclass(frozen=True)

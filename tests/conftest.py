@@ -42,6 +42,7 @@ SLOW = {
     "test_contention.py",
     "test_contract_issues.py",
     "test_credentials_ssh.py",
+    "test_deployment_runs.py",
     "test_examples.py",
     "test_fan_out.py",
     "test_fault_matrix.py",

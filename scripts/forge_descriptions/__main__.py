@@ -137,7 +137,7 @@ def gitlab(folder: Path) -> Operations:
         path = _match(r'withPath\("([^"]+)"', match[0])
         verb, number = method[1].upper() if method else "GET", iter("abc")
         where = re.sub("%[sd]", lambda _one, number=number: f"{{{next(number)}}}", path[1])
-        options = re.search(r"opt \*(\w+)", match[0])
+        options = re.search(r"opts? \*(\w+)", match[0])
         fields = _of_go(text, options[1], "url" if verb == "GET" else "json") if options else {}
         request = {"type": "object", "properties": fields} if verb != "GET" else None
         found[f"{verb} /{where}"] = operation(fields if verb == "GET" else {}, request)
@@ -295,7 +295,10 @@ def _of_github(folder: Path, operations: Operations) -> dict[str, Any]:
         name = left.pop()
         schemas[name] = _reduced(components["schemas"][name])
         left |= {*re.findall(r"#/schemas/([\w-]+)", json.dumps(schemas[name]))} - set(schemas)
-    names = {"issue": "issue", "pull": "pull-request", "review": "pull-request-review", "comment": "issue-comment"}
+    names = {
+        "issue": "issue", "pull": "pull-request", "review": "pull-request-review", "comment": "issue-comment",
+        "deployment": "deployment", "deployment status": "deployment-status", "status": "status",
+    }  # fmt: skip
     return {"schemas": schemas, "examples": {key: components["examples"][name]["value"] for key, name in names.items()}}
 
 

@@ -7,7 +7,9 @@ find out what exists, it answers 403 "permission denied" for an Application that
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -16,8 +18,9 @@ from task.argocd.connection import Connection, connection
 from task.errors import Malformed, SourceAccessError, SourceDownError, SourceError, UsageError
 from task.files import check_file, read_text
 from task.http import Http, Limits, NoAnswerError, Response
-from task.urls import origin, path_part
+from task.urls import origin, path_part, web_page
 
+_IN_CLUSTER = re.compile(r"\.svc(\.|$)|\.local$")
 KIND = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}
 # The gateway knows these texts only, whole (argo-cd server/application/forwarder_overwrite.go).
 METADATA = ("metadata.name", "metadata.namespace", "metadata.annotations", "metadata.labels")
@@ -141,6 +144,18 @@ class ArgoCDApi:
         """The sync windows that concern the Application: `assignedWindows`, `activeWindows`, `canSync`."""
         right = self._right("get", namespace, name)
         return self._get(f"{_path(name)}/syncwindows", self._where(namespace), *right)
+
+    def web(self) -> str:
+        """Where people find the user interface: as Argo CD's settings say, else where its API is, if people get there.
+
+        "" for an address that only the cluster knows. The settings are shown without a token.
+        """
+        with suppress(NoAnswerError):
+            said = self._http.ask("GET", "/api/v1/settings").mapping().get("url")
+            if page := web_page(said if isinstance(said, str) else ""):
+                return page.rstrip("/")
+        host = self._to.server.partition(":")[0]
+        return self._to.base if "." in host and not _IN_CLUSTER.search(host) else ""
 
     def close(self) -> None:
         """Connections are closed."""

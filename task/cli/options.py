@@ -525,6 +525,14 @@ Comment = Annotated[
         "Write the plan as a comment to the pull request that the CI job runs for. Needs plan or --dry-run.",
     ),
 ]
+Deployments = Annotated[
+    bool,
+    flag(
+        "--deployments",
+        REQUEST,
+        "Show each update as a deployment of the source commit, on GitHub or GitLab. With --wait also how it ended.",
+    ),
+]
 Forge = Annotated[
     str,
     option(

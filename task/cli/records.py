@@ -198,6 +198,7 @@ def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
                 token_file="forge_token_file",
                 username="forge_username",
                 comment="comment",
+                deployments="deployments",
             )
         ),
         verify=verify,

@@ -51,6 +51,7 @@ def run(
     pull_request_draft: options.PullRequestDraft = False,
     auto_merge: options.AutoMerge = False,
     comment: options.Comment = False,
+    deployments: options.Deployments = False,
     forge: options.Forge = "",
     forge_token_file: options.ForgeTokenFile = "",
     forge_username: options.ForgeUsername = "",

@@ -30,7 +30,7 @@ from task.output.notify import Receivers, check_url, notify
 from task.output.outcome import first_of
 from task.pipeline.changeset import Wording
 from task.pipeline.discover import Scope
-from task.pipeline.job import Job, PlanComment, PullRequestOptions
+from task.pipeline.job import DeployedSource, Job, PlanComment, PullRequestOptions
 from task.pipeline.run import run as pipeline
 from task.pipeline.weigh import Intent, Terms
 from task.policy.judge import Leave
@@ -133,6 +133,7 @@ def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, 
         dry=settings.dry,
         intent=_intent(settings, now, environ),
         aliases=settings.held.images,
+        deployed=_deployed(settings, repository, commit, environ),
         comment=_comment(settings, images, environ) if settings.request.comment else None,
         requests=PullRequestOptions(
             asked.labels, asked.reviewers, asked.assignees, asked.draft, asked.auto_merge, source=page, run=run
@@ -156,6 +157,26 @@ def _comment(settings: Settings, images: tuple[Image, ...], environ: Mapping[str
         narrowed,
     )
     return PlanComment(event.repository, event.number, sha256(json.dumps(plan).encode()).hexdigest())
+
+
+def _deployed(settings: Settings, repository: str, commit: str, environ: Mapping[str, str]) -> DeployedSource | None:
+    """What was built, if its deployments are to be shown; `repository` and `commit` are known by then, or nobody knows.
+
+    The branch is that of the CI job, if it is the job that has built the commit.
+    """
+    if settings.dry or not settings.request.deployments:
+        return None
+    for name, option, value, variables in (
+        ("repository", "--source-repository", repository, "GITHUB_REPOSITORY, CI_PROJECT_URL"),
+        ("commit", "--source-commit", commit, "GITHUB_SHA, CI_COMMIT_SHA"),
+    ):
+        if not value:
+            hint = f"give {option}; without it, the CI system's variables tell ({variables} and others)"
+            raise UsageError(f"--deployments: the {name} that was built is not known", hint=hint)
+    of_the_job = environ.get("CI_COMMIT_SHA", "").strip() == commit
+    ref = environ.get("CI_COMMIT_REF_NAME", "").strip() if of_the_job else ""
+    is_tag = bool(ref) and environ.get("CI_COMMIT_TAG", "").strip() == ref
+    return DeployedSource(repository, commit, ref, is_tag, settings.argo.wait)
 
 
 def scope_of(settings: Settings) -> Scope:

@@ -16,6 +16,7 @@ from task.errors import Outpaced, TaskError, UnreachableError
 from task.forges.address import ForgeAddress
 from task.forges.comments import CommentApi
 from task.forges.content import overtaken
+from task.forges.deployments import DeploymentApi
 from task.forges.proposal import described
 from task.forges.refusal import STAYS, limited, refused, unanswered, words
 from task.git.remote_url import RemoteUrl
@@ -94,6 +95,7 @@ class ForgeKind:
     compare: str = "{0}/compare/{1}...{2}"
     commit: str = "{0}/commit/{1}"
     comments: Callable[[Reach], CommentApi] | None = None  # None: none are written there
+    deployments: Callable[[Reach], DeploymentApi] | None = None  # None: none are shown there
 
 
 class Steps(Protocol):

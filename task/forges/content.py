@@ -59,11 +59,11 @@ def listed(value: Any, name: str) -> list[Any]:
     return found if isinstance(found, list) else []
 
 
-def numbered(number: str, host: str) -> str:
-    """The number of a request, which everything else needs. Raises `UnreachableError` if an answer has none."""
+def numbered(number: str, host: str, what: str = "a pull request") -> str:
+    """The number of `what`, which everything else needs. Raises `UnreachableError` if an answer has none."""
     if number:
         return number
-    raise UnreachableError(f"{host} answers with something that is not a pull request", hint="run it again")
+    raise UnreachableError(f"{host} answers with something that is not {what}", hint="run it again")
 
 
 def honest(found: Proposed, page: str) -> Proposed:

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from task.errors import Outpaced, TaskError
-from task.forges import comments, github_comments
+from task.forges import comments, deployments, github_comments, github_deployments
 from task.forges.address import PAIR, ForgeAddress, names_none, web_below
 from task.forges.client import AlreadyThere, Client, ForgeKind, Overtaken, Reach, settle
 from task.forges.content import dig, fitted, same
@@ -198,6 +198,12 @@ def proposed(pull: Mapping[str, Any]) -> Proposed:
     )
 
 
+def _deployments(reach: Reach) -> github_deployments.GitHubDeployments:
+    client, path = connected(reach, github_deployments.NEEDS, deployments.STAYS)
+    statuses, _path = connected(reach, github_deployments.STATUSES_NEED, deployments.STAYS)
+    return github_deployments.GitHubDeployments(client, statuses, path)
+
+
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
     if len(remote.parts) != PAIR:
         raise names_none("GitHub", "https://github.com/owner/repository")
@@ -221,5 +227,6 @@ KIND = ForgeKind(
     client=GitHub,
     place=_place,
     question=("/api/v3/meta", _is_it),
+    deployments=_deployments,
     comments=lambda reach: github_comments.GitHubComments(*connected(reach, github_comments.NEEDS, comments.STAYS)),
 )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from task.forges import comments, gitlab_comments
+from task.forges import comments, deployments, gitlab_comments, gitlab_deployments
 from task.forges.address import PAIR, ForgeAddress, names_none, web_below
 from task.forges.client import AlreadyThere, Client, ForgeKind, Overtaken, Reach, settle
 from task.forges.content import dig, fitted, ours_to_delete, same
@@ -235,5 +235,8 @@ KIND = ForgeKind(
     question=("/api/v4/version", _is_it),
     compare="{0}/-/compare/{1}...{2}",
     commit="{0}/-/commit/{1}",
+    deployments=lambda reach: gitlab_deployments.GitLabDeployments(
+        *connected(reach, gitlab_deployments.NEEDS, deployments.STAYS)
+    ),
     comments=lambda reach: gitlab_comments.GitLabComments(*connected(reach, gitlab_comments.NEEDS, comments.STAYS)),
 )

@@ -10,6 +10,7 @@ from task.forges.address import ForgeAddress, Known
 from task.forges.client import LIMITS, ForgeApi, ForgeToken, Reach
 from task.forges.comments import CommentApi, put
 from task.forges.content import honest
+from task.forges.deployments import DeploymentApi
 from task.forges.github_commits import GitHubCommits
 from task.forges.places import place_of
 from task.forges.probe import probe
@@ -17,7 +18,7 @@ from task.forges.table import FORGES, forge_of, understood
 from task.forges.tokens import Tokens
 from task.git.remote_url import remote_of
 from task.http import Limits
-from task.model import Proposal, Proposed
+from task.model import CommitStatus, Deployment, Proposal, Proposed
 from task.urls import web_page
 
 
@@ -41,6 +42,7 @@ class Forges:
         self._probed: dict[str, Known] = {}
         self._opened: dict[ForgeAddress, ForgeApi] = {}
         self._committing: dict[ForgeAddress, GitHubCommits] = {}
+        self._others: list[CommentApi | DeploymentApi] = []
 
     def place(self, repo: str, reached: str = "", fails: str = "no pull request can be opened") -> ForgeAddress:
         """Where the repository is. Raises `ForgeError` for a URL on no forge, and what `probe` raises.
@@ -70,12 +72,25 @@ class Forges:
 
     def comments(self, repo: str, reached: str = "") -> RequestComments:
         """The comments on pull requests of the job's own repository. Raises as `of`."""
-        place = self.place(repo, reached)
+        place = self.place(repo, reached, "no comment can be written")
         make = FORGES[place.forge].comments
         if make is None:
             names = ", ".join(one.name for one in FORGES.values() if one.comments)
             raise ForgeError(f"no comments are written on {place.host}", hint=f"they are on these: {names}")
-        return RequestComments(make(self._reach(place, self._tokens.of_the_job(place, "a comment"))), place)
+        api = make(self._reach(place, self._tokens.of_the_job(place, "a comment")))
+        self._others.append(api)
+        return RequestComments(api, place)
+
+    def deployments(self, repo: str, reached: str = "") -> RepositoryDeployments:
+        """The deployments of the job's own repository. Raises as `of`."""
+        place = self.place(repo, reached, "no deployment can be shown")
+        make = FORGES[place.forge].deployments
+        if make is None:
+            names = ", ".join(one.name for one in FORGES.values() if one.deployments)
+            raise ForgeError(f"no deployments are shown on {place.host}", hint=f"they are on these: {names}")
+        api = make(self._reach(place, self._tokens.of_the_job(place, "a deployment")))
+        self._others.append(api)
+        return RepositoryDeployments(api, place)
 
     def commits(self, repo: str, reached: str = "") -> GitHubCommits:
         """GitHub's API for commits to the repository. Raises as `of`, and `ForgeError` where it is not on GitHub."""
@@ -93,12 +108,13 @@ class Forges:
     def close(self) -> None:
         """Connections are closed."""
         with self._lock:
-            for forge in self._opened.values():
+            for forge in (*self._opened.values(), *self._others):
                 forge.close()
             for api in self._committing.values():
                 api.close()
             self._opened.clear()
             self._committing.clear()
+            self._others.clear()
 
     def _reach(self, place: ForgeAddress, token: ForgeToken) -> Reach:
         return Reach(place, token, self._ca_file, self._log, self._limits, self._warn)
@@ -152,11 +168,35 @@ class RequestComments:
 
     def put(self, request: str, mark: str, body: str) -> str:
         """Our comment with that mark has this text, whether it was there or not; its page."""
-        try:
-            url = understood(self._place.host, lambda: put(self._api, request, mark, body))
-        finally:
-            self._api.close()
+        url = understood(self._place.host, lambda: put(self._api, request, mark, body))
         return web_page(url) or self._place.web
+
+
+class RepositoryDeployments:
+    """The deployments of one repository, and the numbers of those that began."""
+
+    def __init__(self, api: DeploymentApi, place: ForgeAddress) -> None:
+        self._api, self._host = api, place.host
+        self._numbers: dict[str, str] = {}  # by environment
+
+    def begin(self, deployment: Deployment) -> None:
+        """A new deployment, in this state."""
+        self._numbers[deployment.environment] = understood(self._host, lambda: self._api.begin(deployment))
+
+    def end(self, deployment: Deployment, *, begun: bool) -> bool:
+        """The deployment that began has this state now, or (not `begun`) that of an earlier run. Whether there is one.
+
+        It is the newest one for the same commit and environment.
+        """
+        name = deployment.environment
+        number = self._numbers[name] if begun else understood(self._host, lambda: self._api.find(deployment))
+        if number:
+            self._api.change(number, deployment)
+        return number != ""
+
+    def sum_up(self, status: CommitStatus) -> None:
+        """What the commit shows of all of them together, where the forge has that beside deployments."""
+        self._api.sum_up(status)
 
 
 def _on_a_host(url: str) -> bool:

@@ -8,6 +8,7 @@ from task.model import Application, Commit, Decision, Image, Problem
 from task.pipeline.changeset import Stray, Wording
 from task.pipeline.discover import Scope
 from task.pipeline.weigh import Intent, Terms
+from task.urls import normal_url
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,17 @@ class PlanComment:
 
 
 @dataclass(frozen=True)
+class DeployedSource:
+    """What the images were built from, whose forge shows the deployments."""
+
+    repository: str  # its URL
+    commit: str
+    ref: str = ""  # the branch or tag that it was built for; "" is unknown
+    is_tag: bool = False
+    waits: bool = False  # whether the run finds out how the rollouts end
+
+
+@dataclass(frozen=True)
 class Landed:
     """One Application that was written, or that was as it should be already."""
 
@@ -41,6 +53,21 @@ class Landed:
     commit: str  # what Argo CD has to get synced; "" for a live Application that was patched
     changes: tuple[Decision, ...]
     request: str = ""  # the number of the pull request that has to be merged first
+
+    @property
+    def arrives(self) -> bool:
+        """Whether Argo CD will see the commit as it is: on a branch that the Application follows."""
+        heads = {one.head for one in self.changes if one.head not in ("", one.branch)}
+        if not heads:
+            return True
+        url = normal_url(self.repo)
+        followed = {source.revision for source in self.application.sources if normal_url(source.repo) == url}
+        return bool(heads & followed)
+
+    @property
+    def written(self) -> bool:
+        """Whether an image was written, and did not stand there already."""
+        return any(one.verdict.verdict == "update" for one in self.changes)
 
 
 @dataclass(frozen=True)
@@ -52,11 +79,21 @@ class Failure:
 
 
 @dataclass(frozen=True)
+class RolloutEnd:
+    """How the rollout of one Application ended."""
+
+    application: str  # namespace/name
+    succeeded: bool
+    because: str
+
+
+@dataclass(frozen=True)
 class Followed:
     """What came of telling Argo CD, and of waiting for it."""
 
     problems: tuple[Problem, ...] = ()
     failures: tuple[Failure, ...] = ()
+    ends: tuple[RolloutEnd, ...] = ()  # with --wait; an Application whose end nobody could tell has none
 
 
 @dataclass(frozen=True)
@@ -79,6 +116,7 @@ class Job:
     requests: PullRequestOptions = PullRequestOptions()
     undo: bool = False  # --on-failure rollback: put back what was there before a rollout that failed
     comment: PlanComment | None = None
+    deployed: DeployedSource | None = None  # --deployments
 
 
 @dataclass(frozen=True)

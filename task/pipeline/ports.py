@@ -10,6 +10,8 @@ from task.model import (
     Answer,
     Application,
     Changeset,
+    CommitStatus,
+    Deployment,
     FileVersion,
     Landing,
     Place,
@@ -87,6 +89,22 @@ class Comments(Protocol):
         """Our comment with that mark has this text, whether it was there or not; its page."""
 
 
+class Deployments(Protocol):
+    """Where the forge of one repository shows what was deployed where."""
+
+    def begin(self, deployment: Deployment) -> None:
+        """A new deployment, in this state."""
+
+    def end(self, deployment: Deployment, *, begun: bool) -> bool:
+        """The deployment that began has this state now. Whether there is one.
+
+        Not `begun`: the newest one of an earlier run, for the same commit and environment.
+        """
+
+    def sum_up(self, status: CommitStatus) -> None:
+        """What the commit shows of all of them together, where the forge has that beside deployments."""
+
+
 class LiveApplications(Protocol):
     """Live Applications: `patch` succeeds only at the version that was read, as far as the API can tell."""
 
@@ -119,6 +137,8 @@ class World:
     forge: Callable[[str], Forge] | None = None  # by a repository's URL
     compare: Callable[[str, str, str], tuple[str, str]] = lambda _repo, _base, _head: ("", "")  # its kind, and a page
     comments: Callable[[str], Comments] | None = None  # by a repository's URL
+    deployments: Callable[[str], Deployments] | None = None  # by a repository's URL
+    page: Callable[[Application], str] = lambda _application: ""  # Argo CD's, for people; "" where it is not known
     live: Callable[[], LiveApplications] | None = None  # with Applications from the cluster or Argo CD
     follow: Callable[[Sequence[Landed]], Followed] = lambda _landed: Followed()  # Argo CD is told, and waited for
     tell: Callable[[Sequence[Landed]], Sequence[Problem]] = lambda _landed: ()  # it is told, and not waited for

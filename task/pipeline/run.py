@@ -18,6 +18,7 @@ from task.pipeline.batches import at_once, by_branch, by_login, by_repository
 from task.pipeline.cautions import cautions
 from task.pipeline.decide import Ask, settled_without_git
 from task.pipeline.deliver import deliver, failed_asks
+from task.pipeline.deployments import ShownDeployments
 from task.pipeline.discover import find, subscribed
 from task.pipeline.job import Failure, Job, Outcome
 from task.pipeline.live import patch
@@ -46,8 +47,13 @@ def run(job: Job, world: World) -> Report:
         if not job.only:
             done = done.plus(patch(matched.live, job, world))
         landed = world.now()
+        shown = ShownDeployments(job.deployed, job, world, (*seen.everyone, *seen.outside)) if job.deployed else None
+        if shown and job.deployed and job.deployed.waits:
+            shown.begin(done.landed)
         followed = world.follow(done.landed)
         problems += followed.problems
+        if shown:
+            problems += shown.end(done.landed, followed)
         if job.undo and followed.failures and not shutdown.code():
             now = of_unix(int(epoch_seconds(job.terms.now) + world.now() - began))
             commits, told = undo(followed.failures, matched.asks, now, job, world)

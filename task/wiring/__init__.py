@@ -31,7 +31,7 @@ from task.pipeline.discover import FoundManifest, Scope
 from task.pipeline.job import Followed, Landed
 from task.pipeline.ports import World
 from task.settings import RegistrySettings, Settings
-from task.wiring.application_sources import ARGO_TOKENS, FORGE_TOKENS, sources
+from task.wiring.application_sources import ARGO_TOKENS, FORGE_TOKENS, names_server, sources
 from task.wiring.git import SECRETS as GIT_SECRETS
 from task.wiring.git import GitClients, signers
 
@@ -58,7 +58,8 @@ def world_of(
     signer = signers(settings.git, clients.git, opened)
     waits = settings.argo.wait and not settings.dry
     argo: Argo | None = None
-    if waits or {"cluster", "argocd"} & set(sources(settings, environ)):
+    linked = settings.request.deployments and names_server(settings.argo, environ)
+    if waits or linked or {"cluster", "argocd"} & set(sources(settings, environ)):
         from task.wiring.argo import Argo
 
         argo = Argo(settings, environ, log, opened)
@@ -134,6 +135,8 @@ def world_of(
         forge=lambda repo: forges().of(repo),
         compare=lambda repo, base, head: forges().compare(repo, base, head),
         comments=lambda repo: forges().comments(repo),
+        deployments=lambda repo: forges().deployments(repo),
+        page=argo.page if argo else lambda _application: "",
         live=argo.live if argo and argo.kind else None,
         follow=follow,
         tell=tell,

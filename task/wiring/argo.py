@@ -30,8 +30,10 @@ from task.pipeline.discover import FoundManifest, Scope, concerns, within_narrow
 from task.pipeline.ports import LiveApplications
 from task.secret import Secret
 from task.settings import ArgoSettings, Settings
+from task.urls import path_part
 from task.wiring.application_sources import ARGO_TOKENS, names_server, sources
 
+LINKS = Limits(connect=5.0, silence=10.0, total=15.0, size=1024 * 1024, tries=1)  # no run fails for want of a link
 Wanted = Callable[[Mapping[str, Any]], bool]
 
 
@@ -48,6 +50,7 @@ class Argo:
         self.kind = next((one for one in sources(settings, environ) if one in ("cluster", "argocd")), "")
         self.api: Callable[[], RolloutApi] = once(self._api)
         self._live: Callable[[], LiveApplications] = once(self._stores)
+        self._web: Callable[[], str] = once(self._user_interface)
         self.patient: Callable[[], RolloutApi] = once(lambda: self._api(patient=True))
 
     def _kubernetes(self, limits: Limits = Limits()) -> Kubernetes:
@@ -144,6 +147,17 @@ class Argo:
             return ClusterApplications(self.kubernetes())
         api: RolloutApi = self.server(LIMITS if patient else None)
         return api
+
+    def page(self, app: Application) -> str:
+        """The Application in Argo CD's user interface; "" where that is not known."""
+        web = self._web()
+        return f"{web}/applications/{path_part(app.namespace)}/{path_part(app.name)}" if web else ""
+
+    def _user_interface(self) -> str:
+        try:
+            return str(self.server(LINKS).web()) if names_server(self._given, self.environ) else ""
+        except TaskError:
+            return ""
 
     def live(self) -> LiveApplications:
         """Live Applications, to be patched: through Kubernetes wherever that can be reached."""

@@ -14,7 +14,7 @@ from task.errors import Exit, TaskError
 from task.kubernetes.client import APPLICATIONS
 from task.kubernetes.events import updated_event
 from task.model import Problem
-from task.pipeline.job import Failure, Followed, Landed
+from task.pipeline.job import Failure, Followed, Landed, RolloutEnd
 from task.pipeline.move import change_of
 from task.pipeline.undo import not_undone
 from task.settings import Settings
@@ -44,25 +44,26 @@ class Follow:
         self._given = settings.argo
         self._problems: list[Problem] = []
         self._failures: list[Failure] = []
+        self._ends: dict[str, RolloutEnd] = {}
 
     def __call__(self, landed: Sequence[Landed]) -> Followed:
         """Tell and wait; every failure is a problem of its own, since what has landed stays."""
-        self._problems, self._failures = [], []
-        there = [one for one in landed if not one.request and self._arrives(one)]
-        written = [one for one in there if _written(one)]
+        self._problems, self._failures, self._ends = [], [], {}
+        there = [one for one in landed if not one.request and one.arrives]
+        written = [one for one in there if one.written]
         if self._given.events and self._argo.kind == "cluster":
             self._guarded(lambda: self._events(written), "warning")
         if self._given.wait:
             self._wait_for(landed, there, written)
         elif self._given.refresh and self._argo.kind:
             self._guarded(lambda: self._refresh(written), "warning")
-        return Followed(tuple(self._problems), tuple(self._failures))
+        return Followed(tuple(self._problems), tuple(self._failures), tuple(self._ends.values()))
 
     def tell(self, landed: Sequence[Landed]) -> tuple[Problem, ...]:
         """Have Argo CD look at what landed, without waiting for it."""
         self._problems = []
         if self._given.refresh and self._argo.kind:
-            self._guarded(lambda: self._refresh([one for one in landed if self._arrives(one)]), "warning")
+            self._guarded(lambda: self._refresh([one for one in landed if one.arrives]), "warning")
         return tuple(self._problems)
 
     def _guarded(self, work: Callable[[], None], severity: Severity) -> None:
@@ -74,15 +75,6 @@ class Follow:
     def _tell(self, error: TaskError, severity: Severity) -> None:
         code = int(error.exit) if severity == "error" else 0
         self._problems.append(Problem("", error.rule, str(error), error.hint, severity, exit=code))
-
-    def _arrives(self, one: Landed) -> bool:
-        """Whether Argo CD will see the commit as it is: on a branch that the Application follows."""
-        heads = {two.head for two in one.changes if two.head not in ("", two.branch)}
-        if not heads:
-            return True
-        url = normal_url(one.repo)
-        followed = {source.revision for source in one.application.sources if normal_url(source.repo) == url}
-        return bool(heads & followed)
 
     def _events(self, written: Sequence[Landed]) -> None:
         kubernetes = self._argo.kubernetes()
@@ -123,6 +115,10 @@ class Follow:
                 self._untold(one, f"nothing is rolled out before {head} is merged")
         if awaited:
             self._guarded(lambda: self._wait(awaited), "error")
+        still = {(one.application.key, one.repo) for one in requested}
+        for key, _repo in still - {(one.application.key, one.repo) for one in merged}:
+            if key in self._ends:  # only a part of it has landed
+                self._ends[key] = RolloutEnd(key, succeeded=False, because="a pull request of it is not merged")
 
     def _merged(self, requested: Sequence[Landed]) -> tuple[list[Landed], list[TaskError]]:
         return Merges(self._requests(), time.monotonic() + self._given.limit, self._argo.log)(requested)
@@ -159,12 +155,15 @@ class Follow:
                 self._problems.append(Problem(key, error.rule, message, error.hint, exit=int(error.exit)))
             elif row.state != "synced-and-healthy":
                 self._problems.append(Problem(key, "rollout", told(row), row.hint, exit=int(Exit.ROLLOUT)))
+                self._ends[key] = RolloutEnd(key, succeeded=False, because=told(row))
                 if row.begun and row.state in ("failed", "timed-out"):
                     self._failures.append(Failure(tuple(applications[key]), told(row)))
                 elif self._given.on_failure == "rollback":
                     self._problems.append(not_undone(key, "no sync of what was written has begun and failed"))
-            elif row.warning:
-                self._problems.append(Problem(key, "rollout", row.warning, row.hint, "warning"))
+            else:
+                self._ends[key] = RolloutEnd(key, succeeded=True, because=row.because)
+                if row.warning:
+                    self._problems.append(Problem(key, "rollout", row.warning, row.hint, "warning"))
             bad += row.state != "synced-and-healthy"
         if bad and len(rows) > 1:
             argo.log("error", f"{bad} of {len(rows)} Applications are not rolled out")
@@ -182,16 +181,14 @@ def _running(judge: Judge, images: Sequence[Expected]) -> Judge:
     return lambda item, *seen: expecting(judge(item, *seen), item, images)
 
 
-def _written(one: Landed) -> bool:
-    return any(two.verdict.verdict == "update" for two in one.changes)
-
-
 def _by_application(landed: Sequence[Landed]) -> list[list[Landed]]:
     """Each Application once: of one repository only what was written counts, where anything was."""
     apps: dict[str, list[Landed]] = {}
     for one in landed:
         apps.setdefault(one.application.key, []).append(one)
-    return [[one for one in of if _written(one) or not any(map(_written, _same(one, of)))] for of in apps.values()]
+    return [
+        [one for one in of if one.written or not any(two.written for two in _same(one, of))] for of in apps.values()
+    ]
 
 
 def _same(one: Landed, others: Sequence[Landed]) -> list[Landed]:

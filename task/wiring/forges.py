@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from task.errors import Malformed, TaskError, UsageError
 from task.forges.address import Known
 from task.forges.github_commits import GitHubCommits
-from task.forges.opened import Forges, RequestComments
+from task.forges.opened import Forges, RepositoryDeployments, RequestComments
 from task.forges.places import compare_url, forge_option, known_to
 from task.forges.tokens import ForgeTokenOptions, Tokens
 from task.git.environment import Login
@@ -41,6 +41,10 @@ class ForgeClients:
     def commits(self, repo: str) -> GitHubCommits:
         """GitHub's API for commits to the repository."""
         return self._forges().commits(repo, self._reached(repo))
+
+    def deployments(self, repo: str) -> RepositoryDeployments:
+        """The deployments of the repository."""
+        return self._forges().deployments(repo, self._reached(repo))
 
     def compare(self, repo: str, base: str, head: str) -> tuple[str, str]:
         """(Which forge it is, the page that shows what a head branch changes)."""

@@ -64,6 +64,26 @@ def test_a_refresh_is_asked_for_one_application(server: ArgoCDServer) -> None:
     assert (asked.query["refresh"], asked.query["appNamespace"]) == (["normal"], ["argocd"])
 
 
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({"url": "https://argocd.example.com/"}, "https://argocd.example.com"),
+        ({"url": "javascript:alert(1)"}, "http://{}"),  # that is no page, and people get to the API's address
+        ({"url": ["x"]}, "http://{}"),
+        ({}, "http://{}"),
+    ],
+)
+def test_where_people_find_the_user_interface(server: ArgoCDServer, said: dict[str, Any], expected: str) -> None:
+    server.settings = said
+    assert api_of(server).web() == expected.format(server.address)
+
+
+@pytest.mark.parametrize("host", ["localhost", "argocd-server.argocd.svc", "argocd.svc.cluster.local"])
+def test_an_address_within_the_cluster_is_no_page(host: str) -> None:
+    api = ArgoCDApi(Connection(f"{host}:1", plaintext=True), {}, limits=replace(QUICK, connect=0.2))
+    assert api.web() == ""
+
+
 def test_a_root_path_and_headers_are_kept() -> None:
     with argocd_server("/argo/cd") as server:
         server.add(application())

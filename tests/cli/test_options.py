@@ -49,8 +49,8 @@ EVENT = "image image-digest tag images-from sequence created source-commit sourc
 TAKING = "application allow-downgrade require-live require-update require-match"
 TELLING = "metrics-file cloudevent-url"
 TAKEN = {
-    "run": f"{EVENT} comment dry-run on-failure {TAKING} {TELLING} {WRITING}",
-    "plan": f"{EVENT} comment on-failure {TAKING} {WRITING}",
+    "run": f"{EVENT} comment deployments dry-run on-failure {TAKING} {TELLING} {WRITING}",
+    "plan": f"{EVENT} comment deployments on-failure {TAKING} {WRITING}",
     "scan": f"dry-run on-failure {TAKING} {TELLING} {WRITING}",
     "status": f"""
         app {EVENT} newest builds html application allow-downgrade require-live carry-parameters {SEARCH} {ACCESS}

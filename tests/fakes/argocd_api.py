@@ -71,6 +71,7 @@ class ArgoCDServer(ThreadingHTTPServer):
         self.user = "ci"  # whom the tokens belong to
         self.projects: set[str] | None = None  # those that exist; None: any
         self.tls = ""  # the URL that speaks TLS, where this is asked without
+        self.settings: dict[str, Any] = {}  # `url` is there only where an administrator has set it
         self.plays: dict[tuple[str, str], list[dict[str, Any]]] = {}
         self.trees: dict[tuple[str, str], dict[str, Any]] = {}
         self.windows: dict[tuple[str, str], dict[str, Any]] = {}
@@ -178,6 +179,8 @@ class _Handler(BaseHTTPRequestHandler):
             if "text/html" in asked.headers.get("accept", ""):
                 return 200, "<!doctype html><title>Argo CD</title>", {}  # the user interface answers everything else
             return 404, "404 page not found\n", {}
+        if asked.path == f"{api}settings":  # for anybody
+            return 200, {"appLabelKey": "app.kubernetes.io/instance", **server.settings}, {}
         try:
             self._logged_in(asked)
             raw = urlsplit(self.path).path.removeprefix(api)

@@ -69,6 +69,18 @@ class Note:
 
 
 @dataclass
+class Shown:
+    """One deployment, and the states that it was given."""
+
+    number: int
+    environment: str
+    commit: str
+    states: list[str]
+    links: list[str] = field(default_factory=list)  # to the environment
+    ours: bool = True  # not made by a job of the CI system
+
+
+@dataclass
 class Fault:
     """What happens to the next `times` requests of that method to a path with that end."""
 
@@ -93,6 +105,9 @@ class ForgeServer(ThreadingHTTPServer):
         self.branches = {"main": "b" * 40}
         self.pulls: list[Pull] = []
         self.notes: list[Note] = []
+        self.deployments: list[Shown] = []
+        self.statuses: list[tuple[str, str, str]] = []  # of commits: which, context, state
+        self.commits: set[str] = set()  # of builds
         self.people: dict[str, str] = {"ann": "", "bob": ""}  # name → id, as the forge has it
         self.faults: list[Fault] = []
         self.seen: list[Request] = []
@@ -128,6 +143,12 @@ class ForgeServer(ThreadingHTTPServer):
         pull = Pull(len(self.pulls) + 1, **what)
         self.pulls.append(pull)
         return pull
+
+    def deploy(self, environment: str, commit: str, *states: str, ours: bool = True) -> Shown:
+        """A deployment."""
+        found = Shown(7_000 + len(self.deployments), environment, commit, list(states), ours=ours)
+        self.deployments.append(found)
+        return found
 
     def say(self, request: int, body: str, author: str = "image-bot") -> Note:
         """A comment on a request."""

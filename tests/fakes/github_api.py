@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from fakes.description import described
-from fakes.forge_server import ForgeServer, Note, Pull, Reply, Request
+from fakes.forge_server import ForgeServer, Note, Pull, Reply, Request, Shown
 
 OWNER, REPO = "acme", "deploy"
 NAME = f"{OWNER}/{REPO}"
@@ -72,6 +72,12 @@ class GitHub(ForgeServer):
             ref = {"ref": f"refs/heads/{name}", "node_id": "R1", "url": "https://x.example",
                    "object": {"type": "commit", "sha": tip, "url": "https://x.example"}}  # fmt: skip
             return Reply(200, ref) if tip else _error(404, "Not Found")
+        if parts[0] == "deployments":
+            return self._deployments(request, parts[1:])
+        if parts[0] == "statuses":
+            self.require(len(request.body.get("description", "")) <= 140, "a commit status's description")
+            self.statuses.append((parts[1], request.body["context"], request.body["state"]))
+            return Reply(201, deepcopy(described("github").examples["status"]) | {"state": request.body["state"]})
         if parts[:2] == ["issues", "comments"]:
             if (note := self.note(parts[2])) is None:
                 return _error(404, "Not Found")
@@ -149,6 +155,34 @@ class GitHub(ForgeServer):
     def _reviews(self, _request: Request, pull: Pull) -> Reply:
         review = described("github").examples["review"]
         return Reply(200, [{**review, "user": _user(one)} for one in self.reviewed.get(pull.number, [])])
+
+    def _deployments(self, request: Request, rest: list[str]) -> Reply:
+        """Without `required_contexts: []` and `auto_merge: false` others decide whether there is one (409, 202)."""
+        if request.method == "GET":
+            found = [
+                one for one in reversed(self.deployments)
+                if (one.commit, one.environment) == (request.one("sha"), request.one("environment"))
+                and request.one("task") in ("", "image-update" if one.ours else "deploy")
+            ]  # fmt: skip
+            return Reply(200, [self._deployment(one) for one in found[: int(request.one("per_page", "30"))]])
+        body = request.body
+        if not rest:
+            if body.get("required_contexts") != [] or body.get("auto_merge") is not False:
+                return _error(409, "Conflict: Commit status checks failed for main.")
+            if body["ref"] not in self.commits:
+                return _error(422, f"No ref found for: {body['ref']}")
+            self.require(len(body.get("description") or "") <= 140, "a deployment's description")
+            return Reply(201, self._deployment(self.deploy(body["environment"], body["ref"])))
+        (found_one,) = [one for one in self.deployments if str(one.number) == rest[0]]
+        if len(body.get("description", "")) > 140:
+            return _invalid(resource="DeploymentStatus", code="custom", field="description", message="too long")
+        found_one.states.append(body["state"])
+        found_one.links += [body["environment_url"]] if body.get("environment_url") else []
+        return Reply(201, deepcopy(described("github").examples["deployment status"]) | {"state": body["state"]})
+
+    def _deployment(self, one: Shown) -> dict[str, Any]:
+        shown: dict[str, Any] = deepcopy(described("github").examples["deployment"])
+        return shown | {"id": one.number, "sha": one.commit, "ref": one.commit, "environment": one.environment}
 
     def _comments(self, request: Request, pull: Pull) -> Reply:
         if len(request.body["body"]) > 65_536:

@@ -8,7 +8,7 @@ follows a push is as GitLab's source has it.
 from typing import Any
 from urllib.parse import quote
 
-from fakes.forge_server import ForgeServer, Note, Pull, Reply, Request
+from fakes.forge_server import ForgeServer, Note, Pull, Reply, Request, Shown
 
 PROJECT = "acme/team/deploy"
 NUMBER, FORK = 42, 43
@@ -31,6 +31,7 @@ class GitLab(ForgeServer):
         self.looks = 0  # how often a request is still "checking"
         self.pipeline = "running"  # "running", "none", "forbidden"
         self.conflicts = False
+        self.links: dict[int, str] = {}  # of environments
         self.old_names: set[str] = set()  # paths that the project had before
 
     def answer(self, request: Request) -> Reply:
@@ -60,6 +61,8 @@ class GitLab(ForgeServer):
             tip = self.branches.get(name)
             found = {"name": name, "commit": {"id": tip}, "protected": False}
             return Reply(200, found) if tip else _error(404, "404 Branch Not Found")
+        if path.startswith(("deployments", "environments/")):
+            return self._deployments(request, *path.split("/")[:2])
         if path == "merge_requests":
             return self._list(request) if request.method == "GET" else self._create(request)
         _, number, *rest = path.split("/")
@@ -97,6 +100,41 @@ class GitLab(ForgeServer):
         if request.one("sort", "desc") == "desc":
             found.reverse()
         return Reply(200, [self.shown(one) for one in found[: int(request.one("per_page", "20"))]])
+
+    def _deployments(self, request: Request, kind: str, number: str = "") -> Reply:
+        """A deployment of a job, which has a `deployable`, is changed by that job only."""
+        body = request.body
+        if request.method == "GET":
+            self.require(request.one("order_by") in ("id", "iid", "created_at", "finished_at", "ref"), "order_by")
+            found = [one for one in reversed(self.deployments) if one.environment == request.one("environment")]
+            return Reply(200, [self._deployment(one) for one in found[: int(request.one("per_page", "20"))]])
+        if not number:
+            missing = [name for name in ("environment", "sha", "ref", "tag", "status") if name not in body]
+            self.require(not missing, f"a deployment without {missing}")
+            self.require(body["status"] in ("running", "success", "failed", "canceled"), f"status={body['status']}")
+            if body["sha"] not in self.commits:
+                return _error(400, {"sha": ["The commit does not exist"]})
+            return Reply(201, self._deployment(self.deploy(body["environment"], body["sha"], body["status"])))
+        if kind == "environments":
+            self.links[int(number)] = body["external_url"]
+            return Reply(200, {"id": int(number), "external_url": body["external_url"]})
+        (one,) = [one for one in self.deployments if str(one.number) == number]
+        if not one.ours:
+            return _error(403, "403 Forbidden")
+        if one.states[-1] not in ("created", "running"):
+            return _error(400, "Cannot transition status")
+        one.states.append(body["status"])
+        return Reply(200, self._deployment(one))
+
+    def _deployment(self, one: Shown) -> dict[str, Any]:
+        names = list(dict.fromkeys(each.environment for each in self.deployments))
+        number = 500 + names.index(one.environment)
+        environment = {"id": number, "name": one.environment, "external_url": self.links.get(number)}
+        job = None if one.ours else {"id": 1}
+        return {
+            "id": one.number, "sha": one.commit, "status": one.states[-1], "environment": environment,
+            "deployable": job,
+        }  # fmt: skip
 
     def _notes(self, request: Request, pull: Pull, rest: list[str]) -> Reply:
         """Comments, and what GitLab itself notes."""

@@ -1,0 +1,79 @@
+"""GitLab's environments and deployments (docs.gitlab.com/api/deployments, /api/environments)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from task.errors import ForgeError, RepositoryError
+from task.forges.client import Client
+from task.forges.content import dig, numbered
+from task.forges.notes import rows
+from task.model import CommitStatus, Deployment, DeploymentState
+from task.urls import path_part, web_page
+
+NEEDS = (
+    "give a personal, project or group access token with scope api and role Developer "
+    "(for a protected environment, one that may deploy to it)"
+)
+STATES: Mapping[DeploymentState, str] = {  # one that waits for Argo CD counts as running: there is no other word
+    "queued": "running",
+    "in_progress": "running",
+    "success": "success",
+    "failure": "failed",
+}
+_OPEN = ("created", "running", "blocked")
+_PAGE = 20
+
+
+class GitLabDeployments:
+    """The deployments of one project."""
+
+    def __init__(self, client: Client, path: str) -> None:
+        self._client, self._path = client, path
+
+    def begin(self, deployment: Deployment) -> str:
+        """As `DeploymentApi.begin`. GitLab makes the environment where there is none of that name."""
+        body = {
+            "environment": deployment.environment, "sha": deployment.commit, "status": STATES[deployment.state],
+            "ref": deployment.ref or deployment.commit, "tag": deployment.is_tag,
+        }  # fmt: skip
+        said = self._client.json("POST", f"{self._path}/deployments", f"show {_named(deployment)}", json=body)
+        self._link(said, deployment)
+        return numbered(dig(said, "id"), self._client.reach.place.host, "a deployment")
+
+    def find(self, deployment: Deployment) -> str:
+        """As `DeploymentApi.find`. One that a job has made belongs to that job."""
+        params = {"environment": deployment.environment, "order_by": "id", "sort": "desc", "per_page": _PAGE}
+        what = f"look for {_named(deployment)}"
+        for one in rows(self._client.json("GET", f"{self._path}/deployments", what, params=params)):
+            if dig(one, "sha") == deployment.commit and not one.get("deployable") and dig(one, "status") in _OPEN:
+                return dig(one, "id")
+        return ""
+
+    def change(self, number: str, deployment: Deployment) -> None:
+        """As `DeploymentApi.change`."""
+        path, body = f"{self._path}/deployments/{path_part(number)}", {"status": STATES[deployment.state]}
+        self._client.ask("PUT", path, f"show {_named(deployment)}", json=body, again=True)
+
+    def sum_up(self, status: CommitStatus) -> None:
+        """GitLab would make a job of the pipeline from a commit's status."""
+
+    def close(self) -> None:
+        """Connections are closed."""
+        self._client.close()
+
+    def _link(self, said: Any, deployment: Deployment) -> None:
+        """The environment leads to Argo CD, unless a person had it lead elsewhere."""
+        number, page = dig(said, "environment", "id"), web_page(deployment.page)
+        if not number or not page or dig(said, "environment", "external_url"):
+            return
+        path, what = f"{self._path}/environments/{path_part(number)}", f"link {deployment.environment} to Argo CD"
+        try:
+            self._client.ask("PUT", path, what, json={"external_url": page}, again=True)
+        except (ForgeError, RepositoryError) as error:
+            self._client.reach.warn(f"{error.message}; {error.hint}")
+
+
+def _named(deployment: Deployment) -> str:
+    return f"the deployment of {deployment.environment}"

@@ -1,0 +1,139 @@
+"""Deployments on the forges that show them: begun, ended, found again by a later run, and refused."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from fakes.forge_server import ForgeServer, Reply, serving
+from forge_kinds import KINDS, place_on
+
+from task.errors import ForgeError, RepositoryError, UnreachableError
+from task.forges import github_deployments, gitlab_deployments
+from task.forges.client import ForgeToken, Reach
+from task.forges.opened import RepositoryDeployments
+from task.forges.table import FORGES
+from task.http import Limits
+from task.model import CommitStatus, Deployment
+from task.secret import Secret
+
+COMMIT = "c" * 40
+WEB = Deployment(
+    "argocd/web", COMMIT, "in_progress", "x" * 500, "main",
+    page="https://argocd.example.com/applications/argocd/web", run="https://ci.example.com/runs/7",
+)  # fmt: skip
+NEEDS = {"github": github_deployments.NEEDS, "gitlab": gitlab_deployments.NEEDS}
+STATES = {
+    "github": {"queued": "queued", "in_progress": "in_progress", "success": "success", "failure": "failure"},
+    "gitlab": gitlab_deployments.STATES,
+}
+
+
+class Deployed:
+    """A repository whose builds are deployed, on a forge."""
+
+    def __init__(self, name: str, server: ForgeServer) -> None:
+        self.name, self.server, self.place = name, server, place_on(KINDS[name], server)
+        self.words, self.warned = STATES[name], list[str]()
+        server.commits.add(COMMIT)
+
+    def forge(self) -> RepositoryDeployments:
+        token, limits = ForgeToken(Secret("good-token")), Limits(tries=1, silence=5, total=10)
+        make = FORGES[self.name].deployments
+        assert make is not None
+        api = make(Reach(self.place, token, limits=limits, warn=self.warned.append))
+        return RepositoryDeployments(api, self.place)
+
+
+@pytest.fixture(params=[name for name, kind in FORGES.items() if kind.deployments])
+def deployed(request: pytest.FixtureRequest) -> Iterator[Deployed]:
+    with serving(KINDS[request.param].fake()) as server:
+        yield Deployed(request.param, server)
+
+
+@pytest.mark.parametrize("end", ["success", "failure"])
+def test_begun_and_ended(deployed: Deployed, end: str) -> None:
+    forge = deployed.forge()
+    forge.begin(WEB)
+    assert forge.end(replace(WEB, state=end), begun=True)  # type: ignore[arg-type]
+    (one,) = deployed.server.deployments
+    assert (one.environment, one.commit) == ("argocd/web", COMMIT)
+    assert one.states == [deployed.words["in_progress"], deployed.words[end]]  # type: ignore[index]
+
+
+def test_one_that_nobody_waits_for_is_no_success(deployed: Deployed) -> None:
+    deployed.forge().begin(replace(WEB, state="queued"))
+    assert deployed.server.deployments[0].states == [{"github": "queued", "gitlab": "running"}[deployed.name]]
+
+
+def test_a_later_run_ends_what_an_earlier_one_began(deployed: Deployed) -> None:
+    deployed.forge().begin(WEB)
+    deployed.server.deploy("argocd/web", "d" * 40, "success")  # of another commit
+    deployed.server.deploy("argocd/web", COMMIT, "running", ours=False)  # of a job with an `environment`
+    deployed.server.deploy("argocd/api", COMMIT, "running")
+    before = [list(one.states) for one in deployed.server.deployments]
+    assert deployed.forge().end(replace(WEB, state="success"), begun=False)
+    states = [one.states for one in deployed.server.deployments]
+    assert states == [[*before[0], "success"], *before[1:]]
+
+
+def test_nothing_is_ended_that_nobody_began(deployed: Deployed) -> None:
+    deployed.server.deploy("argocd/web", COMMIT, "running", ours=False)
+    assert not deployed.forge().end(replace(WEB, state="success"), begun=False)
+    assert deployed.server.writes == []
+
+
+def test_a_refusal_names_the_permission(deployed: Deployed) -> None:
+    deployed.server.fail(deployed.server.refusal("forbidden"), "POST", "/deployments")
+    with pytest.raises(RepositoryError) as caught:
+        deployed.forge().begin(WEB)
+    assert NEEDS[deployed.name] in caught.value.hint
+    assert "what was written to Git stays" in caught.value.hint
+
+
+def test_a_commit_that_the_repository_does_not_have(deployed: Deployed) -> None:
+    with pytest.raises(ForgeError, match=r"show the deployment of argocd/web"):
+        deployed.forge().begin(replace(WEB, commit="e" * 40))
+
+
+def test_an_answer_that_is_none_of_its_own(deployed: Deployed) -> None:
+    deployed.server.fail(Reply(200, ["x"]), "POST", "/deployments")
+    with pytest.raises(UnreachableError, match=r"is not a deployment"):
+        deployed.forge().begin(WEB)
+
+
+def test_github_links_to_argo_cd() -> None:
+    with serving(KINDS["github"].fake()) as server:
+        Deployed("github", server).forge().begin(WEB)
+        assert server.deployments[0].links == [WEB.page]
+
+
+def test_github_has_a_status_beside() -> None:
+    with serving(KINDS["github"].fake()) as server:
+        forge = Deployed("github", server).forge()
+        forge.sum_up(CommitStatus(COMMIT, "image-update/web", "success", "y" * 200, WEB.run))
+        assert server.statuses == [(COMMIT, "image-update/web", "success")]
+        server.fail(server.refusal("forbidden"), "POST", COMMIT)
+        with pytest.raises(RepositoryError) as caught:
+            forge.sum_up(CommitStatus(COMMIT, "image-update/web", "success", "", "not a page"))
+        assert "statuses: write" in caught.value.hint
+
+
+def test_gitlab_links_an_environment_that_leads_nowhere() -> None:
+    with serving(KINDS["gitlab"].fake()) as server:
+        deployed = Deployed("gitlab", server)
+        for _again in range(2):
+            deployed.forge().begin(WEB)
+        assert [one for one in server.writes if "/environments/" in one] == [
+            "PUT /api/v4/projects/acme/team/deploy/environments/500"
+        ]
+        assert server.links == {500: WEB.page}  # type: ignore[attr-defined]
+
+
+def test_gitlab_deploys_although_it_refuses_the_link() -> None:
+    with serving(KINDS["gitlab"].fake()) as server:
+        deployed = Deployed("gitlab", server)
+        server.fail(server.refusal("forbidden"), "PUT", "/environments/500")
+        deployed.forge().begin(WEB)
+        assert [one.states for one in server.deployments] == [["running"]]
+        (warning,) = deployed.warned
+        assert "link argocd/web to Argo CD" in warning

@@ -1,0 +1,95 @@
+"""`--deployments` by the command: what the forge of the application's repository shows of a run."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clusters import run
+from fakes.argocd_api import ArgoCDServer, argocd_server
+from fakes.forge_server import serving
+from fakes.github_api import NAME, GitHub
+from support import git
+from test_wait_runs import good, hook_fails, played
+
+COMMIT = "c" * 40
+
+
+@pytest.fixture
+def server() -> Iterator[ArgoCDServer]:
+    with argocd_server() as one:
+        yield one
+
+
+@pytest.fixture
+def github() -> Iterator[GitHub]:
+    with serving(GitHub()) as one:
+        one.commits.add(COMMIT)
+        yield one
+
+
+def actions(server: ArgoCDServer, github: GitHub) -> Mapping[str, str]:
+    """A job of GitHub Actions."""
+    return {
+        "ARGOCD_SERVER": server.address, "ARGOCD_AUTH_TOKEN": "good-token", "ARGOCD_OPTS": "--plaintext",
+        "GITHUB_SERVER_URL": github.url, "GITHUB_REPOSITORY": NAME, "GITHUB_SHA": COMMIT,
+        "GITHUB_TOKEN": "good-token",
+    }  # fmt: skip
+
+
+def test_each_application_is_an_environment(tmp_path: Path, server: ArgoCDServer, github: GitHub) -> None:
+    played(server, tmp_path, web=good, api=hook_fails)
+    server.settings = {"url": "https://argocd.example.com"}
+    result = run("--wait", "--deployments", env=actions(server, github))
+    assert result.code == 6
+    assert {one.environment: one.states for one in github.deployments} == {
+        "web": ["in_progress", "success"],
+        "api": ["in_progress", "failure"],
+    }
+    links = {one.environment: set(one.links) for one in github.deployments}
+    assert links["web"] == {"https://argocd.example.com/applications/argocd/web"}
+    assert github.statuses == [
+        (COMMIT, "image-update/api and 1 more", "pending"),
+        (COMMIT, "image-update/api and 1 more", "failure"),
+    ]
+    assert [one["rule"] for one in result.json["errors"]] == ["rollout"]
+
+
+def test_a_forge_that_refuses_changes_nothing_else(tmp_path: Path, server: ArgoCDServer, github: GitHub) -> None:
+    repo = played(server, tmp_path, web=good)
+    github.fail(github.refusal("forbidden"), "POST", "/deployments", times=5)
+    result = run("--wait", "--deployments", env=actions(server, github))
+    assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
+    assert result.json["commits"][0]["commit"] == git(repo, "rev-parse", "main")
+    (warning,) = result.json["errors"]
+    assert warning["severity"] == "warning"
+    assert "deployments: write" in warning["hint"]
+
+
+def test_a_rollout_whose_end_nobody_knows_stays_in_progress(
+    tmp_path: Path, server: ArgoCDServer, github: GitHub
+) -> None:
+    """And the run that is started again ends it, although it writes nothing."""
+
+    def expires(one: dict[str, Any], tip: str) -> Sequence[dict[str, Any]]:
+        server.expired.add("good-token")
+        return good(one, tip)
+
+    played(server, tmp_path, web=expires)
+    unknown = run("--wait", "--deployments", env=actions(server, github))
+    assert unknown.code != 0
+    assert [one.states for one in github.deployments] == [["in_progress"]]
+    server.expired.clear()
+    again = run("--wait", "--deployments", env=actions(server, github))
+    assert (again.code, again.json["status"]) == (0, "unchanged"), again.stderr
+    assert [one.states for one in github.deployments] == [["in_progress", "success"]]
+
+
+def test_what_was_built_has_to_be_known(tmp_path: Path, server: ArgoCDServer, github: GitHub) -> None:
+    repo = played(server, tmp_path, web=good)
+    for missing in ("GITHUB_SHA", "GITHUB_REPOSITORY"):
+        env = {name: value for name, value in actions(server, github).items() if name != missing}
+        result = run("--wait", "--deployments", env=env)
+        assert result.code == 2
+        assert missing in result.stderr
+    assert (git(repo, "rev-list", "--count", "main"), github.seen) == ("1", [])
