@@ -6,7 +6,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -58,8 +58,8 @@ class Watch:
     """Watches one command and ends it where it passes a limit.
 
     `limits` are its seconds in all, the reason to give then, and its seconds without a byte (0 is any number). Its
-    `outputs` are read, and must keep within `bounds`, as must the packs in the folder `git_dir`. No thread is needed,
-    because the caller waits for the command anyway.
+    `outputs` are read, and must keep within `bounds`, as must the packs in the folder `git_dir`. `stop` gives a reason
+    to end the command by what its last output says, or "". No thread is needed, because the caller waits anyway.
     """
 
     def __init__(
@@ -69,6 +69,7 @@ class Watch:
         outputs: Sequence[CapturedOutput] = (),
         bounds: Bounds = Bounds(),
         git_dir: str = "",
+        stop: Callable[[str], str] | None = None,
     ) -> None:
         self.why = ""  # the reason for which the command was ended
         self._running = running
@@ -76,6 +77,7 @@ class Watch:
         self._outputs = outputs
         self._bounds = bounds
         self._git_dir = git_dir
+        self._stop = stop
         self._before = weight(git_dir) if git_dir else 0
         self._terminated = 0.0  # when it got SIGTERM
         self._moved: int | None = None
@@ -135,6 +137,8 @@ class Watch:
             self.why = f"stalled: no data was sent or received for {self._stall:g} seconds"
         else:
             self.why = self._too_much(now)
+            if self._stop and not self.why:
+                self.why = self._stop(self._outputs[-1].text().decode("utf-8", "replace"))
         if self.why:
             self.end()
 

@@ -58,6 +58,7 @@ _HOPS = 5  # redirects of one repository
 _TAIL = 64_000  # bytes of stderr that are kept: what went wrong comes last
 _LAST = 3  # lines of it that the error of an ended command quotes
 logging.getLogger("sh").setLevel(logging.WARNING)  # at INFO it writes every argument
+_PROGRESS = re.compile("(?:remote: )?(?:Enumerating|Counting|Compressing|Receiving|Resolving|Total) [^:]*[0-9:]")
 _WARNINGS, _LONGEST = 100, 1000  # that are logged in a run; letters of one of them
 
 _INSTALL = {"git": "install git 2.31 or newer"}
@@ -107,7 +108,6 @@ class Git:
         stall: float = 60,
         patience: float = 20,
         bounds: Bounds = Bounds(),
-        prepare: Callable[[], object] = lambda: None,
     ) -> None:
         self.protocols = PROTOCOLS | protocols
         self.calls: list[str] = []  # the git commands that were started
@@ -116,7 +116,6 @@ class Git:
         self.bounds = bounds  # what a server may cost us
         self._limit = bounds.limits()
         self.patience = patience  # seconds within which a server that broke off is asked again
-        self._prepare = [prepare]  # done once, while we wait for a server anyway
         self._rewrites = tuple(rewrites)
         self.log = log
         self._warned: set[str] = set()
@@ -263,11 +262,13 @@ class Git:
         clock: Clock | None = None,
         program: str = "git",
         meanwhile: Callable[[], object] | None = None,
+        stop: Callable[[str], str] | None = None,
     ) -> Ran:
-        """As `run`, with what the command said on stderr.
+        """As `run`, with what the command said on stderr, but for its progress.
 
         `clock`: the time that there is, for this and other commands. `program`: another one, in the same environment.
         `meanwhile`: what the caller has to do until a server answers.
+        `stop`: the reason to end the command, by what it has said so far on stderr, or "".
         """
         shutdown.check()
         transfer = _head(argv) in _TRANSFERS
@@ -281,9 +282,11 @@ class Git:
             out.sink.close()
             err.sink.close()
             limits = (timeout, late, self.stall if transfer else 0)
-            watch = Watch(running, limits, (out, err), self.bounds, git_dir if transfer else "")
-            code = self._wait(running, watch, meanwhile or (self._get_ready if transfer else None))
+            watch = Watch(running, limits, (out, err), self.bounds, git_dir if transfer else "", stop)
+            code = self._wait(running, watch, meanwhile)
             output, words = out.text(), err.text().decode("utf-8", "replace")
+            if "--progress" in argv:
+                words = "".join(line for line in words.splitlines(keepends=True) if not _PROGRESS.match(line))
         ended = watch.why or (self.bounds.passed(words) if code and program == "git" else "")
         if ended:
             self._sharing.end()
@@ -388,14 +391,6 @@ class Git:
         finally:
             code = _exit_code(running)
         return code
-
-    def _get_ready(self) -> None:
-        """Use the time: do the prepared work, unless it is done."""
-        try:
-            work = self._prepare.pop()
-        except IndexError:  # by this or another thread
-            return
-        work()
 
 
 def _head(argv: Sequence[str]) -> str:

@@ -180,6 +180,7 @@ def test_a_wanted_text_wins_over_exists(store: BareRepository) -> None:
         assert store.snapshot("main", places).files == {"top.yaml": File("top: 1\n")}
 
 
+@pytest.mark.usefixtures("large")
 def test_2000_files_in_a_folder(tmp_path: Path) -> None:
     contents: dict[str, Content] = {f"all/{n}.yaml": f"n: {n}\n" for n in range(2000)}
     repo = bare_repo(tmp_path, contents)
@@ -218,10 +219,11 @@ def test_a_new_snapshot_sees_what_has_changed(tmp_path: Path) -> None:
         second = store.snapshot("main", places)
     assert {path: file.text for path, file in second.files.items()} == {"a/b/c.yaml": "1\n", "a/d.yaml": "2\n"}
     assert second.tip != first.tip
-    # The tip and its upper trees, one text: what is known is not fetched again.
-    assert git_door.calls == ["fetch", "fetch"]
+    # The tip and the trees and texts that changed: what is known is not fetched again.
+    assert git_door.calls == ["fetch"]
 
 
+@pytest.mark.usefixtures("large")
 def test_what_is_wanted_is_looked_for_while_the_server_is_asked(repo: Path) -> None:
     """The editors, who know the places, take longer to load than a server takes to answer."""
     git_door, asked = door(), []
@@ -249,20 +251,33 @@ V0 = '\tuploadpack = "env -u GIT_PROTOCOL git-upload-pack"\n'
 
 
 @pytest.mark.parametrize(
-    ("served", "settings", "fetches"),
+    ("served", "settings", "size", "fetches"),
     [
-        ("", {"uploadpack.allowFilter": "true"}, 2),  # the tip with its trees; the texts
-        ("", {"uploadpack.allowFilter": "false"}, 1),  # everything at once
-        ("", {"uploadpackfilter.tree.allow": "false"}, 2),
-        ("", {"uploadpackfilter.tree.maxDepth": "0"}, 2),  # as GitHub
-        ("", {"uploadpackfilter.allow": "false"}, 2),  # refused; everything
-        (V0, {"uploadpack.allowAnySHA1InWant": "true"}, 2),
-        (V0, {"uploadpack.allowAnySHA1InWant": "false"}, 3),  # the tip; refused; everything
+        ("", {"uploadpack.allowFilter": "true"}, "small", 1),
+        ("", {"uploadpack.allowFilter": "true"}, "large", 2),  # the tip with its trees; the texts
+        ("", {"uploadpack.allowFilter": "false"}, "small", 1),  # everything at once
+        ("", {"uploadpack.allowFilter": "false"}, "large", 1),
+        ("", {"uploadpackfilter.tree.allow": "false"}, "large", 2),
+        ("", {"uploadpackfilter.tree.maxDepth": "0"}, "large", 2),  # as GitHub
+        ("", {"uploadpackfilter.allow": "false"}, "small", 3),  # both filters are refused; everything
+        ("", {"uploadpackfilter.allow": "false"}, "large", 2),  # refused; everything
+        ("", {"uploadpackfilter.blob:limit.allow": "false"}, "small", 3),  # refused; as a large one
+        (V0, {"uploadpack.allowAnySHA1InWant": "true"}, "large", 2),
+        (V0, {"uploadpack.allowAnySHA1InWant": "false"}, "small", 1),
+        (V0, {"uploadpack.allowAnySHA1InWant": "false"}, "large", 3),  # the tip; refused; everything
     ],
 )
 def test_servers_that_allow_less(
-    tmp_path: Path, served: str, settings: Mapping[str, str], fetches: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    served: str,
+    settings: Mapping[str, str],
+    size: str,
+    fetches: int,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if size == "large":
+        request.getfixturevalue("large")
     monkeypatch.setattr(
         "task.git.repository.bare_folder._LOCAL", served
     )  # else a local repository is served with filters

@@ -46,6 +46,7 @@ ROWS = [
 ]
 
 
+@pytest.mark.usefixtures("large")
 @pytest.mark.parametrize(("branches", "text", "fetches"), ROWS)
 def test_base_and_head(tmp_path: Path, branches: Mapping[str, str], text: str | None, fetches: int) -> None:
     repo, git_door = repository(tmp_path, branches), door()

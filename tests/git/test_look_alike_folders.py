@@ -17,6 +17,7 @@ from task.git.command import Git
 from task.git.repository.bare import BareRepository
 from task.model import Changeset, Destination, File, Person, Place
 
+pytestmark = pytest.mark.usefixtures("large")  # a small repository comes whole
 FILES = ("values.yaml", "kustomization.yaml")
 
 

@@ -37,7 +37,7 @@ class BareRepository:
     through: ClassVar[Through] = "git"  # what makes the commits
 
     def __init__(self, git: Git, repo: str, signer: Signer | None = None, cache_dir: str = "") -> None:
-        self._remote = Remote(git, repo, cache_dir)
+        self._remote = Remote(git, repo, cache_dir, files=True)
         # What a history needs is of no use to anything else.
         self._another = partial(Remote, git, repo, cache_dir, self._remote.clock)
         self._histories: list[History] = []

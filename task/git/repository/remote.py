@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,12 +19,18 @@ from task.git.repository.bare_folder import REMOTE, BareFolder
 from task.git.repository.cache import Cache, Kept
 from task.git.repository.objects import Objects
 from task.process_bounds import Clock
+from task.process_watch import weight
 from task.retry import again
 from task.urls import split, without_login
 
-# A tip comes with its trees and without its files: every large host allows that, where many refuse filters of trees
-# (GitHub: `uploadpackfilter.tree.maxDepth=0`). Old servers and dumb ones know no filters, and send everything.
-_PARTIAL, _WHOLE = "blob:none", ""
+# A small repository comes with its files, which saves the request for those that count: three round trips. Of a large
+# one the tip comes with its trees and without its files: every large host allows that, where many refuse filters of
+# trees (GitHub: `uploadpackfilter.tree.maxDepth=0`). Old servers and dumb ones know no filters, and send everything.
+_SMALL, _PARTIAL, _WHOLE = "blob:limit=64k", "blob:none", ""
+_FEW = 10_000  # objects of a small repository: a server counts them before it sends any
+_LIGHT = 16_000_000  # bytes of a small repository, where a server does not say how many objects it has
+_COUNTED = re.compile("^remote: (?:Enumerating|Counting) objects: +([0-9]{1,12})", re.MULTILINE)
+_LARGE = "the repository is large"
 _FILTER_REFUSED = ("filter '", "filter-spec", "unadvertised object")
 _NO_FILTER, _NO_SHALLOW, _OTHER_FORMAT = "filtering not recognized", "does not support shallow", "mismatched algorithms"
 _BROKEN = (
@@ -42,14 +49,17 @@ class StartAgain(Exception):
 class Remote:
     """One repository on a server, and the throw-away bare repository into which we fetch."""
 
-    def __init__(self, git: Git, repo: str, cache_dir: str = "", clock: Clock | None = None) -> None:
+    def __init__(
+        self, git: Git, repo: str, cache_dir: str = "", clock: Clock | None = None, *, files: bool = False
+    ) -> None:
+        """`files`: those of a small repository come with its tip."""
         self.repo = without_login(repo)
         self.clock = clock or Clock(git.bounds.seconds, self.repo)
         self._git, self._url = git, repo
         url = git.url(repo)
         self._log_in()
         self._folder = BareFolder(git.temporary, url, local=git.local(url), stall=git.stall)
-        self._filter = _PARTIAL
+        self._filter = _SMALL if files else _PARTIAL
         if cache_dir:
             self._borrow(cache_dir, url)
         self._depth = ["--depth=1"]
@@ -134,7 +144,7 @@ class Remote:
             branch, _ = self.default_branch()
             return branch, self.fetch_tip(branch)
         default = cache(self.default_branch)
-        tip = self._fetch_branch("HEAD", 1, "base", "the tip of the default branch and its folders", default)
+        tip = self._fetch_branch("HEAD", 1, "base", "the tip of the default branch", default)
         branch, named = default()
         if tip != named:  # it has moved between the two answers, or HEAD names another branch by now
             return branch, self.fetch_tip(branch)
@@ -146,7 +156,7 @@ class Remote:
 
         `meanwhile`: what the caller has to do until the server answers.
         """
-        tip = self._fetch_branch(branch, 1, "base", "the tip of the branch and its folders", meanwhile)
+        tip = self._fetch_branch(branch, 1, "base", "the tip of the branch", meanwhile)
         if not tip:
             raise self._no_branch(branch)
         self._keep(tip)
@@ -158,7 +168,7 @@ class Remote:
         A fetch that names a branch which is not there brings nothing. A pattern may fit none: all but the last letter.
         """
         pattern = f"+refs/heads/{head[:-1]}*:refs/image-update/heads/*"
-        why = "the tips of the branch and the head branch, and their folders"
+        why = "the tips of the branch and the head branch"
         tip = self._fetch_branch(branch, 1, "base", why, meanwhile, [pattern])
         if not tip:
             raise self._no_branch(branch)
@@ -220,6 +230,7 @@ class Remote:
         absent = self.objects.absent(oids) if oids and self._filter != _WHOLE else []
         if not absent:
             return
+        self._filter = _PARTIAL
         # The way in which git itself fetches what a partial clone lacks. With `haves` the server would leave out all
         # that the tip refers to.
         stdin = "".join(f"{oid}\n" for oid in absent)
@@ -307,10 +318,18 @@ class Remote:
         self._folder.complete()
         return self._git.ran(*argv, git_dir=self._folder.path, stdin=stdin, clock=self.clock).out
 
-    def _ask(self, *argv: str, stdin: str = "", meanwhile: Callable[[], object] | None = None) -> Ran:
+    def _ask(
+        self,
+        *argv: str,
+        stdin: str = "",
+        meanwhile: Callable[[], object] | None = None,
+        stop: Callable[[str], str] | None = None,
+    ) -> Ran:
         """Run a command that changes nothing there; a few times, if the server cannot be reached or breaks off."""
         folder = self._folder.path
-        run = partial(self._git.ran, *argv, git_dir=folder, stdin=stdin, clock=self.clock, meanwhile=meanwhile)
+        run = partial(
+            self._git.ran, *argv, git_dir=folder, stdin=stdin, clock=self.clock, meanwhile=meanwhile, stop=stop
+        )
 
         def ask() -> Ran:
             while True:
@@ -367,10 +386,20 @@ class Remote:
         else:
             self._folder.partial()
         filters = [f"--filter={self._filter}"] if self._filter else []
-        argv = ("fetch", "--quiet", "--no-tags", *filters, *options, REMOTE, *refs)
+        small = self._filter == _SMALL
+        progress = ["--progress"] if small else []
+        argv = ("fetch", "--quiet", *progress, "--no-tags", *filters, *options, REMOTE, *refs)
         negotiated = ("-c", f"fetch.negotiationAlgorithm={negotiation}")
         with self._logged(f"fetch {why}"):
-            return self._ask(*negotiated, *argv, stdin=stdin, meanwhile=meanwhile).err
+            stop = self._too_large if small else None
+            return self._ask(*negotiated, *argv, stdin=stdin, meanwhile=meanwhile, stop=stop).err
+
+    def _too_large(self, said: str) -> str:
+        """Why the transfer has to end: without its files, the repository would be here sooner."""
+        if _NO_FILTER in said:
+            return ""
+        many = any(int(count) > _FEW for count in _COUNTED.findall(said))
+        return _LARGE if many or weight(self._folder.path) > _LIGHT else ""
 
     def _coarser(self, error: GitFailed) -> bool:
         """Whether there is a coarser request that this server may answer; it is made from now on.
@@ -379,7 +408,11 @@ class Remote:
         """
         said = error.err
         if isinstance(error, GitEnded):
-            return False
+            large = self._filter == _SMALL and said.endswith(_LARGE)
+            if large:
+                self._filter = _PARTIAL
+                self._folder.restart(self._folder.object_format)  # the end may have left a lock behind
+            return large
         if any(words in said for words in _BROKEN):
             self.without_cache()
         if _OTHER_FORMAT in said and self._folder.object_format == "sha1":
@@ -388,7 +421,7 @@ class Remote:
         elif _NO_SHALLOW in said and self._depth:
             self._depth, self._filter = [], _WHOLE
         elif self._filter != _WHOLE and any(words in said for words in _FILTER_REFUSED):
-            self._filter = _WHOLE
+            self._filter = _PARTIAL if self._filter == _SMALL else _WHOLE
         else:
             return False
         return True

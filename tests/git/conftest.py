@@ -1,0 +1,17 @@
+"""What tests of repositories share."""
+
+from typing import Any
+
+import pytest
+
+from task.git.repository.remote import Remote
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if no repository were small enough to come with its files."""
+
+    def without_files(*args: Any, **options: Any) -> Remote:
+        return Remote(*args, **{**options, "files": False})
+
+    monkeypatch.setattr("task.git.repository.bare.Remote", without_files)

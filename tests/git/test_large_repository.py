@@ -1,0 +1,65 @@
+"""A repository that turns out to be large while it is sent with its files: it comes without them."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from support import bare_repo, git
+
+from task.git.command import Git
+from task.git.repository.bare import BareRepository
+from task.model import File, Place
+
+FILES = {"apps/web/values.yaml": "tag: v1\n", "apps/large.yaml": "x" * 70_000, "README.md": "read me\n"}
+# What a server of git's does before it sends a pack: it counts, and says so. This one then takes its time.
+HOOK = """\
+#!/bin/sh
+case "$*" in *blob:limit*) printf 'Enumerating objects: %s\\r' {count} >&2; sleep {pause};; esac
+exec "$@"
+"""
+
+
+def serve(folder: Path, monkeypatch: pytest.MonkeyPatch, count: int, pause: float) -> Path:
+    """A repository whose server counts so many objects when it is asked for files as well."""
+    repo, hook = bare_repo(folder, FILES), folder / "hook"
+    hook.write_text(HOOK.format(count=count, pause=pause))
+    hook.chmod(0o755)
+    served = f'\tuploadpack = "git -c uploadpack.allowFilter=true -c uploadpack.packObjectsHook={hook} upload-pack"\n'
+    monkeypatch.setattr("task.git.repository.bare_folder._LOCAL", served)
+    return repo
+
+
+@pytest.mark.parametrize(("count", "fetches"), [(10_000, 1), (10_001, 3)])
+def test_the_server_counts_before_it_sends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, fetches: int
+) -> None:
+    repo = serve(tmp_path, monkeypatch, count, pause=0 if fetches == 1 else 30)
+    git_door, began = Git(os.environ, protocols=frozenset({"file"})), time.monotonic()
+    with BareRepository(git_door, str(repo)) as store:
+        snapshot = store.snapshot("main", [Place("apps/web/values.yaml")])
+    assert snapshot.files == {"apps/web/values.yaml": File("tag: v1\n")}
+    assert git_door.calls.count("fetch") == fetches
+    assert time.monotonic() - began < 20
+
+
+def test_a_large_file_of_a_small_repository_is_fetched_where_it_counts(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, FILES)
+    git_door = Git(os.environ, protocols=frozenset({"file"}))
+    with BareRepository(git_door, str(repo)) as store:
+        assert store.snapshot("main", [Place("README.md")]).files["README.md"].text == "read me\n"
+        assert git_door.calls.count("fetch") == 1
+        assert store.snapshot("main", [Place("apps/large.yaml")]).files["apps/large.yaml"].text == "x" * 70_000
+    assert git_door.calls.count("fetch") == 3
+
+
+def test_a_failure_says_nothing_of_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repo = serve(tmp_path, monkeypatch, 5, pause=0)
+    git(repo, "config", "uploadpack.hideRefs", "refs/heads")
+    lines: list[str] = []
+    with (
+        BareRepository(Git(os.environ, protocols=frozenset({"file"}), log=lines.append), str(repo)) as store,
+        pytest.raises(Exception, match="main") as caught,
+    ):
+        store.snapshot("main", [Place("README.md")])
+    assert "Enumerating" not in f"{caught.value}{lines}"
