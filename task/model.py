@@ -103,6 +103,8 @@ class Application:
     sources: tuple[Source, ...]
     multi: bool = False  # spec.sources rather than spec.source
     live: tuple[str, ...] = ()  # status.summary.images, as written
+    sync: str = ""  # status.sync.status, "" where it is not known; as the next one
+    health: str = ""  # status.health.status
     project: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     origin: str = ""  # "apps/web.yaml:12", "cluster"
@@ -508,6 +510,7 @@ class Decision:
     head: str = ""  # the branch that is written: the base branch, or a head branch
     kind: TargetKind | None = None  # None where Git was not asked
     unchecked: str = ""  # facts that the rules needed and that no registry gave
+    source: str = ""  # namespace/name of the Application whose version is promoted
 
 
 @dataclass(frozen=True)

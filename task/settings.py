@@ -157,6 +157,18 @@ class HoldSettings:
 
 
 @dataclass(frozen=True)
+class PromoteSettings:
+    """The options of `promote`."""
+
+    sources: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    source_selector: str = ""
+    target_selector: str = ""
+    images: tuple[str, ...] = ()  # aliases; () is all
+    healthy: bool = False
+
+
+@dataclass(frozen=True)
 class ShownSettings:
     """The file that `report` shows, and where to write its page."""
 
@@ -194,6 +206,7 @@ class Settings:
     atomic: bool = False
     build: BuildSettings = BuildSettings()
     held: HoldSettings = HoldSettings()
+    promote: PromoteSettings = PromoteSettings()
     dry: bool = False  # show the diff, push nothing
     check: str = "auto"  # whether to ask the registry
     argo: ArgoSettings = ArgoSettings()

@@ -94,6 +94,7 @@ class Story:
 
     def __init__(self, app: Mapping[str, Any], branch: Branch) -> None:
         self.app, self.branch = app, branch
+        self.others: list[Mapping[str, Any]] = []  # more Applications on the same branch
         self.follow: Callable[[Sequence[Landed]], Followed] = lambda _landed: Followed()
 
     def event(self, tag: str, sequence: int | None = None, image: str = WEB) -> tuple[str, str]:
@@ -125,9 +126,10 @@ class Story:
         return next(one for one in report.decisions if not job.images or one.candidate.name == job.images[0].name)
 
     def run(self, job: Job) -> Report:
-        """A whole run; other Applications and repositories there are none."""
+        """A whole run; other repositories there are none."""
         world = World(
-            applications=lambda: [Found(self.app, "applications.json:1")], locate=lambda _origin: None,
+            applications=lambda: [Found(one, "applications.json:1") for one in (self.app, *self.others)],
+            locate=lambda _origin: None,
             repository=lambda _url, _subscription: self.branch, now=lambda: 0.0, sleep=lambda _seconds: None,
             jitter=lambda: 0.5, log=lambda _level, _text: None, follow=self.follow,
         )  # fmt: skip

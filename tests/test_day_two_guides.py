@@ -5,11 +5,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+import yaml
 from clusters import app
 from fakes.argocd_api import ArgoCDServer, argocd_server
-from runs import repository, target
-from support import ROOT, Result, image_update, show
-from test_wait_runs import Played, env, hook_fails, versioned
+from fakes.forge_server import serving
+from fakes.github_api import GitHub
+from hosts.checks import maps
+from request_scenes import TOKEN, Scene
+from runs import KUSTOMIZATION, WEB, repository, target
+from support import ROOT, Result, commit, git, image_update, show
+from test_wait_runs import Played, env, good, hook_fails, versioned
 
 from scripts.transcripts import alike, blocks
 
@@ -55,3 +60,62 @@ def test_roll_back_by_itself(tmp_path: Path, server: ArgoCDServer) -> None:
     assert [first.code, later.code, release.code] == [6, 0, 0]
     assert "held" in later.stdout
     assert "newTag: 1.2.0" in show(repo, "main", target("web"))
+
+
+def test_promote_from_staging_to_production(tmp_path: Path, server: ArgoCDServer) -> None:
+    page = HOW_TO / "promote.md"
+    repo = repository(tmp_path, "web-staging", "web-production")
+    apps = [versioned(app(name, URL)) for name in ("web-staging", "web-production")]
+    server.plays = Played(repo, {"web-staging": good, "web-production": good}, apps)
+    staging, production, *others = (run(line, environment(server, repo)) for line in commands(page))
+    assert staging.code == 0, staging.stderr
+    assert ([alike(production.stdout)], production.code) == (shown(page), 0), production.stderr
+    assert "newTag: 1.1.0" in show(repo, "main", target("web-production"))
+    assert [(one.code, "no Application fits" in one.stderr) for one in others] == [(3, False), (3, True)]
+
+
+def promotions(page: Path) -> Iterator[tuple[str, list[str], dict[str, str]]]:
+    """The steps of the page's pipelines that promote: the host, the arguments and the variables."""
+    for one in maps([yaml.safe_load(block.code) for block in blocks(page.read_text()) if block.language == "yaml"]):
+        if "docker://" in str(one.get("uses")):
+            yield "github", shlex.split(one["with"]["args"]), one["env"]
+        elif "script" in one:
+            yield "gitlab", shlex.split(one["script"][0])[1:], one["variables"]
+        elif "image" in one and "args" in one:
+            env = {pair["name"]: pair["value"] for pair in one["env"]}
+            yield "tekton" if "name" in one else "argo", one["args"], env
+
+
+PROMOTIONS = list(promotions(HOW_TO / "promote.md"))
+
+
+def test_every_host_promotes() -> None:
+    assert [host for host, _, _ in PROMOTIONS] == ["github", "gitlab", "tekton", "argo"]
+
+
+@pytest.mark.parametrize(("host", "args", "given"), PROMOTIONS, ids=lambda one: one if isinstance(one, str) else "")
+def test_the_pipelines_propose_it(
+    host: str, args: list[str], given: dict[str, str], tmp_path: Path, server: ArgoCDServer
+) -> None:
+    del host
+    with serving(GitHub()) as forge:
+        scene = Scene(tmp_path, forge, names=("web-staging", "web-production"))
+        apps = [versioned(app(name, scene.url)) for name in ("web-staging", "web-production")]
+        commit(scene.repo, {target("web-staging"): KUSTOMIZATION.replace("1.0.0", "1.1.0")})
+        for one in apps:
+            server.add(good(one, git(scene.repo, "rev-parse", "main"))[-1])
+        environ = {
+            **{name: TOKEN if name.endswith("TOKEN") else value for name, value in given.items()},
+            **environment(server, scene.repo),
+            "IMAGE_UPDATE_ARGOCD_SERVER": server.address,
+            "IMAGE_UPDATE_ARGOCD_AUTH_TOKEN": "good-token",
+            "IMAGE_UPDATE_ARGOCD_PLAINTEXT": "true",
+            "IMAGE_UPDATE_FORGE_TOKEN": TOKEN,
+            "IMAGE_UPDATE_FORGE": f"github={forge.url}",
+            "IMAGE_UPDATE_REWRITE_URL": f"{scene.url}={scene.repo}",
+            "IMAGE_UPDATE_GIT_CREDENTIALS_URL": "https://github.com/acme/",
+        }
+        result = image_update(*args, env=environ)
+        assert result.code == 0, result.stderr
+        assert "newTag: 1.0.0" in show(scene.repo, "main", target("web-production"))
+        assert [pull.title for pull in forge.open] == [f"web-production: {WEB} 1.0.0 → 1.1.0"]

@@ -61,6 +61,8 @@ def parse_application(
         sources=sources,
         multi=multi,
         live=tuple(_strings(_mapping(status, "summary").get("images"))),
+        sync=_text(_mapping(status, "sync").get("status")),
+        health=_text(_mapping(status, "health").get("status")),
         project=_text(spec.get("project")),
         labels={k: v for k, v in _mapping(metadata, "labels").items() if isinstance(v, str)},
         origin=origin,

@@ -28,7 +28,7 @@ from task.settings import OutputSettings
 
 SIGNALS = {int(Exit.INTERRUPTED): "interrupted", int(Exit.TERMINATED): "terminated"}
 SHOWN_BY_TYPER = {"-h", "--help", "--help-all", "--version", "--show-completion", "--install-completion"}
-PUBLISHING = ("run", "plan", "scan", "hold", "release", "rollback")
+PUBLISHING = ("run", "plan", "scan", "promote", "hold", "release", "rollback")
 
 app = typer.Typer(
     name="image-update",

@@ -18,7 +18,9 @@ from typer.main import get_command
 
 from task.cli.grouped_help import GroupedHelp
 
-NAMES = ("run", "plan", "scan", "status", "hold", "release", "rollback", "wait", "report", "lint", "demo")
+NAMES = (
+    "run", "plan", "scan", "status", "promote", "hold", "release", "rollback", "wait", "report", "lint", "demo",
+)  # fmt: skip
 
 
 class CommandFiles(Mapping[str, TyperCommand]):

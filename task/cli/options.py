@@ -169,11 +169,11 @@ def _variable(flag: str) -> str:
     return ENV_PREFIX + flag.removeprefix("--").upper().replace("-", "_")
 
 
-def option(name: str, panel: str, help: str, metavar: str, *, read: Any = one_text) -> Any:  # noqa: A002
+def option(name: str, panel: str, help: str, metavar: str, *, read: Any = one_text, variable: str = "") -> Any:  # noqa: A002
     """An option as Typer takes it, with its variable; Typer calls `read` with what was given."""
     return typer.Option(
         name,
-        envvar=_variable(name),
+        envvar=variable or _variable(name),
         metavar=metavar,
         help=help,
         rich_help_panel=panel,
@@ -353,6 +353,36 @@ Application = Annotated[
         "NAME",
         read=every_word,
     ),
+]
+PromoteFrom = Annotated[
+    Texts,
+    option(
+        "--from",
+        FIND,
+        "Applications whose versions are promoted, each as NAME or NAMESPACE/NAME; globs are allowed.",
+        "PATTERN",
+        read=every_word,
+        variable=_variable("--promote-from"),
+    ),
+]
+FromSelector = Annotated[
+    str, option("--from-selector", FIND, "Promote only from Applications with these labels.", "LABELS")
+]
+PromoteTo = Annotated[
+    Texts,
+    option(
+        "--to",
+        FIND,
+        "Applications that get them; {namespace}, {name} and {project} are those of the source.",
+        "PATTERN",
+        read=every_word,
+        variable=_variable("--promote-to"),
+    ),
+]
+ToSelector = Annotated[str, option("--to-selector", FIND, "Promote only to Applications with these labels.", "LABELS")]
+Healthy = Annotated[
+    bool,
+    flag("--healthy", FIND, "Promote only what Argo CD says is Synced and Healthy, and runs, in the source."),
 ]
 Selector = Annotated[
     str,
@@ -965,7 +995,7 @@ COMMON = frozenset({
     "pull-request", "auto-merge", "forge-token-file", "git-username", "git-password-file", "git-credentials-url",
     "ssh-directory", "wait", "wait-timeout", "output", "report", "log-level",
     "app", "to", "unknown-tag", "reason", "until", "by", "hold", "discard", "holds", "revision", "repository",
-    "report-file", "html", "newest", "builds",
+    "report-file", "html", "newest", "builds", "promote-from", "promote-to", "from-selector", "to-selector", "healthy",
 })  # fmt: skip
 
 

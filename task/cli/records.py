@@ -16,6 +16,7 @@ from task.settings import (
     GitSettings,
     HoldSettings,
     OutputSettings,
+    PromoteSettings,
     RegistrySettings,
     RequestSettings,
     Settings,
@@ -84,6 +85,19 @@ def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
     if command in BY_HAND:
         aliases = given.get("image", ())
         held["images"] = tuple(word for text in aliases for word in text.replace(",", " ").split())
+    promote = taken(
+        sources="promote_from",
+        targets="promote_to",
+        source_selector="from_selector",
+        target_selector="to_selector",
+        healthy="healthy",
+    )
+    if "promote_from" in given:
+        for flag, pattern, selector in (("from", "promote_from", "from_selector"), ("to", "promote_to", "to_selector")):
+            if not (given[pattern] or given[selector]):
+                hint = f"name Applications with --{flag}, or their labels with --{flag}-selector"
+                raise UsageError(f"--{flag} is missing", hint=hint)
+        promote["images"] = tuple(word for text in given["image"] for word in text.replace(",", " ").split())
     others = taken(
         images="image",
         image_digest="image_digest",
@@ -152,6 +166,7 @@ def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
             **taken(sequence="sequence", commit="source_commit", repository="source_repository", created="created")
         ),
         held=HoldSettings(**held),
+        promote=PromoteSettings(**promote),
         dry=command in ("plan", "status") or given.get("dry_run", False),
         argo=ArgoSettings(
             **taken(

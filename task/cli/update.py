@@ -1,4 +1,4 @@
-"""What `run`, `plan`, `scan`, `hold`, `release` and `rollback` do: settings → the pipeline → report and exit code."""
+"""What the commands that write to Git do: settings → the pipeline → report and exit code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from hashlib import sha256
 
 from task import shutdown
@@ -31,6 +31,7 @@ from task.output.outcome import first_of
 from task.pipeline.changeset import Wording
 from task.pipeline.discover import Scope
 from task.pipeline.job import DeployedSource, Job, PlanComment, PullRequestOptions
+from task.pipeline.promotion import Promotion
 from task.pipeline.run import run as pipeline
 from task.pipeline.weigh import Intent, Terms
 from task.policy.judge import Leave
@@ -80,7 +81,7 @@ def update(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
 def carry_out(settings: Settings, environ: Mapping[str, str], log: Log) -> Report:
     """Run the pipeline with the clients that these settings ask for; its report."""
     images: tuple[Image, ...] = ()
-    if settings.command not in (*BY_HAND, "scan"):
+    if settings.command not in (*BY_HAND, "scan", "promote"):
         references, digest = settings.images, settings.image_digest
         if settings.images_from:
             references, digest = with_built(references, digest, read_built(settings.images_from))
@@ -97,7 +98,7 @@ def carry_out(settings: Settings, environ: Mapping[str, str], log: Log) -> Repor
 def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, str]) -> Job:
     """What the pipeline is asked to do. Raises `UsageError` for a value that makes no sense."""
     origin, now = origin_of(environ), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    if settings.command == "scan":  # the CI job that scans has built nothing
+    if settings.command in ("scan", "promote"):  # the CI job has built nothing
         origin, environ = Origin(run=origin.run), {}
     given, git = settings.build, settings.git
     build = build_of(
@@ -138,6 +139,7 @@ def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, 
         requests=PullRequestOptions(
             asked.labels, asked.reviewers, asked.assignees, asked.draft, asked.auto_merge, source=page, run=run
         ),
+        promotion=Promotion(**asdict(settings.promote)) if settings.command == "promote" else None,
         undo=settings.argo.on_failure == "rollback",
     )
 

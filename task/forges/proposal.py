@@ -81,7 +81,7 @@ def headline(command: str, subject: str, apps: Sequence[AppChanges], back: Seque
         return title(f"roll back {_in_short(back)}")
     if not apps:
         return title(subject)
-    return title(_in_short(apps) if command in ("run", "scan") else f"{subject}; {_in_short(apps)}")
+    return title(_in_short(apps) if command in ("run", "scan", "promote") else f"{subject}; {_in_short(apps)}")
 
 
 def _in_short(apps: Sequence[AppChanges]) -> str:

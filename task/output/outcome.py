@@ -136,6 +136,7 @@ def _decision(decision: Decision) -> dict[str, Any]:
         "target": decision.kind,
         "file": decision.current.file or None,
         "generated_by": sub.application.generated_by or None,
+        "from": decision.source or None,
     }
 
 

@@ -76,6 +76,8 @@ def _plain_decision(decision: Decision) -> Iterator[str]:
     versions = change(verdict.verdict, current(decision) or "", decision.candidate.version)
     yield f"  {MARKS[verdict.verdict]} {VERDICTS[verdict.verdict]:8} {alias}{entry.image.name}  {versions}"
     yield f"      {verdict.rule}: {verdict.because}"
+    if decision.source:
+        yield f"      from: {decision.source}"
     if verdict.hint and verdict.verdict == "error":
         yield f"      fix: {verdict.hint}"
     if decision.current.file and verdict.verdict in ("update", "unchanged"):
@@ -136,6 +138,8 @@ def _decisions(report: JSON, console: Console) -> Iterator[RenderableType]:
         hint = hints.get((decision["application"], decision["because"]))
         if verdict == "error" and hint:
             reason.append(f"\nfix: {printable(hint)}", "bold")
+        if decision.get("from"):  # which reports of 0.1 do not have
+            reason.append(f"\nfrom {printable(decision['from'])}", "dim")
         if verdict in ("update", "unchanged") and decision["file"]:
             reason.append(f"\n{printable(decision['file'])}", "dim")
         alias = f"{decision['alias']}=" if decision["alias"] else ""

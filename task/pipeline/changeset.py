@@ -193,7 +193,7 @@ def _draft(
     """
     named, back = _named_apps(done), _named_apps([one for one in done if one.rolled_back])
     reasons = new_holds(snapshot.files, files, done)
-    command, plain = wording.command, wording.command in ("run", "scan")
+    command, plain = wording.command, wording.command in ("run", "scan", "promote")
     if back or (reasons and plain):
         command = "rollback" if back else "hold"
     sentences = tuple(_sentences(done, reasons))

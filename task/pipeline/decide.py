@@ -14,6 +14,7 @@ from task.editors.file_text import text_of
 from task.editors.state_file import read_state
 from task.errors import TargetError, TaskError
 from task.model import (
+    Build,
     Decision,
     Fact,
     Image,
@@ -51,6 +52,12 @@ class Ask:
     candidates: tuple[Image, ...]
     intent: Intent | None = None
     siblings: tuple[Subscription, ...] = ()  # all of an Application whose updates wait on a head branch
+    build: Build | None = None  # of the candidates; None is that of the event
+    source: str = ""  # namespace/name of the Application that runs the candidate already (`promote`)
+
+    def terms(self, terms: Terms) -> Terms:
+        """The terms of the run, with this ask's own build."""
+        return terms if self.build is None else replace(terms, build=self.build)
 
     @property
     def offered(self) -> Image:
@@ -126,11 +133,12 @@ def file_of(snapshot: Snapshot, sub: Subscription, states: Mapping[str, State]) 
     return known or next((name for name in names if name in snapshot.files), names[0]) or "."
 
 
-def questions(snapshot: Snapshot, asks: Iterable[Ask], terms: Terms) -> Asked:
+def questions(snapshot: Snapshot, asks: Iterable[Ask], given: Terms) -> Asked:
     """What has to be asked before deciding: how source commits descend, and what the rules need to know of images."""
     ancestry: dict[tuple[str, str, str], None] = {}
     needed: list[tuple[Question, Fact]] = []
     for ask in asks:
+        terms = ask.terms(given)
         if not (terms.build.commit or may_ask(ask.subscription, terms.check)) or settled_without_git(ask, terms):
             continue
         try:
@@ -169,7 +177,7 @@ def reading(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading:
 
 def decide_one(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts(), said: Reading | None = None) -> Move:
     """What becomes of one ask. `said` is what a head branch says, whose updates count as if they were merged."""
-    sub = ask.subscription
+    sub, terms = ask.subscription, ask.terms(terms)
     refused = settled_without_git(ask, terms)
     kind: TargetKind | None = None
     try:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from task.model import Application, Commit, Decision, Image, Problem
 from task.pipeline.changeset import Stray, Wording
 from task.pipeline.discover import Scope
+from task.pipeline.promotion import Promotion
 from task.pipeline.weigh import Intent, Terms
 from task.urls import normal_url
 
@@ -100,7 +101,7 @@ class Followed:
 class Job:
     """What one run is asked to do."""
 
-    command: str  # "run", "plan", "scan", "hold", "release", "rollback"
+    command: str  # "run", "plan", "scan", "hold", "release", "rollback", "promote"
     images: tuple[Image, ...]
     scope: Scope
     terms: Terms
@@ -114,6 +115,7 @@ class Job:
     intent: Intent | None = None  # of `hold`, `release` and `rollback`
     aliases: tuple[str, ...] = ()  # of those commands: the images they are about, by alias or name; () is all
     requests: PullRequestOptions = PullRequestOptions()
+    promotion: Promotion | None = None  # of `promote`
     undo: bool = False  # --on-failure rollback: put back what was there before a rollout that failed
     comment: PlanComment | None = None
     deployed: DeployedSource | None = None  # --deployments

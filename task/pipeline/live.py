@@ -138,18 +138,18 @@ def _index(sub: Subscription) -> int:
 
 def _attempt(ask: Ask, job: Job, api: LiveApplications, world: World, contention: Contention) -> tuple[Decision, float]:
     """The decision, patched; and until when it has to be looked at again, 0 where nobody can have overwritten it."""
-    sub = ask.subscription
+    sub, terms = ask.subscription, ask.terms(job.terms)
     app = sub.application
     manifest, version, said = said_live(sub, api)
     index = _index(sub)
     target = target_of(sub, "live", carry=False)
     facts = Facts()
-    if may_ask(sub, job.terms.check):
-        asked = merged(facts_needed(ask, said, Memory(), job.terms))
+    if may_ask(sub, terms.check):
+        asked = merged(facts_needed(ask, said, Memory(), terms))
         answers = world.registry(asked) if asked else {}
         facts = Facts(answers={replace(about, facts=()): answer for about, answer in answers.items()})
     current = said if said.tag or said.digest else live_reading(sub)
-    situation = Situation(sub, "", "live", current, said, State(), Memory(), job.terms, facts)
+    situation = Situation(sub, "", "live", current, said, State(), Memory(), terms, facts)
     move = replace(choose(situation, ask.candidates), remember=None)
     with contention.clock_paused():
         decision = verified([move], replace(last_checks(job, world), labels=False))[0].decision

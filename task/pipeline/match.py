@@ -55,7 +55,7 @@ def asks_for_images(subscribed: Sequence[Subscribed], images: Sequence[Image]) -
     asks, decisions, problems = [], [], []
     for one in subscribed:
         asks += [
-            Ask(sub, tuple(built[identity]), siblings=_siblings(sub, one))
+            Ask(sub, tuple(built[identity]), siblings=siblings_of(sub, one))
             for sub in one.subscriptions
             if (identity := sub.entry.image.identity) in built
         ]
@@ -71,7 +71,8 @@ def asks_for_all(subscribed: Sequence[Subscribed]) -> Matched:
     asks, decisions, problems = [], [], []
     for one in subscribed:
         asks += [
-            Ask(sub, (replace(sub.entry.image, digest=""),), siblings=_siblings(sub, one)) for sub in one.subscriptions
+            Ask(sub, (replace(sub.entry.image, digest=""),), siblings=siblings_of(sub, one))
+            for sub in one.subscriptions
         ]
         named = {flaw.entry.image.identity: [flaw.entry.image] for flaw in one.flaws if flaw.entry}
         for flaw in one.flaws:
@@ -93,7 +94,7 @@ def asks_by_hand(subscribed: Sequence[Subscribed], intent: Intent, images: Seque
         for sub in one.subscriptions:
             names = {sub.entry.alias, sub.entry.image.name, sub.entry.image.identity}
             known |= names
-            asks += [Ask(sub, (), intent, _siblings(sub, one))] if not images or names & set(images) else []
+            asks += [Ask(sub, (), intent, siblings_of(sub, one))] if not images or names & set(images) else []
         for flaw in one.flaws:
             severity: Literal["error", "warning"] = "error" if flaw.severity == "error" else "warning"
             if flaw.severity != "info":
@@ -106,7 +107,7 @@ def asks_by_hand(subscribed: Sequence[Subscribed], intent: Intent, images: Seque
     return Matched(tuple(asks), (), tuple(problems))
 
 
-def _siblings(sub: Subscription, of: Subscribed) -> tuple[Subscription, ...]:
+def siblings_of(sub: Subscription, of: Subscribed) -> tuple[Subscription, ...]:
     """Whose updates may wait on the same head branch."""
     if not (sub.head or sub.pull_request):
         return ()

@@ -26,8 +26,11 @@ from task.pipeline.match import Matched, asks_by_hand, asks_for_all, asks_for_im
 from task.pipeline.overlooked import Seen, unknown_names, unread_keys, untracked, untracked_warnings
 from task.pipeline.plan_comment import commented
 from task.pipeline.ports import Batch, World
+from task.pipeline.promotion import Promotion, asks_to_promote, check_promotion, pairs_of, wanted
 from task.pipeline.scan import scanned
+from task.pipeline.source_versions import source_versions
 from task.pipeline.undo import as_rollback, asks_to_undo, job_to_undo, told_of
+from task.templates.trailers import build_trailers, commit_references
 from task.timestamps import epoch_seconds, of_unix
 
 
@@ -36,6 +39,8 @@ def run(job: Job, world: World) -> Report:
     began = world.now()
     seen, problems = discover(job, world)
     matched = match_images(seen.asking, job, world)
+    if job.promotion:
+        job = with_promoted(job, matched)
     found = world.now()
     done = Outcome(matched.decisions)
     if job.atomic:
@@ -60,7 +65,7 @@ def run(job: Job, world: World) -> Report:
             done, problems = done.plus(Outcome(commits=commits)), problems + told
         problems += matched.problems
         timings = Timings(job.terms.now, found - began, landed - found, world.now() - landed)
-        made = replace(report(job, seen, done, problems), timings=timings)
+        made = replace(report(job, seen, matched, done, problems), timings=timings)
     return commented(made, job, world) if job.comment else made
 
 
@@ -68,6 +73,8 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     """The Applications in question, each with what its annotations ask for, and what is wrong or has no effect."""
     narrow = job.scope.narrow
     check_selector(narrow)
+    if job.promotion:
+        check_promotion(job.promotion)
     found = find(world.applications(), job.scope, world.locate)
     by_metadata = replace(narrow, projects=())  # metadata does not say an Application's project
     skipped = [(app, considered(app, by_metadata)) for app in world.passed_over()]
@@ -99,12 +106,35 @@ def match_images(asking: Sequence[Subscribed], job: Job, world: World) -> Matche
     """The asks of this run: for the built images, for what a person named, or (`scan`) for the newest tags."""
     if job.intent:
         return asks_by_hand(asking, job.intent, job.aliases)
+    if job.promotion:
+        return match_promotion(asking, job.promotion, job, world)
     if job.command != "scan":
         return asks_for_images(asking, job.images)
     matched = asks_for_all(asking)
     within = [ask for members in by_repository(matched, job) for ask in members]
     live = () if job.only else matched.live
     return scanned(replace(matched, asks=(*within, *live)), job.terms, world.registry)
+
+
+def match_promotion(asking: Sequence[Subscribed], promotion: Promotion, job: Job, world: World) -> Matched:
+    """The asks of `promote`: what the sources have, for their targets. Raises `UsageError` for what is ambiguous."""
+    pairs, problems = pairs_of(asking, promotion)
+    known = source_versions(wanted(pairs, promotion), job, world)
+    matched = asks_to_promote(pairs, known, promotion)
+    if pairs and not (problems or matched.asks or matched.decisions):
+        hint = "both sides have to track the same image; or name an alias that both have: --image ALIAS"
+        problems.append(Problem("", "untracked", "no target tracks an image of its source", hint, "warning"))
+    return replace(matched, problems=(*problems, *matched.problems))
+
+
+def with_promoted(job: Job, matched: Matched) -> Job:
+    """The job, with the images that are promoted, and with their source commit in the commit's message if it is one."""
+    offered = [*(ask.offered for ask in matched.asks), *(one.candidate for one in matched.decisions)]
+    images = tuple(dict.fromkeys(image for image in offered if image.version))
+    builds = {(ask.build.commit, ask.build.repository) for ask in matched.asks if ask.build}
+    commit, repository = builds.pop() if len(builds) == 1 else ("", "")
+    of_build = build_trailers(commit, references=commit_references(commit, repository))
+    return replace(job, images=images, wording=replace(job.wording, trailers=(*of_build, *job.wording.trailers)))
 
 
 def deliver_all(groups: Sequence[Sequence[Ask]], job: Job, world: World) -> list[Outcome]:
@@ -146,11 +176,16 @@ def undo(
     return as_rollback(done.commits), (*problems, *told_of(done), *told)
 
 
-def report(job: Job, seen: Seen, done: Outcome, problems: tuple[Problem, ...]) -> Report:
+def report(job: Job, seen: Seen, matched: Matched, done: Outcome, problems: tuple[Problem, ...]) -> Report:
     """Everything in one value, in a fixed order: by Application, then alias."""
+    # A decision holds the very subscription of its ask. Equal ones may stand twice in an Application, so `is` counts.
+    sources = {id(ask.subscription): ask.source for ask in matched.asks if ask.source}
     decisions = tuple(
         sorted(
-            done.decisions,
+            (
+                replace(one, source=sources[id(one.subscription)]) if id(one.subscription) in sources else one
+                for one in done.decisions
+            ),
             key=lambda one: (one.subscription.application.key, one.subscription.entry.alias, one.subscription.path),
         )
     )
@@ -160,7 +195,7 @@ def report(job: Job, seen: Seen, done: Outcome, problems: tuple[Problem, ...]) -
         for one in decisions
         if one.verdict.verdict == "error"
     )
-    unmatched = job.require_match and bool(untracked(seen, job.images))
+    unmatched = job.require_match and bool(untracked(seen, job.images) or (job.promotion and not decisions))
     code = exit_code(decisions, problems, require_update=job.require_update, unmatched=unmatched)
     return Report(
         command=job.command,

@@ -58,6 +58,8 @@ TAKEN = {
         registry-check registries-conf registry-username registry-password-file registry-credentials-for
         registry-cache-dir allow-env allow-exec verify verify-identity verify-issuer verify-timeout
     """,
+    "promote": f"promote-from promote-to from-selector to-selector healthy image dry-run on-failure {TAKING} {TELLING} "
+    f"{WRITING}",
     "hold": f"app image reason until by dry-run {TELLING} {WRITING}",
     "release": f"app image discard dry-run {TELLING} {WRITING}",
     "rollback": f"app image to unknown-tag reason until by hold dry-run {TELLING} {WRITING}",
@@ -100,6 +102,8 @@ CHOICES = {
     "log-format": ["auto", "text", "json", "github"],
 }
 WORDS = {
+    "promote-from",
+    "promote-to",
     "app",
     "application",
     "render",
@@ -150,7 +154,7 @@ def test_an_option_is_the_same_in_every_command(command: str) -> None:
         if isinstance(one, TyperArgument):
             assert name in ("app", "report-file", "source")
         else:
-            assert one.opts == [f"--{name}"]
+            assert one.opts == [f"--{name.removeprefix('promote-')}"]
             assert one.secondary_opts == ([f"--no-{name}"] if isinstance(one.default, bool) else [])
 
 
@@ -348,7 +352,7 @@ def test_no_two_records_have_a_field_that_no_option_fills() -> None:
     parts = [one for one in vars(records).values() if isinstance(one, type) and one.__module__ == records.__name__]
     assert Counter(type(getattr(Settings(""), one.name)) for one in fields(Settings))[str] > 0
     words: dict[str, list[str]] = {"run": [], "rollback": ["x"], "release": ["x"], "lint": [], "wait": ["x"]}
-    words |= {"report": ["x"], "status": []}
+    words |= {"report": ["x"], "status": [], "promote": []}
     changed: set[tuple[str, str]] = set()
     for command, start in words.items():
         given_words = [*start]

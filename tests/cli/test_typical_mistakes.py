@@ -71,7 +71,7 @@ run --atomic=true
     write --atomic, or --no-atomic
 deploy
     there is no command 'deploy'
-    the commands are run, plan, scan, hold, release, rollback, wait, report, lint, demo
+    the commands are run, plan, scan, status, promote, hold, release, rollback, wait, report, lint, demo
 run --image ghcr.io/acme/web:1.5.0 --deadline soon
     --deadline: 'soon' is not a number of seconds
     write a number, such as 120

@@ -1,0 +1,75 @@
+"""What Git says of entries now, and which build that was: read without deciding anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from task.errors import SourceError, TaskError
+from task.model import Build, Image, Memory, Snapshot, Subscription, Written
+from task.pipeline.batches import at_once, by_branch, by_login, by_repository
+from task.pipeline.decide import Ask, places, reading, state_of
+from task.pipeline.job import Job
+from task.pipeline.match import Matched
+from task.pipeline.ports import World
+from task.pipeline.promotion import SourceVersion
+from task.pipeline.target import live_reading
+from task.pipeline.weigh import Terms, key_of
+
+
+def source_versions(subs: Sequence[Subscription], job: Job, world: World) -> list[SourceVersion]:
+    """What each entry has; several repositories are read at the same time. A failure is that entry's own."""
+    found = [_known(sub, live_reading(sub).tag, live_reading(sub).digest) for sub in subs if sub.method != "git"]
+    asks = tuple(Ask(sub, (sub.entry.image,)) for sub in subs if sub.method == "git")
+    groups = by_login(by_repository(Matched(asks, (), ()), replace(job, only=())), world)
+    for of_group in at_once(lambda asks: _of_repository(asks, job.terms, world), groups):
+        found += of_group
+    return found
+
+
+def _of_repository(asks: Sequence[Ask], terms: Terms, world: World) -> list[SourceVersion]:
+    """The entries of one repository."""
+    first = asks[0].subscription
+    try:
+        repository = world.repository(first.repo, first)
+    except TaskError as error:
+        return [_unknown(ask.subscription, error) for ask in asks]
+    try:
+        found = []
+        for base, members in by_branch(repository, asks).items():
+            snapshot = repository.snapshot(base, (place for ask in members for place in places(ask)))
+            found += [_version(snapshot, ask.subscription, terms) for ask in members]
+        return found
+    except TaskError as error:
+        return [_unknown(ask.subscription, error) for ask in asks]
+    finally:
+        repository.close()
+
+
+def _version(snapshot: Snapshot, sub: Subscription, terms: Terms) -> SourceVersion:
+    try:
+        now = reading(snapshot, sub, terms)
+        memory = state_of(snapshot, sub).images.get(key_of(sub), Memory())
+    except TaskError as error:
+        return _unknown(sub, error)
+    if not (now.tag or now.digest):  # Git does not say it
+        now = live_reading(sub)
+    # The state remembers the newest build, and after a rollback Git says another one.
+    known = memory.written or Written()
+    same = known.tag == now.tag and (not (known.digest and now.digest) or known.digest == now.digest)
+    return _known(sub, now.tag, now.digest or known.digest if same else now.digest, known.build if same else Build())
+
+
+def _known(sub: Subscription, tag: str, digest: str, build: Build = Build()) -> SourceVersion:
+    if not (tag or digest):
+        error = SourceError(
+            f"neither Git nor the cluster has a version of {sub.entry.image.name}",
+            hint="wait for the first build of the source, or name another source with --from",
+        )
+        return _unknown(sub, error)
+    return SourceVersion(sub, replace(sub.entry.image, tag=tag, digest=digest), build)
+
+
+def _unknown(sub: Subscription, error: TaskError) -> SourceVersion:
+    bare: Image = replace(sub.entry.image, tag="", digest="")
+    return SourceVersion(sub, bare, error=error)
