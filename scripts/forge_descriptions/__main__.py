@@ -164,6 +164,9 @@ def bitbucket(folder: Path) -> Operations:
         f"GET {_CLOUD}/pullrequests", f"POST {_CLOUD}/pullrequests", f"GET {_CLOUD}/pullrequests/{{pull_request_id}}",
         f"PUT {_CLOUD}/pullrequests/{{pull_request_id}}", f"GET {_CLOUD}/refs/branches/{{name}}",
         f"GET {_CLOUD}/commit/{{commit}}", "GET /workspaces/{workspace}/members",
+        f"GET {_CLOUD}/pullrequests/{{pull_request_id}}/comments",
+        f"POST {_CLOUD}/pullrequests/{{pull_request_id}}/comments",
+        f"PUT {_CLOUD}/pullrequests/{{pull_request_id}}/comments/{{comment_id}}",
     )  # fmt: skip
     text = (folder / "dist/cloud/openapi/openapi-typescript.d.ts").read_text()
     found = _of_openapi_typescript(text, used, "")
@@ -182,6 +185,9 @@ def data_center(folder: Path) -> Operations:
         f"GET {_CENTER}/pull-requests/{{pullRequestId}}",
         f"PUT {_CENTER}/pull-requests/{{pullRequestId}}", f"POST {_CENTER}/pull-requests/{{pullRequestId}}/merge",
         f"GET {_CENTER}/pull-requests/{{pullRequestId}}/auto-merge", f"GET {_CENTER}/commits",
+        f"GET {_CENTER}/pull-requests/{{pullRequestId}}/activities",
+        f"POST {_CENTER}/pull-requests/{{pullRequestId}}/comments",
+        f"PUT {_CENTER}/pull-requests/{{pullRequestId}}/comments/{{commentId}}",
         "GET /application-properties",
     )  # fmt: skip
     text = (folder / "dist/server/openapi/openapi-typescript.d.ts").read_text()
@@ -204,7 +210,11 @@ def _of_openapi_typescript(text: str, used: tuple[str, ...], prefix: str) -> Ope
         sends = parts.get("requestBody", {}).get("properties", {}).get("content", {}).get("properties", {})
         body = sends.get("application/json")
         inner = {name: closed(schema, named) for name, schema in query.items()}
-        found[wanted] = operation(inner, closed(body, named) if body else None)
+        request = closed(body, named) if body else None
+        if request and "/comments" in wanted:  # else each would hold the request, its commits and its repositories
+            kept = {name: one for name, one in request["properties"].items() if name in ("content", "text", "version")}
+            request = {"type": "object", "properties": kept}
+        found[wanted] = operation(inner, request)
     return found
 
 
@@ -216,6 +226,7 @@ def azure(folder: Path) -> Operations:
         "getPullRequests": "", "createPullRequest": "GitPullRequest", "getPullRequest": "",
         "updatePullRequest": "GitPullRequest", "getRefs": "", "getPullRequestLabels": "",
         "createPullRequestLabel": "WebApiCreateTagRequestData", "createPullRequestReviewer": "IdentityRefWithVote",
+        "getThreads": "", "createThread": "CommentThread", "updateComment": "Comment",
     }  # fmt: skip
     text = (folder / "Git/GitClient.js").read_text()
 
@@ -306,9 +317,12 @@ def _graphql(source: Path, target: Path) -> None:
     """GitHub's GraphQL schema, with the fields of its answers that we ask for, and all fields of what we send."""
     asked = {
         "Mutation": ["createCommitOnBranch", "updateRefs", "enablePullRequestAutoMerge", "enqueuePullRequest"],
-        "CreateCommitOnBranchPayload": ["commit"], "Commit": ["oid"], "Query": ["repository"], "Repository": ["id"],
+        "CreateCommitOnBranchPayload": ["commit"], "Commit": ["oid"], "Query": ["repository"],
+        "Repository": ["id", "pullRequest"],
         "UpdateRefsPayload": ["clientMutationId"],
-        "EnablePullRequestAutoMergePayload": ["pullRequest"], "PullRequest": ["state", "autoMergeRequest"],
+        "EnablePullRequestAutoMergePayload": ["pullRequest"], "PullRequest": ["state", "autoMergeRequest", "comments"],
+        "IssueCommentConnection": ["nodes", "pageInfo"], "PageInfo": ["hasPreviousPage", "startCursor"],
+        "IssueComment": ["fullDatabaseId", "body", "url", "viewerDidAuthor"],
         "AutoMergeRequest": ["enabledAt"],
         "EnqueuePullRequestPayload": ["mergeQueueEntry"], "MergeQueueEntry": ["position"],
     }  # fmt: skip

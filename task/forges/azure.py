@@ -13,11 +13,13 @@ from dataclasses import replace
 from typing import Any
 
 from task.errors import CredentialsError, ForgeError, RepositoryError, TaskError
+from task.forges import azure_comments, comments
 from task.forges.address import PAIR, ForgeAddress, names_none, web_below
 from task.forges.client import AlreadyThere, Client, ForgeKind, ForgeToken, Overtaken, Reach, settle
 from task.forges.content import dig, fitted, listed, numbered, ours_to_delete, same
 from task.forges.notes import Notes, tried
 from task.forges.proposal import LONGEST_BODY
+from task.forges.refusal import STAYS
 from task.git.remote_url import RemoteUrl
 from task.http import Response
 from task.model import Proposal, Proposed
@@ -213,9 +215,9 @@ class Azure:
 class _AzureClient(Client):
     """Names the API's version, and knows a page to sign in from an answer."""
 
-    def __init__(self, reach: Reach) -> None:
+    def __init__(self, reach: Reach, stays: str = STAYS) -> None:
         headers = {"Accept": "application/json", "X-TFS-FedAuthRedirect": "Suppress"}
-        super().__init__(reach, lambda: login(reach.token), _NEEDS, headers)
+        super().__init__(reach, lambda: login(reach.token), _NEEDS, headers, stays=stays)
         self._version = _VERSION
 
     def ask(self, method: str, path: str, what: str, **more: Any) -> Response:
@@ -305,5 +307,6 @@ KIND = ForgeKind(
     host_ends=(".visualstudio.com",),  # a host for each customer
     client=Azure,
     place=_place,
+    comments=lambda reach: azure_comments.AzureComments(_AzureClient(reach, comments.STAYS)),
     compare="{0}/branchCompare?baseVersion=GB{1}&targetVersion=GB{2}",
 )

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from task import shutdown
 from task.errors import ForgeError, Outpaced, TaskError
+from task.forges import bitbucket_comments, comments
 from task.forges.address import PAIR, ForgeAddress, names_none, web_below
 from task.forges.bitbucket import login, unable
 from task.forges.client import MOVED, Client, ForgeKind, Overtaken, Reach, settle
@@ -248,6 +249,9 @@ KIND = ForgeKind(
     hosts=("bitbucket.org",),
     client=BitbucketCloud,
     place=_place,
+    comments=lambda reach: bitbucket_comments.CloudComments(
+        _CloudClient(reach, lambda: login(reach.token), bitbucket_comments.NEEDS, stays=comments.STAYS)
+    ),
     compare="{0}/branches/compare/{2}%0D{1}",
     commit="{0}/commits/{1}",
 )

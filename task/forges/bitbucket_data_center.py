@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from task.errors import CredentialsError, ForgeError, Outpaced, RepositoryError, TaskError, UnreachableError
+from task.forges import bitbucket_comments, comments
 from task.forges.address import PAIR, ForgeAddress, names_none, web_below
 from task.forges.bitbucket import login, unable
 from task.forges.client import AlreadyThere, Client, ForgeKind, Overtaken, Reach, settle
@@ -223,7 +224,7 @@ class _DataCenterClient(Client):
             said = f"{answer.status} ({self.words(answer)})"
             return RepositoryError(
                 f"{self.reach.place.host} does not let this API token {what}: {said}",
-                hint=f"{_NEEDS}, then run it again: the pushed branch stays",
+                hint=f"{self._needs}; {self._stays}",
             )
         if answer.status == _UNAUTHORIZED:
             return CredentialsError(
@@ -282,6 +283,9 @@ KIND = ForgeKind(
     client=BitbucketDataCenter,
     place=_place,
     question=("/rest/api/1.0/application-properties", _is_it),
+    comments=lambda reach: bitbucket_comments.DataCenterComments(
+        _DataCenterClient(reach, lambda: login(reach.token), bitbucket_comments.NEEDS, stays=comments.STAYS)
+    ),
     compare="{0}/compare/commits?targetBranch=refs/heads/{1}&sourceBranch=refs/heads/{2}",
     commit="{0}/commits/{1}",
 )

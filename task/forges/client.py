@@ -83,6 +83,7 @@ class ForgeKind:
 
     name: str  # as --forge names it
     client: Callable[[Reach], ForgeApi]
+    comments: Callable[[Reach], CommentApi]
     # A repository's URL, and where the forge's web begins → the repository's place; the host is filled in later.
     place: Callable[[RemoteUrl, str], ForgeAddress]
     aliases: tuple[str, ...] = ()
@@ -94,7 +95,6 @@ class ForgeKind:
     # {0} is the repository's page, {1} the base branch, {2} the head branch; of `commit` {1} the commit.
     compare: str = "{0}/compare/{1}...{2}"
     commit: str = "{0}/commit/{1}"
-    comments: Callable[[Reach], CommentApi] | None = None  # None: none are written there
     deployments: Callable[[Reach], DeploymentApi] | None = None  # None: none are shown there
 
 

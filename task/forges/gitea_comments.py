@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 
 from task.forges.client import Client
-from task.forges.comments import Comment, marked
+from task.forges.comments import Comment, holds
 from task.forges.content import dig
 from task.forges.notes import rows
 
@@ -18,13 +19,12 @@ class GiteaComments:
     def __init__(self, client: Client, path: str) -> None:
         self._client, self._path = client, path
 
-    def find(self, request: str, mark: str) -> Comment | None:
-        """As `CommentApi.find`. Gitea gives all comments at once, the oldest first."""
+    def marked(self, request: str, mark: str) -> Iterator[Comment]:
+        """As `CommentApi.marked`. Gitea gives all comments at once, the oldest first."""
         path = f"{self._path}/issues/{request}/comments"
         for one in reversed(rows(self._client.json("GET", path, "look for the comment"))):
-            if marked(dig(one, "body"), mark) and dig(one, "user", "id") == self._me:
-                return Comment(dig(one, "id"), dig(one, "body"), dig(one, "html_url"))
-        return None
+            if holds(dig(one, "body"), mark) and dig(one, "user", "id") == self._me:
+                yield Comment(dig(one, "id"), dig(one, "body"), dig(one, "html_url"))
 
     def add(self, request: str, body: str) -> str:
         """As `CommentApi.add`."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from task.errors import RepositoryError
 from task.forges.client import Client
-from task.forges.comments import PAGES, Comment, marked
+from task.forges.comments import PAGES, Comment, holds
 from task.forges.content import dig
 from task.forges.github_merge import graphql
 from task.forges.notes import rows
@@ -32,13 +32,12 @@ class GitHubComments:
     def __init__(self, client: Client, path: str) -> None:
         self._client, self._path = client, path
 
-    def find(self, request: str, mark: str) -> Comment | None:
-        """As `CommentApi.find`."""
+    def marked(self, request: str, mark: str) -> Iterator[Comment]:
+        """As `CommentApi.marked`."""
         for page in self._pages(request):
             for one in reversed(rows(page.get("nodes"))):
-                if one.get("viewerDidAuthor") is True and marked(dig(one, "body"), mark):
-                    return Comment(dig(one, "fullDatabaseId"), dig(one, "body"), dig(one, "url"))
-        return None
+                if one.get("viewerDidAuthor") is True and holds(dig(one, "body"), mark):
+                    yield Comment(dig(one, "fullDatabaseId"), dig(one, "body"), dig(one, "url"))
 
     def add(self, request: str, body: str) -> str:
         """As `CommentApi.add`."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 
 from task.forges.client import Client
-from task.forges.comments import PAGES, Comment, marked
+from task.forges.comments import PAGES, Comment, holds
 from task.forges.content import dig
 from task.forges.notes import rows
 
@@ -22,18 +23,17 @@ class GitLabComments:
     def __init__(self, client: Client, path: str) -> None:
         self._client, self._path = client, path
 
-    def find(self, request: str, mark: str) -> Comment | None:
-        """As `CommentApi.find`."""
+    def marked(self, request: str, mark: str) -> Iterator[Comment]:
+        """As `CommentApi.marked`."""
         params = {"order_by": "created_at", "sort": "desc", "per_page": _SIZE}
         for page in range(1, PAGES + 1):
             what = "look for the comment"
             found = rows(self._client.json("GET", self._notes(request), what, params={**params, "page": page}))
             for one in found:
-                if marked(dig(one, "body"), mark) and dig(one, "author", "id") == self._me:
-                    return Comment(dig(one, "id"), dig(one, "body"), self._page(request, dig(one, "id")))
+                if holds(dig(one, "body"), mark) and dig(one, "author", "id") == self._me:
+                    yield Comment(dig(one, "id"), dig(one, "body"), self._page(request, dig(one, "id")))
             if len(found) < _SIZE:
                 break
-        return None
 
     def add(self, request: str, body: str) -> str:
         """As `CommentApi.add`."""

@@ -73,11 +73,7 @@ class Forges:
     def comments(self, repo: str, reached: str = "") -> RequestComments:
         """The comments on pull requests of the job's own repository. Raises as `of`."""
         place = self.place(repo, reached, "no comment can be written")
-        make = FORGES[place.forge].comments
-        if make is None:
-            names = ", ".join(one.name for one in FORGES.values() if one.comments)
-            raise ForgeError(f"no comments are written on {place.host}", hint=f"they are on these: {names}")
-        api = make(self._reach(place, self._tokens.of_the_job(place, "a comment")))
+        api = FORGES[place.forge].comments(self._reach(place, self._tokens.of_the_job(place, "a comment")))
         self._others.append(api)
         return RequestComments(api, place)
 

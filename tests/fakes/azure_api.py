@@ -9,7 +9,7 @@ import base64
 import re
 from typing import Any
 
-from fakes.forge_server import ForgeServer, Pull, Reply, Request
+from fakes.forge_server import ForgeServer, Note, Pull, Reply, Request
 
 ORGANIZATION, PROJECT, REPOSITORY = "acme", "Web Shop", "deploy"
 STATES = {"open": "active", "merged": "completed", "closed": "abandoned"}
@@ -56,6 +56,12 @@ class AzureDevOps(ForgeServer):
             return Reply(200, {"value": values, "count": len(values)})
         if path == "pullrequests":
             return self._list(request) if request.method == "GET" else self._create(request)
+        if match := re.fullmatch(r"pullRequests/(\d+)/threads(?:/(\d+)/comments/(\d+))?", path):
+            pull = self.pull(match[1])
+            if pull is None:
+                said = "TF401180: The requested pull request was not found."
+                return _error(404, said, "GitPullRequestNotFoundException")
+            return self._discussion(request, pull, match[2] or "")
         match = re.fullmatch(r"pull[rR]equests/(\d+)(?:/(labels|reviewers)(?:/([^/]+))?)?", path)
         pull = self.pull(match[1]) if match else None
         if match is None or pull is None:
@@ -66,6 +72,22 @@ class AzureDevOps(ForgeServer):
         if match[2] == "reviewers":
             return self._review(request, pull, match[3])
         return Reply(200, self.shown(pull)) if request.method == "GET" else self._change(request, pull)
+
+    def _discussion(self, request: Request, pull: Pull, number: str) -> Reply:
+        """Azure itself begins some. Only its author may edit a comment."""
+        if request.method == "GET":
+            threads = [{"id": 1, "comments": [{"id": 1, "content": "Bob joined", "commentType": "system"}]}]
+            threads += [_thread(one) for one in self.notes if one.request == pull.number]
+            return Reply(200, {"value": threads, "count": len(threads)})
+        if not number:
+            (first,) = request.body["comments"]
+            return Reply(200, _thread(self.say(pull.number, first["content"])))
+        if (note := self.note(number)) is None:
+            return _error(404, "The thread was not found", "GitPullRequestCommentThreadNotFoundException")
+        if note.author != "image-bot":
+            return _error(403, "You can edit only comments of your own.", "GitPullRequestCommentPermissionException")
+        note.body = request.body["content"]
+        return Reply(200, _thread(note)["comments"][0])
 
     def _too_new(self, request: Request) -> Reply | None:
         version = request.one("api-version")
@@ -212,3 +234,7 @@ class AzureDevOps(ForgeServer):
 
 def _error(status: int, message: str, key: str) -> Reply:
     return Reply(status, {"$id": "1", "innerException": None, "message": message, "typeKey": key, "errorCode": 0})
+
+
+def _thread(note: Note) -> dict[str, Any]:
+    return {"id": note.number, "comments": [{"id": 1, "content": note.body, "commentType": "text"}]}

@@ -9,7 +9,7 @@ import re
 from typing import Any
 from urllib.parse import urlencode
 
-from fakes.forge_server import ForgeServer, Pull, Reply, Request
+from fakes.forge_server import ForgeServer, Note, Pull, Reply, Request
 
 WORKSPACE, SLUG = "acme", "deploy"
 STATES = {"open": "OPEN", "merged": "MERGED", "closed": "DECLINED"}
@@ -49,10 +49,29 @@ class BitbucketCloud(ForgeServer):
             if pull is None:
                 return _error(404, "Not found")
             return Reply(200, self.shown(pull)) if request.method == "GET" else self._change(request, pull)
+        if match := re.fullmatch(r"pullrequests/(\d+)/comments(?:/(\d+))?", path):
+            pull = self.pull(match[1])
+            return self._comments(request, pull, match[2] or "") if pull else _error(404, "Not found")
         if request.method == "GET" and path.startswith(("refs/branches/", "commit/")):
             return self._git(path)
         self.wrong.append(f"{request.method} {request.path} is not documented")
         return _error(404, "Not found")
+
+    def _comments(self, request: Request, pull: Pull, number: str) -> Reply:
+        """Only its author may edit one; a deleted one is still listed."""
+        if request.method == "GET":
+            found = [_comment(one) for one in self.notes if one.request == pull.number]
+            self.require(request.one("sort") in ("", "created_on", "-created_on"), "sort")
+            return self._page(request, found[::-1] if request.one("sort").startswith("-") else found)
+        text = request.body["content"]["raw"]
+        if not number:
+            return Reply(201, _comment(self.say(pull.number, text)))
+        if (note := self.note(number)) is None:
+            return _error(404, "Not found")
+        if note.author != "image-bot":
+            return _error(403, "You do not have permission to edit this comment.")
+        note.body = text
+        return Reply(200, _comment(note))
 
     def _git(self, path: str) -> Reply:
         if path.startswith("refs/branches/"):
@@ -201,3 +220,9 @@ class BitbucketCloud(ForgeServer):
 def _error(status: int, message: str, **fields: list[str]) -> Reply:
     more = {"fields": fields} if fields else {}
     return Reply(status, {"type": "error", "error": {"message": message, **more}})
+
+
+def _comment(note: Note) -> dict[str, Any]:
+    page = f"https://bitbucket.org/{WORKSPACE}/{SLUG}/pull-requests/{note.request}#comment-{note.number}"
+    raw = {"type": "rendered", "raw": note.body, "markup": "markdown"}
+    return {"id": note.number, "content": raw, "deleted": False, "links": {"html": {"href": page}}}

@@ -8,7 +8,7 @@ knows: auto-merge since 8.15, drafts since 8.18; fields that it does not know ar
 import re
 from typing import Any
 
-from fakes.forge_server import ForgeServer, Pull, Reply, Request
+from fakes.forge_server import ForgeServer, Note, Pull, Reply, Request
 
 KEY, SLUG = "OPS", "deploy"
 STATES = {"open": "OPEN", "merged": "MERGED", "closed": "DECLINED"}
@@ -29,6 +29,7 @@ class BitbucketDataCenter(ForgeServer):
         self.release = (8, 19, 3)
         self.page_size = 25
         self.auto_merge_allowed = True
+        self.versions: dict[int, int] = {}  # of comments
         self.all_checks_pass = False
         self.conflicts = False
 
@@ -45,6 +46,11 @@ class BitbucketDataCenter(ForgeServer):
             return self._list(request) if request.method == "GET" else self._create(request)
         if path == "commits" and request.method == "GET":
             return self._commits(request)
+        if match := re.fullmatch(r"pull-requests/(\d+)/(?:activities|comments(?:/(\d+))?)", path):
+            pull = self.pull(match[1])
+            if pull is None:
+                return _error(404, "No such pull request", f"{_PULL}NoSuchPullRequestException")
+            return self._comments(request, pull, match[2] or "")
         if match := re.fullmatch(r"pull-requests/(\d+)(/merge|/auto-merge|)", path):
             pull = self.pull(match[1])
             if pull is None:
@@ -52,6 +58,33 @@ class BitbucketDataCenter(ForgeServer):
             return self._one(request, pull, match[2])
         self.wrong.append(f"{request.method} {request.path} is not documented")
         return _error(404, "Not found", "")
+
+    def _comments(self, request: Request, pull: Pull, number: str) -> Reply:
+        """The newest activity comes first. Only its author may edit a comment, and has to name its version."""
+        if request.method == "GET":
+            found = [{"action": "COMMENTED", "commentAction": "ADDED", "comment": self._comment(one)}
+                     for one in reversed(self.notes) if one.request == pull.number]  # fmt: skip
+            found.append({"action": "OPENED"})
+            start, size = int(request.one("start", "0")), int(request.one("limit", "25"))
+            last = start + size >= len(found)
+            values = found[start : start + size]
+            return Reply(
+                200, {"values": values, "isLastPage": last, **({} if last else {"nextPageStart": start + size})}
+            )
+        if not number:
+            return Reply(201, self._comment(self.say(pull.number, request.body["text"])))
+        if (note := self.note(number)) is None:
+            return _error(404, "No such comment", "com.atlassian.bitbucket.comment.NoSuchCommentException")
+        if note.author != "image-bot":
+            return _error(401, "You may not edit it", "com.atlassian.bitbucket.AuthorisationException")
+        if request.body["version"] != self.versions.get(note.number, 0):
+            return _error(409, "It was changed", "com.atlassian.bitbucket.comment.CommentOutOfDateException")
+        note.body = request.body["text"]
+        self.versions[note.number] = request.body["version"] + 1
+        return Reply(200, self._comment(note))
+
+    def _comment(self, note: Note) -> dict[str, Any]:
+        return {"id": note.number, "version": self.versions.get(note.number, 0), "text": note.body}
 
     def _one(self, request: Request, pull: Pull, what: str) -> Reply:
         if (request.method, what) == ("GET", ""):

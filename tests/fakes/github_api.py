@@ -195,7 +195,7 @@ class GitHub(ForgeServer):
         return shown | {"id": note.number, "body": note.body, "html_url": page, "user": _user(note.author)}
 
     def _found_comments(self, body: dict[str, Any]) -> Reply:
-        """The connection of GraphQL's schema (npm package @octokit/graphql-schema 15.26.1): the newest come last."""
+        """A page of comments: the newest come last."""
         given = body["variables"]
         self.require(set(given) == {"owner", "name", "number", "before"}, f"GraphQL: {set(given)}")
         self.require(

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 from fakes.forge_server import ForgeServer, serving
+from fakes.github_commits_api import invalid
 from forge_kinds import KINDS, place_on
 
 from task.errors import CredentialsError, RepositoryError, TaskError, UnreachableError
-from task.forges import gitea_comments, github_comments, gitlab_comments
+from task.forges import bitbucket_comments, gitea_comments, github_comments, gitlab_comments
 from task.forges.client import ForgeToken, Reach
 from task.forges.comments import PAGES, put
 from task.forges.table import FORGES
@@ -16,8 +17,11 @@ from task.secret import Secret
 
 MARK = f"<!-- image-update-plan: {'ab' * 32} -->"
 OTHER = f"<!-- image-update-plan: {'cd' * 32} -->"
-NEEDS = {"github": github_comments.NEEDS, "gitlab": gitlab_comments.NEEDS, "gitea": gitea_comments.NEEDS}
-TAKING = [name for name, kind in FORGES.items() if kind.comments]
+NEEDS = {
+    "github": github_comments.NEEDS, "gitlab": gitlab_comments.NEEDS, "gitea": gitea_comments.NEEDS,
+    "bitbucket": bitbucket_comments.NEEDS, "bitbucket-server": bitbucket_comments.NEEDS,
+    "azure": "Code (read & write)",
+}  # fmt: skip
 
 
 def text(build: str, mark: str = MARK) -> str:
@@ -34,9 +38,7 @@ class Said:
 
     def put(self, body: str, mark: str = MARK, request: str = "") -> str:
         reach = Reach(self.place, ForgeToken(Secret("good-token")), limits=Limits(tries=1, silence=5, total=10))
-        make = FORGES[self.name].comments
-        assert make is not None
-        api = make(reach)
+        api = FORGES[self.name].comments(reach)
         try:
             return put(api, request or str(self.request), mark, body)
         finally:
@@ -47,7 +49,7 @@ class Said:
         return [note.body for note in self.server.notes]
 
 
-@pytest.fixture(params=TAKING)
+@pytest.fixture(params=list(FORGES))
 def said(request: pytest.FixtureRequest) -> Iterator[Said]:
     with serving(KINDS[request.param].fake()) as server:
         yield Said(request.param, server)
@@ -81,6 +83,13 @@ def test_of_two_of_ours_the_newest_is_edited(said: Said) -> None:
     assert said.bodies == [old.body, text("1.0")]
 
 
+def test_githubs_query_is_as_its_schema_has_it() -> None:
+    variables = {"owner": "acme", "name": "web", "number": 7, "before": None}
+    assert invalid(github_comments.QUERY, variables) == ""
+    assert "String cannot represent" in invalid(github_comments.QUERY, {**variables, "name": 7})
+    assert "Cannot query field" in invalid(github_comments.QUERY.replace("viewerDidAuthor", "isMine"), variables)
+
+
 def test_other_marks_and_quoted_ones_are_other_comments(said: Said) -> None:
     said.server.say(said.request, text("0.1", OTHER))
     said.server.say(said.request, f"> {MARK}\n\nwhat is this?")
@@ -106,11 +115,13 @@ def test_only_so_many_pages_are_read(said: Said) -> None:
     said.server.seen.clear()
     said.put(text("1.1"))
     looks = [one for one in said.server.seen if one.method == "GET" or one.path.endswith("graphql")]
-    assert len(looks) <= PAGES + 1
+    assert len(looks) <= 2 * PAGES  # of fifty, on Bitbucket
 
 
 def test_a_refusal_names_the_permission(said: Said) -> None:
-    said.server.fail(said.server.refusal("forbidden"), "POST", "comments" if said.name != "gitlab" else "notes")
+    said.server.fail(
+        said.server.refusal("forbidden"), "POST", {"gitlab": "notes", "azure": "threads"}.get(said.name, "comments")
+    )
     with pytest.raises(RepositoryError) as caught:
         said.put(text("1.0"))
     assert NEEDS[said.name] in caught.value.hint

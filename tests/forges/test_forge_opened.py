@@ -118,3 +118,23 @@ def test_an_answer_that_would_fill_the_memory_is_not_read(forge: str, body: byte
             opened.of(f"{server.url}/{path}").find("main", HEAD)
         opened.close()
     assert refused.value.hint
+
+
+def test_a_forge_that_shows_no_deployments_is_told(server: Version) -> None:
+    opened = forges(server, Known("gitea", server.url))
+    with pytest.raises(ForgeError, match=r"no deployments are shown on 127\.0\.0\.1") as caught:
+        opened.deployments(f"{server.url}/acme/deploy")
+    assert caught.value.hint == "they are on these: gitlab, github"
+
+
+def test_a_comment_is_put_where_its_page_says_or_the_repository_is(server: Version) -> None:
+    opened = forges(server, Known("gitea", server.url))
+    comments = opened.comments(f"{server.url}/acme/deploy")
+    server.add(base="main", head="feature", title="t", body="b")
+    assert (comments.forge, comments.put("1", "<!-- m -->", "x\n<!-- m -->").partition("#")[2][:13]) == (
+        "gitea",
+        "issuecomment-",
+    )
+    server.fail(Reply(200, {"html_url": "javascript:alert(1)"}), "PATCH")
+    assert comments.put("1", "<!-- m -->", "y\n<!-- m -->") == f"{server.url}/acme/deploy"
+    opened.close()

@@ -1,0 +1,56 @@
+"""Comments on Azure DevOps' pull requests: each begins a thread. Only its author may edit a comment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from task.forges.client import Client
+from task.forges.comments import Comment, NotOursError, holds
+from task.forges.content import dig, listed
+from task.forges.notes import rows
+from task.urls import path_part
+
+_TEXT, _CLOSED = 1, 4  # of CommentType and CommentThreadStatus; a policy may want all open threads to be resolved
+
+
+class AzureComments:
+    """The comments on pull requests of one repository."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        _organization, project, repository = map(path_part, client.reach.place.project)
+        self._path = f"/{project}/_apis/git/repositories/{repository}/pullRequests"
+
+    def marked(self, request: str, mark: str) -> Iterator[Comment]:
+        """As `CommentApi.marked`. Azure gives all threads at once, the oldest first."""
+        said = self._client.json("GET", self._threads(request), "look for the comment")
+        for thread in reversed(rows(listed(said, "value"))):
+            for one in rows(thread.get("comments"))[:1]:
+                if not one.get("isDeleted") and holds(dig(one, "content"), mark):
+                    number = f"{dig(thread, 'id')}/comments/{dig(one, 'id')}"
+                    yield Comment(number, dig(one, "content"), self._page(request, dig(thread, "id")))
+
+    def add(self, request: str, body: str) -> str:
+        """As `CommentApi.add`."""
+        thread = {"comments": [{"parentCommentId": 0, "content": body, "commentType": _TEXT}], "status": _CLOSED}
+        said = self._client.json("POST", self._threads(request), "write the comment", json=thread)
+        return self._page(request, dig(said, "id"))
+
+    def change(self, request: str, comment: Comment, body: str) -> str:
+        """As `CommentApi.change`."""
+        path, text = f"{self._threads(request)}/{comment.number}", {"content": body}
+        answer = self._client.ask("PATCH", path, "edit the comment", json=text, fine=(403,), again=True)
+        if answer.status == 403:
+            raise NotOursError
+        return comment.url
+
+    def close(self) -> None:
+        """Connections are closed."""
+        self._client.close()
+
+    def _threads(self, request: str) -> str:
+        return f"{self._path}/{path_part(request)}/threads"
+
+    def _page(self, request: str, thread: str) -> str:
+        """Azure names only its API's address."""
+        return f"{self._client.reach.place.web}/pullrequest/{request}?discussionId={thread}"
