@@ -1,4 +1,4 @@
-"""Pure: `--atomic`, one failing Application stops its whole commit."""
+"""Pure code for `--atomic`: one Application that fails stops the whole commit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from task.urls import normal_url
 
 
 def stop_all(settled: Sequence[Decision], changing: Sequence[Decision]) -> tuple[Decision, ...]:
-    """One error among the settled decisions stops all those that would change something."""
+    """Return all decisions, where one settled error has turned those that would change something into errors."""
     broken = next(one for one in settled if one.verdict.verdict == "error")
     return (*settled, *(replace(one, verdict=_because_of(broken)) for one in changing))
 
@@ -23,7 +23,7 @@ def _because_of(broken: Decision) -> Verdict:
 
 
 def without_the_broken(matched: Matched) -> tuple[Matched, tuple[Decision, ...]]:
-    """An Application whose annotations are wrong stops the commits to its own repositories."""
+    """Drop the asks for repositories of an Application with wrong annotations; return error decisions for them."""
     broken = {
         normal_url(source.repo): one
         for one in matched.decisions

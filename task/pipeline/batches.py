@@ -1,4 +1,4 @@
-"""Groups of asks: one for each repository and login."""
+"""Groups the asks: one group for each repository and login."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from task.pipeline.match import Matched
 from task.pipeline.ports import Repository, World
 from task.urls import normal_url, without_login
 
-AT_ONCE = 8  # repositories; more would only wait for each other
+AT_ONCE = 8  # repositories; more of them would only wait for each other
 T = TypeVar("T")
 
 
 def at_once(work: Callable[[Sequence[Ask]], T], groups: Sequence[Sequence[Ask]]) -> list[T]:
-    """What becomes of each group, in order; several at the same time."""
-    if len(groups) < 2:  # one needs no thread of its own
+    """Run `work` on each group, several at the same time, and return the results in order."""
+    if len(groups) < 2:  # one group needs no thread of its own
         return [work(asks) for asks in groups]
     with ThreadPoolExecutor(min(len(groups), AT_ONCE)) as pool:
-        with shutdown.unheard():  # signals are for the main thread, which waits
+        with shutdown.unheard():  # only the main thread handles signals, and it waits here
             outcomes = pool.map(work, groups)
         return list(outcomes)
 
 
 def by_branch(repository: Repository, asks: Sequence[Ask]) -> dict[str, list[Ask]]:
-    """The asks by base branch. Raises `TaskError` where the repository has no default branch, or cannot be reached."""
+    """Group the asks by base branch. Raises `TaskError` if there is no default branch, or Git cannot be reached."""
     default = ""
     if any(not ask.subscription.base for ask in asks):
-        # With a pull request the head branch is read as well: the tips of both come together, later.
+        # For a pull request, the head branch is read later, and its tip comes together with the base's.
         default = repository.default_branch(tip=not any(ask.subscription.pull_request for ask in asks))
     branches: dict[str, list[Ask]] = {}
     for ask in asks:
@@ -40,7 +40,7 @@ def by_branch(repository: Repository, asks: Sequence[Ask]) -> dict[str, list[Ask
 
 
 def by_repository(matched: Matched, job: Job) -> list[tuple[Ask, ...]]:
-    """The asks that Git has to answer, per repository whatever the spelling of its URL."""
+    """Group the asks that need Git by repository, even if its URL is spelled in several ways."""
     only = {normal_url(without_login(url)) for url in job.only}
     groups: dict[str, list[Ask]] = {}
     for ask in matched.in_git:
@@ -54,7 +54,7 @@ def by_login(groups: Sequence[Sequence[Ask]], world: World) -> list[tuple[Ask, .
     """Split each group by login, so that no Application writes with another one's credentials."""
     parts: list[tuple[Ask, ...]] = []
     for asks in groups:
-        # What a login may depend on. Where that is the same for all, there is one login.
+        # A login may depend on the owner only. If the owners are the same, so is the login.
         owners = {
             (
                 ask.subscription.credentials,

@@ -1,7 +1,7 @@
-"""Pure: what the commands `hold`, `release` and `rollback` decide about one image, and what is remembered of it.
+"""Pure code for `hold`, `release` and `rollback`: what becomes of one image, and what its state file remembers.
 
-`--on-failure rollback` is the fourth: the rollback that a run does by itself. `weigh` decides whether a hold keeps an
-image as it is.
+`--on-failure rollback` uses it too, when a run rolls back by itself. Whether a hold keeps an image as it is, is decided
+in `weigh`.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from task.policy.order import version_of
 from task.policy.remember import active, hold_text, rolled_back
 
 BACK = re.compile(r"([1-9][0-9]{0,3})-back")
-MOST_TEXTS = 100  # of one file's history that are read to go back so many steps
-TEXTS_FOR_A_TAG = 50  # that are read to see whether it ever stood there
+MOST_TEXTS = 100  # how many versions of a file are read to go back N steps
+TEXTS_FOR_A_TAG = 50  # how many are read to find out whether a tag was ever written
 
 
 def fulfil(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
-    """What becomes of one image that a person's intent is about."""
+    """Return the move for one image of a person's intent. A `TaskError` becomes an error decision."""
     try:
         if intent.verb == "hold":
             return _hold(intent, situation)
@@ -57,7 +57,7 @@ def _hold(intent: Intent, situation: Situation) -> Move:
 
 
 def _equal(known: Hold | None, new: Hold) -> bool:
-    """When it was said makes no difference: saying it twice is saying it once."""
+    """Compare two holds without their time: a hold that is given twice is one hold."""
     return known is not None and replace(known, at=new.at) == new
 
 
@@ -120,9 +120,9 @@ def _rollback(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
 
 
 def _undo(intent: Intent, undone: Decision, situation: Situation) -> Move:
-    """Back to what was there before an update, where Git still says that update and nobody holds it."""
+    """Go back to the value before an update, unless Git says something else by now or a hold exists."""
     image, before = undone.candidate, undone.current
-    for now in (situation.current, situation.in_git):  # the base branch; and what waits on a head branch
+    for now in (situation.current, situation.in_git):  # the base branch, then what waits on a head branch
         if not same(image, now):
             because = f"{image.version} is not what Git says now: {version_of(now) or 'nothing'}"
             return Move(situation.decision(image, Verdict("refuse", "superseded", because)))
@@ -136,18 +136,18 @@ def _undo(intent: Intent, undone: Decision, situation: Situation) -> Move:
 
 
 def _steps(to: str) -> int:
-    """How many values to go back, 0 where a version is named."""
+    """Return how many values to go back, or 0 if `to` names a version."""
     return 1 if to == "previous" else int(found[1]) if (found := BACK.fullmatch(to)) else 0
 
 
 def _destination(intent: Intent, situation: Situation, snapshot: Snapshot) -> tuple[Reading, tuple[str, ...], str]:
-    """What to go back to, the versions in between, and what could not be found out about it.
+    """Return the value to go back to, the versions in between, and what could not be checked.
 
-    Raises `TargetError` where Git's history does not go back so far, `UsageError` for a tag that nobody knows.
+    Raises `TargetError` if Git's history is too short, and `UsageError` if neither Git nor the registry knows the tag.
     """
     to, name, back = intent.to, situation.subscription.entry.image.name, _steps(intent.to)
     meant = situation.memory.rollback
-    # A job that runs again means what it meant: in the history, the value before is now the one it came from.
+    # A job that runs a second time must not go back once more: its value is the one that Git has now.
     again = meant and meant.to == to and version_of(meant) == version_of(situation.in_git)
     if again or (not back and to in (version_of(situation.in_git), situation.in_git.tag)):
         return situation.in_git, (), ""
@@ -172,7 +172,7 @@ def _destination(intent: Intent, situation: Situation, snapshot: Snapshot) -> tu
     facts: tuple[Fact, ...] = ("exists", "digest") if pinned else ("exists",)
     answer = situation.facts.exists(replace(subject(sub, wanted), facts=facts))
     if answer is None or answer.error:
-        # A file of ours that cannot be read is a mistake all the same.
+        # The registry may be down, but an unreadable file on our side is a mistake of the user.
         if answer and answer.error and (situation.terms.check == "always" or answer.error.exit == Exit.USAGE):
             raise answer.error
         why = answer.error.message if answer and answer.error else "the registry is not asked (--registry-check never)"
@@ -189,7 +189,7 @@ def _destination(intent: Intent, situation: Situation, snapshot: Snapshot) -> tu
 
 
 def _values(situation: Situation, snapshot: Snapshot, most: int) -> Iterator[Reading]:
-    """What the target said before, newest first, each value that differs from the one after it."""
+    """Yield the values that the target had before, newest first, without repetitions."""
     sub, path = situation.subscription, situation.in_git.file
     last = version_of(situation.in_git)
     target = target_of(sub, situation.kind, carry=situation.terms.carry)

@@ -1,4 +1,4 @@
-"""Warnings of a run that went well: what was not checked, and what Argo CD will make of the files. Pure."""
+"""Pure code for warnings of a run that succeeded: what was not checked, and which files Argo CD will ignore."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MOST_NAMES = 5
 
 
 def cautions(decisions: Sequence[Decision], strays: Iterable[Stray]) -> tuple[Problem, ...]:
-    """Warnings: what was not checked, what an override file says differently, and a file that has the other name."""
+    """Return a warning for each unchecked image, conflicting override, and override file with the wrong name."""
     found = [
         Problem(
             one.subscription.application.key, "registry", f"{one.candidate.reference}: {one.unchecked}", "", "warning"
@@ -36,7 +36,7 @@ def cautions(decisions: Sequence[Decision], strays: Iterable[Stray]) -> tuple[Pr
                     "warning",
                 )
             )
-    # Argo CD reads one spelling of the override file's name only, which depends on the control plane's namespace.
+    # Argo CD reads the override file under one name only. Which one depends on the control plane's namespace.
     found += [
         Problem(
             one.subscription.application.key,

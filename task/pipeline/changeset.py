@@ -1,4 +1,4 @@
-"""Pure: moves → what to commit, one changeset for each head branch."""
+"""Pure code that turns moves into commits: one changeset for each head branch."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class Wording:
     author: Person
     template: str | None = None
     trailers: tuple[tuple[str, str], ...] = ()
-    command: str = "run"  # what is done: "hold", "release" and "rollback" say so in the subject
+    command: str = "run"  # the subject of the commit names "hold", "release" and "rollback"
 
 
 @dataclass(frozen=True)
 class Stray:
-    """What somebody wrote in an override file, where the Application itself says otherwise."""
+    """An override file in which somebody wrote something else than the Application itself says."""
 
     subscription: Subscription
     file: str
@@ -57,26 +57,27 @@ class Stray:
 
 @dataclass(frozen=True)
 class Draft:
-    """One changeset, with the decisions it carries out."""
+    """One changeset, and the decisions that it carries out."""
 
     changeset: Changeset
     decisions: tuple[Decision, ...]
     warning: str = ""
-    apps: tuple[AppChanges, ...] = ()  # all that the commit changes, what waited on the head branch included
-    hold_changes: tuple[str, ...] = ()  # a line for each state file whose holds change; a request's marker has them
-    rollbacks: tuple[AppChanges, ...] = ()  # the changes that go back to an older version, as a person asked
-    command: str = "run"  # for the title: "rollback" or "hold" also where such a change waited on the head branch
-    sentences: tuple[str, ...] = ()  # one for each image, where a person gave the command
+    apps: tuple[AppChanges, ...] = ()  # everything that the commit changes, including what waited on the head branch
+    # one line for each state file whose holds change; the request's marker includes them
+    hold_changes: tuple[str, ...] = ()
+    rollbacks: tuple[AppChanges, ...] = ()  # the changes that go back to an older version because a person asked for it
+    command: str = "run"  # for the title; "rollback" or "hold" also if such a change waited on the head branch
+    sentences: tuple[str, ...] = ()  # one for each image, if a person gave the command
     strays: tuple[Stray, ...] = ()
 
 
 def drafts(
     snapshot: Snapshot, moves: Sequence[Move], terms: Terms, wording: Wording, heads: Mapping[str, Snapshot] = NO_HEADS
 ) -> tuple[list[Draft], list[Decision]]:
-    """A changeset for each head branch that gets something new, and the decisions that are settled without one.
+    """Return a changeset for each head branch that gets something new, and the decisions that need no commit.
 
-    `heads` are the head branches that exist. A move whose edit changes nothing is settled as `unchanged`, one whose
-    edit fails as `error`.
+    `heads` are the head branches that exist. A move whose edit changes nothing becomes `unchanged`, and one whose edit
+    fails becomes `error`.
     """
     branches: dict[str, list[Move]] = {}
     settled = [move.decision for move in moves if not move.changes and not move.carried]
@@ -85,13 +86,13 @@ def drafts(
             branches.setdefault(move.decision.head, []).append(move)
     made = []
     for name, members in branches.items():
-        if all(move.carried for move in members):  # nothing is new: what waits there stays as it is
+        if all(move.carried for move in members):  # nothing is new, so the head branch stays as it is
             continue
         files, done, rest, strays = _edit(snapshot.files, members, terms)
         files |= _state_files(snapshot, heads.get(name), members, done)
         settled += rest
         if files:
-            head_commit = None  # the base branch itself is written
+            head_commit = None  # the commit goes to the base branch itself
             if name != snapshot.branch:
                 head_commit = heads[name].tip if name in heads else ""
             made.append(replace(_draft(snapshot, name, head_commit, files, done, wording), strays=tuple(strays)))
@@ -103,7 +104,7 @@ def drafts(
 def _edit(
     files: Files, members: Sequence[Move], terms: Terms
 ) -> tuple[dict[str, File], list[Move], list[Decision], list[Stray]]:
-    """All edits, one after the other: (changed files, moves that are done, decisions settled otherwise, strays)."""
+    """Edit one move after the other; return (changed files, moves done, other decisions, strays)."""
     seen: dict[str, File] = dict(files)
     changed: dict[str, File] = {}
     done: list[Move] = []
@@ -123,7 +124,7 @@ def _edit(
             rest += [] if move.carried else [failed(one, error)]
             continue
         if not edits and not new:
-            # An earlier move of this commit may have written this very value: then it is done all the same.
+            # If an earlier move of this commit wrote the same value, this move is done as well.
             written_before = bool(changed) and bool(editor.write(files, target, one.candidate)[0])
             if not written_before:
                 verdict = Verdict("unchanged", "same", f"Git already says {one.candidate.version}")
@@ -140,7 +141,7 @@ def _edit(
 def _state_files(
     base: Snapshot, head: Snapshot | None, members: Sequence[Move], done: Sequence[Move]
 ) -> dict[str, File]:
-    """The state files of a commit, against the base; what the head branch remembers already stays remembered."""
+    """Return the state files of a commit, compared with the base. What the head branch remembers is kept."""
     subs = [one.subscription for one in members]
     view = with_state(base, head, subs) if head else base
     found = _changed_states(view, done)
@@ -151,7 +152,7 @@ def _state_files(
 
 
 def _changed_states(snapshot: Snapshot, done: Sequence[Move]) -> dict[str, File]:
-    """The state files that change: one for each Application of which there is something new to remember."""
+    """Return the state files that change, one for each Application with something new to remember."""
     apps: dict[str, list[Move]] = {}
     for one in done:
         if one.remember:
@@ -170,7 +171,7 @@ def _changed_states(snapshot: Snapshot, done: Sequence[Move]) -> dict[str, File]
 
 
 def _with(state: State, sub: Subscription, new: Remember) -> State:
-    """What is remembered of one Application in one file after a move."""
+    """Return the state of one Application after a move."""
     images = dict(state.images)
     if new.memory is not None:
         images[key_of(sub)] = new.memory
@@ -186,10 +187,10 @@ def _draft(
     done: Sequence[Move],
     wording: Wording,
 ) -> Draft:
-    """The changeset of one head branch, which is at `head_commit`.
+    """Return the changeset for one head branch, which is at `head_commit`.
 
-    The commit replaces the one that is on the head branch. A rollback or hold that waits there is named first in the
-    new message, because a reviewer has to see it.
+    The commit replaces the one on the head branch. If a rollback or a hold waits there, the new message names it first,
+    because a reviewer has to see it.
     """
     named, back = _named_apps(done), _named_apps([one for one in done if one.rolled_back])
     reasons = new_holds(snapshot.files, files, done)
@@ -212,7 +213,7 @@ def _draft(
 
 
 def _named_apps(done: Sequence[Move]) -> list[AppChanges]:
-    """What changes for each Application; nothing of one whose memory alone changes."""
+    """Return the changes of each Application. If only its memory changes, they are empty."""
     apps: dict[tuple[str, str], list[Change]] = {}
     for one in done:
         app = one.subscription.application
@@ -222,7 +223,7 @@ def _named_apps(done: Sequence[Move]) -> list[AppChanges]:
 
 
 def _sentences(done: Sequence[Move], reasons: Sequence[tuple[object, str, str]]) -> Mapping[str, None]:
-    """One sentence for each image: what became of it, and why; and each reason of a hold that none of them gives."""
+    """Return a sentence for each image with the outcome and its reason, and the missing reasons of holds."""
     lines = dict.fromkeys(f"{key_of(one.subscription)}: {one.decision.verdict.because}" for one in done)
     missing = (f"{what}: {why}" for _app, what, why in reasons if not any(why in line for line in lines))
     return {**lines, **dict.fromkeys(missing)}

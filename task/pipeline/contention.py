@@ -1,4 +1,4 @@
-"""Retries after others changed the same branch or Application: the pauses between them, and the deadline."""
+"""Retries after somebody else changed the same branch or Application: the pauses in between, and the deadline."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from contextlib import contextmanager
 from task.errors import ContendedError
 from task.pipeline.ports import World
 
-LONGEST_PAUSE = 12.0  # seconds; with longer ones the last of fifty writers sleeps while nobody pushes
+LONGEST_PAUSE = 12.0  # seconds; with longer pauses, the last of fifty writers sleeps while nobody pushes
 
 
 class Contention:
-    """The attempts at one branch, or at one live Application, until the deadline."""
+    """The attempts to change one branch, or one live Application, until the deadline."""
 
     def __init__(self, activity: str, deadline: float, world: World) -> None:
-        """`activity` is what others do, as an error says it: "moving main"."""
+        """`activity` is what the other writers do, in the words of the error: "moving main"."""
         self.attempts = 0
         self._activity, self._deadline, self._world = activity, deadline, world
         self._end = world.now() + deadline
         self._began = 0.0
-        self._quickest = deadline  # seconds of the shortest attempt; longer ones may have waited for something else
+        self._quickest = deadline  # duration of the shortest attempt; a longer one may have waited for something else
 
     def begin(self) -> None:
-        """Another attempt begins."""
+        """Start another attempt."""
         self.attempts += 1
         self._began = self._world.now()
 
     @contextmanager
     def clock_paused(self) -> Iterator[None]:
-        """Time spent in here does not count against the deadline: waiting for a signature is no contention."""
+        """Stop the clock of the deadline inside the block, for example while a signature is verified."""
         before = self._world.now()
         yield
         waited = self._world.now() - before
@@ -37,7 +37,7 @@ class Contention:
         self._began += waited
 
     def pause(self, why: str = "") -> None:
-        """Log why, and sleep before the next attempt. Raises `ContendedError` when the deadline is over."""
+        """Log the reason, and sleep before the next attempt. Raises `ContendedError` after the deadline."""
         now = self._world.now()
         if self._end <= now:
             raise ContendedError(
@@ -52,10 +52,11 @@ class Contention:
 
 
 def longest_pause(attempts: int, took: float, left: float) -> float:
-    """The longest pause in seconds, after so many attempts, each of which took so long.
+    """Return the longest pause in seconds after this many attempts, of which the shortest took `took` seconds.
 
-    The more often somebody else was faster, the more writers there are, each about as slow as we are. Some time is
-    left for more attempts. Of the growth rates that were simulated for 2 to 50 writers, on two cores and on many, this
-    one ends soonest: doubling lets the last ones sleep too long, a constant pause wastes attempts.
+    The more often somebody else was faster, the more writers there are, and each of them is about as slow as we are.
+    Time for more attempts is left over. Several growth rates were simulated for 2 to 50 writers, with two cores and
+    with many; this one finishes first. If the pause doubles, the last writers sleep too long; if it is constant,
+    attempts are wasted.
     """
     return min(2 * took * 1.5 ** min(attempts, 12), LONGEST_PAUSE, left / 4)

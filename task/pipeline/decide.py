@@ -1,6 +1,6 @@
-"""Pure: (snapshot, asks) → one move each: what the rules say, on what Git says now and what is remembered.
+"""Pure code that turns asks into moves: it applies the rules to what Git says and to what is remembered.
 
-A lost push race is answered by deciding again on the new tip, so nothing here remembers, logs, or asks the world.
+If a push race is lost, everything is decided again on the new tip. So nothing here remembers, logs, or asks anybody.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ from task.policy.remember import holding
 from task.policy.strategies import STRATEGIES
 
 NOTHING = State()
-_STATES = ".image-update"  # the folder of all state files
+_STATES = ".image-update"  # the folder that has all state files
 
 
 @dataclass(frozen=True)
 class Ask:
-    """A subscription and the event's images of its repository (one for each tag that was built)."""
+    """A subscription, and the images of the event that are of its repository: one for each tag that was built."""
 
     subscription: Subscription
     candidates: tuple[Image, ...]
     intent: Intent | None = None
-    siblings: tuple[Subscription, ...] = ()  # all of an Application whose updates wait on a head branch
+    siblings: tuple[Subscription, ...] = ()  # all subscriptions of an Application whose updates wait on a head branch
     build: Build | None = None  # of the candidates; None is that of the event
     source: str = ""  # namespace/name of the Application that runs the candidate already (`promote`)
 
@@ -61,12 +61,12 @@ class Ask:
 
     @property
     def offered(self) -> Image:
-        """The image on offer; of a person's intent, what the entry names."""
+        """The image on offer. For a person's intent, it is the image that the entry names."""
         return self.candidates[0] if self.candidates else self.subscription.entry.image
 
 
 def settled_without_git(ask: Ask, terms: Terms) -> Decision | None:
-    """The decision about an ask that no state of Git can change; None when Git has to be read."""
+    """Return the decision about an ask, if it does not depend on Git; otherwise None."""
     if ask.intent:
         return None
     sub, first = ask.subscription, ask.candidates[0]
@@ -82,28 +82,28 @@ def settled_without_git(ask: Ask, terms: Terms) -> Decision | None:
 
 
 def places(ask: Ask) -> tuple[Place, ...]:
-    """What a snapshot must show to decide about `ask`."""
+    """Return what a snapshot must contain to decide about `ask`."""
     found = (place for sub in (ask.subscription, *ask.siblings) for place in target_places(sub))
     return (*dict.fromkeys(found), Place(state_path(ask.subscription)))
 
 
 def state_path(sub: Subscription) -> str:
-    """Where the Application's state lies, from the repository's root; whatever its name, in that folder.
+    """Return the path of the Application's state file, from the repository's root.
 
-    The folder of what is written stands in it: two Argo CDs that share a repository and an Application's name
-    remember apart.
+    The name contains the folder that is written: if two Argo CDs share a repository and an Application's name, each has
+    a state file of its own.
     """
     name = f"{sub.application.namespace}_{sub.application.name}".replace("/", "_")
     return "/".join(part for part in (_STATES, sub.home, f"{name}.state") if part)
 
 
 def is_state_path(path: str) -> bool:
-    """Whether a path from the repository's root is that of a state file."""
+    """Tell whether a path from the repository's root is a state file."""
     return path.startswith(f"{_STATES}/")
 
 
 def states_of(snapshot: Snapshot, sub: Subscription) -> Mapping[str, State]:
-    """The Application's whole state file, by write-back file. Raises `TargetError` where nobody can read it."""
+    """Return the Application's states by write-back file. Raises `TargetError` if the state file is unreadable."""
     path = state_path(sub)
     text = text_of(snapshot.files, path) if path in snapshot.files else None
     if not text:
@@ -115,15 +115,15 @@ def states_of(snapshot: Snapshot, sub: Subscription) -> Mapping[str, State]:
 
 
 def state_of(snapshot: Snapshot, sub: Subscription) -> State:
-    """What is remembered of the Application in the file that the subscription writes. Raises as `states_of`."""
+    """Return what is remembered for the file that the subscription writes. Raises what `states_of` raises."""
     states = states_of(snapshot, sub)
     return states.get(file_of(snapshot, sub, states), NOTHING) if states else NOTHING
 
 
 def file_of(snapshot: Snapshot, sub: Subscription, states: Mapping[str, State]) -> str:
-    """The path under which a state file remembers the subscription's target: as it stands there, else the file's own.
+    """Return the key in the state file for the subscription's target: an existing one if it fits, else the file's path.
 
-    A kustomization is named by its file (its folder is understood, too), a folder of manifests by the folder.
+    The key is the path of the kustomization file, for which its folder is understood as well, or a folder of manifests.
     """
     names: tuple[str, ...] = (sub.path, *sub.fallbacks)
     if sub.target == "kustomization":
@@ -134,7 +134,7 @@ def file_of(snapshot: Snapshot, sub: Subscription, states: Mapping[str, State]) 
 
 
 def questions(snapshot: Snapshot, asks: Iterable[Ask], given: Terms) -> Asked:
-    """What has to be asked before deciding: how source commits descend, and what the rules need to know of images."""
+    """Return what to ask before deciding: how source commits descend, and which facts the rules need."""
     ancestry: dict[tuple[str, str, str], None] = {}
     needed: list[tuple[Question, Fact]] = []
     for ask in asks:
@@ -156,7 +156,7 @@ def questions(snapshot: Snapshot, asks: Iterable[Ask], given: Terms) -> Asked:
 
 
 def facts_needed(ask: Ask, current: Reading, memory: Memory, terms: Terms) -> list[tuple[Question, Fact]]:
-    """The facts about an ask's images and what waits behind a hold; none about what the rules refuse anyway."""
+    """Return the facts needed about an ask's images and a held build, unless the rules refuse them anyway."""
     sub = ask.subscription
     offered = [Candidate(image, terms.build) for image in ask.candidates]
     offered += [deferred(sub, memory.deferred)] if memory.deferred else []
@@ -165,18 +165,18 @@ def facts_needed(ask: Ask, current: Reading, memory: Memory, terms: Terms) -> li
 
 
 def decide(snapshot: Snapshot, asks: Iterable[Ask], terms: Terms, facts: Facts = Facts()) -> list[Move]:
-    """What becomes of each ask, on what Git says in `snapshot`."""
+    """Return one move for each ask, decided on the files in `snapshot`."""
     return [decide_one(snapshot, ask, terms, facts) for ask in asks]
 
 
 def reading(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading:
-    """What the target says in a snapshot. Raises `TaskError` for what cannot be read."""
+    """Return what the target says in a snapshot. Raises `TaskError` if it cannot be read."""
     kind = resolve(sub, snapshot)
     return EDITORS[kind].read(snapshot.files, target_of(sub, kind, carry=terms.carry))
 
 
 def decide_one(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts(), said: Reading | None = None) -> Move:
-    """What becomes of one ask. `said` is what a head branch says, whose updates count as if they were merged."""
+    """Return the move for one ask. `said` is the head branch's reading, whose updates count as if they were merged."""
     sub, terms = ask.subscription, ask.terms(terms)
     refused = settled_without_git(ask, terms)
     kind: TargetKind | None = None
@@ -204,16 +204,17 @@ def decide_one(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts(
     if ask.intent:
         return fulfil(ask.intent, situation, snapshot)
     move = choose(situation, ask.candidates)
-    if silent and move.decision.verdict.verdict == "unchanged":  # because of what runs, which is not what Git says
+    # the rules compared with what runs, which may differ from Git
+    if silent and move.decision.verdict.verdict == "unchanged":
         because = f"the live image is {move.decision.candidate.version} already, and Git does not set it"
         return Move(replace(move.decision, verdict=replace(move.decision.verdict, because=because)), move.build)
     return move
 
 
 def choose(situation: Situation, images: Sequence[Image]) -> Move:
-    """The best of several tags of one build: the newest admitted one, else the first refusal.
+    """Of several tags of one build, return the move for the newest that is admitted, else the first refusal.
 
-    An event that was deferred by a hold whose time is over is on offer again.
+    An event that was deferred competes as well once its hold has ended.
     """
     on_offer = [Candidate(image, situation.terms.build) for image in images]
     if situation.memory.deferred and not situation.hold:

@@ -1,7 +1,7 @@
-"""One branch of one repository: read, decide, edit, push; and all of it again when the branch moved meanwhile.
+"""Lands the updates of one branch: read, decide, edit, push, and all of it again if the branch moved meanwhile.
 
-When somebody else's push was faster, everything is decided again on the new tip. Nothing is merged or rebased, so there
-are no conflicts to resolve, and a build that has become the older one is not written.
+If somebody else's push was faster, everything is decided again on the new tip. Nothing is merged or rebased, so there
+are no conflicts to resolve, and a build that is no longer the newest is not written.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from task.templates.commit_message import wants_labels
 
 
 def deliver(batch: Batch, job: Job, world: World) -> Outcome:
-    """Read, decide, edit and push, until everything has landed or the deadline is over."""
+    """Read, decide, edit and push until everything has landed or the deadline is over. Errors become decisions."""
     done = Outcome()
     contention = Contention(f"moving {batch.base}", job.deadline, world)
     gather = gatherer(batch, job, world)
-    # Named once, from all asks: a later attempt has fewer, and must write the same branch.
+    # The name comes from all asks. A later attempt has fewer asks, and must write to the same branch.
     request_branch = branch_of_requests(batch)
 
     while batch.asks:
@@ -66,7 +66,7 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
 
 
 def branch_of_requests(batch: Batch) -> str:
-    """The head branch of what these asks propose by pull request; "" where nothing is proposed."""
+    """Return the head branch for the asks that want a pull request; "" if there are none."""
     proposing = [ask.subscription for ask in batch.asks if ask.subscription.pull_request and not ask.subscription.head]
     return head_of_requests(proposing[0].repo, batch.base, proposing) if proposing else ""
 
@@ -80,21 +80,21 @@ def drafted(
     job: Job,
     world: World,
 ) -> tuple[ExistingHeads, list[Draft], list[Decision]]:
-    """What is to be committed on this snapshot, and the decisions that are settled without a commit."""
+    """Return what to commit on this snapshot, and the decisions that need no commit."""
     facts = gather(snapshot, batch.asks)
     moves = decide(snapshot, batch.asks, job.terms, facts)
     moves = name_heads(moves, request_branch, everywhere=job.intent is not None)
     heads, moves = read_heads(batch, snapshot, moves, facts, gather, job, world)
     with contention.clock_paused():
         moves = verified(moves, last_checks(job, world))
-    if not job.intent:  # again: verifying may have found the digest that a person declined
+    if not job.intent:  # once more, because verifying may have found the digest that a person declined
         moves = heads.without_declined(moves, world)
     changes, settled = drafts(snapshot, moves, job.terms, job.wording, heads.snapshots)
     return heads, changes, settled
 
 
 def gatherer(batch: Batch, job: Job, world: World) -> Gather:
-    """A function that asks what neither the event nor a snapshot says, where a rule needs it."""
+    """Return a function that finds the facts that a rule needs and that neither the event nor a snapshot has."""
 
     @cache
     def exists(question: Question) -> Answer | None:
@@ -116,7 +116,7 @@ def gatherer(batch: Batch, job: Job, world: World) -> Gather:
 
 
 def last_checks(job: Job, world: World) -> LastChecks:
-    """Who is asked for signatures, and for the labels that the commit message names."""
+    """Return what to ask for signatures, and for the labels that the commit message names."""
     labels = job.terms.check != "never" and wants_labels(job.wording.template)
     return LastChecks(world.registry, world.signatures, world.by_keys, labels)
 
@@ -124,7 +124,7 @@ def last_checks(job: Job, world: World) -> LastChecks:
 def _land(
     change: Draft, snapshot: Snapshot, batch: Batch, heads: ExistingHeads, attempt: int, job: Job, world: World
 ) -> Outcome:
-    """One changeset, landed or (in `plan`) predicted, with its request. A failure is an outcome; raises `Outpaced`."""
+    """Land one changeset with its request, or predict it for `plan`. A failure is an outcome. Raises `Outpaced`."""
     if change.warning:
         world.log("warning", change.warning)
     head = change.changeset.destination.head
@@ -144,14 +144,14 @@ def _land(
 
 
 def _asks_of(changes: Iterable[Draft], asks: Iterable[Ask]) -> tuple[Ask, ...]:
-    """The asks whose decisions these changesets carry out."""
-    # A decision holds the very subscription of its ask. Equal ones may stand twice in an Application, so `is` counts.
+    """Return the asks whose decisions are in these changesets."""
+    # Compare by identity: an Application may have two equal subscriptions, and a decision holds that of its ask.
     subscriptions = {id(decision.subscription) for change in changes for decision in change.decisions}
     return tuple(ask for ask in asks if id(ask.subscription) in subscriptions)
 
 
 def _commit(batch: Batch, snapshot: Snapshot, change: Draft, attempt: int, job: Job) -> Outcome:
-    """Commit and push one changeset. Raises `Outpaced` when the branch moved meanwhile."""
+    """Commit and push one changeset. Raises `Outpaced` if the branch moved meanwhile."""
     destination = change.changeset.destination
     landing = (batch.repository.predict if job.dry else batch.repository.land)(change.changeset)
     landed = landed_of(change.decisions, destination.repo, landing.commit)
@@ -175,18 +175,18 @@ def _commit(batch: Batch, snapshot: Snapshot, change: Draft, attempt: int, job: 
 
 
 def landed_of(decisions: Iterable[Decision], repo: str, commit: str) -> tuple[Landed, ...]:
-    """The Applications whose image this commit holds: written now, or unchanged."""
+    """Return the Applications whose image is in this commit, whether it was written now or was there before."""
     return landed_at((one for one in decisions if one.verdict.verdict in ("update", "unchanged")), repo, commit)
 
 
 def _already_in_git(snapshot: Snapshot, settled: Sequence[Decision]) -> tuple[Landed, ...]:
-    """Applications that already have the image. With `--wait` the run still waits for their rollout."""
+    """Return the Applications that already have the image. With `--wait`, the run waits for their rollouts as well."""
     same = [one for one in settled if one.verdict.verdict == "unchanged" and one.head == one.branch]
     return landed_of(same, snapshot.repo, snapshot.tip)
 
 
 def failed_asks(asks: Iterable[Ask], error: TaskError, terms: Terms) -> Outcome:
-    """An error decision for each ask. An ask that the rules refuse anyway stays refused."""
+    """Return an error decision for each ask. An ask that the rules refuse without Git stays refused."""
     return Outcome(
         tuple(settled_without_git(ask, terms) or error_decision(ask.subscription, ask.offered, error) for ask in asks)
     )

@@ -1,6 +1,6 @@
-"""`--deployments`: the forge of the application's repository shows where its build is, and how the rollout ended.
+"""`--deployments`: the forge of the source repository shows where its build is deployed, and how the rollout ended.
 
-What fails here is a warning: the image is in Git, and Argo CD deploys it whether that is shown or not.
+A failure here is only a warning, because the image is in Git and Argo CD deploys it anyway.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from task.model import Application, CommitStatus, Deployment, Problem
 from task.pipeline.job import DeployedSource, Followed, Job, Landed
 from task.pipeline.ports import Deployments, World
 
-MOST = 50  # environments of one run: each costs three requests, and forges limit how many may write in an hour
+MOST = 50  # environments of one run; each costs three requests, and forges limit writes per hour
 CONTEXT = "image-update"
 
 
@@ -23,17 +23,17 @@ class ShownDeployments:
     """The deployments of one run, one for each Application that was written."""
 
     def __init__(self, source: DeployedSource, job: Job, world: World, everyone: Iterable[Application]) -> None:
-        """`everyone`: the Applications among which an environment's name has to tell."""
+        """`everyone`: the Applications among which an environment's name must be unique."""
         self._source, self._run, self._world = source, job.requests.run, world
         self._names = Counter(name for _namespace, name in {(one.namespace, one.name) for one in everyone})
         self._begun: dict[str, Deployment] = {}
         self._ended: dict[str, Deployment] = {}
         self._problems: list[Problem] = []
         self._forge: Deployments | None = None
-        self._over = False  # the forge refuses, or does not answer: it is not asked for the others
+        self._over = False  # true once the forge refuses or does not answer: it gets no more requests
 
     def begin(self, landed: Sequence[Landed]) -> None:
-        """What has landed is in progress; where nobody waits for its end, it is queued."""
+        """Show what has landed as in progress, or as queued if the run does not wait for the end."""
         waits = self._source.waits
         there = _by_application(one for one in landed if one.written and one.arrives and not one.request)
         for key, of in list(there.items())[:MOST]:
@@ -46,16 +46,16 @@ class ShownDeployments:
         self._sum_up()
 
     def end(self, landed: Sequence[Landed], followed: Followed) -> tuple[Problem, ...]:
-        """As the rollouts ended, where somebody waited for them; what is wrong with showing that."""
+        """Show how the rollouts ended, and return the warnings about showing them."""
         if not self._source.waits:
             self.begin(landed)
             return tuple(self._problems)
-        if shutdown.code():  # a later run may end them
+        if shutdown.code():  # a later run may end the deployments
             return tuple(self._problems)
-        self._over = False  # a wait takes minutes
+        self._over = False  # the wait took minutes, so the forge may answer again
         ends = {one.application: one for one in followed.ends}
         for key, of in list(_by_application(landed).items())[: 2 * MOST]:
-            if key not in ends:  # nobody knows: a later run may end it
+            if key not in ends:  # the end is unknown; a later run may end the deployment
                 continue
             wanted = self._deployment(of, ends[key].because)
             wanted = replace(wanted, state="success" if ends[key].succeeded else "failure")
@@ -65,10 +65,10 @@ class ShownDeployments:
         return tuple(self._problems)
 
     def _shown(self, key: str, wanted: Deployment, *, new: bool) -> bool:
-        """Whether the end is shown. What Git had already is shown only where an earlier run has begun to."""
+        """Show an end, and tell whether that worked. An image that is not `new` needs an earlier run that began it."""
         if key in self._begun:
             return self._tried(lambda forge: forge.end(wanted, begun=True))
-        if new and len(self._begun) < MOST:  # a request that was merged meanwhile; the forge was down before
+        if new and len(self._begun) < MOST:  # the request was merged meanwhile, or the forge was down before
             return self._tried(lambda forge: forge.begin(wanted))
         found = list[bool]()
         self._tried(lambda forge: found.append(forge.end(wanted, begun=False)))
@@ -81,7 +81,7 @@ class ShownDeployments:
         return Deployment(name, source.commit, "queued", description, source.ref, source.is_tag, page, self._run)
 
     def _sum_up(self) -> None:
-        """One status for all: of a run that does not wait it would be pending for ever."""
+        """Set one status for the commit. A run that does not wait sets none, because it would be pending for ever."""
         shown = {**self._begun, **self._ended}
         if not shown or not self._source.waits:
             return
@@ -89,7 +89,7 @@ class ShownDeployments:
         self._tried(lambda forge: forge.sum_up(status))
 
     def _tried(self, work: Callable[[Deployments], object]) -> bool:
-        """Whether it is done. What the forge refuses of one deployment is no reason to leave out the others."""
+        """Do the work, and tell whether it succeeded. A refusal of one deployment does not stop the others."""
         if self._over or self._world.deployments is None:
             return False
         try:
@@ -106,7 +106,7 @@ class ShownDeployments:
 
 
 def summary(shown: Sequence[Deployment], commit: str, run: str) -> CommitStatus:
-    """Failed where one has failed, a success where all are."""
+    """Return the commit's status: failed if one deployment failed, a success if all succeeded."""
     names = sorted(one.environment for one in shown)
     context = f"{CONTEXT}/{names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
     states = Counter(one.state for one in shown)

@@ -1,7 +1,8 @@
-"""Manifests → the Applications in question, each with what its annotations ask for.
+"""Turns manifests into the Applications in question, each with what its annotations ask for.
 
-Applications, Flux v1 HelmReleases, and AIU's own ImageUpdater resources, which configure the Applications they
-reference, may come in any order between any other manifests. ApplicationSets have been rendered before.
+The manifests may be in any order: Applications, Flux v1 HelmReleases, and AIU's own ImageUpdater resources, which
+configure the Applications that they reference. Other manifests are passed over. ApplicationSets are already rendered
+here.
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ class FoundManifest(Protocol):
 
     @property
     def origin(self) -> str:
-        """Where it was read: `file:line`."""
+        """The place where it was read, as `file:line`."""
 
     @property
     def place(self) -> tuple[str, str, str] | None:
-        """(repository, branch, path) of a manifest that came from Git."""
+        """The repository, branch and path of a manifest that came from Git."""
 
     @property
     def problem(self) -> str:
-        """Why it could not be read."""
+        """The reason why it could not be read."""
 
     @property
     def hint(self) -> str:
-        """What to do about it."""
+        """What the user can do about the problem."""
 
     @property
     def generated_by(self) -> str:
@@ -49,7 +50,7 @@ class FoundManifest(Protocol):
 
     @property
     def template(self) -> bool:
-        """Whether it is the template of an ApplicationSet that could not be rendered."""
+        """Whether this is the template of an ApplicationSet that could not be rendered."""
 
     @property
     def severity(self) -> Literal["error", "warning"]:
@@ -57,51 +58,51 @@ class FoundManifest(Protocol):
 
     @property
     def subject(self) -> str:
-        """The namespace/name that the problem is about."""
+        """The namespace/name of the resource with the problem."""
 
     @property
     def exit(self) -> int:
-        """The exit code of the problem, where it is an error."""
+        """The exit code for the problem, if it is an error."""
 
     @property
     def advice(self) -> bool:
-        """Whether the problem is no mistake, and only says what is not read."""
+        """Whether the problem is no mistake, but only says what was not read."""
 
 
 @dataclass(frozen=True)
 class Scope:
-    """What is looked for."""
+    """What to look for."""
 
     prefix: str
     narrow: Narrow
     defaults: Defaults
 
 
-# (repository, branch, path in it) of a file that lies in a Git work tree; None for one that does not.
+# The repository, branch and path of a file in a Git work tree; None for a file outside of one.
 Locate = Callable[[str], tuple[str, str, str] | None]
 
 
 @dataclass(frozen=True)
 class Discovered:
-    """What the manifests hold: Applications that carry annotations, HelmReleases that Flux would update."""
+    """What was found: Applications with annotations, and HelmReleases that Flux would update."""
 
     applications: tuple[Application, ...]
     releases: tuple[Subscribed, ...]
     problems: tuple[Problem, ...]
-    outside: tuple[Application, ...] = ()  # with annotations, but narrowed away
+    outside: tuple[Application, ...] = ()  # with annotations, but excluded by the narrowing options
     sets: int = 0  # ApplicationSets that generate Applications
     generated: int = 0  # Applications that they generate
-    templates: tuple[Application, ...] = ()  # of ApplicationSets that could not be rendered
+    templates: tuple[Application, ...] = ()  # templates of ApplicationSets that could not be rendered
 
 
 def find(manifests: Iterable[FoundManifest], scope: Scope, locate: Locate) -> Discovered:
-    """Everything of interest, each Application once. What cannot be read is a warning of its own."""
+    """Return everything of interest, with each Application once. A manifest that cannot be read becomes a warning."""
     applications: dict[str, Application] = {}
     releases: dict[str, Subscribed] = {}
     updaters: list[Mapping[str, Any]] = []
     problems: list[Problem] = []
     templates: list[Application] = []
-    generated: list[str] = []  # by which ApplicationSet, for each Application
+    generated: list[str] = []  # for each Application, the ApplicationSet that generates it
     for manifest in manifests:
         kind = manifest.item.get("kind")
         if manifest.problem:
@@ -112,7 +113,7 @@ def find(manifests: Iterable[FoundManifest], scope: Scope, locate: Locate) -> Di
             known = applications.get(app.key)
             if manifest.template:
                 templates.append(app)
-            elif known is None or (known.generated_by and not app.generated_by):  # what is read says more
+            elif known is None or (known.generated_by and not app.generated_by):  # the manifest itself says more
                 applications[app.key] = app
         elif kind == "ImageUpdater":
             updaters.append(manifest.item)
@@ -136,7 +137,7 @@ def find(manifests: Iterable[FoundManifest], scope: Scope, locate: Locate) -> Di
 
 
 def subscribed(found: Discovered, scope: Scope, images: Collection[Image]) -> tuple[Subscribed, ...]:
-    """Who asks for these images, with every flaw of everybody's annotations."""
+    """Return the subscriptions for these images, with all mistakes in everybody's annotations."""
     wanted = {image.identity for image in images} if images else None
     asking = []
     for app in found.applications:
@@ -144,7 +145,8 @@ def subscribed(found: Discovered, scope: Scope, images: Collection[Image]) -> tu
             continue
         one = subscribe(app, scope.defaults, wanted)
         if wanted is not None and any(sub.head or sub.pull_request for sub in one.subscriptions):
-            one = subscribe(app, scope.defaults)  # updates of its other images may wait on the head branch
+            # all its entries, because updates of its other images may wait on the head branch
+            one = subscribe(app, scope.defaults)
         asking.append(one)
     return (*asking, *found.releases)
 
@@ -161,10 +163,10 @@ def _application(manifest: FoundManifest, scope: Scope, problems: list[Problem])
 
 
 def concerns(images: Collection[Image], prefix: str) -> Callable[[Mapping[str, Any]], bool]:
-    """Whether an Application's metadata, or an ImageUpdater, may concern these images: a first look.
+    """Return a quick test whether an Application's metadata, or an ImageUpdater, may concern these images.
 
-    An entry that can be read must name one of them; of one that cannot, it is enough to hold the last part of a name.
-    Without images (`lint`, `scan`, `hold`) everything with annotations does.
+    A readable entry must name one of the images. An unreadable entry needs to contain only the last part of a name.
+    Without images (`lint`, `scan`, `hold`), everything with annotations passes.
     """
     identities = {image.identity for image in images}
     names = {image.repository.rpartition("/")[2].lower() for image in images}
@@ -180,7 +182,7 @@ def concerns(images: Collection[Image], prefix: str) -> Callable[[Mapping[str, A
             return any(key.startswith(prefix) for key in annotations)
         listed = str(annotations.get(f"{prefix}image-list") or "")
         low = listed.lower()
-        if not any(name in low for name in names):  # nearly all of them; nothing has to be parsed
+        if not any(name in low for name in names):  # true for nearly all Applications, which then need no parsing
             return False
         for text, entry in zip(split_image_list(listed), parse_image_list(listed), strict=True):
             if (
@@ -195,7 +197,7 @@ def concerns(images: Collection[Image], prefix: str) -> Callable[[Mapping[str, A
 
 
 def within_narrowing(narrow: Narrow) -> Callable[[Mapping[str, Any]], bool]:
-    """Whether an Application passes the narrowing, as far as its metadata tells: the project stands elsewhere."""
+    """Return a test whether an Application's metadata passes the narrowing. The project is not in the metadata."""
     known = replace(narrow, projects=())
 
     def within(item: Mapping[str, Any]) -> bool:

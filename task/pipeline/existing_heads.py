@@ -1,4 +1,4 @@
-"""The head branches that are about to be written: what is on them now, and what the forge says of their requests."""
+"""The head branches that are about to be written: their present files, and the state of their pull requests."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from task.pipeline.ports import Batch, World
 from task.pipeline.pull_request import Request, declined, is_over, requests_of
 from task.pipeline.weigh import Facts
 
-Gather = Callable[[Snapshot, Sequence[Ask]], Facts]  # asks what neither the event nor a snapshot says
+Gather = Callable[[Snapshot, Sequence[Ask]], Facts]  # asks for what neither the event nor a snapshot says
 
 
 @dataclass(frozen=True)
 class ExistingHeads:
     """The head branches of one delivery, by name."""
 
-    snapshots: Mapping[str, Snapshot] = field(default_factory=dict)  # the base's files where the request is over
+    # the base's files if the request is merged or closed
+    snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
     requests: Mapping[str, Request] = field(default_factory=dict)
 
     def without_declined(self, moves: Sequence[Move], world: World) -> list[Move]:
-        """The moves. What a person has closed a request for is refused."""
+        """Return the moves. A move becomes a refusal if a person has closed the request for it."""
         return [
             declined(move, self.requests[move.decision.head], world) if move.decision.head in self.requests else move
             for move in moves
@@ -35,10 +36,10 @@ class ExistingHeads:
 def read_heads(
     batch: Batch, base: Snapshot, moves: Sequence[Move], facts: Facts, gather: Gather, job: Job, world: World
 ) -> tuple[ExistingHeads, list[Move]]:
-    """The head branches that these moves would write, and the moves decided again with what waits there.
+    """Read the head branches that these moves would write, and decide again with what waits there.
 
-    `moves` has one move for each of `batch.asks`, in their order; they were decided on `base` with `facts`. Updates of
-    other images that wait on the same branch follow as moves of their own.
+    `moves` has one move for each of `batch.asks`, in their order, decided on `base` with `facts`. Updates of other
+    images that wait on the same branch are appended as moves of their own.
     """
     requests, moves = requests_of(moves, job, world)
     asked = list(zip(batch.asks, moves, strict=True))
@@ -67,7 +68,7 @@ def read_heads(
         if name in snapshots and move.decision.verdict.verdict != "error":
             decided = again(base, snapshots[name], ask, job.terms, facts)
             decided = replace(decided, decision=replace(decided.decision, head=name))
-        if name in requests and not ask.intent:  # before signatures: nobody verifies what is declined
+        if name in requests and not ask.intent:  # before the signatures: nobody has to verify what is declined
             decided = declined(decided, requests[name], world)
         found.append((ask, decided))
     waiting = [

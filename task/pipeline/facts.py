@@ -1,6 +1,6 @@
-"""Pure: what has to be asked about builds that neither the event nor Git tells, and how the answers are used.
+"""Pure code that finds what to ask about builds beyond the event and Git, and applies the answers.
 
-Nothing is asked that no rule needs: with semver and alphabetical a run asks nothing at all.
+A fact is asked only if a rule needs it. With semver and alphabetical, a run asks nothing at all.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from task.policy.platforms import accepts
 
 @dataclass(frozen=True)
 class Asked:
-    """What has to be known before deciding."""
+    """The questions to answer before deciding."""
 
     ancestry: tuple[tuple[str, str, str], ...] = ()  # (repository, new commit, old commit)
     registry: tuple[Question, ...] = ()
 
 
 def subject(sub: Subscription, image: Image) -> Question:
-    """Which image is asked about, and as whom; the facts are left open."""
+    """Return the question about an image, with its login, and without facts yet."""
     asked = replace(sub.entry.image, tag=image.tag, digest=image.digest)
     return Question(asked, (), sub.policy.platforms, sub.policy.pull_secret, sub.application.namespace)
 
 
 def may_ask(sub: Subscription, check: str) -> bool:
-    """Whether anything about this entry could have to be asked of a registry."""
+    """Tell whether a decision about this entry can need a registry."""
     policy = sub.policy
     curious = policy.pin_digest or policy.platforms or policy.strategy in ("newest-build", "digest")
     return check != "never" and bool(check == "always" or curious)
@@ -52,7 +52,7 @@ def may_ask(sub: Subscription, check: str) -> bool:
 def facts_of(
     sub: Subscription, image: Image, build: Build, current: Reading, memory: Memory, check: str
 ) -> tuple[tuple[Question, Fact], ...]:
-    """What is needed to decide about `image` over `current`, one fact at a time."""
+    """Return the facts needed to decide about `image` over `current`, one at a time."""
     policy, about = sub.policy, subject(sub, image)
     found: list[tuple[Question, Fact]] = []
     if not image.digest and (policy.pin_digest or policy.strategy == "digest"):
@@ -65,7 +65,7 @@ def facts_of(
         return tuple(found)
     old = written_by(memory, current)
     if check != "always" and old == Build() and (build.sequence is not None or build.commit):
-        return tuple(found)  # the first build with an identity: the next one is told apart by it
+        return tuple(found)  # the first build with an identity; it distinguishes the next one
     if not build.created and not _told_apart(build, old):
         found.append((about, "created"))
         found += [] if old.created else [(subject(sub, image_of(sub, current)), "created")]
@@ -75,31 +75,31 @@ def facts_of(
 
 
 def _counts(image: Image, current: Reading, policy: Policy) -> bool:
-    """Whether what Git says now may be the newer one: a tag that the rules no longer admit never is."""
+    """Tell whether the tag in Git may be the newer one. It is not if the rules no longer admit it."""
     if not version_of(current) or (image.tag == current.tag and image.digest in ("", current.digest)):
         return False
     return not current.tag or objection(current.tag, policy) is None
 
 
 def _told_apart(new: Build, old: Build) -> bool:
-    """Whether anything but the date tells them apart, or may: Git's history is asked before the registry."""
+    """Tell whether the builds differ by more than the date, or may. Git's history is asked before the registry."""
     no_dates = (replace(new, created=""), replace(old, created=""))
     return bool(compare(*no_dates, {}).relation) or commits(*no_dates) is not None
 
 
 def image_of(sub: Subscription, current: Reading) -> Image:
-    """What Git says now, as an image."""
+    """Return the image that Git has now."""
     return replace(sub.entry.image, tag=current.tag, digest=current.digest)
 
 
 def written_by(memory: Memory, current: Reading) -> Build:
-    """The build of what Git says now, as far as it is remembered."""
+    """Return what is remembered about the build that Git has now."""
     known = memory.written
     return known.build if known and version_of(known) == version_of(current) else Build()
 
 
 def merged(needed: Iterable[tuple[Question, Fact]]) -> tuple[Question, ...]:
-    """One question for each image, with all that has to be known of it."""
+    """Combine the facts into one question for each image."""
     found: dict[Question, dict[Fact, None]] = {}
     for about, fact in needed:
         found.setdefault(about, {})[fact] = None
@@ -107,7 +107,7 @@ def merged(needed: Iterable[tuple[Question, Fact]]) -> tuple[Question, ...]:
 
 
 def registry_objection(sub: Subscription, answer: Answer | None) -> Verdict | None:
-    """What the registry's answer has against the image."""
+    """Return the refusal or error that follows from the registry's answer, or None."""
     if answer is None or answer.error:
         return None
     if not answer.exists:
@@ -120,7 +120,7 @@ def registry_objection(sub: Subscription, answer: Answer | None) -> Verdict | No
 
 
 def suits(wanted: Sequence[str], platforms: Iterable[str]) -> bool:
-    """Whether an image is for one of the wanted platforms."""
+    """Tell whether an image is for one of the wanted platforms."""
     return any(accepts(wanted, *_parts(one)) for one in platforms)
 
 
@@ -131,19 +131,19 @@ def _parts(platform: str) -> tuple[str, str, str]:
 
 
 def wrong(decision: Decision, error: TaskError) -> Decision:
-    """The decision, turned into the error of the registry."""
+    """Return the decision as an error, with what the registry said."""
     rule = error.rule if isinstance(error, AnnotationError) else "registry"
     return replace(decision, verdict=Verdict("error", rule, error.message, error.hint, int(error.exit)))
 
 
 def dated(image: Image, build: Build, answer: Answer | None) -> Written:
-    """The build that is on offer, with the creation date that the registry has for it."""
+    """Return the build on offer, with the creation date that the registry has for it."""
     created = build.created or (answer.created if answer else "")
     return Written(image.tag, image.digest, replace(build, created=created))
 
 
 def remembered(memory: Memory, current: Reading, answer: Answer | None) -> Memory:
-    """What is remembered, with the creation date that the registry has for what Git says now."""
+    """Return the memory, with the registry's creation date for the build that Git has now."""
     if answer is None or not answer.created:
         return memory
     known = memory.written
@@ -154,7 +154,7 @@ def remembered(memory: Memory, current: Reading, answer: Answer | None) -> Memor
 
 
 def unchecked(answer: Answer | None) -> str:
-    """What could not be checked, and why; "" where everything could."""
+    """Return what could not be checked and why, or "" if everything could."""
     if answer is None or answer.error is None:
         return ""
     return f"the registry could not be asked everything that the rules need: {answer.error.message}"

@@ -1,8 +1,8 @@
-"""Pure: the names of head branches, and what waits on them.
+"""Pure code for head branches: their names, and the updates that wait on them.
 
-A newer event updates what waits there, an older one changes nothing, and nothing else is lost. A head branch is always
-one commit on the base's tip: what it holds for images that this event is not about is decided and written again, and
-what is remembered there counts as if it were merged.
+A newer event replaces the update that waits there, an older one changes nothing, and nothing else is lost. A head
+branch is always one commit on top of the base. Updates of images that are not in the event are decided and written
+again, and the memory on the head branch counts as if it were merged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from task.urls import normal_url
 
 
 def with_state(base: Snapshot, head: Snapshot, subs: Iterable[Subscription]) -> Snapshot:
-    """The base, with what the head branch remembers of these Applications."""
+    """Return the base's files, with what the head branch remembers of these Applications."""
     files = dict(base.files)
     for path in dict.fromkeys(map(state_path, subs)):
         files.pop(path, None)
@@ -35,7 +35,7 @@ def with_state(base: Snapshot, head: Snapshot, subs: Iterable[Subscription]) -> 
 
 
 def waiting(base: Snapshot, head: Snapshot, sub: Subscription, terms: Terms) -> Move | None:
-    """The update that the head branch holds for an image; None where it has none that the base would still take."""
+    """Return the update of an image that waits on the head branch, or None if the base would take none from it."""
     try:
         ours, theirs = reading(base, sub, terms), reading(head, sub, terms)
     except TaskError:
@@ -43,7 +43,7 @@ def waiting(base: Snapshot, head: Snapshot, sub: Subscription, terms: Terms) -> 
     if not version_of(theirs) or version_of(ours) == version_of(theirs):
         return None
     image = replace(sub.entry.image, tag=theirs.tag, digest=theirs.digest)
-    # The order of builds was asked when the head branch was written: it is decided without what is remembered.
+    # The order of builds was checked when the head branch was written, so the memory is left out here.
     files = {path: one for path, one in base.files.items() if not is_state_path(path)}
     ask, anew = Ask(sub, (image,)), replace(terms, build=Build(), require_live=False)
     found = decide_one(replace(base, files=files), ask, anew)
@@ -55,9 +55,9 @@ def waiting(base: Snapshot, head: Snapshot, sub: Subscription, terms: Terms) -> 
 
 
 def _rolled_back(ours: Reading, theirs: Reading, head: Snapshot, sub: Subscription, terms: Terms) -> str:
-    """What a rollback that waits on a head branch said: from which version, and why it is held; "" where none waits.
+    """Return the sentence of a rollback that waits on a head branch, with version and reason; "" if none waits.
 
-    The base says `ours`, the head branch `theirs`.
+    The base has the reading `ours`, and the head branch has `theirs`.
     """
     try:
         state = state_of(head, sub)
@@ -72,10 +72,10 @@ def _rolled_back(ours: Reading, theirs: Reading, head: Snapshot, sub: Subscripti
 
 
 def again(base: Snapshot, head: Snapshot, ask: Ask, terms: Terms, facts: Facts) -> Move:
-    """What becomes of an ask, now that its head branch has been seen."""
+    """Decide an ask once more, now that its head branch has been read."""
     sub = ask.subscription
     there = waiting(base, head, sub, terms)
-    # A person's word is about what the base says, not about what waits. An undo never replaces a newer build.
+    # A person means what the base says, not what waits. An undo, however, never replaces a newer build.
     by_hand = ask.intent is not None and not ask.intent.undone
     waits = there.decision.candidate if there and not by_hand else None
     said = Reading(tag=waits.tag, digest=waits.digest) if waits else None
@@ -89,7 +89,7 @@ def again(base: Snapshot, head: Snapshot, ask: Ask, terms: Terms, facts: Facts) 
 
 
 def carried(base: Snapshot, head: Snapshot, asked: Sequence[tuple[Ask, Move]], terms: Terms) -> list[Move]:
-    """What else the head branch holds for these Applications: it is written again, and is no news."""
+    """Return the other updates that wait on the head branch. They are written again, and the report leaves them out."""
     written = {_key(move.subscription) for _, move in asked if move.updates}
     siblings = {_key(sub): sub for ask, _ in asked for sub in ask.siblings}
     updates = (waiting(base, head, sub, terms) for key, sub in siblings.items() if key not in written)
@@ -105,10 +105,11 @@ def _key(sub: Subscription) -> tuple[str, str, str, str]:
 
 
 def name_heads(moves: Sequence[Move], request: str = "", *, everywhere: bool = False) -> list[Move]:
-    """The moves, each with the head branch that it is written to.
+    """Return the moves, each with the head branch that it goes to.
 
-    A head branch has the name that the annotation `git-branch` gives it, from the Application's updates; without one
-    `request`, the branch of pull requests (`head_of_requests`). `everywhere`: also for what changes nothing.
+    The annotation `git-branch` names the head branch, from the Application's updates. Without it, the name is
+    `request`, the branch of pull requests (`head_of_requests`). With `everywhere`, moves without a change get a head
+    branch as well.
     """
     changes: dict[str, list[Change]] = {}
     for one in moves:
@@ -139,7 +140,7 @@ def name_heads(moves: Sequence[Move], request: str = "", *, everywhere: bool = F
 
 
 def _named(sub: Subscription, base: str, changes: Sequence[Change]) -> str:
-    """The branch that `git-branch` names. Raises `Malformed`."""
+    """Return the branch that `git-branch` names. Raises `Malformed`."""
     app = branch_name.AppFacts(sub.application.name, sub.application.namespace, sub.repo, base, sub.path)
     head = branch_name.branch_name(sub.head, changes, app)
     if sub.pull_request and head == base:
@@ -148,7 +149,7 @@ def _named(sub: Subscription, base: str, changes: Sequence[Change]) -> str:
 
 
 def head_of_requests(repo: str, base: str, subs: Iterable[Subscription]) -> str:
-    """One branch for all Applications of the event that go into a request to this base: always the same."""
+    """Return the branch for pull requests to this base. The same Applications always give the same name."""
     together = [one for one in subs if one.pull_request and not one.head]
     return head_branch(
         normal_url(repo), base, [one.application.key for one in together], [one.path for one in together]

@@ -1,4 +1,4 @@
-"""What a commit changes about holds, by comparing state files before and after. Pure."""
+"""Pure code that compares state files before and after a commit, to find what it changes about holds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_FILE = File("", "")
 
 
 def new_holds(before: Files, after: Files, done: Sequence[Move]) -> list[tuple[tuple[str, str], str, str]]:
-    """(Application, what is held, the reason) of each hold that the base does not have."""
+    """Return (Application, what is held, reason) for each hold that the base does not have."""
     apps = {state_path(one.subscription): one.subscription.application for one in done}
     found: list[tuple[tuple[str, str], str, str]] = []
     for path, app in apps.items():
@@ -34,7 +34,7 @@ def new_holds(before: Files, after: Files, done: Sequence[Move]) -> list[tuple[t
 
 
 def hold_changes(before: Files, after: Files) -> Iterator[str]:
-    """A line for each state file whose holds or deferred events change. Other changes of memory do not count."""
+    """Yield a line for each state file whose holds or deferred events change. Other changes are left out."""
     for path in sorted(after):
         if is_state_path(path):
             found = _lasting(after[path].text)
@@ -43,7 +43,7 @@ def hold_changes(before: Files, after: Files) -> Iterator[str]:
 
 
 def _lasting(text: str) -> str:
-    """What a state file says of holds and deferred events. Pull requests carry a hash of it: the form must stay."""
+    """Return what a state file says about holds and deferred events. Pull requests carry its hash: keep the form."""
     found: list[tuple[object, ...]] = []
     for file, state in sorted(read_state(text).items()):
         images = {

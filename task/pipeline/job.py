@@ -1,4 +1,4 @@
-"""What one run is asked to do, and what became of it."""
+"""What one run has to do, and its outcome."""
 
 from __future__ import annotations
 
@@ -14,50 +14,50 @@ from task.urls import normal_url
 
 @dataclass(frozen=True)
 class PullRequestOptions:
-    """What the command line says of pull requests."""
+    """What the command line says about pull requests."""
 
     labels: tuple[str, ...] = ()
     reviewers: tuple[str, ...] = ()
     assignees: tuple[str, ...] = ()
     draft: bool = False
     auto_merge: bool = False
-    source: str = ""  # of the build: its commit, or the page of it
+    source: str = ""  # of the build: a commit, or its page
     run: str = ""  # the pipeline's page
 
 
 @dataclass(frozen=True)
 class PlanComment:
-    """The pull request that a plan is written to as a comment."""
+    """The pull request on which a plan is written as a comment."""
 
     repository: str  # its URL
     number: str
-    key: str  # tells this plan's comment from that of another plan, of other images or another cluster
+    key: str  # distinguishes this plan's comment from those for other images or another cluster
 
 
 @dataclass(frozen=True)
 class DeployedSource:
-    """What the images were built from, whose forge shows the deployments."""
+    """The source of the images. Its forge shows the deployments."""
 
     repository: str  # its URL
     commit: str
-    ref: str = ""  # the branch or tag that it was built for; "" is unknown
+    ref: str = ""  # the branch or tag of the build; "" if unknown
     is_tag: bool = False
-    waits: bool = False  # whether the run finds out how the rollouts end
+    waits: bool = False  # whether the run learns how the rollouts end
 
 
 @dataclass(frozen=True)
 class Landed:
-    """One Application that was written, or that was as it should be already."""
+    """One Application that was written, or that already had the image."""
 
     application: Application
     repo: str
-    commit: str  # what Argo CD has to get synced; "" for a live Application that was patched
+    commit: str  # the commit that Argo CD has to sync; "" for a live Application that was patched
     changes: tuple[Decision, ...]
-    request: str = ""  # the number of the pull request that has to be merged first
+    request: str = ""  # the number of the pull request to merge first
 
     @property
     def arrives(self) -> bool:
-        """Whether Argo CD will see the commit as it is: on a branch that the Application follows."""
+        """Whether Argo CD will see this very commit: it is on a branch that the Application follows."""
         heads = {one.head for one in self.changes if one.head not in ("", one.branch)}
         if not heads:
             return True
@@ -67,7 +67,7 @@ class Landed:
 
     @property
     def written(self) -> bool:
-        """Whether an image was written, and did not stand there already."""
+        """Whether an image was written now, and was not there before."""
         return any(one.verdict.verdict == "update" for one in self.changes)
 
 
@@ -75,7 +75,7 @@ class Landed:
 class Failure:
     """An Application that Argo CD began to sync, and whose rollout failed or timed out."""
 
-    landed: tuple[Landed, ...]  # what was waited for, of this Application
+    landed: tuple[Landed, ...]  # what this run waited for in this Application
     cause: str
 
 
@@ -90,16 +90,16 @@ class RolloutEnd:
 
 @dataclass(frozen=True)
 class Followed:
-    """What came of telling Argo CD, and of waiting for it."""
+    """The result of refreshing Argo CD, and of waiting for its rollouts."""
 
     problems: tuple[Problem, ...] = ()
     failures: tuple[Failure, ...] = ()
-    ends: tuple[RolloutEnd, ...] = ()  # with --wait; an Application whose end nobody could tell has none
+    ends: tuple[RolloutEnd, ...] = ()  # with --wait; an Application with an unknown end is left out
 
 
 @dataclass(frozen=True)
 class Job:
-    """What one run is asked to do."""
+    """What one run has to do."""
 
     command: str  # "run", "plan", "scan", "hold", "release", "rollback", "promote"
     images: tuple[Image, ...]
@@ -109,21 +109,21 @@ class Job:
     deadline: float = 120.0  # seconds
     atomic: bool = False
     require_update: bool = False
-    require_match: bool = False  # exit 5 where an image is tracked by nobody
+    require_match: bool = False  # exit 5 if no Application tracks an image
     only: tuple[str, ...] = ()
-    dry: bool = False  # predict instead of pushing
+    dry: bool = False  # predict a push instead of doing it
     intent: Intent | None = None  # of `hold`, `release` and `rollback`
-    aliases: tuple[str, ...] = ()  # of those commands: the images they are about, by alias or name; () is all
+    aliases: tuple[str, ...] = ()  # for those commands: aliases or names of images; () means all
     requests: PullRequestOptions = PullRequestOptions()
     promotion: Promotion | None = None  # of `promote`
-    undo: bool = False  # --on-failure rollback: put back what was there before a rollout that failed
+    undo: bool = False  # --on-failure rollback: restore the earlier version after a failed rollout
     comment: PlanComment | None = None
     deployed: DeployedSource | None = None  # --deployments
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of the asks of one repository."""
+    """The outcome for the asks of one repository."""
 
     decisions: tuple[Decision, ...] = ()
     commits: tuple[Commit, ...] = ()
@@ -131,7 +131,7 @@ class Outcome:
     strays: tuple[Stray, ...] = ()
 
     def plus(self, other: Outcome) -> Outcome:
-        """Both together."""
+        """Return both outcomes together."""
         return Outcome(
             self.decisions + other.decisions,
             self.commits + other.commits,

@@ -1,9 +1,9 @@
-"""`write-back-method: argocd`: the live Application is patched, by the same rules, and nothing is written to Git.
+"""`write-back-method: argocd`: the live Application is patched by the same rules, and nothing is written to Git.
 
-Without Git there is no memory: builds are told apart by their tags, else by arrival. Through Kubernetes a patch lands
-only on what was read. Argo CD's own API tests a patch, makes the manifests and only then writes the whole spec, over
-whatever came in between (seen with Argo CD 3.6: two runs at once lost one update in five of six tries). So what was
-written through it is looked at again for a while, and decided and written again where it is gone.
+Without Git there is no memory, so builds are compared by their tags, or else by arrival. Kubernetes applies a patch
+only to the version that was read. Argo CD's API checks a patch, renders the manifests, and only then writes the whole
+spec, over any change in between (seen with Argo CD 3.6: of two simultaneous runs, one lost its update in five of six
+tries). So an image that was written through that API is read again for a while, and written again if it is gone.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from task.pipeline.target import live_reading, target_of
 from task.pipeline.verify import verified
 from task.pipeline.weigh import Facts, Situation
 
-SHORTEST_LOOK, LONGEST_LOOK = 1.0, 30.0  # seconds for which an image that others may overwrite is looked at
-LOOK = 0.25  # seconds between two looks
+SHORTEST_LOOK, LONGEST_LOOK = 1.0, 30.0  # seconds to watch an image that others may overwrite
+LOOK = 0.25  # seconds between two reads
 
 
 def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
-    """Decide and patch, Application after Application; each fails alone. What others may undo is looked at again."""
+    """Decide and patch one Application after the other. A failure stops no other one. Watch what may be overwritten."""
     found: list[Outcome] = []
     watched: list[_Undoable] = []
     for place, ask in enumerate(asks):
@@ -45,7 +45,7 @@ def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
         for one in watched:
             try:
                 stands = _stands(one)
-            except TaskError as error:  # what was written stays an update
+            except TaskError as error:  # the image was written, so the decision stays an update
                 image, app = one.decision.candidate.reference, one.ask.subscription.application.key
                 world.log("warning", f"{app}: whether {image} stays there cannot be seen: {error.message}")
                 continue
@@ -60,14 +60,14 @@ def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
 
 @dataclass(frozen=True)
 class _Undoable:
-    """An image that was written by an API which others may overwrite without knowing it."""
+    """An image that was written through an API which lets others overwrite it unnoticed."""
 
     ask: Ask
-    place: int  # among the asks
+    place: int  # index among the asks
     api: LiveApplications
     decision: Decision
     contention: Contention
-    until: float  # it is looked at until then
+    until: float  # when to stop watching
 
 
 _Result = tuple[Decision, list[_Undoable]]
@@ -99,7 +99,7 @@ def _first(ask: Ask, place: int, job: Job, world: World) -> _Result:
 
 
 def _patched(ask: Ask, place: int, api: LiveApplications, contention: Contention, job: Job, world: World) -> _Result:
-    """Read, decide, patch; and again when the Application changed meanwhile, until the deadline."""
+    """Read, decide and patch, and try again until the deadline if the Application changed meanwhile."""
     while True:
         contention.begin()
         try:
@@ -111,7 +111,7 @@ def _patched(ask: Ask, place: int, api: LiveApplications, contention: Contention
 
 
 def _stands(one: _Undoable) -> bool:
-    """Whether the image that was written is still there. Raises `SourceError`s."""
+    """Tell whether the written image is still there. Raises `SourceError`."""
     sub, written = one.ask.subscription, one.decision.candidate
     _manifest, _version, now = said_live(sub, one.api)
     return (now.tag, now.digest) == (written.tag, written.digest)
@@ -121,12 +121,12 @@ def _again(one: _Undoable, job: Job, world: World) -> _Result:
     image, app = one.decision.candidate.reference, one.ask.subscription.application.key
     one.contention.pause(f"{app}: somebody else overwrote {image}; deciding again")
     decision, watched = _patched(one.ask, one.place, one.api, one.contention, job, world)
-    # Unchanged: it has been put back meanwhile. It is the image that was written here all the same.
+    # Unchanged means that somebody has restored it. It is still the image that this run wrote.
     return (one.decision if decision.verdict.verdict == "unchanged" else decision), watched
 
 
 def said_live(sub: Subscription, api: LiveApplications) -> tuple[Mapping[str, Any], str, Reading]:
-    """The live Application, its resourceVersion, and what its spec says of the image. Raises `TaskError`."""
+    """Return the live Application, its resourceVersion, and its spec's reading. Raises `TaskError`."""
     manifest, version = api.read(sub.application.namespace, sub.application.name)
     return manifest, version, read(manifest, _index(sub), target_of(sub, "live", carry=False))
 
@@ -137,7 +137,7 @@ def _index(sub: Subscription) -> int:
 
 
 def _attempt(ask: Ask, job: Job, api: LiveApplications, world: World, contention: Contention) -> tuple[Decision, float]:
-    """The decision, patched; and until when it has to be looked at again, 0 where nobody can have overwritten it."""
+    """Decide and patch; return the decision, and until when to watch it (0 if nobody can have overwritten it)."""
     sub, terms = ask.subscription, ask.terms(job.terms)
     app = sub.application
     manifest, version, said = said_live(sub, api)
@@ -164,7 +164,7 @@ def _attempt(ask: Ask, job: Job, api: LiveApplications, world: World, contention
     began = world.now()
     if api.patch(app.namespace, app.name, version, operations):
         return decision, 0.0
-    # Whoever read the Application before this patch landed may write it back as they know it. That takes them about
-    # as long as it took here.
+    # A client that read the Application before this patch may write its old copy back. It takes about as long as this
+    # attempt took.
     now = world.now()
     return decision, now + min(max(SHORTEST_LOOK, 3 * (now - began)), LONGEST_LOOK)

@@ -1,7 +1,7 @@
-"""Pure: what the Applications ask for and what was built → what Git has to be asked, and what is settled already.
+"""Pure code that matches Applications with images: which asks go to Git, and which are settled already.
 
-Whose error counts: an annotation problem is an error of this run
-only where the entry names, or may name, the event's image; anything else is a warning.
+A wrong annotation is an error of this run only if its entry names, or may name, an image of the event. Otherwise it is
+a warning.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from task.pipeline.weigh import Intent
 
 @dataclass(frozen=True)
 class Matched:
-    """The asks of an event, and what needs no asking."""
+    """The asks of an event, and the decisions that need none."""
 
     asks: tuple[Ask, ...]
     decisions: tuple[Decision, ...]
@@ -38,7 +38,7 @@ class Matched:
 
     @property
     def in_git(self) -> tuple[Ask, ...]:
-        """The asks that Git has to answer."""
+        """The asks that need Git."""
         return tuple(ask for ask in self.asks if ask.subscription.method == "git")
 
     @property
@@ -48,7 +48,7 @@ class Matched:
 
 
 def asks_for_images(subscribed: Sequence[Subscribed], images: Sequence[Image]) -> Matched:
-    """Which entries take the event's images, and which broken ones might have."""
+    """Return asks for the entries that take the event's images, and errors for broken ones that might."""
     built: dict[str, list[Image]] = {}
     for image in images:
         built.setdefault(image.identity, []).append(image)
@@ -67,7 +67,7 @@ def asks_for_images(subscribed: Sequence[Subscribed], images: Sequence[Image]) -
 
 
 def asks_for_all(subscribed: Sequence[Subscribed]) -> Matched:
-    """All entries, none with a tag yet; whichever is broken is an error of its own."""
+    """Return asks for all entries, without a tag yet, and an error for each broken entry."""
     asks, decisions, problems = [], [], []
     for one in subscribed:
         asks += [
@@ -84,9 +84,9 @@ def asks_for_all(subscribed: Sequence[Subscribed]) -> Matched:
 
 
 def asks_by_hand(subscribed: Sequence[Subscribed], intent: Intent, images: Sequence[str]) -> Matched:
-    """The asks of a person's intent: all images of the Applications, or those of these aliases or names.
+    """Return the asks for a person's intent: all images of the Applications, or those with these aliases or names.
 
-    What cannot be read there is an error: nobody would know that it was left as it is.
+    An unreadable entry is an error, because otherwise nobody would know that it was left as it is.
     """
     asks, problems = [], []
     known: set[str] = set()
@@ -108,21 +108,21 @@ def asks_by_hand(subscribed: Sequence[Subscribed], intent: Intent, images: Seque
 
 
 def siblings_of(sub: Subscription, of: Subscribed) -> tuple[Subscription, ...]:
-    """Whose updates may wait on the same head branch."""
+    """Return the subscriptions whose updates may wait on the same head branch."""
     if not (sub.head or sub.pull_request):
         return ()
     return tuple(one for one in of.subscriptions if one.head == sub.head and one.repo == sub.repo)
 
 
 def _judge_flaw(app: Application, flaw: Flaw, built: dict[str, list[Image]]) -> tuple[Decision | None, Problem | None]:
-    """An error with a decision, an error without (the entry is unreadable), or a warning."""
+    """Return a decision for an error, a problem if the entry is unreadable, or a warning."""
     problem = Problem(app.key, flaw.rule, flaw.message, flaw.hint, "warning", flaw.key, flaw.value)
     if flaw.severity == "info":
         return None, None
     if flaw.severity == "warning":
         return None, problem
     if flaw.misspelt and flaw.entry and flaw.entry.image.identity not in built:
-        return None, None  # `overlooked` warns about it, with one line for many Applications
+        return None, None  # `overlooked` warns about it, in one line for many Applications
     if flaw.entry is None:
         names = (image.repository.rpartition("/")[2] for images in built.values() for image in images)
         return None, replace(problem, severity="error") if any(name in flaw.text for name in names) else problem
@@ -135,7 +135,7 @@ def _judge_flaw(app: Application, flaw: Flaw, built: dict[str, list[Image]]) -> 
 
 
 def _first_of_each(decisions: Sequence[Decision]) -> tuple[Decision, ...]:
-    """An entry with several flaws has one decision; `lint` shows the others."""
+    """Keep the first decision about each entry. If an entry has several flaws, `lint` shows the others."""
     found: dict[tuple[str, str], Decision] = {}
     for one in decisions:
         found.setdefault((one.subscription.application.key, one.subscription.entry.text), one)

@@ -1,4 +1,4 @@
-"""What a commit does about one decision: the image it writes, and what it remembers. Pure."""
+"""Pure code: what a commit does about one decision, which image it writes, and what it remembers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from task.templates.change import Change
 
 @dataclass(frozen=True)
 class Remember:
-    """What changes in an Application's state file."""
+    """The changes to an Application's state file."""
 
-    memory: Memory | None = None  # of the image; None: it stays as it is
-    hold: Hold | None = None  # a new hold of all the Application's images
-    lifted: bool = False  # the hold of all its images ends
+    memory: Memory | None = None  # of the image; None leaves it as it is
+    hold: Hold | None = None  # a new hold of all images of the Application
+    lifted: bool = False  # ends the hold of all its images
 
 
 @dataclass(frozen=True)
@@ -24,15 +24,15 @@ class Move:
     """One decision, and what a commit has to do about it. An update writes the decision's candidate."""
 
     decision: Decision
-    build: Build = Build()  # of the candidate, as far as it is known
-    remember: Remember | None = None  # None: the state file stays as it is
-    labels: Mapping[str, str] = field(default_factory=dict)  # of the image, where the commit's message names them
-    carried: bool = False  # already on the head branch: the new commit writes it again, the report leaves it out
+    build: Build = Build()  # of the candidate, if known
+    remember: Remember | None = None  # None leaves the state file as it is
+    labels: Mapping[str, str] = field(default_factory=dict)  # of the image, if the commit's message names them
+    carried: bool = False  # already on the head branch: the new commit writes it again, and the report leaves it out
     rolled_back: bool = False  # a person wants the older version
 
     @property
     def subscription(self) -> Subscription:
-        """Whose decision it is."""
+        """The subscription of the decision."""
         return self.decision.subscription
 
     @property
@@ -42,30 +42,30 @@ class Move:
 
     @property
     def changes(self) -> bool:
-        """Whether a commit has to say something of it: the image, or what is remembered of it."""
+        """Whether the commit changes something for it: the image, or what is remembered."""
         return self.updates or self.remember is not None
 
     @property
     def change(self) -> Change:
-        """What it changes, as templates and messages say it."""
+        """The change as templates and messages need it."""
         return change_of(self.decision, self.build, self.labels)
 
     def without_effect(self, verdict: Verdict) -> Move:
-        """The same decision with this verdict. It writes and remembers nothing."""
+        """Return the move with this verdict. It writes and remembers nothing."""
         return Move(replace(self.decision, verdict=verdict))
 
     def failed(self, error: TaskError) -> Move:
-        """Nothing is written because of this error."""
+        """Return the move as this error. It writes nothing."""
         return Move(failed(self.decision, error))
 
 
 def error_decision(sub: Subscription, image: Image, error: TaskError, branch: str = "") -> Decision:
-    """A decision about a subscription that could not be looked at. `branch` is the base branch, where it is known."""
+    """Return an error decision about a subscription that could not be read. `branch` is its base branch, if known."""
     return failed(Decision(sub, image, Verdict("error", error.rule, ""), branch=branch, head=branch), error)
 
 
 def failed(decision: Decision, error: TaskError) -> Decision:
-    """The decision, turned into that error. What is wrong with a file names the file."""
+    """Return the decision as that error. An error about a file names the file."""
     of_a_file = isinstance(error, TargetError)
     message = str(error) if of_a_file else error.message
     current = decision.current
@@ -76,7 +76,7 @@ def failed(decision: Decision, error: TaskError) -> Decision:
 
 
 def change_of(one: Decision, build: Build = Build(), labels: Mapping[str, str] | None = None) -> Change:
-    """What an update changes, as templates and messages say it; with what is known of its build and labels."""
+    """Return what an update changes, as templates and messages need it, with what is known of its build and labels."""
     return Change(
         image=one.subscription.entry.image,
         alias=one.subscription.entry.alias,

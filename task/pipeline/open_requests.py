@@ -1,4 +1,4 @@
-"""The open pull requests of one base branch, and the version of each image that they propose."""
+"""The open pull requests of one base branch, and the version that each proposes for an image."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from task.pipeline.ports import Batch, World
 from task.policy.order import version_of
 from task.urls import without_login
 
-MOST = 50  # head branches of one repository that the forge is asked about
+MOST = 50  # head branches of one repository that are looked up at the forge
 
 
 def with_requests(rows: list[ImageStatus], batch: Batch, world: World) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
-    """The rows, each with the newest open request that proposes its image; and why requests could not be seen."""
+    """Return the rows with the newest open request for their images, and why requests could not be read."""
     repo = batch.asks[0].subscription.repo
     if world.forge is None or not rows:
         return rows, ()
     try:
         forge = world.forge(repo)
-    except TaskError as error:  # no token for it, or no forge at all
+    except TaskError as error:  # there is no token for it, or no forge at all
         world.log("info", f"open pull requests of {without_login(repo)} are not shown: {error.message}")
         return rows, ()
     try:
@@ -41,7 +41,7 @@ def with_requests(rows: list[ImageStatus], batch: Batch, world: World) -> tuple[
 
 
 def beginnings(subs: Iterable[Subscription]) -> set[str]:
-    """How the names of head branches begin that may have a request: ours, and what `git-branch` names."""
+    """Return the prefixes of head branches that may have a request: ours, and those that `git-branch` names."""
     named = (sub.head.partition("{{")[0] for sub in subs if sub.pull_request and sub.head)
     return {BRANCHES, *filter(None, named)}
 

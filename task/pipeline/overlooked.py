@@ -1,7 +1,7 @@
-"""Pure: mistakes that would go unnoticed: annotations without effect, untracked images, unknown names.
+"""Pure code that finds mistakes which would go unnoticed: unread annotations, untracked images, unknown names.
 
-Nothing is green that did nothing by mistake. Warnings name the Applications that the event is about; all the others
-share one line, so that one team's typo does not fill the log of every pipeline.
+A run that did nothing by mistake must not look green. A warning names the Applications of the event; all others share
+one line, so that one team's typo does not fill the log of every pipeline.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from task.annotations.narrow import Narrow, considered, is_glob
 from task.image import parse_image_list
 from task.model import Application, Entry, Image, Problem, Subscribed
 
-FEW = 5  # Applications that are named
-LETTERS = 2  # in which a misspelt name differs
+FEW = 5  # how many Applications a warning names
+LETTERS = 2  # how many letters of a misspelt name may differ
 
 
 @dataclass(frozen=True)
 class Seen:
-    """The Applications that were looked at."""
+    """The Applications that were read."""
 
     asking: Sequence[Subscribed]  # those with entries, and releases
-    found: Sequence[Application]  # those that were read, with annotations
-    skipped: Sequence[Application]  # only their metadata: they concern none of the images
-    outside: Sequence[Application] = ()  # narrowed away
+    found: Sequence[Application]  # all with annotations that were read
+    skipped: Sequence[Application]  # only their metadata was read: they do not concern the images
+    outside: Sequence[Application] = ()  # excluded by the narrowing options
 
     @property
     def considered(self) -> int:
-        """How many of them track images."""
+        """How many Applications track images."""
         return len(self.asking) + sum(1 for app in self.skipped if app.annotations.get("image-list"))
 
     @property
     def everyone(self) -> tuple[Application, ...]:
-        """All of them."""
+        """All Applications within the narrowing options."""
         releases = (one.application for one in self.asking if "image-list" not in one.application.annotations)
         return (*self.found, *releases, *self.skipped)
 
     def tracked(self) -> dict[str, Image]:
-        """The images that anybody tracks, by their identity."""
+        """All images that an Application tracks, by identity."""
         texts = dict.fromkeys(app.annotations.get("image-list", "") for app in (*self.found, *self.skipped))
         entries = [one for text in texts for one in parse_image_list(text) if isinstance(one, Entry)]
         entries += [sub.entry for one in self.asking for sub in one.subscriptions]
@@ -47,9 +47,9 @@ class Seen:
 
 
 def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
-    """A warning for each annotation that is not read, and one for those of all other Applications together.
+    """Return a warning for each unread annotation, and one warning for all those of other Applications.
 
-    Named singly are Applications that take one of the images (all, where none is given), or have no `image-list`.
+    An Application is named if it takes one of the images (or no images are given), or has no `image-list`.
     """
     wanted = {image.identity for image in images}
     takes, told = set(), set()
@@ -60,7 +60,7 @@ def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
         for flaw in one.flaws:
             if flaw.entry and (not images or flaw.entry.image.identity in wanted):
                 takes.add(one.application.key)
-                if flaw.misspelt:  # an error of this run
+                if flaw.misspelt:  # already an error of this run
                     told.add((one.application.key, flaw.key))
     singly, others = [], []
     for app in (*seen.found, *seen.skipped):
@@ -83,19 +83,20 @@ def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
 
 
 def untracked(seen: Seen, images: Sequence[Image]) -> tuple[Image, ...]:
-    """The images that no entry names, not even one that is broken."""
+    """Return the images that no entry names, not even a broken one."""
     taken = {sub.entry.image.identity for one in seen.asking for sub in one.subscriptions}
     flaws = [flaw for one in seen.asking for flaw in one.flaws]
     taken |= {flaw.entry.image.identity for flaw in flaws if flaw.entry}
-    unreadable = [flaw.text for flaw in flaws if flaw.text and not flaw.entry]  # may name any of them
+    # such an entry may name any of the images
+    unreadable = [flaw.text for flaw in flaws if flaw.text and not flaw.entry]
     left = {image.identity: image for image in images if image.identity not in taken}
     return tuple(image for image in left.values() if not any(_last_part(image) in text for text in unreadable))
 
 
 def untracked_warnings(seen: Seen, images: Sequence[Image], *, whole: bool) -> tuple[Problem, ...]:
-    """A warning for each of these images, which no entry names, with the nearest one that is tracked.
+    """Return a warning for each of these untracked images, with the nearest tracked one.
 
-    `whole`: everybody who is considered has been seen, so that images can be counted.
+    `whole`: all considered Applications have been read, so tracked images can be counted.
     """
     if not images:
         return ()
@@ -118,7 +119,7 @@ def untracked_warnings(seen: Seen, images: Sequence[Image], *, whole: bool) -> t
 
 
 def _nearest(image: Image, tracked: dict[str, Image]) -> list[Image]:
-    """At most two letters off; else the same last part in another registry or path. The first few."""
+    """Return the first few images that differ by two letters at most, or that have the same last part elsewhere."""
     letters = {key: differ(image.identity, key, LETTERS + 1) for key in tracked}
     off = sorted((key for key, number in letters.items() if number <= LETTERS), key=lambda key: (letters[key], key))
     same = sorted(key for key, one in tracked.items() if _last_part(one) == _last_part(image))
@@ -132,9 +133,9 @@ def _last_part(image: Image) -> str:
 def unknown_names(
     names: Iterable[str], here: Sequence[Application], outside: Sequence[Application] = (), *, strict: bool = False
 ) -> tuple[Problem, ...]:
-    """An error for each name that no Application has, a warning for a glob that fits none (`strict`: an error too).
+    """Return an error for each unknown name, and a warning for a glob without a match (an error too if `strict`).
 
-    `outside` are those that were narrowed away.
+    `outside` are the Applications that the narrowing options exclude.
     """
     found = []
     for name in names:
@@ -152,7 +153,7 @@ def unknown_names(
 
 
 def _alike(name: str, apps: Iterable[Application]) -> list[str]:
-    """At most two letters off; else the same name in another namespace. The first few."""
+    """Return the first few names that differ by two letters at most, or are the same in another namespace."""
     letters = {one: differ(name, one, LETTERS + 1) for one in (app.key if "/" in name else app.name for app in apps)}
     off = sorted((one for one, number in letters.items() if number <= LETTERS), key=lambda one: (letters[one], one))
     last = name.rpartition("/")[2]

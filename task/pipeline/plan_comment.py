@@ -1,6 +1,7 @@
-"""`plan --comment`: the pull request says which Applications would take its build.
+"""`plan --comment`: a comment on the pull request says which Applications would take its build.
 
-What others have named stands in code, as in the requests that we open: no forge obeys it, and it calls nobody.
+Text that others chose is shown as code, as in the requests that we open, so that no forge interprets it or notifies
+anybody.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from task.text import without_logins
 
 MARK = "image-update-plan"
 HEAD = "| Application | Image | Now | Decision | Why |\n| --- | --- | --- | --- | --- |"
-PROBLEMS = 10  # that are listed
+PROBLEMS = 10  # how many problems are listed
 _FIRST = ("update", "error", "defer", "refuse", "unchanged")
 
 
 def commented(report: Report, job: Job, world: World) -> Report:
-    """The report, whose plan is now a comment; a warning more where it could not be written.
+    """Write the plan as a comment. Return the report, with a warning if the comment could not be written.
 
-    The plan itself is right all the same, and a fork's pipeline may write no comment: so it is no error.
+    It is no error, because the plan itself is right, and the pipeline of a fork must not write comments.
     """
     if job.comment is None or world.comments is None:
         return report
@@ -43,7 +44,7 @@ def commented(report: Report, job: Job, world: World) -> Report:
 
 
 def text_of(report: Report, job: Job, mark: str, longest: int = LONGEST) -> str:
-    """The plan as Markdown of so many characters at most; the mark is whole, at its end."""
+    """Return the plan as Markdown with at most `longest` characters, and with the whole mark at its end."""
     numbers = ", ".join(f"{number} {word}" for word, number in counted(counts(report), dry=True).items())
     images = ", ".join(code(image.reference) for image in report.images[:20])
     words = (("Built from", job.requests.source), ("planned by", job.requests.run))
@@ -56,7 +57,7 @@ def text_of(report: Report, job: Job, mark: str, longest: int = LONGEST) -> str:
 
 
 def _table(decisions: Iterable[Decision], room: int) -> str:
-    """As many rows as there is room for, what changes first, and how many more there are."""
+    """Return as many rows as fit, with changes first, and the number of rows that are left out."""
     ordered = sorted(decisions, key=lambda one: _FIRST.index(one.verdict.verdict))
     lines = [HEAD]
     for one in ordered:
@@ -74,7 +75,7 @@ def _table(decisions: Iterable[Decision], room: int) -> str:
 
 
 def _problems(report: Report) -> str:
-    """What the table does not show: errors without a decision, and warnings."""
+    """Return what the table does not show: errors without a decision, and warnings."""
     shown = {(one.subscription.application.key, one.verdict.because) for one in report.decisions}
     rest = [one for one in report.problems if (one.application, one.message) not in shown]
     lines = []

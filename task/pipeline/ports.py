@@ -1,4 +1,4 @@
-"""The world as the story needs it: Protocols that clients of Git, forges and clusters fit."""
+"""What the pipeline needs from outside, as Protocols that the clients of Git, forges and clusters implement."""
 
 from __future__ import annotations
 
@@ -29,129 +29,131 @@ from task.pipeline.verify import Signatures
 
 
 class Repository(Protocol):
-    """One repository, as compare-and-swap: `land` succeeds only from the tip that was read."""
+    """A Git repository with compare-and-swap: `land` succeeds only if the branch is where it was read."""
 
     def default_branch(self, *, tip: bool = True) -> str:
-        """The branch that HEAD names. With `tip` it is read next, and what that takes is fetched at once."""
+        """Return the branch that HEAD names. With `tip`, fetch already what the next call, `snapshot`, needs."""
 
     def snapshot(self, branch: str, places: Iterable[Place], head: str = "") -> Snapshot:
-        """The places asked for, at the branch's present tip.
+        """Return the files at these places, at the present tip of the branch.
 
-        `head` is a head branch that `head_snapshot` will be asked for next: what it takes is fetched at once.
+        If `head` is given, what the next call, `head_snapshot`, needs for that branch is fetched already.
         """
 
     def head_snapshot(self, head: str, places: Collection[Place]) -> Snapshot | None:
-        """The places at the tip of a head branch; None where there is no such branch."""
+        """Return the files at the tip of a head branch, or None if there is no such branch."""
 
     def land(self, change: Changeset) -> Landing:
-        """Commit and push; raises `Outpaced` when the branch moved meanwhile."""
+        """Commit and push. Raises `Outpaced` if the branch moved meanwhile."""
 
     def earlier(self, branch: str, path: str, limit: int) -> Iterable[tuple[str, str | None]]:
-        """(commit, text) of a file now and before, newest first, so many at most; None where there was none."""
+        """Yield (commit, text) of a file, newest first, at most `limit`. The text is None if the file did not exist."""
 
     def written(self, branch: str, paths: Collection[str], most: int) -> Mapping[str, Sequence[FileVersion]]:
-        """The text of each file now and before, newest first, so many at most; all from one fetch."""
+        """Return the last versions of each file, newest first, at most `most` of each. All come from one fetch."""
 
     def branches(self, beginnings: Collection[str]) -> Sequence[str]:
-        """The names of all branches that begin so."""
+        """Return the names of all branches with one of these prefixes."""
 
     def predict(self, change: Changeset) -> Landing:
-        """What `land` would answer, without a commit."""
+        """Return what `land` would return, without a commit."""
 
     def close(self) -> None:
-        """Nothing is left behind."""
+        """Remove all temporary files."""
 
 
 class Forge(Protocol):
-    """Where pull requests of one repository are opened."""
+    """Opens pull requests of one repository."""
 
     def find(self, base: str, head: str) -> Proposed | None:
-        """The open request of that head branch, else the newest one that is closed or merged."""
+        """Return the open request of that head branch, else the newest one that is closed or merged, or None."""
 
     def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
-        """Open the request, or update the open one; never a second one. `found` is what `find` said.
+        """Open the request, or update the open one. `found` is what `find` returned.
 
-        Raises `Outpaced` where it was merged since.
+        There is never a second open request. Raises `Outpaced` if the request was merged meanwhile.
         """
 
     def state(self, number: str) -> Proposed:
-        """A request as it is now."""
+        """Return a request as it is now."""
 
 
 class Comments(Protocol):
-    """The comments on pull requests of one repository."""
+    """Writes comments on pull requests of one repository."""
 
     @property
     def forge(self) -> str:
-        """Which forge it is, since each takes another text."""
+        """The kind of forge, because each accepts other texts."""
 
     def put(self, request: str, mark: str, body: str) -> str:
-        """Our comment with that mark has this text, whether it was there or not; its page."""
+        """Write our comment with that mark, or replace its text if it exists. Return the URL of the comment."""
 
 
 class Deployments(Protocol):
-    """Where the forge of one repository shows what was deployed where."""
+    """Shows on the forge of one repository what was deployed where."""
 
     def begin(self, deployment: Deployment) -> None:
-        """A new deployment, in this state."""
+        """Create a deployment in this state."""
 
     def end(self, deployment: Deployment, *, begun: bool) -> bool:
-        """The deployment that began has this state now. Whether there is one.
+        """Set the state of a deployment, and return whether it exists.
 
-        Not `begun`: the newest one of an earlier run, for the same commit and environment.
+        Without `begun`, it is the newest deployment of an earlier run for the same commit and environment.
         """
 
     def sum_up(self, status: CommitStatus) -> None:
-        """What the commit shows of all of them together, where the forge has that beside deployments."""
+        """Set the commit's summary of all deployments, on a forge that has one."""
 
 
 class LiveApplications(Protocol):
-    """Live Applications: `patch` succeeds only at the version that was read, as far as the API can tell."""
+    """Live Applications. `patch` succeeds only at the version that was read, if the API can check that."""
 
     def read(self, namespace: str, name: str) -> tuple[Mapping[str, Any], str]:
-        """The Application and its resourceVersion."""
+        """Return the Application and its resourceVersion."""
 
     def patch(self, namespace: str, name: str, version: str, operations: Sequence[Mapping[str, Any]]) -> bool:
-        """Change it; raises `Outpaced` when it is at another version meanwhile.
+        """Patch the Application. Raises `Outpaced` if it has another version by now.
 
-        False: others may have changed it in between, or overwrite this patch without knowing it. Look again.
+        False means that others may have changed it in between, or may overwrite this patch unnoticed: read it again.
         """
 
 
 @dataclass(frozen=True)
 class World:
-    """The world, as the pipeline needs it."""
+    """Everything outside that the pipeline uses."""
 
     applications: Callable[[], Iterable[FoundManifest]]
     locate: Locate
-    repository: Callable[[str, Subscription | None], Repository]  # by its URL, and who is written there
+    repository: Callable[[str, Subscription | None], Repository]  # by the URL, and a subscription that writes to it
     now: Callable[[], float]  # seconds, monotonic
     sleep: Callable[[float], None]
     jitter: Callable[[], float]  # 0 to 1, at random: keeps many writers from trying in step
-    log: Callable[[str, str], None]  # level, sentence
-    # (repository, new commit, old commit) → "newer", "older", or anything else where that is not known
+    log: Callable[[str, str], None]  # takes a level and a sentence
+    # (repository, new commit, old commit) → "newer", "older", or any other word if the order is unknown
     ancestry: Callable[[str, str, str], str] = lambda _repository, _new, _old: ""
     registry: Callable[[Collection[Question]], Mapping[Question, Answer]] = lambda _questions: {}
-    signatures: Signatures | None = None  # as the command line wants them; None: none is required
-    by_keys: Signatures | None = None  # as the ImageUpdater of an Application wants them
+    signatures: Signatures | None = None  # as the command line requires them; None if it requires none
+    by_keys: Signatures | None = None  # as an Application's ImageUpdater requires them
     forge: Callable[[str], Forge] | None = None  # by a repository's URL
-    compare: Callable[[str, str, str], tuple[str, str]] = lambda _repo, _base, _head: ("", "")  # its kind, and a page
+    # the forge's kind, and the URL of a page
+    compare: Callable[[str, str, str], tuple[str, str]] = lambda _repo, _base, _head: ("", "")
     comments: Callable[[str], Comments] | None = None  # by a repository's URL
     deployments: Callable[[str], Deployments] | None = None  # by a repository's URL
-    page: Callable[[Application], str] = lambda _application: ""  # Argo CD's, for people; "" where it is not known
-    live: Callable[[], LiveApplications] | None = None  # with Applications from the cluster or Argo CD
-    follow: Callable[[Sequence[Landed]], Followed] = lambda _landed: Followed()  # Argo CD is told, and waited for
-    tell: Callable[[Sequence[Landed]], Sequence[Problem]] = lambda _landed: ()  # it is told, and not waited for
-    # the metadata of annotated Applications that `applications` left out: they concern no image, or are narrowed away
+    # the Application's page in Argo CD's UI; "" if unknown
+    page: Callable[[Application], str] = lambda _application: ""
+    live: Callable[[], LiveApplications] | None = None  # only if Applications come from the cluster or Argo CD
+    follow: Callable[[Sequence[Landed]], Followed] = lambda _landed: Followed()  # refreshes Argo CD, and waits
+    tell: Callable[[Sequence[Landed]], Sequence[Problem]] = lambda _landed: ()  # refreshes Argo CD, without waiting
+    # metadata of annotated Applications that `applications` left out, because of their images or the narrowing options
     passed_over: Callable[[], Sequence[Application]] = lambda: ()
-    # whom a repository knows us as, for an Application; equal texts may share a commit
+    # identifies the login for an Application; updates may share a commit if the texts are equal
     login: Callable[[Subscription], str] = lambda _subscription: ""
-    close: Callable[[], None] = lambda: None  # leaves nothing behind that was opened for the run
+    close: Callable[[], None] = lambda: None  # removes what was opened for the run
 
 
 @dataclass(frozen=True)
 class Batch:
-    """All asks for one base branch of one repository. One fetch; one commit and push for each head branch."""
+    """All asks for one base branch of one repository. They share one fetch, and one push for each head branch."""
 
     repository: Repository
     base: str

@@ -1,4 +1,4 @@
-"""A pull request instead of a push to the base branch: one for each head branch, opened or brought up to date."""
+"""Opens or updates a pull request instead of pushing to the base branch: one request for each head branch."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from task.policy.order import UNORDERED, commits, later, version_of
 from task.templates.change import Change
 from task.templates.commit_message import AppChanges
 
-NOWHERE = "0" * 40  # where a branch is that does not exist
+NOWHERE = "0" * 40  # Git's name for a branch that does not exist
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the forge says of one head branch's request before anything is done."""
+    """The state of a head branch's request before anything is done."""
 
     forge: Forge
     found: Proposed | None = None
-    error: TaskError | None = None  # it says nothing
+    error: TaskError | None = None  # set if the forge did not answer
 
 
 def requests_of(moves: Sequence[Move], job: Job, world: World) -> tuple[dict[str, Request], list[Move]]:
-    """The requests that these moves are about, by head branch; a move that cannot have one is an error.
+    """Return the requests for these moves by head branch, and the moves; one that cannot have a request is an error.
 
     `plan` asks no forge.
     """
@@ -62,7 +62,8 @@ def requests_of(moves: Sequence[Move], job: Job, world: World) -> tuple[dict[str
         try:
             found[one.head] = Request(forge, forge.find(one.branch, one.head))
         except TaskError as error:
-            # The forge is down. The branch is pushed all the same: nothing is lost, and the next run completes it.
+            # The forge is down. The branch is pushed nevertheless, so nothing is lost, and the next run opens the
+            # request.
             found[one.head] = Request(forge, error=error)
     return found, [
         move.failed(broken[move.decision.head]) if move.changes and move.decision.head in broken else move
@@ -71,18 +72,18 @@ def requests_of(moves: Sequence[Move], job: Job, world: World) -> tuple[dict[str
 
 
 def is_over(request: Request | None, tip: str) -> bool:
-    """Whether a head branch is what a merged or closed request has left behind.
+    """Tell whether a head branch is only a leftover of a merged or closed request.
 
-    It is not where something was pushed since, which the forge could not be told.
+    It is not if somebody pushed to it since, which the forge may not have noticed.
     """
     found = request.found if request else None
     return found is not None and found.state != "open" and described(found.body) in ("", tip)
 
 
 def declined(move: Move, request: Request, world: World) -> Move:
-    """The move; a refusal where a person has closed the request that proposed this very image, or a newer one.
+    """Return the move, or a refusal if a person closed the request for this image or a newer one.
 
-    The request's own text says what was closed: its branch may be gone.
+    The text of the request says what was closed, because its branch may be gone.
     """
     found, sub, candidate = request.found, move.subscription, move.decision.candidate
     if found is None or not move.updates or move.carried:
@@ -110,9 +111,9 @@ def _closed_for_this(found: Proposed) -> Verdict:
 def propose(
     change: Draft, request: Request, tip: str, job: Job, world: World, commit: Callable[[], Outcome]
 ) -> Outcome:
-    """Commit to the head branch, which is at `tip`, and open or update its request; nothing where that stands already.
+    """Commit to the head branch, which is at `tip`, and open or update its request. Do nothing if it is up to date.
 
-    When the forge fails, the decisions are errors and the branch stays: the next run goes on from there.
+    If the forge fails, the decisions become errors and the branch stays. The next run continues from there.
     """
     where = change.changeset.destination
     if request.found and (stands := _stands(change, request, request.found, tip, job)) != "wanted":
@@ -123,7 +124,7 @@ def propose(
     try:
         if request.error:
             raise request.error
-        # A branch that held exactly this already is another run's work: its request may be there by now.
+        # If the branch had exactly this before, another run pushed it and may have opened the request by now.
         found = request.found if outcome.commits else request.forge.find(where.base, where.head)
         now = request.forge.propose(_proposal(change, at, found, job, world), found)
     except TaskError as error:
@@ -133,7 +134,7 @@ def propose(
     commits = tuple(replace(one, pull_request=now.url) for one in outcome.commits) or (_commit(change, at, now),)
     if now.state != "merged":
         return Outcome(change.decisions, commits, tuple(replace(one, request=now.number) for one in outcome.landed))
-    # The forge has merged it at once: it is a commit on the base branch.
+    # The forge may have merged the request at once. Then the commit is on the base branch.
     merged = now.merge_commit or at
     return Outcome(
         change.decisions,
@@ -146,18 +147,18 @@ def propose(
 
 
 def _stands(change: Draft, request: Request, found: Proposed, tip: str, job: Job) -> str:
-    """What the newest request means for this content: "wanted", or what else `standing` says.
+    """Return whether the request is still to be written ("wanted"), or else what `standing` says about it.
 
-    A request with conflicts is wanted again: it is made anew on the base.
+    A request with conflicts is written again, on the tip of the base.
     """
     stands = standing(replace(found, head_commit=tip or NOWHERE), marker(change.apps, change.hold_changes))
     if stands == "same":
         return "wanted" if request.forge.state(found.number).conflicts else stands
-    return "wanted" if job.intent else stands  # a person wants it now
+    return "wanted" if job.intent else stands  # a person wants it now, whatever was closed before
 
 
 def _as_it_stands(change: Draft, there: Proposed, stands: str) -> Outcome:
-    """The open request says exactly this; or a person has closed it for exactly this."""
+    """Return the outcome if the open request is up to date, or if a person has closed it for this content."""
     if stands != "same":
         return Outcome(_updates_with(change.decisions, _closed_for_this(there)))
     decisions = _updates_with(change.decisions, Verdict("unchanged", "same", f"{there.url} proposes exactly this"))
@@ -175,7 +176,7 @@ def _updates_with(decisions: Iterable[Decision], verdict: Verdict) -> tuple[Deci
 
 
 def landed_at(decisions: Iterable[Decision], repo: str, commit: str) -> tuple[Landed, ...]:
-    """These decisions by Application, as what a commit holds of each."""
+    """Group these decisions by Application, and return what the commit has for each."""
     apps: dict[str, list[Decision]] = {}
     for one in decisions:
         apps.setdefault(one.subscription.application.key, []).append(one)
@@ -195,7 +196,7 @@ def _proposal(change: Draft, commit: str, found: Proposed | None, job: Job, worl
     apps = _with_builds(change.apps, proposes(found.body) if found else {})
     proposed_now = builds(apps)
     refused = {key: one for key, one in (refuses(found) if found else {}).items() if key not in proposed_now}
-    own = job.wording.template is not None and bool(change.apps)  # the author's words, and not ours
+    own = job.wording.template is not None and bool(change.apps)  # the author's own template, not our text
     words = [text] if own else []
     words += ["\n".join(change.sentences)] if change.sentences and (change.hold_changes or change.rollbacks) else []
     links = Links(wanted.source, wanted.run, compare)
@@ -214,12 +215,12 @@ def _proposal(change: Draft, commit: str, found: Proposed | None, job: Job, worl
 
 
 def _resource_labels(change: Draft) -> list[str]:
-    """The labels that the ImageUpdaters of these Applications name."""
+    """Return the labels that the ImageUpdaters of these Applications name."""
     return [label for one in change.decisions for label in one.subscription.application.request_labels]
 
 
 def _with_builds(apps: Sequence[AppChanges], known: Builds) -> tuple[AppChanges, ...]:
-    """The same; the request's text says which builds those are that waited already."""
+    """Return the changes with the builds that were already on the head branch, for the request's text."""
 
     def with_build(app: AppChanges, change: Change) -> Change:
         there = known.get(build_key(f"{app.namespace}/{app.name}", change.alias, change.image.identity))

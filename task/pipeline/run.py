@@ -1,6 +1,7 @@
-"""The story: discover the Applications → match the image → decide and deliver → follow → report.
+"""Runs a job: discover the Applications → match the images → decide and deliver → follow → report.
 
-The world is touched only through the Protocols of `task.pipeline.ports`. Pure code makes every decision, on values.
+The pipeline reaches the outside only through the Protocols in `task.pipeline.ports`. All decisions are made by pure
+code, on values.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from task.timestamps import epoch_seconds, of_unix
 
 
 def run(job: Job, world: World) -> Report:
-    """The whole job. `plan` is the same with predictions instead of pushes."""
+    """Do the whole job, and return its report. `plan` is the same with predictions instead of pushes."""
     began = world.now()
     seen, problems = discover(job, world)
     matched = match_images(seen.asking, job, world)
@@ -46,7 +47,7 @@ def run(job: Job, world: World) -> Report:
     if job.atomic:
         matched, given_up = without_the_broken(matched)
         done = done.plus(Outcome(given_up))
-    with shutdown.shield():  # a signal only cuts the waits short: the report still says what landed
+    with shutdown.shield():  # a signal only ends the waits early: the report still says what landed
         for outcome in deliver_all(by_login(by_repository(matched, job), world), job, world):
             done = done.plus(outcome)
         if not job.only:
@@ -70,13 +71,13 @@ def run(job: Job, world: World) -> Report:
 
 
 def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
-    """The Applications in question, each with what its annotations ask for, and what is wrong or has no effect."""
+    """Return the Applications in question with what their annotations ask for, and the problems with them."""
     narrow = job.scope.narrow
     check_selector(narrow)
     if job.promotion:
         check_promotion(job.promotion)
     found = find(world.applications(), job.scope, world.locate)
-    by_metadata = replace(narrow, projects=())  # metadata does not say an Application's project
+    by_metadata = replace(narrow, projects=())  # the metadata does not have the project
     skipped = [(app, considered(app, by_metadata)) for app in world.passed_over()]
     seen = Seen(
         subscribed(found, job.scope, job.images),
@@ -95,7 +96,7 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     problems = found.problems + unknown_names(narrow.names, seen.everyone, seen.outside, strict=strict)
     if job.intent:
         return seen, problems
-    # Whether skipped Applications are of the wanted projects is not known: then they do not count.
+    # The projects of skipped Applications are unknown, so they do not count if projects narrow the run.
     whole = not (narrow.projects and seen.skipped)
     counted = seen if whole else replace(seen, skipped=())
     problems += untracked_warnings(counted, untracked(counted, job.images), whole=whole)
@@ -103,7 +104,7 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
 
 
 def match_images(asking: Sequence[Subscribed], job: Job, world: World) -> Matched:
-    """The asks of this run: for the built images, for what a person named, or (`scan`) for the newest tags."""
+    """Return the asks for the built images, for what a person named, or (`scan`) for the newest tags."""
     if job.intent:
         return asks_by_hand(asking, job.intent, job.aliases)
     if job.promotion:
@@ -138,14 +139,14 @@ def with_promoted(job: Job, matched: Matched) -> Job:
 
 
 def deliver_all(groups: Sequence[Sequence[Ask]], job: Job, world: World) -> list[Outcome]:
-    """Each group's outcome, in order; several repositories at the same time."""
+    """Return the outcome of each group, in order. Several repositories are handled at the same time."""
     return at_once(lambda asks: deliver_repository(asks, job, world), groups)
 
 
 def deliver_repository(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
-    """Decide and land everything of one repository, branch after branch. Its failure stops no other repository."""
+    """Decide and land everything for one repository, branch by branch. A failure affects no other repository."""
     refused = [decision for ask in asks if (decision := settled_without_git(ask, job.terms))]
-    if len(refused) == len(asks):  # no state of Git can change that: it is not asked
+    if len(refused) == len(asks):  # Git cannot change any of these, so it is not read
         return Outcome(tuple(refused))
     try:
         repository = world.repository(asks[0].subscription.repo, asks[0].subscription)
@@ -165,7 +166,7 @@ def deliver_repository(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
 def undo(
     failures: Sequence[Failure], asks: Sequence[Ask], now: str, job: Job, world: World
 ) -> tuple[tuple[Commit, ...], tuple[Problem, ...]]:
-    """Put back what was there before these rollouts failed, where Git still says what this run wrote."""
+    """Restore what was there before these failed rollouts, unless Git has changed since this run wrote it."""
     again, problems = asks_to_undo(failures, asks, now)
     done = Outcome()
     if again:
@@ -177,7 +178,7 @@ def undo(
 
 
 def report(job: Job, seen: Seen, matched: Matched, done: Outcome, problems: tuple[Problem, ...]) -> Report:
-    """Everything in one value, in a fixed order: by Application, then alias."""
+    """Return the report, in a fixed order: by Application, then by alias."""
     # A decision holds the very subscription of its ask. Equal ones may stand twice in an Application, so `is` counts.
     sources = {id(ask.subscription): ask.source for ask in matched.asks if ask.source}
     decisions = tuple(

@@ -1,7 +1,7 @@
-"""`scan`: no event. The newest tag that each entry takes is found in the registries, and goes on as if just built.
+"""`scan`: finds the newest tag for each entry in the registries, and continues as if it had just been built.
 
-As few requests as it takes: each repository is listed once; creation times are asked only where they decide, platforms
-only from the newest tag down to the first that fits. Everything else is asked on the road that all commands share.
+It needs few requests. Each repository is listed once. Creation times are asked only if they decide, and platforms only
+from the newest tag down to the first that fits. All other questions are asked as for the other commands.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from task.policy.judge import objection
 from task.policy.pick import dates_needed, ranked
 
 Registry = Callable[[Collection[Question]], Mapping[Question, Answer]]
-AT_ONCE = 8  # tags of one repository that are looked at beyond the newest one
+AT_ONCE = 8  # how many tags of one repository are examined at a time after the newest one
 
 
 @dataclass(frozen=True)
@@ -35,17 +35,17 @@ class Choice:
 
     @property
     def policy(self) -> Policy:
-        """The rules."""
+        """The rules that these asks share."""
         return self.asks[0].subscription.policy
 
     def about(self, tag: str) -> Question:
-        """A question about one of the tags."""
+        """Return a question about one of the tags."""
         sub = self.asks[0].subscription
         return subject(sub, replace(sub.entry.image, tag=tag, digest=""))
 
 
 def scanned(matched: Matched, terms: Terms, registry: Registry) -> Matched:
-    """The asks, each with the tag that its entry takes; and a decision where there is none, or no answer."""
+    """Return the asks, each with its newest tag, and a decision for each ask without one."""
     ready = {id(ask): now for ask in matched.asks if (now := _without_asking(ask, terms))}
     choices = _dated(_listed([ask for ask in matched.asks if id(ask) not in ready], registry), registry)
     fitting = _fitting([one for one in choices if one.error is None], registry)
@@ -61,7 +61,7 @@ def scanned(matched: Matched, terms: Terms, registry: Registry) -> Matched:
 
 
 def _without_asking(ask: Ask, terms: Terms) -> Ask | None:
-    """The ask, where no list of tags can change what becomes of it; `digest` knows its one tag."""
+    """Return the ask if no list of tags can change its decision, else None. With `digest`, the tag is known."""
     sub = ask.subscription
     if sub.suspended or (terms.require_live and not live(sub)):
         return ask
@@ -73,7 +73,7 @@ def _with(ask: Ask, tag: str) -> Ask:
 
 
 def _listed(asks: Iterable[Ask], registry: Registry) -> list[Choice]:
-    """All tags, of each repository once."""
+    """List the tags of each repository once."""
     groups: dict[tuple[Question, Policy], list[Ask]] = {}
     for ask in asks:
         sub = ask.subscription
@@ -89,7 +89,7 @@ def _listed(asks: Iterable[Ask], registry: Registry) -> list[Choice]:
 
 
 def _dated(choices: Sequence[Choice], registry: Registry) -> list[Choice]:
-    """With the creation times that decide; what has gone since it was listed is left out."""
+    """Add the creation times if they decide. A tag that was deleted since it was listed is left out."""
     needed = {id(one): dates_needed(one.tags, one.policy) for one in choices}
     about = {
         (id(one), tag): replace(one.about(tag), facts=_facts(one.policy)) for one in choices for tag in needed[id(one)]
@@ -107,12 +107,12 @@ def _dated(choices: Sequence[Choice], registry: Registry) -> list[Choice]:
 
 
 def _facts(policy: Policy) -> tuple[Fact, ...]:
-    """The same manifest tells both."""
+    """Return the facts to ask for. One manifest has both."""
     return ("created", "platforms") if policy.platforms else ("created",)
 
 
 def _fitting(choices: Sequence[Choice], registry: Registry) -> dict[int, tuple[str, TaskError | None]]:
-    """The tag of each choice: the newest that is for one of its platforms; the newest, where none is. Or an error."""
+    """Return the tag of each choice, or an error: the newest for one of its platforms, else simply the newest."""
     orders = {id(one): ranked(one.tags, one.policy, one.dates) for one in choices}
     found = {key: (next(iter(job), ""), None) for key, job in orders.items()}
     settled: dict[int, tuple[str, TaskError | None]] = {**found}
@@ -142,7 +142,7 @@ def _fitting(choices: Sequence[Choice], registry: Registry) -> dict[int, tuple[s
 
 
 def _without_a_tag(choice: Choice, error: TaskError | None) -> list[Decision]:
-    """The refusals or errors of asks that no tag was found for."""
+    """Return the refusals or errors of asks for which no tag was found."""
     example, verdict = ("", Verdict("error", "registry", "")) if error else _none(choice)
     found = []
     for ask in choice.asks:
@@ -153,7 +153,7 @@ def _without_a_tag(choice: Choice, error: TaskError | None) -> list[Decision]:
 
 
 def _none(choice: Choice) -> tuple[str, Verdict]:
-    """Why no tag is admitted: the rule that refuses most of them, with an example, and that tag."""
+    """Return why no tag is admitted: the rule that refuses most of them, with one of those tags as an example."""
     sub = choice.asks[0].subscription
     if not choice.tags:
         return "", Verdict("refuse", "not-in-registry", f"the registry has no tag of {sub.entry.image.name}")

@@ -1,4 +1,4 @@
-"""Pure: what Git says of one image now, what is held there, and which builds were written before."""
+"""Pure code: what Git says about one image now, what is held there, and which builds were written before."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ Versions = Sequence[FileVersion]
 
 
 def without_git(sub: Subscription) -> ImageStatus:
-    """What the Application itself tells."""
+    """Return what the Application itself says, without Git."""
     hold = Hold(sub.suspended) if sub.suspended else None
     return ImageStatus(sub, branch=sub.base, live=all_live(sub), hold=hold)
 
 
 def standing(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple[ImageStatus, tuple[Problem, ...]]:
-    """What the snapshot says of one image, and what of it cannot be read."""
+    """Return what the snapshot says about one image, and the problems with reading it."""
     one, problems = replace(without_git(sub), branch=snapshot.branch), list[Problem]()
     try:
         kind = resolve(sub, snapshot)
@@ -56,13 +56,13 @@ def standing(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple[Image
 
 
 def unread(sub: Subscription, error: TaskError) -> Problem:
-    """The error of an image that could not be looked at."""
+    """Return the error about an image that could not be read."""
     verdict = error_decision(sub, sub.entry.image, error).verdict
     return Problem(sub.application.key, verdict.rule, verdict.because, verdict.hint, exit=verdict.exit)
 
 
 def paths_of(one: ImageStatus) -> tuple[str, ...]:
-    """The files whose history tells about an image."""
+    """Return the files whose history says something about an image."""
     state = (state_path(one.subscription),) if one.deferred else ()
     return ((one.in_git.file,) if one.in_git.file else ()) + state
 
@@ -70,9 +70,9 @@ def paths_of(one: ImageStatus) -> tuple[str, ...]:
 def with_history(
     one: ImageStatus, snapshot: Snapshot, versions: Mapping[str, Versions], most: int, cut: int, terms: Terms
 ) -> ImageStatus:
-    """The same with the builds that were written last, and since when an event is deferred.
+    """Add the last builds to an image, and the time at which its waiting event was deferred.
 
-    `versions` are those of `paths_of`, newest first, `cut` of a file at most.
+    `versions` are those of `paths_of`, newest first, at most `cut` of each file.
     """
     builds: tuple[PastBuild, ...] = ()
     sub, path = one.subscription, one.in_git.file
@@ -88,11 +88,12 @@ def with_history(
 def past_builds(
     said: Iterable[tuple[FileVersion, Reading | None]], most: int, *, cut: bool = False
 ) -> tuple[PastBuild, ...]:
-    """The last builds, newest first: each value that differs from the one before it, with the commit that wrote it.
+    """Return the last builds, newest first: each different value, with the commit that wrote it.
 
-    `said` is what the versions of a file say, newest first; None is a broken one. `cut`: there were more of them.
+    `said` has the values of a file's versions, newest first; None is a broken version. `cut`: there are older versions
+    that were not read.
     """
-    found: list[tuple[Reading, FileVersion]] = []  # a value, and the oldest version that says it
+    found: list[tuple[Reading, FileVersion]] = []  # a value, and the oldest version that has it
     for version, now in said:
         if now is None:
             continue
@@ -103,7 +104,7 @@ def past_builds(
             if len([one for one, _ in found if version_of(one)]) > most:
                 break
     else:
-        if cut:  # whether the last one was written by that version is not known
+        if cut:  # an older version, which was not read, may have written the last value
             found = found[:-1]
     return tuple(
         PastBuild(
@@ -115,7 +116,7 @@ def past_builds(
 
 
 def _deferred_since(one: ImageStatus, snapshot: Snapshot, versions: Versions) -> str:
-    """When the event that waits was remembered: by the oldest of the versions that all have it; "" where unknown."""
+    """Return the time of the oldest version that has the waiting event, if all newer ones do; "" if unknown."""
     sub, waiting, since = one.subscription, one.deferred, ""
     if waiting is None:
         return ""

@@ -1,4 +1,4 @@
-"""`status`: what each image is: in Git, running, in the registry, held, proposed, written before. It writes nothing."""
+"""`status`: shows each image in Git, running, in the registry, held, proposed, and written before. It only reads."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from task.pipeline.run import discover
 from task.pipeline.scan import scanned
 from task.pipeline.standing import paths_of, standing, unread, with_history, without_git
 
-VERSIONS = 3  # of a file, for each build that is shown: people edit other lines of it, too
+VERSIONS = 3  # versions of a file that are read for each build shown; people edit other lines, too
 
 
 @dataclass(frozen=True)
 class Look:
-    """What is looked at beyond what Git says and what runs."""
+    """What to read beyond Git and what runs."""
 
-    newest: bool = False  # the registries' newest tags
+    newest: bool = False  # the newest tags in the registries
     builds: int = 5  # how many of the last builds
-    requests: bool = False  # open pull requests, also where no Application asks for them
+    requests: bool = False  # open pull requests, even if no Application asks for them
 
 
 @dataclass(frozen=True)
 class _Found:
-    """What is known of some images, and what is wrong."""
+    """What is known about some images, and the problems."""
 
     rows: tuple[ImageStatus, ...] = ()
     problems: tuple[Problem, ...] = ()
 
 
 def status(job: Job, world: World, look: Look) -> Status:
-    """The images of the Applications in question; with `job.images` those that track one of them. `job` is dry."""
+    """Return the status of the images of these Applications, or only of `job.images`. `job` must be dry."""
     seen, problems = discover(job, world)
     matched = asks_for_images(seen.asking, job.images) if job.images else asks_for_all(seen.asking)
     problems += matched.problems + tuple(_problem(one) for one in matched.decisions)
@@ -87,7 +87,7 @@ def _of_repository(asks: Sequence[Ask], job: Job, world: World, look: Look) -> _
 
 
 def _unread(asks: Sequence[Ask], error: TaskError) -> _Found:
-    """What is known without Git; the error is said once for each Application."""
+    """Return what is known without Git. The error is reported once for each Application."""
     subs = [ask.subscription for ask in asks]
     return _Found(tuple(map(without_git, subs)), tuple(dict.fromkeys(unread(sub, error) for sub in subs)))
 
@@ -129,7 +129,7 @@ def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> _Found:
 
 
 def _of_live(ask: Ask, job: Job, world: World) -> _Found:
-    """An Application that is patched live: Git knows nothing of it."""
+    """Return the status of an Application that is patched live, about which Git says nothing."""
     row = replace(without_git(ask.subscription), kind="live")
     would: Verdict | None = None
     if job.images:
@@ -144,7 +144,7 @@ def _of_live(ask: Ask, job: Job, world: World) -> _Found:
 
 
 def _with_newest(rows: Sequence[ImageStatus], job: Job, world: World) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
-    """The rows with the newest tag that their rules admit, and why there is none."""
+    """Add the newest tag that the rules admit to each row, and return why there is none."""
     asks = tuple(Ask(row.subscription, (replace(row.subscription.entry.image, digest=""),)) for row in rows)
     found = scanned(Matched(asks, (), ()), job.terms, world.registry)
     newest = {id(ask.subscription): ask.candidates[0] for ask in found.asks if ask.candidates[0].tag}
@@ -171,12 +171,12 @@ def _with_newest(rows: Sequence[ImageStatus], job: Job, world: World) -> tuple[l
 
 
 def _is_pinned(row: ImageStatus) -> bool:
-    """Whether a digest is written."""
+    """Tell whether a digest is written."""
     policy = row.subscription.policy
     return policy.strategy == "digest" or policy.pin_digest or bool(row.in_git.digest)
 
 
 def _no_tag(decision: Decision) -> Problem:
-    """Why an entry has no newest tag: the registry did not answer, or the rules admit none of its tags."""
+    """Return why an entry has no newest tag: the registry did not answer, or the rules admit none of its tags."""
     problem = _problem(decision)
     return problem if decision.verdict.verdict == "error" else replace(problem, severity="warning")

@@ -1,4 +1,4 @@
-"""Pure: which kind of target a subscription has, once Git has been seen, and what runs of it now."""
+"""Pure code that finds the kind of a subscription's target from the files in Git, and its live image."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OVERRIDES: Mapping[Kind, TargetKind] = {
     "Kustomize": "kustomize-override",
     "Plugin": "plugin-override",
 }
-# What in a source's path tells its type, as Argo CD looks for it (util/app/discovery).
+# A file in the source's path that tells its type. Argo CD looks for the same ones (util/app/discovery).
 SIGNS: Mapping[str, Kind] = {
     "Chart.yaml": "Helm",
     "kustomization.yaml": "Kustomize",
@@ -24,7 +24,7 @@ SIGNS: Mapping[str, Kind] = {
 
 
 def places(sub: Subscription) -> tuple[Place, ...]:
-    """What a snapshot must show to read and write the target."""
+    """Return what a snapshot must contain to read and write the target."""
     found: list[Place] = [Place(sub.source.path, "exists")] if _in_own_path(sub) else []
     if sub.source.kind == "" and sub.target in ("override", "file"):
         found += [Place(f"{sub.source.path}/{sign}".lstrip("/"), "exists") for sign in SIGNS]
@@ -34,7 +34,7 @@ def places(sub: Subscription) -> tuple[Place, ...]:
 
 
 def resolve(sub: Subscription, snapshot: Snapshot) -> TargetKind:
-    """The target's kind, once Git has been seen. Raises `SourceError` where there is nothing to write."""
+    """Return the kind of the target, from the files in Git. Raises `SourceError` if there is nothing to write."""
     path = sub.source.path.strip("/")
     if _in_own_path(sub):
         _refuse_no_folder(path, snapshot)
@@ -48,7 +48,7 @@ def resolve(sub: Subscription, snapshot: Snapshot) -> TargetKind:
 
 
 def _refuse_no_folder(path: str, snapshot: Snapshot) -> None:
-    """The source's path must be a folder, and none of its parents a link or a submodule."""
+    """Raise `SourceError` unless the source's path is a folder, without links and submodules on the way."""
     parts = path.split("/")
     for folder in ("/".join(parts[: end + 1]) for end in range(len(parts))):
         if (file := snapshot.files.get(folder)) and (what := NO_FOLDERS.get(file.mode)):
@@ -86,7 +86,7 @@ TARGETS: Mapping[str, TargetKind] = {
 
 
 def target_of(sub: Subscription, kind: TargetKind, *, carry: bool = True) -> Target:
-    """What an editor is told."""
+    """Return what an editor needs to know about the target."""
     return Target(
         kind=kind,
         path=sub.path,
@@ -106,7 +106,7 @@ def target_of(sub: Subscription, kind: TargetKind, *, carry: bool = True) -> Tar
 
 
 def earlier_reading(files: Files, target: Target, path: str, text: str) -> Reading | None:
-    """What the target said when its file had this text; None where that was broken."""
+    """Return what the target said when its file had this text, or None if the text was broken."""
     try:
         return EDITORS[target.kind].read({**files, path: File(text)}, target)
     except TaskError:
@@ -119,12 +119,12 @@ def _in_own_path(sub: Subscription) -> bool:
 
 
 def live(sub: Subscription) -> Image | None:
-    """The first live image that is the entry's (or has its `kustomize.image-name`)."""
+    """Return the first live image that belongs to the entry, or has its `kustomize.image-name`."""
     return next(iter(all_live(sub)), None)
 
 
 def all_live(sub: Subscription) -> tuple[Image, ...]:
-    """The live images that have the entry's `kustomize.image-name`, else those that are the entry's."""
+    """Return the live images with the entry's `kustomize.image-name`, else those that belong to the entry."""
     live = [image for image in map(live_image, sub.application.live) if image is not None]
     names = [live_image(sub.keys.kustomize_name)] if sub.keys.kustomize_name else []
     for wanted in (*names, sub.entry.image):
@@ -135,6 +135,6 @@ def all_live(sub: Subscription) -> tuple[Image, ...]:
 
 
 def live_reading(sub: Subscription) -> Reading:
-    """What runs, as far as the Application's status tells; all "" where it does not."""
+    """Return the image that runs, from the Application's status. All fields are "" if the status does not say."""
     image = live(sub)
     return Reading(image.name, image.tag, image.digest) if image else Reading()

@@ -1,6 +1,6 @@
-"""Pure: `--on-failure rollback`: which updates are undone once their rollout has failed, and what is told of it.
+"""Pure code for `--on-failure rollback`: which updates to undo after a failed rollout, and what to report.
 
-`by_hand` decides about each on what Git says by then, and `deliver` lands it like any rollback.
+`by_hand` decides about each one on what Git says by then, and `deliver` lands it like any rollback.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from task.templates.trailers import REFERENCE
 from task.text import one_line, shortened, without_logins
 
 BY = "image-update --on-failure rollback"
-LONGEST = 300  # characters of a cause, as the hold gives it
+LONGEST = 300  # characters of the cause that a hold quotes
 
 
 def asks_to_undo(failures: Iterable[Failure], asks: Iterable[Ask], now: str) -> tuple[list[Ask], list[Problem]]:
-    """An ask for each update of these Applications that can be undone; for each that cannot, a warning that says why.
+    """Return an ask for each failed update that can be undone, and a warning with the reason for each that cannot.
 
     `asks` are those of the run.
     """
-    # A decision holds the very subscription of its ask. Equal ones may stand twice in an Application, so `is` counts.
+    # Compare by identity: an Application may have two equal subscriptions, and a decision holds that of its ask.
     siblings = {id(ask.subscription): ask.siblings for ask in asks}
     found, problems = [], []
     for failure in failures:
@@ -46,7 +46,7 @@ def asks_to_undo(failures: Iterable[Failure], asks: Iterable[Ask], now: str) -> 
 
 
 def _never(one: Decision) -> str:
-    """Why an update cannot be undone, whatever Git says by now; "" where it can."""
+    """Return why an update can never be undone, whatever Git says by now; "" if it can."""
     sub, before = one.subscription, one.current
     if sub.method == "argocd":
         return "it was not written to Git (write-back-method argocd): use argocd app rollback"
@@ -59,19 +59,19 @@ def _never(one: Decision) -> str:
 
 
 def job_to_undo(job: Job, asks: Sequence[Ask]) -> Job:
-    """The job that carries out these asks: a rollback's commit, which says nothing of the build's source commit."""
+    """Return the job for these asks: a rollback, which does not name the build's source commit."""
     kept = [one for one in job.wording.trailers if one[0] != "Source-Commit" and not one[0].startswith(REFERENCE)]
     wording = replace(job.wording, command="rollback", trailers=tuple(kept))
     return replace(job, command="rollback", wording=wording, atomic=False, intent=asks[0].intent)
 
 
 def as_rollback(commits: Iterable[Commit]) -> tuple[Commit, ...]:
-    """The same commits, marked as what puts back."""
+    """Return the same commits, marked as rollbacks."""
     return tuple(replace(one, rollback=True) for one in commits)
 
 
 def told_of(undone: Outcome) -> list[Problem]:
-    """A line for each update that was undone or not; what went wrong is an error."""
+    """Return a line for each update that was undone, or was not. A failure is an error."""
     proposed = {app: one.pull_request for one in undone.commits if one.head != one.branch for app in one.applications}
     found = []
     for one in undone.decisions:
@@ -91,6 +91,6 @@ def told_of(undone: Outcome) -> list[Problem]:
 
 
 def not_undone(app: str, why: str) -> Problem:
-    """The warning that something stays although its rollout failed."""
+    """Return the warning that an update stays although its rollout failed."""
     hint = f"go back by hand: image-update rollback {app} --to previous"
     return Problem(app, "rollout", f"not rolled back: {why}", hint, "warning")

@@ -1,4 +1,4 @@
-"""What is asked last, and only of what is about to be written: its signature, and the labels that the message names."""
+"""The last checks, for images that are about to be written: their signatures, and the labels for the message."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from task.model import Answer, Question, Verdict
 from task.pipeline.facts import subject, unchecked, wrong
 from task.pipeline.move import Move
 
-# Why an image is not signed as it must be; "" where it is; an error where nobody could tell.
+# Why an image is not signed as required; "" if it is; an error if that could not be checked.
 Signatures = Callable[[Collection[Question]], Mapping[Question, str | TaskError]]
 
 
 @dataclass(frozen=True)
 class LastChecks:
-    """Who can be asked about an image; None is not asked at all."""
+    """What can be asked about an image. What is None is not asked."""
 
     registry: Callable[[Collection[Question]], Mapping[Question, Answer]]
     signatures: Signatures | None = None
-    by_keys: Signatures | None = None  # as `signatures`, by the key that the question names
-    labels: bool = False  # whether the commit's message names the image's labels
+    by_keys: Signatures | None = None  # like `signatures`, with the key that the question names
+    labels: bool = False  # whether the commit's message uses the image's labels
 
 
 def verified(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
-    """The moves. An update is refused where its signature is, and never passes where that cannot be checked.
+    """Return the moves. An update is refused without the required signature, and is an error if nobody can check it.
 
-    What waits on a head branch was asked about when it was written there.
+    What waits on a head branch was checked when it was written there.
     """
     found = list(moves)
     if last_checks.signatures is not None:
@@ -46,7 +46,7 @@ def _always(_move: Move) -> bool:
 
 
 def _by_key(move: Move) -> bool:
-    """Whether the Application's ImageUpdater wants a signature, whatever the command line says."""
+    """Tell whether the Application's ImageUpdater requires a signature, which the command line cannot change."""
     return move.subscription.signed_by is not None
 
 
@@ -56,7 +56,7 @@ def _nobody(questions: Collection[Question]) -> Mapping[Question, TaskError]:
 
 
 def _pinned(moves: Sequence[Move], last_checks: LastChecks, needs: Callable[[Move], bool]) -> list[Move]:
-    """With the digest that is signed, where a signature is needed. That is what gets written."""
+    """Add the digest to images that need a signature. Exactly that digest is checked, and then written."""
     asked = {
         number: replace(_about(move), facts=("digest",))
         for number, move in enumerate(moves)
@@ -97,7 +97,7 @@ def _signed(moves: Sequence[Move], signatures: Signatures, needs: Callable[[Move
 
 
 def _labelled(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
-    """Labels decide nothing: without an answer they are empty, and a warning says so."""
+    """Add the labels. They decide nothing, so without an answer they are empty, and a warning says so."""
     asked = {
         number: replace(_about(move), facts=("labels",))
         for number, move in enumerate(moves)

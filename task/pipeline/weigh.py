@@ -1,4 +1,4 @@
-"""Pure: one image on offer → what becomes of it: the rules, then the order of builds, then what holds it back."""
+"""Pure code that decides about one image on offer: first the rules, then the order of builds, then the holds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from task.policy.remember import active, hold_text, holding, written
 
 @dataclass(frozen=True)
 class Candidate:
-    """One image on offer, and what is known of its build."""
+    """One image on offer, and what is known about its build."""
 
     image: Image
     build: Build
@@ -42,12 +42,12 @@ class Intent:
     """What is asked for instead of an event: by a person, or ("undo") by a run whose rollout failed."""
 
     verb: str  # "hold", "release", "rollback", "undo"
-    hold: Hold | None = None  # None: nothing is held (`release`, `rollback --no-hold`)
-    whole: bool = True  # all images of the Application, also those it will have; False: single ones
-    to: str = ""  # of a rollback: a tag, tag@digest, "previous" or "3-back"
-    discard: bool = False  # of a release: what was deferred is dropped
-    unknown: bool = False  # of a rollback: also to a tag that nobody knows
-    undone: Decision | None = None  # of an undo: the update whose rollout failed
+    hold: Hold | None = None  # None ends a hold or makes none (`release`, `rollback --no-hold`)
+    whole: bool = True  # all images of the Application, including future ones; False means single images
+    to: str = ""  # for a rollback: a tag, tag@digest, "previous" or "3-back"
+    discard: bool = False  # for a release: drop what was deferred
+    unknown: bool = False  # for a rollback: allow a tag that neither Git nor the registry knows
+    undone: Decision | None = None  # for an undo: the update whose rollout failed
 
 
 @dataclass(frozen=True)
@@ -59,64 +59,65 @@ class Terms:
     require_live: bool = False
     build: Build = Build()
     check: str = "auto"  # --registry-check: auto, always, never
-    now: str = "1970-01-01T00:00:00Z"  # which holds have ended; the clock is not asked here
-    through: Through = "git"  # what commits: GitHub's API keeps no executable bit
+    now: str = "1970-01-01T00:00:00Z"  # to find out which holds have ended, because pure code has no clock
+    through: Through = "git"  # which API commits, because GitHub's does not keep the executable bit
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What the world answered to `questions`."""
+    """The answers to `questions`."""
 
     ancestry: Ancestry = field(default_factory=dict)
     answers: Mapping[Question, Answer] = field(default_factory=dict)
-    # (file, how many) → its texts on the branch, newest first, that of the tip included
+    # (file, how many) → its versions on the branch, newest first, including the tip's
     earlier: Callable[[str, int], Iterable[str]] = lambda _path, _most: ()
-    exists: Callable[[Question], Answer | None] = lambda _question: None  # asks the registry; None: it must not
+    # asks the registry; None if that is switched off
+    exists: Callable[[Question], Answer | None] = lambda _question: None
 
 
 @dataclass(frozen=True)
 class Situation:
-    """All that the decisions about one subscription are made on."""
+    """Everything that the decisions about one subscription depend on."""
 
     subscription: Subscription
     branch: str  # "" for a live Application
     kind: TargetKind
-    current: Reading  # what Git says; what runs, where Git says nothing
-    in_git: Reading  # what Git itself says; what waits on a head branch counts as if it were merged
+    current: Reading  # what Git says; what runs, if Git says nothing
+    in_git: Reading  # what Git itself says; an update on the head branch counts as if it were merged
     state: State
     memory: Memory  # of this image
     terms: Terms
     facts: Facts
 
     def decision(self, candidate: Image, verdict: Verdict) -> Decision:
-        """A decision about this subscription."""
+        """Return a decision about this subscription."""
         return Decision(
             self.subscription, candidate, verdict, self.current, branch=self.branch, head=self.branch, kind=self.kind
         )
 
     @property
     def hold(self) -> Hold | None:
-        """What holds the image back now."""
+        """The hold that keeps the image back now, or None."""
         return holding(self.state, self.memory, self.terms.now)
 
 
 def key_of(sub: Subscription) -> str:
-    """The name an image is remembered under: its alias, else its name as `image-list` spells it."""
+    """Return the key under which an image is remembered: its alias, else its name as written in `image-list`."""
     return sub.entry.alias or sub.entry.image.name
 
 
 def deferred(sub: Subscription, waiting: Written) -> Candidate:
-    """A remembered event, as it was on offer then."""
+    """Return a remembered event as the candidate that it was."""
     return Candidate(replace(sub.entry.image, tag=waiting.tag, digest=waiting.digest), waiting.build)
 
 
 def weigh(situation: Situation, candidate: Candidate) -> Move:
-    """What becomes of one image on offer: the rules first, then the order of builds, then what holds it back."""
+    """Return the move for one image on offer: first the rules, then the order of builds, then the holds."""
     sub, terms, answers = situation.subscription, situation.terms, situation.facts.answers
     policy = sub.policy
     answer = answers.get(subject(sub, candidate.image))
 
-    # The digest is written where the rules ask for it, and where the target pins one already.
+    # The digest is written if the rules require it, or if the target has one already.
     image = candidate.image
     if policy.pin_digest or policy.strategy == "digest":
         if not image.digest and answer and answer.exists:
@@ -125,7 +126,7 @@ def weigh(situation: Situation, candidate: Candidate) -> Move:
         image = replace(image, digest="")
 
     decision = situation.decision(image, judge(image, policy, situation.current, terms.leave))
-    if decision.verdict.verdict == "error":  # the digest is needed, and the event does not tell it
+    if decision.verdict.verdict == "error":  # the digest is required, and the event does not have it
         if answer and answer.error:
             return Move(wrong(decision, answer.error))
         if answer and not answer.exists:
@@ -164,7 +165,7 @@ def weigh(situation: Situation, candidate: Candidate) -> Move:
 
 
 def _deferred(decision: Decision, event: Written, hold: Hold, situation: Situation) -> Move:
-    """Held back. The event is remembered if it is newer than what is remembered already."""
+    """Return a deferred move. The event is remembered if it is newer than the one remembered before."""
     known = situation.memory.deferred
     if known and version_of(known) != version_of(event):
         why = later(event, known, decision.subscription.policy, situation.facts.ancestry)
@@ -178,5 +179,5 @@ def _deferred(decision: Decision, event: Written, hold: Hold, situation: Situati
 
 
 def _is_mistake(error: TaskError) -> bool:
-    """A registry that does not answer may not be needed. Our unreadable file or a forbidden secret has to be said."""
+    """Tell whether an error counts although the registry may not be needed: an unreadable file of ours, for example."""
     return isinstance(error, UsageError | AnnotationError)
