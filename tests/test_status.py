@@ -269,4 +269,4 @@ def test_two_thousand_applications_are_one_fetch_and_one_of_the_history(tmp_path
     assert len(found.json["images"]) == 2000
     assert [len(one["builds"]) for one in found.json["images"] if one["application"] == "argocd/app-7"] == [2]
     transfers = [line for line in found.stderr.splitlines() if ": fetch " in line]
-    assert len(transfers) == 4, transfers  # the tip, its files; the commits, and what the files were before
+    assert len(transfers) <= 4, transfers  # the tip, its files; the commits, and what the files were before

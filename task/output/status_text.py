@@ -12,7 +12,7 @@ from rich.text import Text
 
 from task.model import ImageStatus, Problem, Status
 from task.output.status_words import facts, name, says, state, summary
-from task.text import printable
+from task.text import printable, without_logins
 
 MARKS = {"held": "~", "waiting": "~", "proposed": ">", "behind": "<", "differs": "-", "tracked": "="}
 SYMBOLS = {**MARKS, "held": "◷", "waiting": "◷", "proposed": "↗", "behind": "↓", "differs": "≠"}
@@ -32,8 +32,8 @@ def plain(status: Status) -> str:
             lines.append(f"  {MARKS[word]} {word:8} {name(one)}  {says(one)}")
             lines += [f"      {label:8} {text}" for label, text in facts(one)]
         for problem in problems:
-            lines.append(f"  ! {problem.severity:8} {problem.rule}: {problem.message}")
-            lines += [f"      fix      {problem.hint}"] if problem.hint else []
+            lines.append(f"  ! {problem.severity:8} {problem.rule}: {without_logins(problem.message)}")
+            lines += [f"      fix      {without_logins(problem.hint)}"] if problem.hint else []
     return "\n".join(map(printable, [*lines, summary(status)])) + "\n"
 
 
@@ -73,10 +73,10 @@ def _problem(problem: Problem) -> RenderableType:
     rows = [
         (
             Text(problem.severity, style),
-            Text.assemble((printable(problem.rule), style), ": ", printable(problem.message)),
+            Text.assemble((printable(problem.rule), style), ": ", printable(without_logins(problem.message))),
         )
     ]
-    rows += [(Text("fix", "dim"), Text(printable(problem.hint), "bold"))] if problem.hint else []
+    rows += [(Text("fix", "dim"), Text(printable(without_logins(problem.hint)), "bold"))] if problem.hint else []
     return _grid(rows)
 
 

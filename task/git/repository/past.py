@@ -11,53 +11,25 @@ from task.git.repository.tree_walk import FOLDER, Tree, TreeEntry, parse_tree
 from task.timestamps import of_unix
 
 _AT_ONCE = 100  # trees; that of a large folder has a megabyte
+# What is kept of a commit that was made to be large.
+_PARENTS, _NAME, _MESSAGE = 64, 200, 64 * 1024
 
 
 @dataclass(frozen=True)
 class PastCommit:
-    """A commit as Git stores it."""
+    """A commit, and what lies in front of it."""
 
     oid: str
-    content: bytes
-
-    @property
-    def tree(self) -> str:
-        """Its root tree."""
-        return next(iter(self._all("tree")), "")
-
-    @property
-    def parents(self) -> list[str]:
-        """The commits before it; a shallow repository's commits still name them."""
-        return self._all("parent")
+    tree: str
+    parents: tuple[str, ...]  # a shallow repository's commits still name them
+    author: str  # the name, else the address
+    at: str  # when it was committed: RFC 3339, UTC; "" where that is no date
+    message: str  # of a very long one the end
 
     @property
     def parent(self) -> str:
         """Its first parent; "" for a root."""
-        return next(iter(self.parents), "")
-
-    @property
-    def author(self) -> str:
-        """The author's name, else the address."""
-        name, _, address = next(iter(self._all("author")), "").rpartition(">")[0].partition("<")
-        return name.strip() or address.strip()
-
-    @property
-    def at(self) -> str:
-        """When it was committed: RFC 3339, UTC; "" where that is no date."""
-        seconds = next(iter(self._all("committer")), "").rpartition(">")[2].split()
-        try:
-            return of_unix(int(seconds[0])) if seconds else ""
-        except (ValueError, Malformed):
-            return ""
-
-    @property
-    def message(self) -> str:
-        """The whole message."""
-        return self.content.partition(b"\n\n")[2].decode("utf-8", "replace")
-
-    def _all(self, key: str) -> list[str]:
-        lines = self.content.partition(b"\n\n")[0].decode("utf-8", "replace").split("\n")
-        return [line.partition(" ")[2] for line in lines if line.startswith(f"{key} ")]
+        return self.parents[0] if self.parents else ""
 
 
 def along_first_parents(objects: Objects, start: str, most: int) -> list[PastCommit]:
@@ -72,7 +44,30 @@ def along_first_parents(objects: Objects, start: str, most: int) -> list[PastCom
 
 def commit_of(objects: Objects, oid: str) -> PastCommit:
     """A commit that is here."""
-    return PastCommit(oid, objects.read([oid])[oid].content or b"")
+    head, _, message = (objects.read([oid])[oid].content or b"").partition(b"\n\n")
+    said: dict[str, list[str]] = {}
+    for line in head.split(b"\n"):
+        key, _, value = line.decode("utf-8", "replace").partition(" ")
+        said.setdefault(key, []).append(value)
+    trees, parents, authors, committers = (said.get(key, []) for key in ("tree", "parent", "author", "committer"))
+    name, _, address = "".join(authors[:1]).rpartition(">")[0].partition("<")
+    return PastCommit(
+        oid,
+        "".join(trees[:1]),
+        tuple(parents[:_PARENTS]),
+        (name.strip() or address.strip())[:_NAME],
+        _time("".join(committers[:1]).rpartition(">")[2]),
+        message[-_MESSAGE:].decode("utf-8", "replace"),
+    )
+
+
+def _time(text: str) -> str:
+    """The time that Git writes as seconds and a time zone; "" for any other text."""
+    seconds = text.split()
+    try:
+        return of_unix(int(seconds[0])) if seconds else ""
+    except (ValueError, Malformed):
+        return ""
 
 
 class PastTrees:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -47,16 +48,29 @@ class Walked:
 
 def parse_tree(raw: bytes, width: int) -> Tree:
     """The entries of a raw tree object; `width` is the length of a binary object id."""
-    tree: dict[str, TreeEntry] = {}
-    at = 0
-    while at < len(raw):
-        space = raw.index(b" ", at)
-        zero = raw.index(b"\0", space)
-        end = zero + 1 + width
-        name = raw[space + 1 : zero].decode("utf-8", "surrogateescape")
-        tree[name] = TreeEntry(raw[at:space].decode().zfill(6), raw[zero + 1 : end].hex())
-        at = end
-    return tree
+    return _parsed(_lines(raw, width))
+
+
+def differing(one: bytes, other: bytes, width: int) -> tuple[Tree, Tree]:
+    """The entries of each of two raw trees that the other one does not have: a few of a folder with thousands."""
+    ours, theirs = _lines(one, width), _lines(other, width)
+    here, there = set(ours), set(theirs)
+    return _parsed(line for line in ours if line not in there), _parsed(line for line in theirs if line not in here)
+
+
+def _lines(raw: bytes, width: int) -> list[tuple[bytes, bytes, bytes]]:
+    """(mode, name, binary object id). Raises `ValueError` for what is no tree."""
+    found = re.findall(rb"(?s)([^ \0]+) ([^\0]+)\0(.{%d})" % width, raw)
+    if sum(len(mode) + len(name) for mode, name, _ in found) + (width + 2) * len(found) != len(raw):
+        raise ValueError("this is not a tree")
+    return found
+
+
+def _parsed(lines: Iterable[tuple[bytes, bytes, bytes]]) -> Tree:
+    return {
+        name.decode("utf-8", "surrogateescape"): TreeEntry(mode.decode().zfill(6), oid.hex())
+        for mode, name, oid in lines
+    }
 
 
 def look(read: ReadTree, root: str, places: Iterable[Place]) -> Walked:

@@ -6,24 +6,27 @@ brings.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
+from task.git.repository.history import LARGEST, PATIENCE
 from task.git.repository.objects import MissingObjectError, Objects
 from task.git.repository.past import PastCommit, along_first_parents, commit_of
 from task.git.repository.remote import Remote, StartAgain
 from task.git.repository.texts import file_of
-from task.git.repository.tree_walk import ReadTree, Tree, Walked, look, parse_tree
+from task.git.repository.tree_walk import ReadTree, Walked, differing, look, parse_tree
 from task.model import FileVersion, Place
 
 COMMITS = 500  # that are fetched
-LARGEST = 64_000_000  # bytes of texts
 _AT_ONCE = 100  # texts that are read together
-_KEPT = 100  # trees
+_KEPT = 32  # trees
 _MOST_STEPS = 50  # commits of a merged branch in which the one that wrote a file is looked for
+
+ReadRaw = Callable[[str], bytes]
 
 
 @dataclass(frozen=True)
@@ -56,8 +59,8 @@ def _versions(
     remote: Remote, branch: str, paths: Sequence[str], most: int, depth: int
 ) -> dict[str, tuple[FileVersion, ...]]:
     tip = remote.fetch_commits(depth, branch)
-    read = _reader(remote.objects)
-    blobs = _blobs(read, along_first_parents(remote.objects, tip, depth), paths, most)
+    raw, read = _readers(remote.objects)
+    blobs = _blobs(raw, along_first_parents(remote.objects, tip, depth), paths, most)
     wanted = list(dict.fromkeys(one.oid for of in blobs.values() for one in of if one.oid))
     remote.fetch_files(wanted, branch)
     texts: dict[str, str | None] = {}
@@ -80,19 +83,24 @@ def _version(text: str | None, commit: PastCommit | None) -> FileVersion:
     return FileVersion(text, commit.oid, commit.at, commit.author, commit.message)
 
 
-def _blobs(read: ReadTree, commits: Sequence[PastCommit], paths: Sequence[str], most: int) -> dict[str, list[_Blob]]:
+def _blobs(read: ReadRaw, commits: Sequence[PastCommit], paths: Sequence[str], most: int) -> dict[str, list[_Blob]]:
     """The blobs of each file along these commits, newest first."""
     found: dict[str, list[_Blob]] = {path: [] for path in paths}
     if not commits:
         return found
     wanted = _as_tree(paths)
     now = dict(_changes(read, "", commits[0].tree, wanted))
+    first: PastCommit | None = None  # the root, if the commits go so far back
+    end = time.monotonic() + PATIENCE
     for commit, older in pairwise(commits):
+        if time.monotonic() > end:
+            break
         for path, before in _changes(read, commit.tree, older.tree, wanted):
             if len(found[path]) < most:
                 found[path].append(_Blob(now.get(path, ""), commit))
             now[path] = before
-    first = None if commits[-1].parent else commits[-1]
+    else:
+        first = None if commits[-1].parent else commits[-1]
     for path, oid in now.items():
         if oid and len(found[path]) < most:
             found[path].append(_Blob(oid, first))
@@ -111,14 +119,14 @@ def _as_tree(paths: Sequence[str]) -> dict[str, Any]:
     return root
 
 
-def _changes(read: ReadTree, newer: str, older: str, wanted: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _changes(read: ReadRaw, newer: str, older: str, wanted: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """(path, what the older tree has there, "" for no file) of the wanted files that differ."""
     if newer == older:
         return
-    one, other = read(newer), read(older)
-    for name, place in wanted.items():
-        new, old = one.get(name), other.get(name)
-        if new == old:
+    one, other = differing(read(newer), read(older), max(len(newer), len(older)) // 2)
+    for name in dict.fromkeys((*one, *other)):
+        new, old, place = one.get(name), other.get(name), wanted.get(name)
+        if place is None:
             continue
         if isinstance(place, str):
             was, now = (entry.oid if entry and entry.is_file else "" for entry in (old, new))
@@ -147,11 +155,11 @@ def _oid_of(seen: Walked, path: str) -> str:
     return seen.entries[path].oid if path in seen.entries else ""
 
 
-def _reader(objects: Objects) -> ReadTree:
-    """Reads trees of what was fetched; "" is an empty one. A tree is often asked for again soon."""
+def _readers(objects: Objects) -> tuple[ReadRaw, ReadTree]:
+    """Read trees of what was fetched, as they are and parsed; "" is an empty one. Most are asked for again soon."""
 
     @lru_cache(maxsize=_KEPT)
-    def read(oid: str) -> Tree:
-        return parse_tree(objects.read([oid])[oid].content or b"", len(oid) // 2) if oid else {}
+    def raw(oid: str) -> bytes:
+        return objects.read([oid])[oid].content or b"" if oid else b""
 
-    return read
+    return raw, lru_cache(maxsize=_KEPT)(lambda oid: parse_tree(raw(oid), len(oid) // 2))

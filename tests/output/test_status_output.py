@@ -1,0 +1,131 @@
+"""The text, the table, the page and the JSON of `status`, of rows that others have named."""
+
+import io
+import json
+import re
+from dataclasses import replace
+
+import jsonschema
+import pytest
+from memory import story
+
+from task.annotations.application import PREFIX, parse_application
+from task.annotations.subscription import subscribe
+from task.image import parse_image
+from task.model import (
+    Build,
+    Hold,
+    ImageStatus,
+    OpenRequest,
+    PastBuild,
+    Problem,
+    Reading,
+    Status,
+    Verdict,
+    Written,
+)
+from task.output.console import console_of, plain_console
+from task.output.status_json import json_text
+from task.output.status_page import page
+from task.output.status_text import plain, table
+from task.schemas import load
+
+NOW = "2026-11-22T12:00:00Z"
+DIGEST = "sha256:" + "a" * 64
+
+
+def row(**more: object) -> ImageStatus:
+    """An image with everything that there is to say."""
+    (sub,) = subscribe(parse_application(story().app, PREFIX)).subscriptions
+    image = parse_image("ghcr.io/acme/web:1.1.0")
+    full = ImageStatus(
+        sub,
+        "main",
+        "kustomization",
+        Reading("ghcr.io/acme/web", "1.0.0", DIGEST, file="apps/a/kustomization.yaml"),
+        live=(image,),
+        newest=image,
+        hold=Hold("incident", "jane", NOW, NOW),
+        scope="image",
+        deferred=Written("1.1.0", "", Build()),
+        deferred_at=NOW,
+        request=OpenRequest("https://git.example/pull/7", "7", "image-update/a", "1.1.0"),
+        builds=(PastBuild("1.0.0", DIGEST, "c" * 40, NOW, "CI", "https://ci.example/7"),),
+        would=Verdict("defer", "held", "it is held"),
+    )
+    return replace(full, **more)  # type: ignore[arg-type]
+
+
+def status(*rows: ImageStatus, problems: tuple[Problem, ...] = ()) -> Status:
+    return Status(rows, problems, len(rows), 0)
+
+
+EMPTY = replace(ImageStatus(row().subscription), kind="live")
+
+
+@pytest.mark.parametrize("one", [row(), EMPTY, row(hold=Hold("x"), deferred_at="", scope="application")])
+def test_the_json_is_that_of_its_schema(one: ImageStatus) -> None:
+    problems = (Problem("argocd/a", "target", "broken", "correct it"), Problem("", "x", "y", severity="warning"))
+    found = json.loads(json_text(status(one, problems=problems)))
+    jsonschema.validate(found, load("status.v1"))
+    assert found["images"][0]["application"] == "argocd/a"
+
+
+def test_the_whole_of_an_image_in_json() -> None:
+    found = json.loads(json_text(status(row())))["images"][0]
+    version = {"tag": "1.1.0", "digest": None}
+    assert found["current"] == {"tag": "1.0.0", "digest": DIGEST}
+    assert (found["live"], found["newest"], found["deferred"]) == ([version], version, {**version, "at": NOW})
+    assert found["hold"] == {"reason": "incident", "by": "jane", "at": NOW, "until": NOW, "scope": "image"}
+    request = {"url": "https://git.example/pull/7", "number": 7, "head": "image-update/a", "tag": "1.1.0"}
+    assert found["pull_request"] == request
+    assert found["would"] == {"verdict": "defer", "rule": "held", "because": "it is held"}
+    build = {"tag": "1.0.0", "digest": DIGEST, "commit": "c" * 40, "at": NOW, "by": "CI"}
+    assert found["builds"] == [{**build, "pipeline_run": "https://ci.example/7"}]
+
+
+def test_every_fact_is_in_the_text_and_on_the_page() -> None:
+    found = status(row(), problems=(Problem("argocd/a", "target", "it is broken", "correct it"),))
+    rules_and_versions = ("newest-build", "1.0.0@sha256:aaaaaaaaaaaa…", "1.1.0", "cccccccccccc", "by CI")
+    sentences = ("by jane since", "1.1.0 is deferred since", "held: held: it is held", "it is broken", "correct it")
+    for words in (*rules_and_versions, *sentences, "1 held, 1 error"):
+        assert words in plain(found)
+        assert words in page(found)
+    assert '<a href="https://git.example/pull/7"' in page(found)
+    assert '<a href="https://ci.example/7"' in page(found)
+    assert "none" not in plain(status(EMPTY)).lower().replace("(none)", "")
+
+
+def test_an_empty_status() -> None:
+    assert plain(status()) == "0 images of 0 Applications\n"
+    assert "<p>None.</p>" in page(status())
+
+
+EVIL = "\x1b[31m<script>alert(1)</script>\u202e\n::set-output name=x::y ##vso[task]"
+
+
+def test_nothing_that_others_named_is_obeyed() -> None:
+    one = row(
+        hold=Hold(EVIL, EVIL, NOW),
+        request=OpenRequest(f"javascript:{EVIL}", "7", EVIL, EVIL),
+        builds=(PastBuild(EVIL, "", EVIL, EVIL, EVIL, f"https://ci.example/{EVIL}"),),
+        in_git=Reading(tag=EVIL, file=EVIL),
+        would=Verdict("error", "target", EVIL),
+    )
+    found = status(one, problems=(Problem("argocd/a", "target", EVIL, EVIL),))
+    for text in (plain(found), table(found, plain_console())):
+        assert not set(text) & {"\x1b", "\u202e"}
+        assert not re.search(r"^::", text, re.MULTILINE)
+    html = page(found)
+    assert not set(html) & {"\x1b", "\u202e"}
+    assert "<script" not in html
+    assert 'href="javascript' not in html
+    assert "##vso[" not in html
+
+
+def test_the_table_is_no_wider_than_the_terminal() -> None:
+    console = console_of(io.StringIO(), {"COLUMNS": "60", "NO_COLOR": "1"})
+    long = row(builds=(PastBuild("1.0.0", DIGEST, "c" * 40, NOW, "x" * 90, "https://ci.example/" + "7" * 90),))
+    lines = table(status(long), console).splitlines()
+    assert max(map(len, lines)) <= 60
+    assert "x" * 30 in "".join(lines)
