@@ -188,6 +188,7 @@ class Settings:
     applications: tuple[str, ...] = ()
     clusters: str = ""  # the file that lists them, for ApplicationSets
     render: tuple[str, ...] = ()  # what Helm and Kustomize may make Applications of
+    follow: int = 0  # how deep Applications that Applications deploy are read
     application: tuple[str, ...] = ()  # () is all, as for the next three
     namespace: tuple[str, ...] = ()
     project: tuple[str, ...] = ()

@@ -1,10 +1,11 @@
-"""Whole runs on Applications that are no plain manifests: those of a chart in Git."""
+"""Whole runs on Applications that are not among the manifests: those of a chart, and those that others deploy."""
 
+import json
 import os
 from pathlib import Path
 
 import pytest
-from runs import KUSTOMIZATION, PREFIX, WEB, arguments, target
+from runs import KUSTOMIZATION, PREFIX, WEB, application, arguments, manifest, target
 from support import bare_repo, changed_paths, image_update, needs
 
 TEMPLATE = """\
@@ -53,3 +54,21 @@ def test_a_chart_that_is_not_rendered_is_a_warning_that_says_how(repo: Path) -> 
     assert (warning["severity"], warning["rule"]) == ("warning", "source")
     assert warning["message"] == f"{repo}//chart: this Helm chart makes Applications, and it is not rendered"
     assert "render it with --render helm" in result.stderr
+
+
+@pytest.mark.measured
+def test_applications_below_a_parent_are_updated_through_the_url_that_the_step_reaches(tmp_path: Path) -> None:
+    url = "https://git.example.com/repo.git"
+    parent = application("root", url)
+    del parent["metadata"]["annotations"]
+    parent["spec"]["source"]["path"] = "children"
+    children = {f"children/{one}.json": json.dumps(application(one, url)) for one in ("web", "shop")}
+    repo = bare_repo(tmp_path, {**children, **{target(one): KUSTOMIZATION for one in ("web", "shop")}})
+    rewrite = f"https://git.example.com/=file://{tmp_path}/"
+    args = arguments(manifest(tmp_path, parent), "--rewrite-url", rewrite)
+    without = image_update(*args)
+    assert (without.code, without.json["decisions"]) == (0, [])
+    result = image_update(*args, "--follow-apps", "1")
+    assert result.code == 0, result.stderr
+    assert sorted(changed_paths(repo)) == [target("shop"), target("web")]
+    assert [one["repository"] for one in result.json["commits"]] == [url]

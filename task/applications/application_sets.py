@@ -1,76 +1,28 @@
-"""Renders the ApplicationSets among manifests, and reads the repositories of their `git` generators.
+"""Renders the ApplicationSets among manifests.
 
 A cluster is not asked: there the generated Applications themselves count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from task.applications import Found
-from task.applications.git import SnapshotReader
+from task.applications.repositories import Repositories
 from task.applicationsets.fill import Budget
 from task.applicationsets.generators import NamedCluster
 from task.applicationsets.go_yaml import load
 from task.applicationsets.render import Rendered, render
 from task.applicationsets.unfilled import may_name, template_of
-from task.errors import Malformed, SourceError, TaskError, UsageError
+from task.errors import Malformed, TaskError, UsageError
 from task.files import read_text
-from task.model import Image, Place, Snapshot
+from task.model import Image
 from task.text import without_logins
 
-MOST_REPOSITORIES = 50  # of `git` generators; each is fetched
 _FAILED = "correct the ApplicationSet: until then neither Argo CD nor this step generates anything from it"
-_BRANCH = "name a branch in the generator's revision, or read what was generated: --applications cluster"
 _OTHERS = "the other Applications of this ApplicationSet are used"
 _KEYS = {"name", "server", "project", "labels", "annotations"}
-
-
-class Repositories:
-    """The repositories of `git` generators. Each revision is fetched once, for all ApplicationSets of a run."""
-
-    def __init__(self, repository: Callable[[str], SnapshotReader]) -> None:
-        self._open = repository
-        self._repositories: dict[str, SnapshotReader] = {}
-        self._snapshots: dict[tuple[str, str], Snapshot] = {}
-        self._texts: dict[tuple[str, str], dict[str, str]] = {}
-
-    def paths(self, repo: str, revision: str) -> Sequence[str]:
-        """The paths of all files at the tip of the branch. Raises the errors of Git."""
-        return list(self._snapshot(repo, revision).files)
-
-    def texts(self, repo: str, revision: str, paths: Sequence[str]) -> Mapping[str, str]:
-        """The texts of these files. Raises Malformed for what is no text, and the errors of Git."""
-        snapshot = self._snapshot(repo, revision)
-        known = self._texts.setdefault((repo, revision), {})
-        if missing := [path for path in paths if path not in known]:
-            found = self._repositories[repo].again(snapshot, [Place(path) for path in missing])
-            for path, file in found.files.items():
-                if file.problem:
-                    raise Malformed(f"cannot read {path!r}: {file.problem}", "write it as UTF-8 text")
-                known[path] = file.text
-        return {path: known[path] for path in paths if path in known}
-
-    def _snapshot(self, repo: str, revision: str) -> Snapshot:
-        if (repo, revision) not in self._snapshots:
-            if repo not in self._repositories:
-                if len(self._repositories) >= MOST_REPOSITORIES:
-                    message = f"the git generators name more than {MOST_REPOSITORIES} repositories"
-                    raise SourceError(message, hint="name fewer ApplicationSets with --applications")
-                self._repositories[repo] = self._open(repo)
-            reader = self._repositories[repo]
-            branch = reader.default_branch() if revision in ("", "HEAD") else revision
-            try:
-                self._snapshots[repo, revision] = reader.snapshot(branch, [Place("", "names")])
-            except SourceError as error:
-                raise SourceError(error.message, hint=_BRANCH, subject=error.subject) from error
-        return self._snapshots[repo, revision]
-
-    def close(self) -> None:
-        """Removes what was fetched."""
-        for reader in self._repositories.values():
-            reader.close()
 
 
 class RenderedSets:

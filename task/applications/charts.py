@@ -7,7 +7,12 @@ import re
 from collections.abc import Iterable
 
 CHART = "Chart.yaml"
-_APPLICATION = re.compile(r"^[ \t]*(?:- )?kind:[ \t]*[\"']?Application(?:Set)?\b", re.MULTILINE)
+_APPLICATION = re.compile(r"(?:^|[\s{,\"'])kind[\"']?:[ \t]*[\"']?Application(?:Set)?\b", re.MULTILINE)
+
+
+def makes_applications(text: str) -> bool:
+    """Whether a file holds an Application or ApplicationSet, filled in or not."""
+    return bool(_APPLICATION.search(text))
 
 
 class ChartTemplates:
@@ -26,7 +31,7 @@ class ChartTemplates:
         chart = self._chart_of(path)
         if chart is None or "{{" not in text:
             return False
-        if _APPLICATION.search(text):
+        if makes_applications(text):
             self._of_applications[chart] = None
         return True
 

@@ -98,6 +98,27 @@ def reaches_out(text: str) -> bool:
     return any(posixpath.normpath(str(one)).startswith("..") or _URL.match(str(one)) for one in listed)
 
 
+def listed(folder: str, files: Mapping[str, str]) -> list[str] | None:
+    """The manifests of a kustomization that only lists them; None for one that needs Kustomize.
+
+    `files` are those that `needed` returns.
+    """
+    found, waiting, done = list[str](), [folder], set[str]()
+    while waiting:
+        here = waiting.pop(0)
+        if here in done:
+            continue
+        done.add(here)
+        path = kustomization_in(files, here)
+        kustomization = _read(files[path], path)
+        if any(value and key not in _FIRST for key, value in kustomization.items()):
+            return None
+        for entry in places(files[path], path):
+            there = posixpath.normpath(posixpath.join(here, entry))
+            (found if there in files else waiting).append("" if there == "." else there)
+    return found
+
+
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 

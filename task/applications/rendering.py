@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Literal
 
 from task.applications import Found
+from task.applications.deployed import Release
 from task.applications.kustomizations import NAMES as KUSTOMIZATIONS
 from task.applications.kustomizations import changes, needed, reaches_out
 from task.applications.local_files import LINK
@@ -26,6 +27,7 @@ _WHAT: Mapping[Kind, str] = {"helm": "Helm chart", "kustomize": "kustomization"}
 _KINDS = frozenset(("Application", "ApplicationSet", "ImageUpdater"))
 _OTHERWISE = "or read what it makes: --applications cluster"
 NOTHING: Mapping[str, str] = {}
+_VALUES = ".image-update-values.yaml"
 _LONGEST_RELEASE = 53  # letters of a release's name
 
 
@@ -72,12 +74,18 @@ class Rendering:
             where = f"{before}{folder}".rstrip("/") or "."
             if folder != root and where in self._sources:
                 continue  # it is read, or told about, as a source of its own
-            message = f"{where}: this {_WHAT[kind]} makes Applications, and it is not rendered"
             # Only what a source names is rendered, not what lies within.
             own = f"name it as a source of its own, with --render {kind}, {_OTHERWISE}"
-            yield Found({}, where, message, self.way_out(kind) if folder == root else own, advice=True)
+            yield self.advice(kind, where, self.way_out(kind) if folder == root else own)
 
-    def rendered(self, kind: Kind, where: str, folder: str, read: ReadFiles) -> Iterator[Found]:
+    def advice(self, kind: Kind, where: str, hint: str) -> Found:
+        """The warning about one chart or kustomization that is not rendered."""
+        message = f"{where}: this {_WHAT[kind]} makes Applications, and it is not rendered"
+        return Found({}, where, message, hint, advice=True)
+
+    def rendered(
+        self, kind: Kind, where: str, folder: str, read: ReadFiles, release: Release = Release()
+    ) -> Iterator[Found]:
         """The Applications of a folder, all of them placed at `where`. Raises SourceError, with the program's words.
 
         `folder` is its path from the top; `read` returns the files of such a path.
@@ -94,7 +102,12 @@ class Rendering:
 
         try:
             files = texts(folder) if kind == "helm" else needed(folder, texts)
-            text = run([self._program(kind), *self._arguments(kind, where, folder)], files, self._environ)
+            for path in release.value_files:
+                files.update(texts(path))
+            if release.values:
+                files[_VALUES] = release.values
+            given = _helm(release, folder or where, self._namespace) if kind == "helm" else self._build()
+            text = run([self._program(kind), *given, f"./{folder}"], files, self._environ)
         except Malformed as error:
             hint = error.hint
             if left_out:
@@ -104,16 +117,22 @@ class Rendering:
             if one.problem or one.item.get("kind") in _KINDS:
                 yield replace(one, origin=where)
 
-    def _arguments(self, kind: Kind, where: str, folder: str) -> list[str]:
-        path = f"./{folder}"
-        if kind == "helm":
-            return ["template", "--namespace", self._namespace, "--", _release(folder or where), path]
-        return ["kustomize" if os.path.basename(self._program(kind)) == "kubectl" else "build", path]
+    def _build(self) -> list[str]:
+        return ["kustomize" if os.path.basename(self._program("kustomize")) == "kubectl" else "build"]
 
     def _program(self, kind: Kind) -> str:
         if kind not in self._programs:
             self._programs[kind] = found(_PROGRAMS[kind], self._environ)
         return self._programs[kind]
+
+
+def _helm(release: Release, folder: str, namespace: str) -> list[str]:
+    """The arguments before the chart. Values come in Argo CD's order."""
+    files = [*release.value_files, *([_VALUES] if release.values else [])]
+    values = [word for path in files for word in ("--values", f"./{path}")]
+    values += [word for option, name, value in release.parameters for word in (option, f"{name}={value}")]
+    name = release.name or _release(folder)
+    return ["template", "--namespace", release.namespace or namespace, *values, "--", name]
 
 
 def _release(folder: str) -> str:

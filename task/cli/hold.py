@@ -18,6 +18,7 @@ def hold(
     applications: options.Applications = None,
     clusters: options.Clusters = "",
     render: options.Render = None,
+    follow_apps: options.FollowApps = 0,
     selector: options.Selector = "",
     project: options.Project = None,
     namespace: options.Namespace = None,

@@ -37,6 +37,7 @@ def lint(
     applications: options.Applications = None,
     clusters: options.Clusters = "",
     render: options.Render = None,
+    follow_apps: options.FollowApps = 0,
     application: options.Application = None,
     selector: options.Selector = "",
     project: options.Project = None,

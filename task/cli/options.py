@@ -344,6 +344,16 @@ Render = Annotated[
         read=every_choice,
     ),
 ]
+FollowApps = Annotated[
+    int,
+    option(
+        "--follow-apps",
+        FIND,
+        "Also read the Applications that Applications deploy from Git (app of apps), so many levels deep.",
+        "N",
+        read=count,
+    ),
+]
 Application = Annotated[
     Texts,
     option(

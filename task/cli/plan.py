@@ -19,6 +19,7 @@ def plan(
     applications: options.Applications = None,
     clusters: options.Clusters = "",
     render: options.Render = None,
+    follow_apps: options.FollowApps = 0,
     application: options.Application = None,
     selector: options.Selector = "",
     project: options.Project = None,

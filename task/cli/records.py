@@ -106,6 +106,7 @@ def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
         applications="applications",
         clusters="clusters",
         render="render",
+        follow="follow_apps",
         application="application",
         namespace="namespace",
         project="project",

@@ -16,6 +16,7 @@ def release(
     applications: options.Applications = None,
     clusters: options.Clusters = "",
     render: options.Render = None,
+    follow_apps: options.FollowApps = 0,
     selector: options.Selector = "",
     project: options.Project = None,
     namespace: options.Namespace = None,

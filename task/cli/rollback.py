@@ -21,6 +21,7 @@ def rollback(
     applications: options.Applications = None,
     clusters: options.Clusters = "",
     render: options.Render = None,
+    follow_apps: options.FollowApps = 0,
     selector: options.Selector = "",
     project: options.Project = None,
     namespace: options.Namespace = None,

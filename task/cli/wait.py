@@ -51,6 +51,7 @@ def wait(
     applications: options.Applications = None,
     clusters: options.Clusters = "",
     render: options.Render = None,
+    follow_apps: options.FollowApps = 0,
     argocd_namespace: options.ArgocdNamespace = "argocd",
     log_level: options.LogLevel = "info",
     log_format: options.LogFormat = "auto",

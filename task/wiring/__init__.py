@@ -11,15 +11,18 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from task import shutdown
-from task.applications import is_set
+from task.applications import Found, is_set
+from task.applications.follow import FollowedApplications
 from task.applications.git import GitManifests
 from task.applications.manifest_files import Manifests
 from task.applications.rendering import Rendering
+from task.applications.repositories import Repositories
 from task.applications.work_tree import locate as find
 from task.errors import TaskError, UsageError
 from task.git.ancestry import Lineage
@@ -185,12 +188,13 @@ def _applications(
         raise UsageError("nothing says where to read Applications from", hint=f"give --applications: {CHOICES}")
     opened = ExitStack()
 
+    repositories = Repositories(lambda repo: repository(repo, None))
+    opened.callback(repositories.close)
+
     @once
     def sets() -> RenderedSets:
-        from task.applications.application_sets import RenderedSets, Repositories, clusters_of
+        from task.applications.application_sets import RenderedSets, clusters_of
 
-        repositories = Repositories(lambda repo: repository(repo, None))
-        opened.callback(repositories.close)
         return RenderedSets(
             repositories,
             clusters=clusters_of(settings.clusters) if settings.clusters else None,
@@ -202,7 +206,12 @@ def _applications(
 
     if settings.clusters:
         sets()  # a mistake in the file is an error, whatever the manifests hold
+
+    def rendered(manifest: Found) -> Iterator[Found]:
+        return sets().of(manifest) if is_set(manifest.item) else iter((manifest,))
+
     rendering = Rendering(settings.render, environ, settings.argocd_namespace, found)
+    followed = FollowedApplications(repositories, rendering, settings.follow, rendered)
     with opened:
         for source in found:
             repo, path = _repository(source)
@@ -210,12 +219,12 @@ def _applications(
                 yield from argo.manifests(source, scope, images)
                 continue
             git = repo and not os.path.exists(source)
-            read = GitManifests(repository(repo, None), path, rendering) if git else Manifests(source, rendering)
-            for manifest in read.all():
-                if is_set(manifest.item):
-                    yield from sets().of(manifest)
-                else:
-                    yield manifest
+            kept = repositories.of(repo, named=False) if git else None
+            read = GitManifests(kept, path, rendering) if kept else Manifests(source, rendering)
+            for manifest in chain.from_iterable(map(rendered, read.all())):
+                followed.note(manifest)
+                yield manifest
+        yield from followed.below()
 
 
 def _repository(source: str) -> tuple[str, str]:

@@ -28,7 +28,7 @@ from task.cli.records import settings_of
 from task.errors import UsageError
 from task.settings import Settings
 
-SEARCH = "applications clusters render argocd-namespace log-level log-format"
+SEARCH = "applications clusters render follow-apps argocd-namespace log-level log-format"
 ACCESS = """
     allow-protocol rewrite-url git-username git-password-file git-credentials-url basic-auth-directory github-app-id
     github-app-installation-id github-app-key-file ssh-key-file ssh-directory ssh-known-hosts-file ssh-host-key ca-file
@@ -71,6 +71,7 @@ TAKEN = {
 DEFAULTS = {
     "argocd-namespace": "argocd",
     "annotation-prefix": "argocd-image-updater.argoproj.io/",
+    "follow-apps": "0",
     "strategy": "semver",
     "carry-parameters": "true",
     "git-author-name": "image-update",
@@ -297,6 +298,8 @@ API = ("--commit-through", "github")
         (["--deadline", "inf"], "--deadline: 'inf' is not a number of seconds"),
         (["--deadline", "1000000"], "--deadline: '1000000' is not a number of seconds"),
         (["--render", "helm,jsonnet"], "--render: 'jsonnet' is not one of its values"),
+        (["--follow-apps", "-1"], "--follow-apps: '-1' is not a whole number from 0 to 50"),
+        (["--follow-apps", "1.5"], "--follow-apps: '1.5' is not a whole number from 0 to 50"),
         (["--strategy", "newest"], "--strategy: 'newest' is not one of its values"),
         (["--source-commit", "main"], "--source-commit: 'main' is not the id of a commit"),
         (["--source-commit", "abc123"], "--source-commit: 'abc123' is not the id of a commit"),

@@ -1,0 +1,147 @@
+"""The folders that an Application deploys, as its manifest says. Pure."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_MOST = 100  # patterns that one pattern with braces stands for
+_LONGEST = 500  # letters of a pattern
+# What a source may say of Kustomize without changing what it makes.
+_HARMLESS = frozenset(("version", "kubeVersion", "apiVersions"))
+
+
+@dataclass(frozen=True)
+class Release:
+    """How Helm is to render a chart; with "" and () as if nothing were said."""
+
+    name: str = ""
+    namespace: str = ""
+    value_files: tuple[str, ...] = ()  # paths from the top
+    values: str = ""  # YAML; it wins over the files
+    parameters: tuple[tuple[str, str, str], ...] = ()  # the option, the name, the value
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """One folder of one source of an Application."""
+
+    repo: str
+    revision: str
+    path: str  # "" is the root
+    plain: bool = False  # the manifest says that it is a directory of manifests
+    recurse: bool = False
+    include: str = ""  # globs of a directory's files
+    exclude: str = ""
+    release: Release = Release()
+    optional_values: bool = False  # ignoreMissingValueFiles
+    strange: str = ""  # what of the manifest has no effect here, so that the folder is not rendered
+
+    def holds(self, path: str) -> bool:
+        """Whether a file of the folder, by its path from the top, is one of its manifests."""
+        below = posixpath.relpath(path, self.path or ".")
+        if "/" in below and not self.recurse:
+            return False
+        if self.exclude and _fits(below, self.exclude):
+            return False
+        return not self.include or _fits(below, self.include)
+
+
+def deployed(item: Mapping[str, Any]) -> Iterator[Deployed]:
+    """The folders that an Application's sources name, without those of plugins and of charts from Helm repositories."""
+    spec, metadata = _mapping(item, "spec"), _mapping(item, "metadata")
+    hydrator, several = spec.get("sourceHydrator"), spec.get("sources")
+    sources: list[Any] = several if isinstance(several, list) and several else [spec.get("source")]
+    if isinstance(hydrator, dict):
+        sources = [hydrator.get("drySource")]
+    namespace = _text(_mapping(spec, "destination").get("namespace"))
+    for source in sources:
+        if not isinstance(source, dict) or source.get("chart") or source.get("plugin") is not None:
+            continue
+        repo, path = _text(source.get("repoURL")), _text(source.get("path"))
+        inside = posixpath.normpath(posixpath.join("/", path)).strip("/")
+        if not repo or not path or ".." in path.split("/"):
+            continue
+        directory, helm, kustomize = (_mapping(source, key) for key in ("directory", "helm", "kustomize"))
+        release, strange = _release(helm, inside, _text(metadata.get("name")), namespace)
+        if changed := sorted(key for key, value in kustomize.items() if value and key not in _HARMLESS):
+            strange = strange or f"kustomize.{changed[0]}"
+        yield Deployed(
+            repo=repo,
+            revision=_text(source.get("targetRevision")),
+            path=inside,
+            plain=bool(directory) and not helm and not kustomize,
+            recurse=directory.get("recurse") is True,
+            include=_text(directory.get("include")),
+            exclude=_text(directory.get("exclude")),
+            release=release,
+            optional_values=helm.get("ignoreMissingValueFiles") is True,
+            strange=strange,
+        )
+
+
+def _release(helm: Mapping[str, Any], path: str, name: str, namespace: str) -> tuple[Release, str]:
+    """What Argo CD gives Helm, and the first word of it that cannot be followed here, or ""."""
+    files, strange = [], "helm.fileParameters" if helm.get("fileParameters") else ""
+    for file in _list(helm.get("valueFiles")):
+        text = _text(file)
+        inside = posixpath.normpath(posixpath.join("/", path, text)).lstrip("/")
+        if text.startswith("$") or "://" in text or any(char in text for char in "*?["):
+            strange = strange or f"helm.valueFiles {text[:200]!r}"
+        files.append(inside)
+    whole = helm.get("valuesObject")
+    parameters = []
+    for one in _list(helm.get("parameters")):
+        if isinstance(one, dict) and one.get("name"):
+            option = "--set-string" if one.get("forceString") is True else "--set"
+            parameters.append((option, _text(one["name"]), _escaped(_text(one.get("value")))))
+    return (
+        Release(
+            name=_text(helm.get("releaseName")) or name,
+            namespace=_text(helm.get("namespace")) or namespace,
+            value_files=tuple(files),
+            values=json.dumps(whole) if isinstance(whole, dict) and whole else _text(helm.get("values")),
+            parameters=tuple(parameters),
+        ),
+        strange,
+    )
+
+
+def _escaped(value: str) -> str:
+    """A parameter's value as Argo CD hands it to Helm: commas are text, except in a list."""
+    if value.startswith("{") and value.endswith("}"):
+        return value
+    return re.sub(r"(?<!\\),", r"\\,", value)
+
+
+def _fits(path: str, pattern: str) -> bool:
+    """Whether a path fits one of Argo CD's globs: `*` is any text, also with slashes, and {a,b} is a or b."""
+    waiting, patterns = [pattern[:_LONGEST]], list[str]()
+    while waiting and len(waiting) + len(patterns) < _MOST:
+        one = waiting.pop()
+        if found := _BRACES.search(one):
+            waiting += [one[: found.start()] + part + one[found.end() :] for part in found[1].split(",")]
+        else:
+            patterns.append(one)
+    return any(fnmatchcase(path, one) for one in patterns)
+
+
+def _mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = raw.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "" if value is None or isinstance(value, (dict, list)) else str(value)

@@ -1,0 +1,252 @@
+"""Applications that Applications deploy (app of apps): `--follow-apps`."""
+
+from __future__ import annotations
+
+import posixpath
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from task.annotations.application import is_application
+from task.applications import Found
+from task.applications.charts import makes_applications
+from task.applications.deployed import Deployed, Release, deployed
+from task.applications.kustomizations import kustomization_in, listed, needed, places
+from task.applications.manifest_files import SUFFIXES
+from task.applications.manifest_text import found_in
+from task.applications.rendering import Kind, Rendering, kind_of
+from task.applications.repositories import KeptRepository, Repositories, repository_key
+from task.errors import Exit, Malformed, SourceError, TaskError
+from task.model import File, Place, Snapshot
+
+MOST = 5_000  # Applications that are followed to
+_KINDS = frozenset(("Application", "ApplicationSet", "ImageUpdater"))
+_CLUSTER = "read what it deploys with --applications cluster"
+_BRANCH = f"name a branch in targetRevision, or {_CLUSTER}"
+_TOO_MANY = "begin with fewer Applications, or read them with --applications cluster"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A folder to look into, and the Application that deploys it."""
+
+    parent: str
+    folder: Deployed
+    namespace: str  # of children that name none
+
+
+class FollowedApplications:
+    """Looks into the folders that Applications deploy, as deep as wanted, and into each folder once."""
+
+    def __init__(
+        self,
+        repositories: Repositories,
+        rendering: Rendering,
+        depth: int,
+        rendered_sets: Callable[[Found], Iterator[Found]] = lambda found: iter((found,)),
+        most: int = MOST,
+    ) -> None:
+        """`rendered_sets` returns the Applications of an ApplicationSet, and any other manifest as it is."""
+        self._repositories, self._rendering, self._depth = repositories, rendering, depth
+        self._rendered_sets, self._most = rendered_sets, most
+        self._waiting: list[Step] = []
+        self._seen: set[tuple[Deployed, str]] = set()
+        self._unreadable: set[str] = set()  # repositories
+
+    def note(self, found: Found) -> None:
+        """Remembers what an Application deploys, to look into it later."""
+        if not self._depth or found.template or not is_application(found.item):
+            return
+        for folder in deployed(found.item):
+            self._waiting.append(Step(_key(found.item), folder, folder.release.namespace))
+
+    def below(self) -> Iterator[Found]:
+        """The Applications below those that were noted, level after level. What cannot be read is a problem."""
+        count = 0
+        for _ in range(self._depth):
+            groups: dict[tuple[str, str], list[Step]] = {}
+            for step in self._waiting:
+                groups.setdefault((repository_key(step.folder.repo), step.folder.revision), []).append(step)
+            self._waiting = []
+            for steps in groups.values():
+                for found in self._children(steps):
+                    count += is_application(found.item)
+                    if count > self._most:
+                        message = f"--follow-apps: there are more than {self._most:,} Applications to follow to"
+                        yield Found({}, "", message, _TOO_MANY, severity="error")
+                        return
+                    self.note(found)
+                    yield found
+
+    def _children(self, steps: Sequence[Step]) -> Iterator[Found]:
+        """What the folders of one branch of one repository hold."""
+        first = steps[0].folder
+        if first.repo in self._unreadable:
+            return
+        try:
+            kept = self._repositories.of(first.repo)
+            names = kept.snapshot(first.revision, [Place(step.folder.path, "names") for step in steps])
+            branch = _Branch(kept, names)
+            looks = [(step, kind) for step in steps if self._is_new(step, kind := branch.kind(step.folder))]
+            branch.read(
+                place for step, kind in looks if kind != "kustomize" for place in branch.wanted(step.folder, kind)
+            )
+            branch.read_kustomizations({step.folder.path for step, kind in looks if kind == "kustomize"})
+        except TaskError as error:
+            yield self._problem(first, steps, error)
+            return
+        for step, kind in looks:
+            for found in self._folder(step, kind, branch):
+                for one in self._rendered_sets(_in_namespace(found, step.namespace)):
+                    if one.problem or one.item.get("kind") in _KINDS:
+                        yield one
+
+    def _folder(self, step: Step, kind: Kind | None, branch: _Branch) -> Iterator[Found]:
+        folder = step.folder
+        where = f"{branch.repo}//{folder.path}".rstrip("/")
+        if kind is None:
+            yield from branch.manifests(branch.files(folder))
+            return
+        try:
+            manifests = branch.applications_of(kind, folder)
+            if manifests is not None:
+                yield from branch.manifests(manifests)
+                return
+            hint = self._rendering.way_out(kind)
+            if not hint and folder.strange:
+                hint = f"{step.parent} has {folder.strange}, which is not followed: {_CLUSTER}"
+            if hint:
+                yield self._rendering.advice(kind, where, hint)
+                return
+            known = {path for path in folder.release.value_files if branch.has(path)}
+            files = tuple(path for path in folder.release.value_files if path in known or not folder.optional_values)
+            release = replace(folder.release, value_files=files)
+            for found in self._rendering.rendered(kind, where, folder.path, branch.below, release):
+                yield replace(found, place=(branch.repo, branch.name, folder.path))
+        except (Malformed, SourceError) as error:
+            message = f"{where}, which {step.parent} deploys, is not followed: {error.message}"
+            yield Found({}, where, message, error.hint, advice=True)
+
+    def _is_new(self, step: Step, kind: Kind | None) -> bool:
+        """Whether nobody has looked at this folder in this way."""
+        release = step.folder.release if kind == "helm" else Release()
+        folder = replace(step.folder, repo=repository_key(step.folder.repo), release=release)
+        new = (folder, step.namespace) not in self._seen
+        self._seen.add((folder, step.namespace))
+        return new
+
+    def _problem(self, folder: Deployed, steps: Sequence[Step], error: TaskError) -> Found:
+        """One problem for all Applications of a branch: an error where running again may help."""
+        if not isinstance(error, SourceError):
+            self._unreadable.add(folder.repo)
+        others = f" and {len(steps) - 1} more" if len(steps) > 1 else ""
+        message = f"what {steps[0].parent}{others} deploys is not followed: {error}"
+        if error.exit == Exit.TEMPORARY:
+            return Found({}, "", message, error.hint, severity="error", exit=int(error.exit))
+        return Found({}, "", message, _BRANCH if isinstance(error, SourceError) else error.hint, advice=True)
+
+
+class _Branch:
+    """One branch of a repository, and what has been read of it."""
+
+    def __init__(self, kept: KeptRepository, names: Snapshot) -> None:
+        self._kept, self._snapshot = kept, names
+        self.repo, self.name = names.repo, names.branch
+        self._names = sorted(names.files)
+        self._files: dict[str, File] = {}
+
+    def inside(self, path: str) -> list[str]:
+        """The paths of all files in a folder and below it."""
+        if not path:
+            return self._names
+        return self._names[bisect_left(self._names, f"{path}/") : bisect_left(self._names, f"{path}0")]
+
+    def kind(self, folder: Deployed) -> Kind | None:
+        """What makes the manifests of a folder; None for a directory of manifests."""
+        at = posixpath.join(folder.path, "")
+        return None if folder.plain else kind_of([one[len(at) :] for one in self.inside(folder.path)])
+
+    def wanted(self, folder: Deployed, kind: Kind | None) -> Iterable[Place]:
+        """What has to be read to know whether there are Applications in a folder."""
+        inside = self.inside(folder.path)
+        if kind == "helm":
+            return [Place(path) for path in inside if "/templates/" in f"/{path}"]
+        return [Place(path) for path in inside if path.endswith(SUFFIXES) and folder.holds(path)]
+
+    def read(self, places: Iterable[Place]) -> None:
+        """Reads all of these at once."""
+        if wanted := tuple(dict.fromkeys(places)):
+            self._files.update(self._kept.again(self._snapshot, wanted).files)
+
+    def read_kustomizations(self, folders: set[str]) -> None:
+        """Reads these folders and what their kustomizations refer to, as many at once as are known."""
+        done = set[str]()
+        while folders:
+            self.read(Place(path, "files") for path in sorted(folders))
+            done |= folders
+            named = {there for path in folders for there in self._referred_to(path)}
+            folders = {path for path in named if path not in self._files} - done
+
+    def _referred_to(self, folder: str) -> list[str]:
+        path = kustomization_in(self._files, folder)
+        try:
+            entries = list(places(self._text(path), path)) if path else []
+        except Malformed:  # told later
+            return []
+        found = [posixpath.normpath(posixpath.join(folder, entry)) for entry in entries]
+        return ["" if one == "." else one for one in found if not one.startswith(("..", "/"))]
+
+    def below(self, path: str) -> Mapping[str, File]:
+        """All files in a folder and below it, or the file at that path."""
+        return self._kept.again(self._snapshot, [Place(path, "files")]).files
+
+    def has(self, path: str) -> bool:
+        """Whether there is such a file."""
+        return bool(self._kept.again(self._snapshot, [Place(path, "exists")]).files)
+
+    def files(self, folder: Deployed) -> list[str]:
+        """The manifests of a directory."""
+        return [place.path for place in self.wanted(folder, None)]
+
+    def applications_of(self, kind: Kind, folder: Deployed) -> list[str] | None:
+        """The files to read where the program need not be started; None where it makes Applications of them.
+
+        Most charts and kustomizations make none, and to start the program for each would take minutes.
+        """
+        if kind == "helm":
+            templates = [place.path for place in self.wanted(folder, kind)]
+            return None if any(makes_applications(self._text(path)) for path in templates) else []
+        texts = needed(folder.path, self._texts_below)
+        if not any(map(makes_applications, texts.values())):
+            return []
+        found = listed(folder.path, texts)
+        if found is not None:
+            self._files.update((path, File(texts[path])) for path in found)
+        return found
+
+    def manifests(self, paths: Iterable[str]) -> Iterator[Found]:
+        """What stands in these files."""
+        for path in paths:
+            for found in found_in(self._text(path).encode(), f"{self.repo}//{path}"):
+                yield replace(found, place=(self.repo, self.name, path))
+
+    def _text(self, path: str) -> str:
+        file = self._files.get(path)
+        return file.text if file else ""
+
+    def _texts_below(self, path: str) -> dict[str, str]:
+        return {one: file.text for one, file in self.below(path).items() if file.mode.startswith("100")}
+
+
+def _key(item: Mapping[str, Any]) -> str:
+    metadata = item["metadata"] if isinstance(item.get("metadata"), dict) else {}
+    return "/".join(str(metadata[key]) for key in ("namespace", "name") if metadata.get(key)) or "?"
+
+
+def _in_namespace(found: Found, namespace: str) -> Found:
+    """The manifest in the namespace that Argo CD puts it into, where it names none itself."""
+    metadata = found.item.get("metadata")
+    if not namespace or not isinstance(metadata, dict) or metadata.get("namespace"):
+        return found
+    return replace(found, item={**found.item, "metadata": {**metadata, "namespace": namespace}})

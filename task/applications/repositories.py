@@ -1,0 +1,98 @@
+"""The repositories that Applications are read from: each is opened once, and each of its branches fetched once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from task.applications.git import SnapshotReader
+from task.errors import Malformed, SourceError
+from task.model import Place, Snapshot
+from task.urls import without_login
+
+MOST_REPOSITORIES = 50  # that `git` generators and followed Applications name; each is fetched
+_BRANCH = "name a branch in the generator's revision, or read what was generated: --applications cluster"
+
+
+def repository_key(repo: str) -> str:
+    """The same text for each way in which manifests write one repository's URL."""
+    return without_login(repo).rstrip("/").removesuffix(".git")
+
+
+class KeptRepository:
+    """A repository that stays open until `Repositories.close`. Later places of a branch come from the same commit."""
+
+    def __init__(self, reader: SnapshotReader) -> None:
+        self._reader = reader
+        self._default = ""
+        self._snapshots: dict[str, Snapshot] = {}
+
+    def default_branch(self) -> str:
+        """The branch that HEAD names."""
+        self._default = self._default or self._reader.default_branch()
+        return self._default
+
+    def snapshot(self, branch: str, places: Collection[Place]) -> Snapshot:
+        """The files of the places: of the tip, when the branch is read first, and of that commit ever after."""
+        name = self.default_branch() if branch in ("", "HEAD") else branch
+        if name not in self._snapshots:
+            self._snapshots[name] = self._reader.snapshot(name, places)
+            return self._snapshots[name]
+        return self._reader.again(self._snapshots[name], places)
+
+    def again(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
+        """More places of the same commit."""
+        return self._reader.again(snapshot, places)
+
+    def close(self) -> None:
+        """Nothing: others may read more of it."""
+
+
+class Repositories:
+    """All of them, by their URLs."""
+
+    def __init__(self, repository: Callable[[str], SnapshotReader]) -> None:
+        self._open = repository
+        self._opened: list[SnapshotReader] = []
+        self._kept: dict[str, KeptRepository] = {}
+        self._named = 0
+        self._texts: dict[tuple[str, str], dict[str, str]] = {}
+        self._paths: dict[tuple[str, str], list[str]] = {}
+
+    def of(self, repo: str, *, named: bool = True) -> KeptRepository:
+        """The repository. `named`: by a manifest, which others wrote. Raises SourceError for too many of these."""
+        key = repository_key(repo)
+        if key not in self._kept:
+            if named and self._named >= MOST_REPOSITORIES:
+                message = f"the manifests name more than {MOST_REPOSITORIES} repositories"
+                raise SourceError(message, hint="name fewer manifests with --applications")
+            self._named += named
+            reader = self._open(repo)
+            self._opened.append(reader)
+            self._kept[key] = KeptRepository(reader)
+        return self._kept[key]
+
+    def paths(self, repo: str, revision: str) -> Sequence[str]:
+        """The paths of all files at the tip of the branch. Raises the errors of Git."""
+        if (repo, revision) not in self._paths:
+            kept = self.of(repo)
+            try:
+                self._paths[repo, revision] = list(kept.snapshot(revision, [Place("", "names")]).files)
+            except SourceError as error:
+                raise SourceError(error.message, hint=_BRANCH, subject=error.subject) from error
+        return self._paths[repo, revision]
+
+    def texts(self, repo: str, revision: str, paths: Sequence[str]) -> Mapping[str, str]:
+        """The texts of these files. Raises Malformed for what is no text, and the errors of Git."""
+        known = self._texts.setdefault((repo, revision), {})
+        if missing := [path for path in paths if path not in known]:
+            found = self.of(repo).snapshot(revision, [Place(path) for path in missing])
+            for path, file in found.files.items():
+                if file.problem:
+                    raise Malformed(f"cannot read {path!r}: {file.problem}", "write it as UTF-8 text")
+                known[path] = file.text
+        return {path: known[path] for path in paths if path in known}
+
+    def close(self) -> None:
+        """Removes what was fetched."""
+        for reader in self._opened:
+            reader.close()

@@ -1,0 +1,109 @@
+"""The folders that an Application deploys."""
+
+from typing import Any
+
+import pytest
+
+from task.applications.deployed import Deployed, Release, deployed
+
+REPO = "https://h/x.git"
+
+
+def of(*sources: dict[str, Any], **spec: Any) -> list[Deployed]:
+    several = {"sources": list(sources)} if len(sources) != 1 else {"source": sources[0]}
+    return list(deployed({"metadata": {"name": "root"}, "spec": {**several, **spec}}))
+
+
+def one(path: str = "apps", **source: Any) -> Deployed:
+    (found,) = of({"repoURL": REPO, "path": path, **source})
+    return found
+
+
+def test_a_source_of_git_names_a_folder() -> None:
+    assert of({"repoURL": REPO, "path": "./apps/", "targetRevision": "dev"}) == [
+        Deployed(REPO, "dev", "apps", release=Release("root"))
+    ]
+    assert [found.path for found in of({"repoURL": REPO, "path": "a"}, {"repoURL": REPO, "path": "."})] == ["a", ""]
+    dry = {"sourceHydrator": {"drySource": {"repoURL": REPO, "path": "dry", "targetRevision": "main"}}}
+    assert [found.path for found in deployed({"spec": dry})] == ["dry"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"repoURL": "https://charts", "chart": "web", "path": "x"},
+        {"repoURL": REPO, "path": "x", "plugin": {}},
+        {"repoURL": REPO, "ref": "values"},
+        {"repoURL": REPO, "path": "../x"},
+        {"path": "x"},
+        {"repoURL": {}, "path": []},
+        None,
+        "x",
+    ],
+)
+def test_what_is_no_folder_of_git(source: Any) -> None:
+    assert list(deployed({"spec": {"source": source}})) == []
+    assert list(deployed({"metadata": [], "spec": {"sources": source}})) == []
+
+
+@pytest.mark.parametrize(
+    ("directory", "held"),
+    [
+        ({}, ["a.yaml", "b.json"]),
+        ({"recurse": True}, ["a.yaml", "b.json", "deep/c.yaml"]),
+        ({"include": "*.yaml", "recurse": True}, ["a.yaml", "deep/c.yaml"]),
+        ({"include": "{a,x}.yaml"}, ["a.yaml"]),
+        ({"include": "{a.{yaml,yml},b.*}"}, ["a.yaml", "b.json"]),
+        ({"exclude": "{b.json,deep/*}", "recurse": True}, ["a.yaml"]),
+        ({"include": "*", "exclude": "[ab].*"}, []),
+    ],
+)
+def test_which_manifests_a_directory_has(directory: dict[str, Any], held: list[str]) -> None:
+    files = ["a.yaml", "b.json", "deep/c.yaml"]
+    assert [name for name in files if one(directory=directory).holds(f"apps/{name}")] == held
+    assert [name for name in files if one(".", directory=directory).holds(name)] == held
+
+
+def test_a_glob_that_stands_for_billions_costs_nothing() -> None:
+    assert not one(directory={"include": "{a,b}" * 60}).holds("apps/x.yaml")
+    assert not one(directory={"include": "*a" * 1000}).holds(f"apps/{'a' * 1000}b.yaml")
+
+
+def test_what_helm_is_given() -> None:
+    helm = {
+        "releaseName": "prod",
+        "valueFiles": ["values-prod.yaml", "../common.yaml", "/root.yaml"],
+        "valuesObject": {"a": "b"},
+        "values": "not: this",
+        "parameters": [
+            {"name": "list", "value": "{a,b}"},
+            {"name": "text", "value": r"a,b\,c"},
+            {"name": "number", "value": "1", "forceString": True},
+            "broken",
+        ],
+    }
+    found = one("charts/apps", helm=helm)
+    assert found.release == Release(
+        "prod",
+        "",
+        ("charts/apps/values-prod.yaml", "charts/common.yaml", "root.yaml"),
+        '{"a": "b"}',
+        (("--set", "list", "{a,b}"), ("--set", "text", r"a\,b\,c"), ("--set-string", "number", "1")),
+    )
+    assert not found.strange
+    (found,) = of({"repoURL": REPO, "path": "x", "helm": {"values": "a: b"}}, destination={"namespace": "team"})
+    assert found.release == Release("root", "team", (), "a: b", ())
+
+
+@pytest.mark.parametrize(
+    ("source", "strange"),
+    [
+        ({"helm": {"valueFiles": ["$values/x.yaml"]}}, "helm.valueFiles '$values/x.yaml'"),
+        ({"helm": {"valueFiles": ["https://h/x.yaml"]}}, "helm.valueFiles 'https://h/x.yaml'"),
+        ({"helm": {"fileParameters": [{"name": "x", "path": "y"}]}}, "helm.fileParameters"),
+        ({"kustomize": {"namePrefix": "a-"}}, "kustomize.namePrefix"),
+        ({"kustomize": {"version": "v5"}}, ""),
+    ],
+)
+def test_what_cannot_be_followed_is_named(source: dict[str, Any], strange: str) -> None:
+    assert one(**source).strange == strange

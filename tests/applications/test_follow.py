@@ -1,0 +1,294 @@
+"""`--follow-apps`: what the Applications that Applications deploy are, and what is said where they cannot be read."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import bare_repo, git, needs
+
+from task.applications import Found, is_set
+from task.applications.application_sets import RenderedSets
+from task.applications.follow import FollowedApplications
+from task.applications.manifest_text import found_in
+from task.applications.rendering import Rendering
+from task.applications.repositories import Repositories
+from task.errors import TaskError, UnreachableError
+from task.git.command import Git
+from task.git.repository.bare import BareRepository
+from task.model import Place, Snapshot
+
+KIND = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}
+
+
+def app(name: str, repo: Path | str, path: str, *, spec: Mapping[str, Any] | None = None, **source: Any) -> str:
+    """The manifest of an Application; `Path("")` in a source is no path at all."""
+    return json.dumps(
+        {
+            "apiVersion": "argoproj.io/v1alpha1",
+            "kind": "Application",
+            "metadata": {"name": name, "namespace": "argocd"},
+            "spec": {
+                "source": {"repoURL": str(repo), "path": path, "targetRevision": "main", **source},
+                **(spec or {}),
+            },
+        }
+    )
+
+
+class Below:
+    """Follows from one manifest, and counts what it costs."""
+
+    def __init__(self) -> None:
+        self.git = Git(dict(os.environ), protocols=frozenset({"file"}))
+        self.opened: list[str] = []
+        self.repositories = Repositories(self.open)
+
+    def open(self, repo: str) -> BareRepository:
+        self.opened.append(repo)
+        return BareRepository(self.git, repo)
+
+    def of(self, manifest: str, depth: int = 5, rendering: Rendering | None = None, most: int = 100) -> list[Found]:
+        sets = RenderedSets(self.repositories)
+        following = FollowedApplications(
+            self.repositories,
+            rendering or Rendering(),
+            depth,
+            lambda found: sets.of(found) if is_set(found.item) else iter((found,)),
+            most,
+        )
+        for found in found_in(manifest.encode(), "root.yaml"):
+            following.note(found)
+        return list(following.below())
+
+
+@pytest.fixture
+def below() -> Iterator[Below]:
+    made = Below()
+    yield made
+    made.repositories.close()
+    made.git.close()
+
+
+def names(found: list[Found]) -> list[str]:
+    return [one.item["metadata"]["name"] for one in found if one.item]
+
+
+def problems(found: list[Found]) -> list[str]:
+    return [one.problem for one in found if one.problem]
+
+
+def test_applications_are_followed_over_repositories_to_the_depth_that_is_wanted(tmp_path: Path, below: Below) -> None:
+    one, two = tmp_path / "one.git", tmp_path / "two.git"
+    bare_repo(
+        tmp_path,
+        {
+            "apps/a.yaml": app("a", one, "more"),
+            "apps/b.yaml": app("b", f"{two}/", "apps"),
+            "apps/sub/c.yaml": app("c", one, "x"),  # the parent does not recurse
+            "apps/pod.yaml": "kind: Pod",
+            "more/d.yaml": app("d", two, "apps"),
+        },
+        name="one.git",
+    )
+    bare_repo(tmp_path, {"apps/e.yaml": app("e", one, "gone")}, name="two.git")
+    root = app("root", one, "apps")
+    assert names(below.of(root, 0)) == []
+    assert names(below.of(root, 1)) == ["a", "b"]
+    before = below.git.calls.count("fetch")
+    found = below.of(root)
+    assert (names(found), problems(found)) == (["a", "b", "d", "e"], [])
+    assert below.opened == [str(one), f"{two}/"]
+    assert (
+        below.git.calls.count("fetch") - before == 3
+    )  # the files of one more folder; the tip and files of another repository
+    assert [each.origin for each in found[:2]] == [f"{one}//apps/a.yaml:1", f"{one}//apps/b.yaml:1"]
+    assert found[0].place == (str(one), "main", "apps/a.yaml")
+
+
+def test_a_circle_ends(tmp_path: Path, below: Below) -> None:
+    repo = tmp_path / "repo.git"
+    files = {"apps/self.yaml": app("self", repo, "apps"), "apps/b.yaml": app("b", repo, "other")}
+    bare_repo(tmp_path, {**files, "other/back.yaml": app("back", repo, "apps")})
+    assert names(below.of(app("root", repo, "apps"), 20)) == ["b", "self", "back"]
+
+
+def test_the_number_of_applications_is_bounded(tmp_path: Path, below: Below) -> None:
+    repo = tmp_path / "repo.git"
+    bare_repo(tmp_path, {f"apps/{number}.yaml": app(str(number), repo, "x") for number in range(5)})
+    found = below.of(app("root", repo, "apps"), most=3)
+    assert len(names(found)) == 3
+    assert (found[-1].problem, found[-1].severity) == (
+        "--follow-apps: there are more than 3 Applications to follow to",
+        "error",
+    )
+
+
+def test_children_are_in_the_namespace_that_argo_cd_puts_them_into(tmp_path: Path, below: Below) -> None:
+    repo = tmp_path / "repo.git"
+    child = app("child", repo, "x").replace('"namespace": "argocd"', '"labels": {}')
+    bare_repo(tmp_path, {"apps/a.yaml": child, "apps/b.yaml": app("b", repo, "x")})
+    found = below.of(app("root", repo, "apps", spec={"destination": {"namespace": "team"}}))
+    assert [one.item["metadata"]["namespace"] for one in found] == ["team", "argocd"]
+
+
+def test_application_sets_below_are_rendered(tmp_path: Path, below: Below) -> None:
+    repo = tmp_path / "repo.git"
+    template = {"metadata": {"name": "{{name}}"}, "spec": {"source": {"repoURL": str(repo), "path": "{{name}}"}}}
+    spec = {"generators": [{"list": {"elements": [{"name": "x"}, {"name": "y"}]}}], "template": template}
+    made = {"apiVersion": "argoproj.io/v1alpha1", "kind": "ApplicationSet", "metadata": {"name": "set"}, "spec": spec}
+    bare_repo(tmp_path, {"apps/set.json": json.dumps(made), "x/z.yaml": app("z", repo, "none")})
+    assert names(below.of(app("root", repo, "apps"))) == ["x", "y", "z"]
+
+
+CHART = {
+    "chart/Chart.yaml": "apiVersion: v2\nname: chart\nversion: 0.1.0\n",
+    "chart/values.yaml": "names: [a]\n",
+    "chart/values-prod.yaml": "names: [b, c]\n",
+    "chart/templates/apps.yaml": """\
+{{- range .Values.names }}
+---
+apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata: {name: "{{ $.Release.Name }}-{{ . }}{{ $.Values.suffix }}", namespace: "{{ $.Release.Namespace }}"}
+spec: {source: {repoURL: https://h/x.git, chart: web}}
+{{- end }}
+""",
+}
+
+
+def test_a_chart_is_rendered_as_its_application_says(tmp_path: Path, below: Below) -> None:
+    helm = needs("helm")
+    repo = bare_repo(tmp_path, CHART)
+    given = {"releaseName": "prod", "valueFiles": ["values-prod.yaml", "gone.yaml"], "ignoreMissingValueFiles": True}
+    given["parameters"] = [{"name": "suffix", "value": "-x"}]
+    root = app("root", repo, "chart", helm=given, spec={"destination": {"namespace": "team"}})
+    rendering = Rendering(["helm"], {"PATH": os.path.dirname(helm[0])})
+    found = below.of(root, rendering=rendering)
+    git(tmp_path, "clone", "-q", str(repo), "clone")
+    chart = tmp_path / "clone" / "chart"
+    made = subprocess.run(
+        [
+            *helm,
+            "template",
+            "--namespace",
+            "team",
+            "-f",
+            chart / "values-prod.yaml",
+            "--set",
+            "suffix=-x",
+            "prod",
+            chart,
+        ],
+        check=True,
+        capture_output=True,
+    ).stdout
+    assert [one.item for one in found] == [one.item for one in found_in(made, "")]
+    assert names(found) == ["prod-b-x", "prod-c-x"]
+    assert found[0].origin == f"{repo}//chart"
+    assert names(below.of(app("dev", repo, "chart"), rendering=rendering)) == ["dev-a"]
+
+
+@pytest.mark.parametrize(
+    ("files", "source", "expected", "told"),
+    [
+        (CHART, {}, [], "chart: this Helm chart makes Applications, and it is not rendered"),
+        ({**CHART, "chart/templates/apps.yaml": "kind: Deployment"}, {}, [], ""),
+        ({"chart/kustomization.yaml": "resources: [a.yaml]", "chart/a.yaml": "APP"}, {}, ["a"], ""),
+        (
+            {
+                "chart/kustomization.yaml": "resources: [../base]",
+                "base/kustomization.yml": "resources: [a.yaml]",
+                "base/a.yaml": "APP",
+                "base/unlisted.yaml": "APP",
+            },
+            {},
+            ["a"],
+            "",
+        ),
+        (
+            {"chart/kustomization.yaml": "resources: [a.yaml]\nnamePrefix: b-", "chart/a.yaml": "APP"},
+            {},
+            [],
+            "chart: this kustomization makes Applications, and it is not rendered",
+        ),
+        ({"chart/kustomization.yaml": "resources: [a.yaml]\nnamePrefix: b-", "chart/a.yaml": "kind: Pod"}, {}, [], ""),
+        (
+            {"chart/kustomization.yaml": "resources: [https://h/x]"},
+            {},
+            [],
+            "chart, which argocd/root deploys, is not followed: chart/kustomization.yaml: 'https://h/x' is not in the",
+        ),
+        (
+            {"chart/kustomization.yaml": "resources: [b.yaml]", "chart/a.yaml": "APP"},
+            {"directory": {"recurse": False}},
+            ["a"],
+            "",
+        ),
+        ({"chart/a.yaml": "APP"}, {"plugin": {"name": "x"}}, [], ""),
+    ],
+)
+def test_what_is_read_of_a_folder_without_a_program(
+    tmp_path: Path, below: Below, files: dict[str, str], source: dict[str, Any], expected: list[str], told: str
+) -> None:
+    repo = bare_repo(tmp_path, {path: text.replace("APP", app("a", "https://h/x", "")) for path, text in files.items()})
+    found = below.of(app("root", repo, "chart", **source), 1)
+    assert names(found) == expected
+    assert [one.removeprefix(f"{repo}//")[: len(told)] for one in problems(found)] == ([told] if told else [])
+    assert all(one.advice for one in found if one.problem)
+
+
+def test_what_the_application_says_of_kustomize_keeps_it_from_being_rendered(tmp_path: Path, below: Below) -> None:
+    (tmp_path / "kustomize").write_text("#!/bin/sh\n")
+    (tmp_path / "kustomize").chmod(0o755)
+    files = {"k/kustomization.yaml": "resources: [a.yaml]\nnamePrefix: b-", "k/a.yaml": app("a", "https://h/x", "")}
+    repo = bare_repo(tmp_path, files)
+    rendering = Rendering(["kustomize"], {"PATH": str(tmp_path)})
+    (advice,) = below.of(app("root", repo, "k", kustomize={"nameSuffix": "-c"}), rendering=rendering)
+    assert advice.hint.startswith("argocd/root has kustomize.nameSuffix, which is not followed")
+
+
+def test_a_repository_that_cannot_be_read_is_told_once(tmp_path: Path, below: Below) -> None:
+    repo = tmp_path / "repo.git"
+    bare_repo(tmp_path, {f"apps/{name}.yaml": app(name, tmp_path / "none.git", name) for name in "ab"})
+    (told,) = [one for one in below.of(app("root", repo, "apps")) if one.problem]
+    assert told.problem.startswith(f"what argocd/a and 1 more deploys is not followed: {tmp_path}/none.git")
+    assert (told.severity, told.advice, bool(told.hint)) == ("warning", True, True)
+
+
+def test_a_revision_that_is_no_branch_is_told(tmp_path: Path, below: Below) -> None:
+    repo = bare_repo(tmp_path, {"x/a.yaml": app("a", "https://h/x", "")})
+    git(repo, "tag", "v1")
+    (told,) = below.of(app("root", repo, "x", targetRevision="v1"))
+    assert "this is a tag" in told.problem
+    assert told.hint.startswith("name a branch in targetRevision")
+
+
+class Down:
+    """A repository whose server does not answer."""
+
+    def default_branch(self) -> str:
+        raise UnreachableError("cannot be reached", hint="run it again")
+
+    def snapshot(self, _branch: str, _places: Collection[Place]) -> Snapshot:
+        raise UnreachableError("cannot be reached", hint="run it again")
+
+    def again(self, _snapshot: Snapshot, _places: Collection[Place]) -> Snapshot:
+        raise AssertionError
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+def test_a_server_that_is_down_is_an_error_that_a_retry_may_solve() -> None:
+    opening: Callable[[str], Down] = lambda _repo: Down()  # noqa: E731
+    following = FollowedApplications(Repositories(opening), Rendering(), 1)
+    for one in ("a", "b"):
+        for found in found_in(app(one, "https://h/x", "x", targetRevision=one).encode(), ""):
+            following.note(found)
+    (told,) = following.below()  # the other branch of the same repository is not tried
+    assert (told.severity, told.exit, told.hint) == ("error", 75, "run it again")
+    assert issubclass(UnreachableError, TaskError)
