@@ -16,7 +16,16 @@ from pathlib import Path
 from typer.core import TyperArgument
 
 from scripts import cluster_template, host_secrets, stepaction
-from scripts.typer_options import TyperParam, all_options, choices_of, default_of, name_of, options_of, takes_many
+from scripts.typer_options import (
+    TyperParam,
+    all_options,
+    choices_of,
+    default_of,
+    host_default_of,
+    name_of,
+    options_of,
+    takes_many,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 TASK, TEMPLATE, ACTION, COMPONENT = (
@@ -127,8 +136,8 @@ def _filled(template: str, one: TyperParam) -> str:
         name=name_of(one),
         variable=one.envvar,
         help=help_of(one),
-        default=default_of(one),
-        shown=f"`{default_of(one)}`" if default_of(one) else "",
+        default=host_default_of(one),
+        shown=f"`{host_default_of(one)}`" if host_default_of(one) else "",
     )
 
 

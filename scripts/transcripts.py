@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = (ROOT / "README.md", ROOT / "docs" / "tutorial.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "tutorial.md", ROOT / "docs" / "how-to" / "freeze.md")
 FOLDER = "/tmp"  # noqa: S108 - what readers see in place of the folder that it really was
 DEMO = "/tmp/image-update-demo"  # noqa: S108 - likewise
 _FENCE = re.compile(r"^(?P<above>[^\n]*\n)?```(?P<language>[\w-]*)[^\n]*\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -46,6 +46,15 @@ def default_of(one: TyperParam) -> str:
     return str(one.default).lower() if isinstance(one.default, bool) else str(one.default)
 
 
+# The repository's own config may decide these, where nobody gives them. A host gives nothing unless its user does.
+OPEN = ("git-author-name", "git-author-email", "sign-off", "pull-request-draft", "auto-merge")
+
+
+def host_default_of(one: TyperParam) -> str:
+    """The default of a host's parameter."""
+    return "" if name_of(one) in OPEN else default_of(one)
+
+
 def choices_of(one: TyperParam) -> list[str]:
     """The words it takes; none where it takes any."""
     words = str(one.metavar).split("|")

@@ -15,6 +15,7 @@ TargetKind = Literal[
 ]
 VerdictName = Literal["update", "unchanged", "refuse", "defer", "error"]
 Through = Literal["git", "github"]  # what makes a commit: git and a push, or GitHub's API
+Grouping = Literal["repository", "project", "application", "image"]
 
 
 @dataclass(frozen=True)
@@ -422,6 +423,25 @@ class State:
 
 
 @dataclass(frozen=True)
+class Wishes:
+    """What the repository's own config says about commits and pull requests; None where it says nothing."""
+
+    author_name: str | None = None
+    author_email: str | None = None
+    template: str | None = None  # the path of the commit message's template, from the repository's root
+    trailers: tuple[tuple[str, str], ...] | None = None
+    sign_off: bool | None = None
+    pull_request: bool | None = None
+    group: Grouping | None = None  # which updates share a pull request
+    labels: tuple[str, ...] | None = None
+    reviewers: tuple[str, ...] | None = None
+    assignees: tuple[str, ...] | None = None
+    draft: bool | None = None
+    auto_merge: bool | None = None
+    pin_digest: bool | None = None
+
+
+@dataclass(frozen=True)
 class Subscription:
     """One write-back target of one image-list entry: which Application takes which tags, and where they go."""
 
@@ -445,6 +465,13 @@ class Subscription:
     suspended: str = ""  # the reason why Flux's own annotations stop its updates, or ""
     signed_by: KeySecret | None = None  # the key that the image must be signed by, beside what the command line wants
     flaw: Flaw | None = None  # of an unusable entry: then only the Application and the entry are known
+    wishes: Wishes = Wishes()  # of the repository's config, once it is read
+    freeze: Hold | None = None  # the freeze of the repository's config that covers it now
+
+    @property
+    def place(self) -> tuple[str, str, str, str, str]:
+        """What stays the same of it, whatever the repository's config says."""
+        return self.application.key, self.entry.text, self.repo, self.target, self.path
 
 
 @dataclass(frozen=True)

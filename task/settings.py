@@ -45,14 +45,14 @@ class AccessSettings:
 class GitSettings:
     """How repositories are reached, and how commits are made."""
 
-    author: Person = Person("image-update", "image-update@noreply.invalid")
+    author: Person = Person("", "")  # a part that is not given is empty
     deadline: float = 120.0
     protocols: frozenset[str] = frozenset()
     rewrites: tuple[tuple[str, str], ...] = ()
     only: tuple[str, ...] = ()
     template_file: str = ""
     trailers: tuple[tuple[str, str], ...] = ()
-    sign_off: bool = False
+    sign_off: bool | None = None  # None: not given
     signing_key: Secret = Secret("")
     signing_format: str = ""  # the key tells
     through: Through = "git"
@@ -132,8 +132,8 @@ class RequestSettings:
     labels: tuple[str, ...] = ()
     reviewers: tuple[str, ...] = ()
     assignees: tuple[str, ...] = ()
-    draft: bool = False
-    auto_merge: bool = False
+    draft: bool | None = None  # None: not given
+    auto_merge: bool | None = None
     forge: str = ""
     token_file: str = ""
     username: str = ""
@@ -213,6 +213,7 @@ class Settings:
     argo: ArgoSettings = ArgoSettings()
     registry: RegistrySettings = RegistrySettings()
     request: RequestSettings = RequestSettings()
+    repository_config: bool = True
     holds: bool = False  # of lint: ask every repository what is held
     newest: bool = False  # of status: ask the registries for the newest tags
     builds: int = 5  # of status: how many of the last builds are shown

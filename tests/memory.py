@@ -12,7 +12,20 @@ from task.annotations.subscription import Defaults
 from task.applications import Found
 from task.errors import Outpaced
 from task.image import parse_image
-from task.model import Build, Changeset, Decision, File, FileVersion, Hold, Landing, Person, Place, Report, Snapshot
+from task.model import (
+    Answer,
+    Build,
+    Changeset,
+    Decision,
+    File,
+    FileVersion,
+    Hold,
+    Landing,
+    Person,
+    Place,
+    Report,
+    Snapshot,
+)
 from task.pipeline.changeset import Wording
 from task.pipeline.discover import Scope
 from task.pipeline.job import Followed, Job, Landed
@@ -50,6 +63,9 @@ class Branch:
         folders = {path[:end] for path in self.files for end, letter in enumerate(path) if letter == "/"}
         files = {path: File(text) for path, text in self.files.items()}
         return Snapshot(URL, branch, self.tip, {**files, **{path: File("", "040000") for path in folders}})
+
+    def again(self, snapshot: Snapshot, places: Iterable[Place]) -> Snapshot:  # noqa: ARG002 - it shows everything
+        return snapshot
 
     def head_snapshot(self, head: str, places: Iterable[Place]) -> Snapshot | None:  # noqa: ARG002 - there is none
         return None
@@ -96,11 +112,18 @@ class Story:
         self.app, self.branch = app, branch
         self.others: list[Mapping[str, Any]] = []  # more Applications on the same branch
         self.follow: Callable[[Sequence[Landed]], Followed] = lambda _landed: Followed()
+        self.now = NOW
+        self.tags: tuple[str, ...] = ()  # what the registry lists
 
     def event(self, tag: str, sequence: int | None = None, image: str = WEB) -> tuple[str, str]:
         """What becomes of a build: verdict and rule."""
         one = parse_image(f"{image}:{tag}")
-        decision = self._one(Job("run", (one,), SCOPE, Terms(build=Build(sequence=sequence), now=NOW), WORDING))
+        decision = self._one(Job("run", (one,), SCOPE, Terms(build=Build(sequence=sequence), now=self.now), WORDING))
+        return decision.verdict.verdict, decision.verdict.rule
+
+    def scan(self) -> tuple[str, str]:
+        """What becomes of the newest tag of the registry."""
+        decision = self._one(Job("scan", (), SCOPE, Terms(now=self.now), WORDING))
         return decision.verdict.verdict, decision.verdict.rule
 
     def hold(self, reason: str) -> Decision:
@@ -119,7 +142,7 @@ class Story:
         return self.branch.files[target("a")].partition("newTag: ")[2].partition("\n")[0].strip("\"'")
 
     def _by_hand(self, intent: Intent, images: tuple[str, ...] = ()) -> Decision:
-        return self._one(Job(intent.verb, (), SCOPE, Terms(now=NOW), WORDING, intent=intent, aliases=images))
+        return self._one(Job(intent.verb, (), SCOPE, Terms(now=self.now), WORDING, intent=intent, aliases=images))
 
     def _one(self, job: Job) -> Decision:
         report = self.run(job)
@@ -132,6 +155,7 @@ class Story:
             locate=lambda _origin: None,
             repository=lambda _url, _subscription: self.branch, now=lambda: 0.0, sleep=lambda _seconds: None,
             jitter=lambda: 0.5, log=lambda _level, _text: None, follow=self.follow,
+            registry=lambda questions: {one: Answer(tags=self.tags) for one in questions},
         )  # fmt: skip
         return run(job, world)
 

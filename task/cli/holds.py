@@ -8,11 +8,14 @@ from task.annotations.lint import Finding
 from task.annotations.subscription import subscribe
 from task.cli.update import scope_of
 from task.errors import TaskError
-from task.model import Application, Place, Subscription
+from task.model import Application, Place, Snapshot, Subscription
 from task.pipeline.decide import NOTHING, file_of, state_path, states_of
+from task.pipeline.governed import CONFIG
 from task.pipeline.ports import World
 from task.policy.order import version_of
 from task.policy.remember import active, hold_text
+from task.repository_config.config import governed
+from task.repository_config.reading import config_in
 from task.settings import Settings
 
 LOCAL = ("/", ".", "file://")  # reached without a login
@@ -39,9 +42,10 @@ def held(apps: Iterable[Application], settings: Settings, world: World, now: str
 def _of_repository(repo: str, base: str, subs: Sequence[Subscription], world: World, now: str) -> Iterator[Finding]:
     repository = world.repository(repo, subs[0])
     try:
-        snapshot = repository.snapshot(base, tuple(map(Place, dict.fromkeys(map(state_path, subs)))))
+        snapshot = repository.snapshot(base, (CONFIG, *map(Place, dict.fromkeys(map(state_path, subs)))))
     finally:
         repository.close()
+    yield from _frozen(snapshot, subs, now)
     seen: set[tuple[str, str]] = set()
     for sub in subs:
         key, origin, path = sub.application.key, sub.application.origin, state_path(sub)
@@ -68,3 +72,20 @@ def _of_repository(repo: str, base: str, subs: Sequence[Subscription], world: Wo
                 yield Finding(key, "", "", "info", told, hint, origin)
             elif waits:
                 yield Finding(key, "", "", "info", f"{name}{within}: {waits}", hint, origin)
+
+
+def _frozen(snapshot: Snapshot, subs: Sequence[Subscription], now: str) -> Iterator[Finding]:
+    """The freezes of the repository's config that hold now, or the mistake in it."""
+    try:
+        config = config_in(snapshot.files)
+    except TaskError as error:
+        yield Finding("", "", "", "error", f"{snapshot.repo}@{snapshot.branch}: {error}", error.hint, "")
+        return
+    hint = "the first event, release or scan after it writes what waits"
+    frozen = {
+        (one.application.key, one.application.origin, hold_text(one.freeze)): None
+        for one in governed(subs, config, now)
+        if one.freeze
+    }
+    for key, origin, told in frozen:
+        yield Finding(key, "", "", "info", f"images are {told}", hint, origin)

@@ -12,6 +12,7 @@ import typer
 from task.annotations.lint import Finding, findings, of_flaw
 from task.cli import options
 from task.cli.annotation_lines import line_of
+from task.cli.config_files import config_findings
 from task.cli.holds import held
 from task.cli.records import settings_of
 from task.cli.update import scope_of
@@ -74,7 +75,7 @@ def lint(
     argocd_root_path: options.ArgocdRootPath = "",
     argocd_header: options.ArgocdHeader = None,
 ) -> int:
-    """Check the annotations of all Applications and list every problem with its fix."""
+    """Check the annotations of all Applications, and .image-update/config, and list every problem with its fix."""
     settings, environ, log = settings_of("lint", _given(context)), context.obj.environ, context.obj.log
     found = _collect(settings, environ, log)
     if settings.output.format == "json":
@@ -106,7 +107,7 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> list[P
         on_hold = list(held(apps, settings, world, now))
     finally:
         world.close()
-    placed: list[Placed] = []
+    placed: list[Placed] = list(config_findings(settings.applications))
     for problem in found.problems:
         finding = Finding(
             problem.application,

@@ -104,8 +104,10 @@ def commit_id(param: typer.CallbackParam, value: str) -> str:
     return text
 
 
-def author_part(param: typer.CallbackParam, value: str) -> str:
-    """A name or an address that git takes."""
+def author_part(context: typer.Context, param: typer.CallbackParam, value: str) -> str:
+    """A name or an address that git takes; "" where none is given: the repository's config may have one."""
+    if not _is_given(context, param) or not value.strip():
+        return ""
     text = one_text(param, value)
     if not text.isprintable() or set(text) & set("<>"):
         raise wrong(param, text, "a name or address that Git takes", "leave out < > and control characters")
@@ -116,6 +118,11 @@ def switch(context: typer.Context, param: typer.CallbackParam, value: bool) -> b
     """On or off. A blank variable is neither; Typer would take it for off."""
     blank = _from_variable(context, param) and not os.environ[str(param.envvar)].strip()
     return bool(param.default) if blank else value
+
+
+def open_switch(context: typer.Context, param: typer.CallbackParam, value: bool) -> bool | None:  # noqa: FBT001
+    """On or off; None where neither is given: the repository's config may say it."""
+    return value if _is_given(context, param) else None
 
 
 def every_text(context: typer.Context, param: typer.CallbackParam, values: Texts) -> tuple[str, ...]:
@@ -165,6 +172,14 @@ def _from_variable(context: typer.Context, param: typer.CallbackParam) -> bool:
     return source is not None and source.name == "ENVIRONMENT"
 
 
+def _is_given(context: typer.Context, param: typer.CallbackParam) -> bool:
+    """Whether the command line has the option, or a variable that is not blank."""
+    source = context.get_parameter_source(str(param.name))
+    if source is None or source.name == "DEFAULT":
+        return False
+    return source.name != "ENVIRONMENT" or bool(os.environ[str(param.envvar)].strip())
+
+
 def _variable(flag: str) -> str:
     return ENV_PREFIX + flag.removeprefix("--").upper().replace("-", "_")
 
@@ -183,10 +198,10 @@ def option(name: str, panel: str, help: str, metavar: str, *, read: Any = one_te
     )
 
 
-def flag(name: str, panel: str, help: str) -> Any:  # noqa: A002 - as Typer calls it
+def flag(name: str, panel: str, help: str, *, read: Any = switch) -> Any:  # noqa: A002 - as Typer calls it
     """`--x/--no-x`. The variable is that of `--x`."""
     no = name.replace("--", "--no-", 1)
-    return typer.Option(f"{name}/{no}", envvar=_variable(name), help=help, rich_help_panel=panel, callback=switch)
+    return typer.Option(f"{name}/{no}", envvar=_variable(name), help=help, rich_help_panel=panel, callback=read)
 
 
 Image = Annotated[
@@ -455,6 +470,10 @@ CarryParameters = Annotated[
     ),
 ]
 
+RepositoryConfig = Annotated[
+    bool,
+    flag("--repository-config", COMMIT, "Obey the file .image-update/config of each repository that is written."),
+]
 Atomic = Annotated[
     bool,
     flag("--atomic", COMMIT, "Commit nothing to a branch if one of its Applications fails."),
@@ -486,7 +505,9 @@ Trailer = Annotated[
     Texts,
     option("--trailer", COMMIT, "Add a trailer to the commit message.", "KEY=VALUE", read=every_pair),
 ]
-SignOff = Annotated[bool, flag("--sign-off", COMMIT, "Add a Signed-off-by trailer that names the author.")]
+SignOff = Annotated[
+    bool, flag("--sign-off", COMMIT, "Add a Signed-off-by trailer that names the author.", read=open_switch)
+]
 SigningKey = Annotated[
     str,
     option(
@@ -552,10 +573,17 @@ PullRequestAssignee = Annotated[
     Texts,
     option("--pull-request-assignee", REQUEST, "User to assign the pull request to.", "NAME", read=every_line),
 ]
-PullRequestDraft = Annotated[bool, flag("--pull-request-draft", REQUEST, "Open the pull request as a draft.")]
+PullRequestDraft = Annotated[
+    bool, flag("--pull-request-draft", REQUEST, "Open the pull request as a draft.", read=open_switch)
+]
 AutoMerge = Annotated[
     bool,
-    flag("--auto-merge", REQUEST, "Let the Git host merge the pull request once its checks have passed."),
+    flag(
+        "--auto-merge",
+        REQUEST,
+        "Let the Git host merge the pull request once its checks have passed.",
+        read=open_switch,
+    ),
 ]
 Comment = Annotated[
     bool,

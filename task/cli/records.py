@@ -119,6 +119,7 @@ def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
         require_match="require_match",
         carry="carry_parameters",
         atomic="atomic",
+        repository_config="repository_config",
         holds="holds",
         newest="newest",
         builds="builds",

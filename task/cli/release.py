@@ -35,6 +35,7 @@ def release(
     signing_format: options.SigningFormat = "",
     commit_through: options.CommitThrough = "git",
     pipeline_run: options.PipelineRun = "",
+    repository_config: options.RepositoryConfig = True,
     pull_request: options.PullRequest = False,
     pull_request_label: options.PullRequestLabel = None,
     pull_request_reviewer: options.PullRequestReviewer = None,

@@ -45,6 +45,7 @@ def run(
     source_commit: options.SourceCommit = "",
     source_repository: options.SourceRepository = "",
     pipeline_run: options.PipelineRun = "",
+    repository_config: options.RepositoryConfig = True,
     pull_request: options.PullRequest = False,
     pull_request_label: options.PullRequestLabel = None,
     pull_request_reviewer: options.PullRequestReviewer = None,

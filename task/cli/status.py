@@ -83,6 +83,7 @@ def status(
     ca_file: options.CaFile = "",
     git_config: options.GitConfig = True,
     only_repository: options.OnlyRepository = None,
+    repository_config: options.RepositoryConfig = True,
     kubeconfig: options.Kubeconfig = "",
     kube_context: options.KubeContext = "",
     argocd_server: options.ArgocdServer = "",

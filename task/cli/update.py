@@ -125,7 +125,14 @@ def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, 
             now,
             through=git.through,
         ),
-        wording=Wording(git.author, _template(git.template_file), _trailers(settings, origin), settings.command),
+        wording=Wording(
+            git.author,
+            _template(git.template_file),
+            _trailers(settings, origin),
+            settings.command,
+            # GitHub's API makes whom the token belongs to the author: nobody can sign off for them.
+            False if git.through == "github" else git.sign_off,
+        ),
         deadline=git.deadline,
         atomic=settings.atomic,
         require_update=settings.require_update,
@@ -136,6 +143,7 @@ def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, 
         aliases=settings.held.images,
         deployed=_deployed(settings, repository, commit, environ),
         comment=_comment(settings, images, environ) if settings.request.comment else None,
+        repository_config=settings.repository_config,
         requests=PullRequestOptions(
             asked.labels, asked.reviewers, asked.assignees, asked.draft, asked.auto_merge, source=page, run=run
         ),
@@ -220,8 +228,7 @@ def _trailers(settings: Settings, origin: Origin) -> tuple[Trailer, ...]:
     commit, repository = build.commit or origin.commit, build.repository or without_login(origin.repository)
     references = commit_references(commit, repository, origin.author, origin.date, origin.message)
     run = git.pipeline_run or without_login(origin.run)
-    signed = (("Signed-off-by", f"{git.author.name} <{git.author.email}>"),) if git.sign_off else ()
-    return (*build_trailers(commit, run, git.trailers, references), *signed)
+    return build_trailers(commit, run, git.trailers, references)
 
 
 def _template(path: str) -> str | None:

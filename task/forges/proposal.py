@@ -190,17 +190,19 @@ def standing(found: Proposed | None, mark: str) -> Literal["wanted", "same", "de
     return "same" if found.state == "open" and as_told else "wanted"
 
 
-def head_branch(repo: str, base: str, applications: Sequence[str], paths: Sequence[str] = ()) -> str:
+def head_branch(repo: str, base: str, applications: Sequence[str], paths: Sequence[str] = (), about: str = "") -> str:
     """The branch for these Applications (`namespace/name`), always the same: `image-update/<app>-<8 hex>`.
 
     `repo` in the form of `task.urls.normal_url`, so that all spellings of a URL give one branch.
     `paths` are what is written: two Argo CDs may share a repository and an Application's name, and each has its own
-    request.
+    request. `about` is the one project or image that the request is about: then its last part is the name.
     """
     names = sorted(set(applications))
-    digest = sha256("\n".join((repo, base, *names, *sorted(set(paths)))).encode("utf-8", "replace")).hexdigest()
-    first = NOT_IN_A_NAME.sub("-", names[0].rpartition("/")[2] if names else "").strip("-")[:60].strip("-")
-    more = f"-and-{len(names) - 1}-more" if len(names) > 1 else ""
+    words = (repo, base, *names, *sorted(set(paths)), *([f"about {about}"] if about else []))
+    digest = sha256("\n".join(words).encode("utf-8", "replace")).hexdigest()
+    name = about or (names[0] if names else "")
+    first = NOT_IN_A_NAME.sub("-", name.rpartition("/")[2]).strip("-")[:60].strip("-")
+    more = f"-and-{len(names) - 1}-more" if len(names) > 1 and not about else ""
     return f"{BRANCHES}{first or 'app'}{more}-{digest[:8]}"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from task.editors import EDITORS, strays
 from task.editors.file_text import refuse_executable
@@ -21,6 +21,7 @@ from task.model import (
     State,
     Subscription,
     Verdict,
+    Wishes,
 )
 from task.pipeline.decide import file_of, state_path, states_of
 from task.pipeline.head_branch import with_state
@@ -28,22 +29,41 @@ from task.pipeline.hold_changes import hold_changes, new_holds
 from task.pipeline.move import Move, Remember, failed
 from task.pipeline.target import target_of
 from task.pipeline.weigh import Terms, key_of
+from task.repository_config.config import agreed
 from task.templates.change import Change
 from task.templates.commit_message import AppChanges, commit_message
 from task.templates.hold_message import hold_message, subject
 
 GONE = File("", "")  # a file that the commit deletes
 NO_HEADS: Mapping[str, Snapshot] = {}
+AUTHOR = Person("image-update", "image-update@noreply.invalid")  # of commits, where nobody says who else
 
 
 @dataclass(frozen=True)
 class Wording:
-    """What the command line says about commits."""
+    """What the command line says about commits; the repository's config decides what it leaves open."""
 
-    author: Person
+    author: Person  # a part that is not given is empty
     template: str | None = None
     trailers: tuple[tuple[str, str], ...] = ()
     command: str = "run"  # the subject of the commit names "hold", "release" and "rollback"
+    sign_off: bool | None = None
+    common: Wishes = Wishes()  # of the config, where the Applications of one commit differ
+    templates: Mapping[str, str] = field(default_factory=dict)  # those that the config names, by path
+
+    def of(self, subs: Sequence[Subscription]) -> Wording:
+        """Return the wording of a commit for these subscriptions: what was given, the config, then the default."""
+        wishes = agreed([sub.wishes for sub in subs], self.common)
+        author = Person(
+            self.author.name or wishes.author_name or AUTHOR.name,
+            self.author.email or wishes.author_email or AUTHOR.email,
+        )
+        template = self.templates.get(wishes.template or "") if self.template is None else self.template
+        known = {key.lower() for key, _ in self.trailers}
+        trailers = [*self.trailers, *((key, one) for key, one in wishes.trailers or () if key.lower() not in known)]
+        if wishes.sign_off if self.sign_off is None else self.sign_off:
+            trailers.append(("Signed-off-by", f"{author.name} <{author.email}>"))
+        return replace(self, author=author, template=template, trailers=tuple(trailers))
 
 
 @dataclass(frozen=True)
@@ -69,6 +89,8 @@ class Draft:
     command: str = "run"  # for the title; "rollback" or "hold" also if such a change waited on the head branch
     sentences: tuple[str, ...] = ()  # one for each image, if a person gave the command
     strays: tuple[Stray, ...] = ()
+    templated: bool = False  # whether the message's words are the author's own
+    wishes: Wishes = Wishes()  # of the repository's config, about the pull request
 
 
 def drafts(
@@ -192,6 +214,8 @@ def _draft(
     The commit replaces the one on the head branch. If a rollback or a hold waits there, the new message names it first,
     because a reviewer has to see it.
     """
+    subs = [one.subscription for one in done]
+    wording = wording.of(subs)
     named, back = _named_apps(done), _named_apps([one for one in done if one.rolled_back])
     reasons = new_holds(snapshot.files, files, done)
     command, plain = wording.command, wording.command in ("run", "scan", "promote")
@@ -209,7 +233,18 @@ def _draft(
     news = tuple(one.decision for one in done if not one.carried)
     changed = tuple(one for one in named if one.changes)
     of_holds = tuple(hold_changes(snapshot.files, files))
-    return Draft(changeset, news, message.warning, changed, of_holds, tuple(back), command, sentences)
+    return Draft(
+        changeset,
+        news,
+        message.warning,
+        changed,
+        of_holds,
+        tuple(back),
+        command,
+        sentences,
+        templated=wording.template is not None,
+        wishes=agreed([sub.wishes for sub in subs], wording.common),
+    )
 
 
 def _named_apps(done: Sequence[Move]) -> list[AppChanges]:

@@ -51,7 +51,8 @@ class Ask:
     subscription: Subscription
     candidates: tuple[Image, ...]
     intent: Intent | None = None
-    siblings: tuple[Subscription, ...] = ()  # all subscriptions of an Application whose updates wait on a head branch
+    # all subscriptions of an Application whose updates may wait on the same head branch
+    siblings: tuple[Subscription, ...] = ()
     build: Build | None = None  # of the candidates; None is that of the event
     source: str = ""  # namespace/name of the Application that runs the candidate already (`promote`)
 
@@ -83,8 +84,10 @@ def settled_without_git(ask: Ask, terms: Terms) -> Decision | None:
 
 def places(ask: Ask) -> tuple[Place, ...]:
     """Return what a snapshot must contain to decide about `ask`."""
-    found = (place for sub in (ask.subscription, *ask.siblings) for place in target_places(sub))
-    return (*dict.fromkeys(found), Place(state_path(ask.subscription)))
+    sub = ask.subscription
+    subs = (sub, *ask.siblings) if sub.head or sub.pull_request else (sub,)
+    found = (place for one in subs for place in target_places(one))
+    return (*dict.fromkeys(found), Place(state_path(sub)))
 
 
 def state_path(sub: Subscription) -> str:
@@ -94,12 +97,15 @@ def state_path(sub: Subscription) -> str:
     a state file of its own.
     """
     name = f"{sub.application.namespace}_{sub.application.name}".replace("/", "_")
-    return "/".join(part for part in (_STATES, sub.home, f"{name}.state") if part)
+    home = sub.home
+    if home == "config" or home.startswith("config/"):  # `.image-update/config` is a file: the repository's config
+        home = home.replace("config", "config-folder", 1)
+    return "/".join(part for part in (_STATES, home, f"{name}.state") if part)
 
 
 def is_state_path(path: str) -> bool:
     """Tell whether a path from the repository's root is a state file."""
-    return path.startswith(f"{_STATES}/")
+    return path.startswith(f"{_STATES}/") and path.endswith(".state")
 
 
 def states_of(snapshot: Snapshot, sub: Subscription) -> Mapping[str, State]:
@@ -150,7 +156,8 @@ def questions(snapshot: Snapshot, asks: Iterable[Ask], given: Terms) -> Asked:
         known = (one.build for one in (memory.written, memory.deferred) if one)
         ancestry |= {pair: None for build in known if (pair := commits(terms.build, build))}
         if may_ask(ask.subscription, terms.check):
-            free = ask.intent.verb == "release" if ask.intent else not holding(state, memory, terms.now)
+            held = ask.subscription.freeze or holding(state, memory, terms.now)
+            free = ask.intent.verb == "release" if ask.intent else not held
             needed += facts_needed(ask, current, memory if free else replace(memory, deferred=None), terms)
     return Asked(tuple(ancestry), merged(needed))
 

@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import chain
 
 from task.errors import ContendedError, Outpaced, TaskError
 from task.model import Answer, Commit, Decision, Question, Snapshot, Verdict
 from task.output.diff import unified_diff
 from task.pipeline.atomic import stop_all
-from task.pipeline.changeset import Draft, drafts
+from task.pipeline.changeset import Draft, Wording, drafts
 from task.pipeline.contention import Contention
 from task.pipeline.decide import Ask, decide, places, questions, settled_without_git
 from task.pipeline.existing_heads import ExistingHeads, Gather, read_heads
-from task.pipeline.head_branch import head_of_requests, name_heads
+from task.pipeline.governed import CONFIG, Governed, govern
+from task.pipeline.head_branch import heads_of_requests, name_heads
 from task.pipeline.job import Job, Landed, Outcome
 from task.pipeline.move import error_decision, failed
 from task.pipeline.ports import Batch, World
@@ -33,15 +35,18 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
     done = Outcome()
     contention = Contention(f"moving {batch.base}", job.deadline, world)
     gather = gatherer(batch, job, world)
-    # The name comes from all asks. A later attempt has fewer asks, and must write to the same branch.
-    request_branch = branch_of_requests(batch)
+    everyone = batch.asks
+    expected = branch_of_requests(batch)
 
     while batch.asks:
         contention.begin()
         try:
             wanted = (place for ask in batch.asks for place in places(ask))
-            snapshot = batch.repository.snapshot(batch.base, wanted, request_branch)
-            heads, changes, settled = drafted(batch, snapshot, request_branch, gather, contention, job, world)
+            snapshot = batch.repository.snapshot(batch.base, chain([CONFIG], wanted), expected)
+            governed = govern(everyone, snapshot, batch.repository, job)
+            snapshot, left = governed.snapshot, {id(ask) for ask in batch.asks}
+            asks = tuple(now for ask, now in zip(everyone, governed.asks, strict=True) if id(ask) in left)
+            heads, changes, settled = drafted(replace(batch, asks=asks), governed, gather, contention, job, world)
         except TaskError as error:
             return done.plus(failed_asks(batch.asks, error, job.terms))
 
@@ -55,7 +60,7 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
             except Outpaced:
                 outpaced.append(change)
 
-        batch = replace(batch, asks=_asks_of(outpaced, batch.asks))
+        batch = replace(batch, asks=_asks_of(outpaced, batch.asks, asks))
         if batch.asks:
             number = contention.attempts + 1
             try:
@@ -66,30 +71,29 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
 
 
 def branch_of_requests(batch: Batch) -> str:
-    """Return the head branch for the asks that want a pull request; "" if there are none."""
-    proposing = [ask.subscription for ask in batch.asks if ask.subscription.pull_request and not ask.subscription.head]
-    return head_of_requests(proposing[0].repo, batch.base, proposing) if proposing else ""
+    """Return a head branch for the asks that want a pull request, whatever the config says; "" if there are none."""
+    return next(iter(heads_of_requests(batch.base, [ask.subscription for ask in batch.asks]).values()), "")
 
 
 def drafted(
-    batch: Batch,
-    snapshot: Snapshot,
-    request_branch: str,
-    gather: Gather,
-    contention: Contention,
-    job: Job,
-    world: World,
+    batch: Batch, governed: Governed, gather: Gather, contention: Contention, job: Job, world: World
 ) -> tuple[ExistingHeads, list[Draft], list[Decision]]:
-    """Return what to commit on this snapshot, and the decisions that need no commit."""
+    """Return what to commit on this snapshot, and the decisions that need no commit.
+
+    `batch` has those of the governed asks that are not delivered yet.
+    """
+    snapshot = governed.snapshot
     facts = gather(snapshot, batch.asks)
     moves = decide(snapshot, batch.asks, job.terms, facts)
-    moves = name_heads(moves, request_branch, everywhere=job.intent is not None)
+    # The names come from all asks. A later attempt has fewer asks, and must write to the same branches.
+    requests = heads_of_requests(batch.base, [ask.subscription for ask in governed.asks])
+    moves = name_heads(moves, requests, everywhere=job.intent is not None)
     heads, moves = read_heads(batch, snapshot, moves, facts, gather, job, world)
     with contention.clock_paused():
-        moves = verified(moves, last_checks(job, world))
+        moves = verified(moves, last_checks(job, governed.wording, world))
     if not job.intent:  # once more, because verifying may have found the digest that a person declined
         moves = heads.without_declined(moves, world)
-    changes, settled = drafts(snapshot, moves, job.terms, job.wording, heads.snapshots)
+    changes, settled = drafts(snapshot, moves, job.terms, governed.wording, heads.snapshots)
     return heads, changes, settled
 
 
@@ -115,9 +119,9 @@ def gatherer(batch: Batch, job: Job, world: World) -> Gather:
     return gather
 
 
-def last_checks(job: Job, world: World) -> LastChecks:
+def last_checks(job: Job, wording: Wording, world: World) -> LastChecks:
     """Return what to ask for signatures, and for the labels that the commit message names."""
-    labels = job.terms.check != "never" and wants_labels(job.wording.template)
+    labels = job.terms.check != "never" and any(map(wants_labels, (wording.template, *wording.templates.values())))
     return LastChecks(world.registry, world.signatures, world.by_keys, labels)
 
 
@@ -143,11 +147,11 @@ def _land(
     return replace(outcome, strays=change.strays)
 
 
-def _asks_of(changes: Iterable[Draft], asks: Iterable[Ask]) -> tuple[Ask, ...]:
-    """Return the asks whose decisions are in these changesets."""
+def _asks_of(changes: Iterable[Draft], asks: Iterable[Ask], governed: Iterable[Ask]) -> tuple[Ask, ...]:
+    """Return the asks whose decisions are in these changesets. `governed` are the same asks, under the config."""
     # Compare by identity: an Application may have two equal subscriptions, and a decision holds that of its ask.
     subscriptions = {id(decision.subscription) for change in changes for decision in change.decisions}
-    return tuple(ask for ask in asks if id(ask.subscription) in subscriptions)
+    return tuple(ask for ask, now in zip(asks, governed, strict=True) if id(now.subscription) in subscriptions)
 
 
 def _commit(batch: Batch, snapshot: Snapshot, change: Draft, attempt: int, job: Job) -> Outcome:

@@ -144,7 +144,7 @@ def subscribed(found: Discovered, scope: Scope, images: Collection[Image]) -> tu
         if not app.annotations.get("image-list"):
             continue
         one = subscribe(app, scope.defaults, wanted)
-        if wanted is not None and any(sub.head or sub.pull_request for sub in one.subscriptions):
+        if wanted is not None and any(sub.method == "git" for sub in one.subscriptions):
             # all its entries, because updates of its other images may wait on the head branch
             one = subscribe(app, scope.defaults)
         asking.append(one)

@@ -7,12 +7,12 @@ again, and the memory on the head branch counts as if it were merged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from task.errors import Exit, Malformed, TaskError
 from task.forges.proposal import head_branch
-from task.model import Build, Memory, Reading, Snapshot, Subscription, Verdict
+from task.model import Build, Grouping, Memory, Reading, Snapshot, Subscription, Verdict
 from task.pipeline.decide import Ask, decide_one, is_state_path, reading, state_of, state_path
 from task.pipeline.move import Move
 from task.pipeline.weigh import Facts, Terms, key_of
@@ -22,6 +22,8 @@ from task.policy.strategies import STRATEGIES
 from task.templates import branch_name
 from task.templates.change import Change
 from task.urls import normal_url
+
+Group = tuple[Grouping, str]  # what shares a pull request: the kind of group, and which one it is
 
 
 def with_state(base: Snapshot, head: Snapshot, subs: Iterable[Subscription]) -> Snapshot:
@@ -43,6 +45,7 @@ def waiting(base: Snapshot, head: Snapshot, sub: Subscription, terms: Terms) -> 
     if not version_of(theirs) or version_of(ours) == version_of(theirs):
         return None
     image = replace(sub.entry.image, tag=theirs.tag, digest=theirs.digest)
+    sub = replace(sub, freeze=None)  # what waits was proposed before the freeze
     # The order of builds was checked when the head branch was written, so the memory is left out here.
     files = {path: one for path, one in base.files.items() if not is_state_path(path)}
     ask, anew = Ask(sub, (image,)), replace(terms, build=Build(), require_live=False)
@@ -90,8 +93,8 @@ def again(base: Snapshot, head: Snapshot, ask: Ask, terms: Terms, facts: Facts) 
 
 def carried(base: Snapshot, head: Snapshot, asked: Sequence[tuple[Ask, Move]], terms: Terms) -> list[Move]:
     """Return the other updates that wait on the head branch. They are written again, and the report leaves them out."""
-    written = {_key(move.subscription) for _, move in asked if move.updates}
-    siblings = {_key(sub): sub for ask, _ in asked for sub in ask.siblings}
+    written = {move.subscription.place for _, move in asked if move.updates}
+    siblings = {sub.place: sub for ask, _ in asked for sub in ask.siblings}
     updates = (waiting(base, head, sub, terms) for key, sub in siblings.items() if key not in written)
     return [
         replace(one, decision=replace(one.decision, head=head.branch), carried=True, remember=None)
@@ -100,15 +103,11 @@ def carried(base: Snapshot, head: Snapshot, asked: Sequence[tuple[Ask, Move]], t
     ]
 
 
-def _key(sub: Subscription) -> tuple[str, str, str, str]:
-    return sub.application.key, sub.entry.text, sub.target, sub.path
-
-
-def name_heads(moves: Sequence[Move], request: str = "", *, everywhere: bool = False) -> list[Move]:
+def name_heads(moves: Sequence[Move], requests: Mapping[Group, str], *, everywhere: bool = False) -> list[Move]:
     """Return the moves, each with the head branch that it goes to.
 
-    The annotation `git-branch` names the head branch, from the Application's updates. Without it, the name is
-    `request`, the branch of pull requests (`head_of_requests`). With `everywhere`, moves without a change get a head
+    The annotation `git-branch` names the head branch, from the Application's updates. Without it, the name is that of
+    the group's pull request in `requests` (`heads_of_requests`). With `everywhere`, moves without a change get a head
     branch as well.
     """
     changes: dict[str, list[Change]] = {}
@@ -125,10 +124,7 @@ def name_heads(moves: Sequence[Move], request: str = "", *, everywhere: bool = F
             found.append(one)
             continue
         try:
-            if sub.head:
-                head = _named(sub, base, changes.get(sub.application.key, []))
-            else:
-                head = request or head_of_requests(sub.repo, base, [two.subscription for two in moves])
+            head = _named(sub, base, changes.get(sub.application.key, [])) if sub.head else requests[group_of(sub)]
         except Malformed as error:
             because = f"git-branch: {error.message}"
             found.append(
@@ -148,9 +144,27 @@ def _named(sub: Subscription, base: str, changes: Sequence[Change]) -> str:
     return head
 
 
-def head_of_requests(repo: str, base: str, subs: Iterable[Subscription]) -> str:
-    """Return the branch for pull requests to this base. The same Applications always give the same name."""
-    together = [one for one in subs if one.pull_request and not one.head]
-    return head_branch(
-        normal_url(repo), base, [one.application.key for one in together], [one.path for one in together]
-    )
+def group_of(sub: Subscription) -> Group:
+    """Return the group of the subscription. The updates of one group share a pull request."""
+    group = sub.wishes.group or "repository"
+    if group == "project":
+        return group, sub.application.project
+    if group == "application":
+        return group, f"{sub.application.key} {sub.home}"
+    return group, sub.entry.image.identity if group == "image" else ""
+
+
+def heads_of_requests(base: str, subs: Iterable[Subscription]) -> dict[Group, str]:
+    """Return the branch of each group's pull request to this base. The same Applications always give the same name."""
+    groups: dict[Group, list[Subscription]] = {}
+    for sub in subs:
+        if sub.pull_request and not sub.head:
+            groups.setdefault(group_of(sub), []).append(sub)
+    found = {}
+    for (group, which), of in groups.items():
+        # An Application has one request, whichever of its images were built.
+        paths = [one.home if group == "application" else one.path for one in of]
+        about = f"{group} {which}" if group in ("project", "image") else ""
+        keys = [one.application.key for one in of]
+        found[group, which] = head_branch(normal_url(of[0].repo), base, keys, paths, about)
+    return found

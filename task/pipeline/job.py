@@ -14,13 +14,13 @@ from task.urls import normal_url
 
 @dataclass(frozen=True)
 class PullRequestOptions:
-    """What the command line says about pull requests."""
+    """What the command line says about pull requests. What it leaves open, the repository's config decides."""
 
     labels: tuple[str, ...] = ()
     reviewers: tuple[str, ...] = ()
     assignees: tuple[str, ...] = ()
-    draft: bool = False
-    auto_merge: bool = False
+    draft: bool | None = None
+    auto_merge: bool | None = None
     source: str = ""  # of the build: a commit, or its page
     run: str = ""  # the pipeline's page
 
@@ -119,6 +119,7 @@ class Job:
     undo: bool = False  # --on-failure rollback: restore the earlier version after a failed rollout
     comment: PlanComment | None = None
     deployed: DeployedSource | None = None  # --deployments
+    repository_config: bool = True  # whether the repositories' own configs count
 
 
 @dataclass(frozen=True)

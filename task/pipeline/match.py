@@ -108,9 +108,7 @@ def asks_by_hand(subscribed: Sequence[Subscribed], intent: Intent, images: Seque
 
 
 def siblings_of(sub: Subscription, of: Subscribed) -> tuple[Subscription, ...]:
-    """Return the subscriptions whose updates may wait on the same head branch."""
-    if not (sub.head or sub.pull_request):
-        return ()
+    """Return the subscriptions whose updates may wait on the same head branch, if a pull request is asked for."""
     return tuple(one for one in of.subscriptions if one.head == sub.head and one.repo == sub.repo)
 
 

@@ -40,6 +40,9 @@ class Repository(Protocol):
         If `head` is given, what the next call, `head_snapshot`, needs for that branch is fetched already.
         """
 
+    def again(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
+        """More places, at the commit of a snapshot that was taken before."""
+
     def head_snapshot(self, head: str, places: Collection[Place]) -> Snapshot | None:
         """Return the files at the tip of a head branch, or None if there is no such branch."""
 

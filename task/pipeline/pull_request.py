@@ -190,13 +190,13 @@ def _commit(change: Draft, commit: str, request: Proposed) -> Commit:
 
 
 def _proposal(change: Draft, commit: str, found: Proposed | None, job: Job, world: World) -> Proposal:
-    where, wanted = change.changeset.destination, job.requests
+    where, wanted, wishes = change.changeset.destination, job.requests, change.wishes
     kind, compare = world.compare(where.repo, where.base, where.head)
     subject, text = message_parts(change.changeset.message)
     apps = _with_builds(change.apps, proposes(found.body) if found else {})
     proposed_now = builds(apps)
     refused = {key: one for key, one in (refuses(found) if found else {}).items() if key not in proposed_now}
-    own = job.wording.template is not None and bool(change.apps)  # the author's own template, not our text
+    own = change.templated and bool(change.apps)  # the author's own template, not our text
     words = [text] if own else []
     words += ["\n".join(change.sentences)] if change.sentences and (change.hold_changes or change.rollbacks) else []
     links = Links(wanted.source, wanted.run, compare)
@@ -206,11 +206,11 @@ def _proposal(change: Draft, commit: str, found: Proposed | None, job: Job, worl
         head=where.head,
         title=title(subject) if own else headline(change.command, subject, change.apps, change.rollbacks),
         body=body(Content(apps, "\n\n".join(words), links, commit, change.hold_changes, refused), kind),
-        labels=tuple(dict.fromkeys((*wanted.labels, *_resource_labels(change)))),
-        reviewers=wanted.reviewers,
-        assignees=wanted.assignees,
-        draft=wanted.draft,
-        auto_merge=wanted.auto_merge,
+        labels=tuple(dict.fromkeys((*(wanted.labels or wishes.labels or ()), *_resource_labels(change)))),
+        reviewers=wanted.reviewers or wishes.reviewers or (),
+        assignees=wanted.assignees or wishes.assignees or (),
+        draft=bool(wishes.draft if wanted.draft is None else wanted.draft),
+        auto_merge=bool(wishes.auto_merge if wanted.auto_merge is None else wanted.auto_merge),
     )
 
 

@@ -179,12 +179,11 @@ def undo(
 
 def report(job: Job, seen: Seen, matched: Matched, done: Outcome, problems: tuple[Problem, ...]) -> Report:
     """Return the report, in a fixed order: by Application, then by alias."""
-    # A decision holds the very subscription of its ask. Equal ones may stand twice in an Application, so `is` counts.
-    sources = {id(ask.subscription): ask.source for ask in matched.asks if ask.source}
+    sources = {ask.subscription.place: ask.source for ask in matched.asks if ask.source}
     decisions = tuple(
         sorted(
             (
-                replace(one, source=sources[id(one.subscription)]) if id(one.subscription) in sources else one
+                replace(one, source=sources[one.subscription.place]) if one.subscription.place in sources else one
                 for one in done.decisions
             ),
             key=lambda one: (one.subscription.application.key, one.subscription.entry.alias, one.subscription.path),

@@ -52,6 +52,8 @@ def standing(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple[Image
     memory = state.images.get(key_of(sub), Memory())
     if not one.hold and (hold := holding(state, memory, terms.now)):
         one = replace(one, hold=hold, scope="image" if active(memory.hold, terms.now) else "application")
+    if not one.hold and sub.freeze:
+        one = replace(one, hold=sub.freeze, scope="freeze")
     return replace(one, deferred=memory.deferred), tuple(problems)
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from task import shutdown
-from task.errors import TaskError
+from task.errors import TargetError, TaskError
 from task.model import Decision, ImageStatus, Problem, Status, Verdict
 from task.output.outcome import exit_code
 from task.pipeline.batches import at_once, by_branch, by_login, by_repository
 from task.pipeline.contention import Contention
 from task.pipeline.decide import Ask, places
-from task.pipeline.deliver import branch_of_requests, drafted, gatherer
+from task.pipeline.deliver import branch_of_requests, drafted, failed_asks, gatherer
 from task.pipeline.facts import subject
+from task.pipeline.governed import CONFIG, Governed, govern
 from task.pipeline.job import Job
 from task.pipeline.live import patch, said_live
 from task.pipeline.match import Matched, asks_for_all, asks_for_images
@@ -93,11 +95,18 @@ def _unread(asks: Sequence[Ask], error: TaskError) -> _Found:
 
 
 def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> _Found:
-    request_branch = branch_of_requests(batch) if job.images else ""
+    expected = branch_of_requests(batch) if job.images else ""
     wanted = (place for ask in batch.asks for place in places(ask))
-    snapshot = batch.repository.snapshot(batch.base, wanted, request_branch)
+    snapshot = batch.repository.snapshot(batch.base, chain([CONFIG], wanted), expected)
     rows: list[ImageStatus] = []
     problems: list[Problem] = []
+    governed, broken = Governed(batch.asks, snapshot, job.wording), None
+    try:
+        governed = govern(batch.asks, snapshot, batch.repository, job)
+    except TargetError as error:  # of the repository's config: what Git says is shown all the same
+        broken = error
+        problems += dict.fromkeys(unread(ask.subscription, error) for ask in batch.asks)
+    batch, snapshot = replace(batch, asks=governed.asks), governed.snapshot
     for ask in batch.asks:
         row, wrong = standing(snapshot, ask.subscription, job.terms)
         rows.append(row)
@@ -106,8 +115,11 @@ def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> _Found:
     if job.images:
         contention = Contention(f"moving {batch.base}", job.deadline, world)
         gather = gatherer(batch, job, world)
-        _heads, changes, settled = drafted(batch, snapshot, request_branch, gather, contention, job, world)
-        decisions = (*settled, *(one for change in changes for one in change.decisions))
+        if broken:
+            decisions = failed_asks(batch.asks, broken, job.terms).decisions
+        else:
+            _heads, changes, settled = drafted(batch, governed, gather, contention, job, world)
+            decisions = (*settled, *(one for change in changes for one in change.decisions))
         verdicts = {id(one.subscription): one.verdict for one in decisions}
         rows = [replace(row, would=verdicts.get(id(row.subscription))) for row in rows]
 

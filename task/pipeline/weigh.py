@@ -97,8 +97,8 @@ class Situation:
 
     @property
     def hold(self) -> Hold | None:
-        """The hold that keeps the image back now, or None."""
-        return holding(self.state, self.memory, self.terms.now)
+        """The hold that keeps the image back now: a person's hold, else a freeze of the repository. Or None."""
+        return holding(self.state, self.memory, self.terms.now) or self.subscription.freeze
 
 
 def key_of(sub: Subscription) -> str:

@@ -43,7 +43,7 @@ WRITING = f"""
     registry-username registry-password-file registry-credentials-for registry-cache-dir allow-env allow-exec verify
     verify-identity verify-issuer verify-timeout
     pull-request pull-request-label pull-request-reviewer pull-request-assignee pull-request-draft auto-merge forge
-    forge-token-file forge-username only-repository report results-dir dotenv
+    forge-token-file forge-username only-repository repository-config report results-dir dotenv
 """
 EVENT = "image image-digest tag images-from sequence created source-commit source-repository"
 TAKING = "application allow-downgrade require-live require-update require-match"
@@ -54,9 +54,10 @@ TAKEN = {
     "scan": f"dry-run on-failure {TAKING} {TELLING} {WRITING}",
     "status": f"""
         app {EVENT} newest builds html application allow-downgrade require-live carry-parameters {SEARCH} {ACCESS}
-        {RULES} pull-request forge forge-token-file forge-username deadline stall-timeout git-cache-dir only-repository
-        registry-check registries-conf registry-username registry-password-file registry-credentials-for
-        registry-cache-dir allow-env allow-exec verify verify-identity verify-issuer verify-timeout
+        {RULES} pull-request forge forge-token-file forge-username deadline stall-timeout git-cache-dir
+        only-repository repository-config registry-check registries-conf registry-username registry-password-file
+        registry-credentials-for registry-cache-dir allow-env allow-exec verify verify-identity verify-issuer
+        verify-timeout
     """,
     "promote": f"promote-from promote-to from-selector to-selector healthy image dry-run on-failure {TAKING} {TELLING} "
     f"{WRITING}",
@@ -90,6 +91,7 @@ DEFAULTS = {
     "builds": "5",
     "log-level": "info",
     "log-format": "auto",
+    "repository-config": "true",
     "hold": "true",
 }
 CHOICES = {

@@ -12,7 +12,7 @@ from host_schemas import problems
 from hosts.checks import texts
 from support import ROOT
 
-from scripts.typer_options import all_options, default_of, name_of, options_of
+from scripts.typer_options import all_options, host_default_of, name_of, options_of
 from task import __version__
 from task.ci.results import NAMES as RESULTS
 from task.wiring import SECRETS
@@ -127,7 +127,7 @@ def test_every_parameter_is_declared_and_used(host: str) -> None:
 @pytest.mark.parametrize("host", MANIFESTS)
 def test_every_option_is_a_parameter_with_its_default(host: str) -> None:
     settled = SETTLED[host] | OWN[host]
-    expected = {name_of(one): default_of(one) for one in options_of("run") if name_of(one) not in settled}
+    expected = {name_of(one): host_default_of(one) for one in options_of("run") if name_of(one) not in settled}
     declared = {name: value for name, value in parameters(host).items() if name not in OWN[host]}
     assert declared == expected
 

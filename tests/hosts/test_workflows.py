@@ -16,7 +16,7 @@ from jsonschema.validators import validator_for
 from support import ROOT, missing, needs
 
 from scripts.transcripts import blocks
-from scripts.typer_options import all_options, default_of, name_of, options_of
+from scripts.typer_options import all_options, host_default_of, name_of, options_of
 from task.ci.results import NAMES as RESULTS
 
 ACTION = ROOT / "action.yml"
@@ -179,7 +179,7 @@ def component() -> tuple[Any, Any]:
 
 def test_every_option_is_an_input_with_its_default() -> None:
     inputs, _ = component()
-    expected = {name_of(one): default_of(one) for one in options_of("run") if name_of(one) not in SETTLED | OWN}
+    expected = {name_of(one): host_default_of(one) for one in options_of("run") if name_of(one) not in SETTLED | OWN}
     assert {name: one["default"] for name, one in inputs.items() if name not in OWN} == expected
     assert all(one["description"] for one in inputs.values())
 

@@ -1,0 +1,84 @@
+"""What the repository's own config decides about the asks of one branch.
+
+An annotation wins over an option or variable that was given, that over the config, and the config over the default. But
+whatever asks for a pull request, a digest or a freeze wins over what does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from task.editors.file_text import text_of
+from task.errors import Malformed, TargetError
+from task.model import Files, Place, Snapshot
+from task.pipeline.changeset import Wording
+from task.pipeline.decide import Ask, places
+from task.pipeline.job import Job
+from task.repository_config.config import NO_CONFIG, PATH, governed
+from task.repository_config.reading import config_in
+from task.templates.commit_message import LONGEST, check_template
+
+CONFIG = Place(PATH)
+
+
+class ReadsMore(Protocol):
+    """A repository that shows more places of a snapshot."""
+
+    def again(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
+        """These places, at the same commit."""
+
+
+@dataclass(frozen=True)
+class Governed:
+    """The asks as the config wants them, with all that is needed to decide about them."""
+
+    asks: tuple[Ask, ...]  # in the order in which they were given
+    snapshot: Snapshot
+    wording: Wording
+
+
+def govern(asks: Sequence[Ask], snapshot: Snapshot, repository: ReadsMore, job: Job) -> Governed:
+    """What the config of this snapshot makes of the asks. Raises `TargetError` for a config with a mistake.
+
+    What it makes necessary besides, such as the template of the message, is read in one fetch more.
+    """
+    config = config_in(snapshot.files) if job.repository_config else NO_CONFIG
+    if config == NO_CONFIG:
+        return Governed(tuple(asks), snapshot, job.wording)
+    subs = {id(sub): sub for ask in asks for sub in (ask.subscription, *ask.siblings)}
+    now = dict(zip(subs, governed(subs.values(), config, job.terms.now), strict=True))
+    found = tuple(
+        replace(ask, subscription=now[id(ask.subscription)], siblings=tuple(now[id(sub)] for sub in ask.siblings))
+        for ask in asks
+    )
+    wishes = [ask.subscription.wishes for ask in found]
+    named = [] if job.wording.template is not None else [one.template for one in wishes if one.template]
+    # Where a pull request is asked for now, updates of the Application's other images may wait on its branch.
+    more = [place for before, ask in zip(asks, found, strict=True) for place in _more(before, ask)]
+    more += map(Place, named)
+    if more:
+        files = repository.again(snapshot, tuple(dict.fromkeys(more))).files
+        snapshot = replace(snapshot, files={**snapshot.files, **files})
+    templates = {path: _template(snapshot.files, path) for path in dict.fromkeys(named)}
+    return Governed(found, snapshot, replace(job.wording, common=config.wishes, templates=templates))
+
+
+def _more(before: Ask, ask: Ask) -> tuple[Place, ...]:
+    known = set(places(before)) if ask.subscription.pull_request and not before.subscription.pull_request else None
+    return () if known is None else tuple(place for place in places(ask) if place not in known)
+
+
+def _template(files: Files, path: str) -> str:
+    """The template's text. Raises `TargetError`."""
+    text = text_of(files, path)
+    if text is None:
+        raise TargetError(f"commit.template: there is no file {path}", hint="add it, or correct the path", subject=PATH)
+    if len(text) > LONGEST:
+        raise TargetError(f"commit.template: {path} is larger than 64 KiB", hint="shorten it", subject=PATH)
+    try:
+        check_template(text)
+    except Malformed as error:
+        raise TargetError(f"commit.template: {path}: {error.message}", hint=error.hint, subject=PATH) from error
+    return text

@@ -1,0 +1,137 @@
+"""What `.image-update/config` says, and what it means for one subscription. Pure values; `reading.py` makes them."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from zoneinfo import ZoneInfo
+
+from task.model import Hold, Subscription, Wishes
+from task.repository_config.freezes import window
+from task.repository_config.globs import NameGlob, PathGlob
+from task.timestamps import epoch_seconds
+
+PATH = ".image-update/config"
+
+
+@dataclass(frozen=True)
+class Match:
+    """Which subscriptions a rule or a freeze is about. All lists that are given must have a glob that fits."""
+
+    applications: tuple[NameGlob, ...] = ()
+    projects: tuple[NameGlob, ...] = ()
+    paths: tuple[PathGlob, ...] = ()
+    images: tuple[NameGlob, ...] = ()
+
+    def takes(self, sub: Subscription) -> bool:
+        """Whether it is about this one."""
+        app, image = sub.application, sub.entry.image
+        path = posixpath.normpath(f"/{sub.path}")
+        return (
+            (not self.applications or any(one.fits(app.key if one.whole else app.name) for one in self.applications))
+            and (not self.projects or any(one.fits(app.project) for one in self.projects))
+            and (not self.paths or any(one.fits(path) for one in self.paths))
+            and (not self.images or any(one.fits(image.name) or one.fits(image.identity) for one in self.images))
+        )
+
+
+EVERYTHING = Match()
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What is wished for some subscriptions."""
+
+    match: Match
+    wishes: Wishes
+
+
+@dataclass(frozen=True)
+class Freeze:
+    """Times in which nothing is deployed."""
+
+    schedule: str  # cron, five fields
+    seconds: int
+    zone: ZoneInfo
+    reason: str
+    match: Match = EVERYTHING
+    line: int = 0  # of the file
+
+
+@dataclass(frozen=True)
+class RepositoryConfig:
+    """The whole file."""
+
+    wishes: Wishes = Wishes()
+    rules: tuple[Rule, ...] = ()
+    freezes: tuple[Freeze, ...] = ()
+
+
+NO_CONFIG = RepositoryConfig()
+
+
+def governed(subs: Iterable[Subscription], config: RepositoryConfig, now: str) -> list[Subscription]:
+    """The subscriptions, each with what the config says about it now.
+
+    What asks for a pull request or a digest wins over what does not, wherever it stands.
+    """
+    frozen = in_force(config.freezes, now)
+    found = []
+    for sub in subs:
+        wishes = decided([*(rule.wishes for rule in config.rules if rule.match.takes(sub)), config.wishes])
+        holds = [hold for match, hold in frozen if match.takes(sub)]
+        found.append(
+            replace(
+                sub,
+                pull_request=sub.pull_request or bool(wishes.pull_request),
+                policy=replace(sub.policy, pin_digest=sub.policy.pin_digest or bool(wishes.pin_digest)),
+                wishes=wishes,
+                freeze=max(holds, key=lambda hold: epoch_seconds(hold.until), default=None),
+            )
+        )
+    return found
+
+
+def agreed(of: Sequence[Wishes], common: Wishes) -> Wishes:
+    """What counts for a commit or a pull request that several subscriptions share.
+
+    Where they differ, `common` counts. But labels and people are those of all; a request is a draft if one of them
+    wants that, and is merged by itself only if all do.
+    """
+    each = {one.name: [getattr(wishes, one.name) for wishes in of] for one in fields(Wishes)}
+    found = Wishes(
+        **{
+            name: values[0] if values and all(value == values[0] for value in values) else getattr(common, name)
+            for name, values in each.items()
+        }
+    )
+
+    def of_all(name: str) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(text for texts in each[name] for text in texts or ()))
+
+    return replace(
+        found,
+        labels=of_all("labels"),
+        reviewers=of_all("reviewers"),
+        assignees=of_all("assignees"),
+        draft=any(each["draft"]),
+        auto_merge=all(each["auto_merge"]),
+    )
+
+
+def decided(layers: Sequence[Wishes]) -> Wishes:
+    """Of each wish, what the first layer says that says anything."""
+    names = [one.name for one in fields(Wishes)]
+    said = {name: [value for layer in layers if (value := getattr(layer, name)) is not None] for name in names}
+    return Wishes(**{name: values[0] for name, values in said.items() if values})
+
+
+def in_force(freezes: Iterable[Freeze], now: str) -> list[tuple[Match, Hold]]:
+    """The freezes that hold now: what each is about, and the hold that it is."""
+    found = []
+    for one in freezes:
+        if times := window(one.schedule, one.seconds, one.zone, now):
+            begins, ends = times
+            found.append((one.match, Hold(one.reason, f"the freeze in {PATH}, line {one.line},", begins, ends)))
+    return found

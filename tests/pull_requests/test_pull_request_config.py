@@ -1,0 +1,72 @@
+"""Pull requests that the repository's own config asks for."""
+
+from pathlib import Path
+
+import pytest
+from fakes.github_api import GitHub
+from request_scenes import API, Scene, verdict
+from runs import WEB, application, manifest, target
+from support import commit, show
+
+CONFIG = ".image-update/config"
+
+
+def test_a_rule_asks_for_a_pull_request(server: GitHub, tmp_path: Path) -> None:
+    scene = Scene(tmp_path, server, names=("a", "b"))
+    scene.flags = ()
+    config = (
+        "version: 1\nrules:\n- match: {paths: [apps/a]}\n"
+        "  pullRequests: {enabled: true, labels: [production], reviewers: [ann], draft: true}\n"
+    )
+    commit(scene.repo, {CONFIG: config})
+    report = scene.event(f"{WEB}:1.1.0")
+    (page,) = [one["pull_request"] for one in report["commits"] if one["pull_request"]]
+    assert [one["verdict"] for one in report["decisions"]] == ["update", "update"]
+    assert "newTag: 1.1.0" in scene.text("main", "b")
+    assert "newTag: 1.0.0" in scene.text("main", "a")
+    (pull,) = server.open
+    assert (pull.labels, pull.reviewers, pull.draft) == (["production"], ["ann"], True)
+    # A second image of the Application joins what waits there.
+    scene.event(f"{API}:2.0.0")
+    assert all(words in scene.text() for words in ("newTag: 1.1.0", "newTag: 2.0.0"))
+    assert len(server.pulls) == 1
+    # The annotation does not take the request back, and a label that is given replaces those of the config.
+    apps = [application("a", scene.url, image_list=f"web={WEB}", pull_request="false")]
+    manifest(tmp_path, *apps)
+    assert scene.event(f"{WEB}:1.2.0", "--pull-request-label", "given")["commits"][0]["pull_request"] == page
+    assert "given" in server.open[0].labels
+
+
+@pytest.mark.parametrize(("group", "requests"), [("application", 2), ("image", 2), ("project", 1)])
+def test_requests_by_group(server: GitHub, tmp_path: Path, group: str, requests: int) -> None:
+    scene = Scene(tmp_path, server, names=("a", "b"))
+    scene.flags = ()
+    commit(scene.repo, {CONFIG: f"version: 1\npullRequests: {{enabled: true, group: {group}}}\n"})
+    images = f"{WEB}:1.1.0 {API}:2.0.0"
+    report = scene.event(images)
+    assert len(report["commits"]) == len(server.open) == requests
+    assert len({one.head for one in server.open}) == requests
+    for pull in server.open:
+        files = {name: show(scene.repo, pull.head, target(name)) for name in "ab"}
+        if group == "application":
+            assert sum("newTag: 1.1.0" in text and "newTag: 2.0.0" in text for text in files.values()) == 1
+        elif group == "image":
+            new = "1.1.0" if "newTag: 1.1.0" in files["a"] else "2.0.0"
+            assert all(text.count("newTag: 1.1.0") + text.count("newTag: 2.0.0") == 1 for text in files.values())
+            assert pull.title.endswith(new)
+    again = scene.event(images)
+    assert {one["verdict"] for one in again["decisions"]} == {"unchanged"}
+    assert len(server.pulls) == requests
+
+
+def test_a_freeze_holds_back_what_would_be_proposed(scene: Scene, server: GitHub) -> None:
+    scene.event(f"{API}:2.0.0")
+    frozen = 'version: 1\nfreezes: [{schedule: "* * * * *", duration: 1h, reason: sale}]\n'
+    commit(scene.repo, {CONFIG: frozen})
+    assert verdict(scene.event(f"{WEB}:1.1.0")) == ("defer", "held")
+    assert "newTag: 2.0.0" in scene.text()  # what was proposed before the freeze stays proposed
+    assert "newTag: 1.1.0" not in scene.text()
+    commit(scene.repo, {CONFIG: "version: 1\n"})
+    assert verdict(scene.event(f"{WEB}:1.0.5")) == ("update", "admitted")
+    assert all(words in scene.text() for words in ("newTag: 1.1.0", "newTag: 2.0.0"))
+    assert len(server.pulls) == 1

@@ -1,0 +1,221 @@
+"""The text of `.image-update/config`: what it says, and every mistake with its line."""
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from task.errors import TargetError
+from task.model import File, Wishes
+from task.repository_config.config import NO_CONFIG, PATH, RepositoryConfig
+from task.repository_config.reading import config_in, read_config
+from task.schemas import load
+
+SCHEMA = load("config.v1")
+WHOLE = """\
+version: 1
+commit:
+  authorName: Deploy Bot
+  authorEmail: deploy@example.com
+  template: .image-update/message.tmpl
+  trailers: {Team: platform}
+  signOff: true
+pullRequests:
+  enabled: false
+  group: application
+  labels: [image-update]
+  reviewers: [acme/platform]
+  assignees: [jane]
+  autoMerge: true
+  draft: false
+pinDigest: true
+rules:
+- match:
+    applications: ["team-a/*"]
+    projects: [shop]
+    paths: ["clusters/production/**"]
+    images: ["ghcr.io/acme/*"]
+  pullRequests: {enabled: true, autoMerge: false}
+  commit: {authorName: Other}
+  pinDigest: false
+freezes:
+- schedule: "0 18 * * 5"
+  duration: 62h
+  timeZone: Europe/Berlin
+  reason: no deployments at weekends
+  match: {projects: [shop]}
+"""
+
+
+def test_everything_is_read() -> None:
+    found = read_config(WHOLE)
+    assert found.wishes == Wishes(
+        "Deploy Bot", "deploy@example.com", ".image-update/message.tmpl", (("Team", "platform"),), True, False,
+        "application", ("image-update",), ("acme/platform",), ("jane",), False, True, True,
+    )  # fmt: skip
+    (rule,) = found.rules
+    assert rule.wishes == Wishes(author_name="Other", pull_request=True, auto_merge=False, pin_digest=False)
+    (freeze,) = found.freezes
+    assert (freeze.schedule, freeze.seconds, freeze.zone.key) == ("0 18 * * 5", 62 * 3600, "Europe/Berlin")
+    assert (freeze.reason, freeze.line) == ("no deployments at weekends", 27)
+
+
+def test_a_list_that_is_empty_says_nobody() -> None:
+    """A rule takes the reviewers of the top level away."""
+    assert read_config("version: 1\npullRequests: {reviewers: []}\n").wishes.reviewers == ()
+
+
+def test_an_alias_stands_for_what_it_names() -> None:
+    rules = "- match: &prod {paths: [a]}\n  pinDigest: true\n- match: *prod\n  commit: {signOff: true}\n"
+    first, second = read_config(f"version: 1\nrules:\n{rules}").rules
+    assert first.match == second.match
+
+
+MISTAKES = [
+    ("", 1, "says nothing"),
+    ("# only a comment\n", 1, "says nothing"),
+    ("version: 1\n---\nversion: 1\n", 3, "a second YAML document"),
+    ("version: 1\npullrequests: {enabled: true}\n", 2, "did you mean pullRequests?"),
+    ("version: 1\npullRequests:\n  enable: true\n", 3, "the key 'enable' is not known in pullRequests"),
+    ("version: 1\nversion: 1\n", 2, "'version' appears twice"),
+    ("pinDigest: true\n", 1, "version is missing"),
+    ("version: 2\n", 1, "version '2' is not known"),
+    ("- 1\n", 1, "is not a mapping"),
+    ("version: 1\ncommit:\n", 2, "commit is not a mapping"),
+    ('version: 1\npinDigest: "true"\n', 2, "pinDigest is neither true nor false"),
+    ("version: 1\npinDigest: yes\n", 2, "pinDigest is neither true nor false"),
+    ("version: 1\npullRequests:\n  group: team\n", 3, "'team' is no group"),
+    ("version: 1\npullRequests:\n  labels: x\n", 3, "pullRequests.labels is not a list"),
+    ("version: 1\npullRequests:\n  labels:\n  - ok\n  -\n", 5, "an entry of pullRequests.labels is not a text"),
+    ("version: 1\ncommit:\n  authorName: a<b\n", 3, "is not a name or address that Git takes"),
+    ("version: 1\ncommit:\n  template: ../secret\n", 3, "is not a path within the repository"),
+    ("version: 1\ncommit:\n  template: /etc/passwd\n", 3, "is not a path within the repository"),
+    ("version: 1\ncommit:\n  trailers:\n    a b: c\n", 4, "'a b' is not a key"),
+    ("version: 1\nrules: 1\n", 2, "rules is not a list"),
+    ("version: 1\nrules:\n- pinDigest: true\n", 3, "rules[1] has no match"),
+    ("version: 1\nrules:\n- match: {}\n  pinDigest: true\n", 3, "rules[1].match names nothing"),
+    ("version: 1\nrules:\n- match: {projects: []}\n  pinDigest: true\n", 3, "is empty, and fits nothing"),
+    ("version: 1\nrules:\n- match: {project: [a]}\n  pinDigest: true\n", 3, "did you mean projects?"),
+    ("version: 1\nrules:\n- match: {projects: [a]}\n", 3, "rules[1] decides nothing"),
+    ("version: 1\nrules:\n- match: {projects: [a]}\n  commit: {}\n", 3, "rules[1] decides nothing"),
+    ("version: 1\nrules:\n- {match: {projects: [a]}, freezes: []}\n", 3, "the key 'freezes' is not known in rules[1]"),
+    ("version: 1\nfreezes:\n- schedule: 0 18 * * 5\n  reason: x\n", 3, "freezes[1] has no duration"),
+    ("version: 1\nfreezes:\n- schedule: 0 18 * * 5\n  duration: 1h\n", 3, "freezes[1] has no reason"),
+    ("version: 1\nfreezes:\n- schedule: '@daily'\n  duration: 1h\n  reason: x\n", 3, "not a schedule of five fields"),
+    ("version: 1\nfreezes:\n- schedule: 0 25 * * *\n  duration: 1h\n  reason: x\n", 3, "Bad hour"),
+    ("version: 1\nfreezes:\n- schedule: 0 1 * * *\n  duration: 1w\n  reason: x\n", 4, "'1w' is not a duration"),
+    ("version: 1\nfreezes:\n- schedule: 0 1 * * *\n  duration: 367d\n  reason: x\n", 4, "at most 366 days"),
+    (
+        "version: 1\nfreezes:\n- {schedule: 0 1 * * *, duration: 1h, reason: x,\n   timeZone: Berlin}\n",
+        4,
+        "'Berlin' is not a time zone",
+    ),
+    ("version: 1\ncommit: {authorName: [\n", 3, "not valid YAML"),
+    ("version: 1\n<<: {pinDigest: true}\n", 2, "the key '<<' is not known"),
+    (f"version: 1\ncommit: {{authorName: {'x' * 501}}}\n", 2, "has more than 500 characters"),
+    ("version: 1\n" + "# x\n" * 70_000, 1, "larger than 256 KiB"),
+    ("version: 1\nrules:\n" + "- {match: {projects: [a]}, pinDigest: true}\n" * 201, 3, "rules has more than 200"),
+    (
+        "version: 1\nrules:\n- match: &a {projects: [" + "a, " * 600 + "b]}\n  pinDigest: true\n"
+        "- match: &b {paths: [" + ", ".join(f"p{n}" for n in range(999)) + "]}\n  pinDigest: true\n"
+        "- {match: *b, pinDigest: true}\n",
+        5,
+        "more than 1000 globs",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "words"), MISTAKES, ids=[words for _, _, words in MISTAKES])
+def test_a_mistake_is_named_with_its_line(text: str, line: int, words: str) -> None:
+    with pytest.raises(TargetError) as caught:
+        config_in({PATH: File(text)})
+    error = caught.value
+    assert error.subject == PATH
+    assert words in f"{error.message} {error.hint}"
+    assert f"line {line}" in error.message
+    assert "--no-repository-config" in error.hint
+
+
+def test_no_file_and_a_folder_say_nothing() -> None:
+    assert config_in({}) is config_in({PATH: File("", "040000")}) is NO_CONFIG
+
+
+@pytest.mark.parametrize("mode", ["120000", "160000"])
+def test_a_link_is_no_config(mode: str) -> None:
+    with pytest.raises(TargetError, match="not a file"):
+        config_in({PATH: File("", mode)})
+
+
+texts = st.sampled_from(["a", "team-a/*", "**", "x y", "1.0"])
+lists = st.lists(texts, max_size=3)
+match = st.dictionaries(
+    st.sampled_from(["applications", "projects", "paths", "images"]),
+    st.lists(texts, min_size=1, max_size=2),
+    min_size=1,
+)
+commits = st.fixed_dictionaries(
+    {},
+    optional={
+        "authorName": texts, "authorEmail": texts, "template": st.just("a/b"), "signOff": st.booleans(),
+        "trailers": st.dictionaries(st.sampled_from(["A", "B-c"]), texts),
+    },
+)  # fmt: skip
+requests = st.fixed_dictionaries(
+    {},
+    optional={
+        "enabled": st.booleans(), "group": st.sampled_from(["repository", "project", "application", "image"]),
+        "labels": lists, "reviewers": lists, "assignees": lists, "autoMerge": st.booleans(), "draft": st.booleans(),
+    },
+)  # fmt: skip
+wishes = {"commit": commits, "pullRequests": requests, "pinDigest": st.booleans()}
+rules = st.fixed_dictionaries(
+    {"match": match, "pinDigest": st.booleans()}, optional={"commit": commits, "pullRequests": requests}
+)
+freezes = st.fixed_dictionaries(
+    {
+        "schedule": st.sampled_from(["0 18 * * 5", "*/5 0-3 1,15 JAN *"]),
+        "duration": st.sampled_from(["62h", "1h30m", "3d"]),
+        "reason": texts,
+    },
+    optional={"timeZone": st.sampled_from(["UTC", "Europe/Berlin"]), "match": match},
+)  # fmt: skip
+configs = st.fixed_dictionaries(
+    {"version": st.just(1)},
+    optional={**wishes, "rules": st.lists(rules, max_size=3), "freezes": st.lists(freezes, max_size=3)},
+)
+
+
+@given(configs)
+def test_what_the_schema_takes_is_read(config: dict[str, Any]) -> None:
+    jsonschema.validate(config, SCHEMA)
+    for text in (yaml.safe_dump(config), json.dumps(config)):
+        found = read_config(text)
+        assert len(found.rules) == len(config.get("rules", []))
+        assert found.wishes.pin_digest == config.get("pinDigest")
+
+
+@given(configs, st.data())
+def test_an_unknown_key_is_refused_by_both(config: dict[str, Any], data: st.DataObject) -> None:
+    places = [config, *(config[key] for key in ("commit", "pullRequests") if key in config)]
+    places += [part for rule in config.get("rules", []) for part in (rule, rule["match"])]
+    places += config.get("freezes", [])
+    data.draw(st.sampled_from(places))["unknown"] = "x"
+    assert list(jsonschema.Draft7Validator(SCHEMA).iter_errors(config))
+    with pytest.raises(TargetError, match="'unknown' is not known"):
+        read_config(yaml.safe_dump(config))
+
+
+@pytest.mark.parametrize("text", [WHOLE])
+def test_the_examples_fit_the_schema(text: str) -> None:
+    jsonschema.validate(yaml.safe_load(text), SCHEMA)
+
+
+@given(st.text(max_size=200) | st.text(alphabet="version: 1\n-{}[]*&<|>'\"#%@`?", max_size=200))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    with suppress(TargetError):
+        assert isinstance(read_config(text), RepositoryConfig)

@@ -1,0 +1,115 @@
+"""The repository's own config, from the command line to the branch: one story for each thing that it changes.
+
+Which rule decides what is in tests/repository_config and tests/pipeline/test_governed.py.
+"""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from runs import WEB, application, arguments, manifest, repository, target
+from support import Result, commit, git, image_update, show
+
+from task.schemas import load
+
+CONFIG = ".image-update/config"
+STATE = ".image-update/apps/a/argocd_a.state"
+NOW = 'version: 1\nfreezes:\n- {schedule: "* * * * *", duration: 1h, reason: the big sale, match: {paths: [apps/a]}}\n'
+
+
+def run(folder: Path, repo: Path, *names: str, image: str = f"{WEB}:1.1.0", more: tuple[str, ...] = ()) -> Result:
+    apps = manifest(folder, *(application(name, repo, update_strategy="newest-build") for name in names or ("a",)))
+    return image_update(*arguments(apps, *more, image=image))
+
+
+def tag(repo: Path, name: str = "a") -> str:
+    return show(repo, "main", target(name)).partition("newTag: ")[2].strip()
+
+
+@pytest.mark.measured
+def test_a_freeze_holds_an_event_back_and_the_first_run_after_it_writes_it(tmp_path: Path) -> None:
+    repo = repository(tmp_path, "a", "b")
+    commit(repo, {CONFIG: NOW})
+    result = run(tmp_path, repo, "a", "b", more=("--sequence", "1"))
+    assert result.code == 0, result.stderr
+    found = {one["application"]: one for one in result.json["decisions"]}
+    assert (found["argocd/a"]["verdict"], found["argocd/a"]["rule"]) == ("defer", "held")
+    assert "held by the freeze in .image-update/config, line 3" in found["argocd/a"]["because"]
+    assert "the big sale" in found["argocd/a"]["because"]
+    assert (found["argocd/b"]["verdict"], tag(repo), tag(repo, "b")) == ("update", "1.0.0", "1.1.0")
+    assert "1.1.0" in show(repo, "main", STATE)
+    on_screen = image_update("lint", "--applications", tmp_path / "applications.json", "--allow-protocol", "file")
+    assert "images are held by the freeze" in on_screen.stdout
+
+    given = ("status", "--applications", str(tmp_path / "applications.json"), "--allow-protocol", "file")
+    shown = image_update(*given, "--output", "json").json["images"]
+    frozen = next(one for one in shown if one["application"] == "argocd/a")
+    assert (frozen["hold"]["scope"], frozen["hold"]["reason"]) == ("freeze", "the big sale")
+    assert frozen["deferred"]["tag"] == "1.1.0"
+
+    commit(repo, {CONFIG: None})
+    assert run(tmp_path, repo, image=f"{WEB}:1.0.5", more=("--sequence", "0")).code == 0
+    assert tag(repo) == "1.1.0"
+
+
+def test_a_broken_config_is_an_error_of_every_application_and_nothing_is_written(tmp_path: Path) -> None:
+    repo, other = repository(tmp_path, "a", "b"), repository(tmp_path, "c", name="other.git")
+    commit(repo, {CONFIG: "version: 1\npullRequests:\n  enable: true\n"})
+    tip = git(repo, "rev-parse", "main")
+    apps = manifest(tmp_path, application("a", repo), application("b", repo), application("c", other))
+    result = image_update(*arguments(apps))
+    assert result.code == 3
+    found = {one["application"]: one for one in result.json["decisions"]}
+    for name in ("argocd/a", "argocd/b"):
+        assert (found[name]["verdict"], found[name]["rule"]) == ("error", "target")
+        assert ".image-update/config: line 3: the key 'enable' is not known in pullRequests" in found[name]["because"]
+    assert found["argocd/c"]["verdict"] == "update"  # in another repository
+    assert git(repo, "rev-parse", "main") == tip
+    assert "did you mean enabled?" in result.json["errors"][0]["hint"]
+
+    given = ("status", "--applications", str(apps), "--allow-protocol", "file", "--output", "json")
+    status = image_update(*given, "--image", f"{WEB}:1.1.0")
+    assert status.code == 3
+    would = {one["application"]: (one["current"]["tag"], one["would"]["verdict"]) for one in status.json["images"]}
+    assert would == {
+        "argocd/a": ("1.0.0", "error"),
+        "argocd/b": ("1.0.0", "error"),
+        "argocd/c": ("1.1.0", "unchanged"),
+    }
+
+    again = image_update(*arguments(apps, "--no-repository-config"))
+    assert (again.code, tag(repo), tag(repo, "b")) == (0, "1.1.0", "1.1.0")
+
+
+def test_the_config_words_the_commit_and_what_is_given_wins(tmp_path: Path) -> None:
+    repo = repository(tmp_path, "a")
+    config = (
+        "version: 1\ncommit:\n  authorName: Deploy Bot\n  authorEmail: bot@example.com\n"
+        "  template: .image-update/message.tmpl\n  trailers: {Team: platform}\n  signOff: true\n"
+    )
+    commit(repo, {CONFIG: config, ".image-update/message.tmpl": "deploy {{.AppName}}\n"})
+    assert run(tmp_path, repo, more=("--git-author-email", "given@example.com")).code == 0
+    author, _, message = git(repo, "log", "-1", "--format=%an <%ae>%n%B", "main").partition("\n")
+    assert author == "Deploy Bot <given@example.com>"
+    assert message.startswith("deploy a\n")
+    assert "\nTeam: platform\nSigned-off-by: Deploy Bot <given@example.com>" in message
+
+
+def test_lint_names_the_line_of_a_mistake_in_the_config(tmp_path: Path) -> None:
+    """At the root of the work tree, wherever in it the Applications lie."""
+    git(tmp_path, "init", "--quiet", "work")
+    apps = tmp_path / "work" / "applications"
+    apps.mkdir()
+    config = tmp_path / "work" / CONFIG
+    config.parent.mkdir()
+    config.write_text("version: 1\npinDigest: maybe\n")
+    result = image_update("lint", "--applications", apps, "--output", "json")
+    jsonschema.validate(result.json, load("lint.v1"))
+    (found,) = result.json["findings"]
+    assert (result.code, found["severity"], found["application"], found["line"]) == (3, "error", None, 2)
+    assert found["file"].endswith(CONFIG)
+    assert found["message"] == ".image-update/config: line 2: pinDigest is neither true nor false"
+    config.write_text("version: 1\npinDigest: true\n")
+    assert image_update("lint", "--applications", apps).code == 0
+    assert json.loads(image_update("lint", "--applications", apps, "--output", "json").stdout)["findings"] == []
