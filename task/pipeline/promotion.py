@@ -6,11 +6,13 @@ What a source has comes from Git (`source_versions`). Each target decides by its
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import translate
 from glob import escape
+from itertools import chain
 
-from task.annotations.narrow import Narrow, check_selector, considered
+from task.annotations.narrow import Narrow, check_selector, considered, is_glob
 from task.errors import Exit, TaskError, UsageError
 from task.model import Application, Build, Decision, Image, Problem, Subscribed, Subscription, Verdict
 from task.pipeline.decide import Ask
@@ -50,10 +52,11 @@ class SourceVersion:
 
 @dataclass(frozen=True)
 class Pair:
-    """One Application that gets something, and the entries of others that may give it."""
+    """One Application that gets something, and the entries of others that give it."""
 
     target: Subscribed
-    sources: tuple[Subscription, ...]
+    givers: tuple[tuple[Subscription, ...], ...]  # for each subscription of the target
+    of_broken: tuple[Subscription, ...] = ()  # that would give to entries of the target that are broken
 
 
 def check_promotion(promotion: Promotion) -> None:
@@ -89,17 +92,14 @@ def pairs_of(asking: Sequence[Subscribed], promotion: Promotion) -> tuple[list[P
     problems = list(unknown_names(promotion.sources, apps, strict=not sources))
     if not sources:
         return [], problems or [_nobody("--from-selector", promotion.source_selector)]
+    giving = _giving([one.application for one in sources], apps, promotion)
+    fed = _fed(giving)
+    givers = _Givers([sub for one in sources for sub in one.subscriptions], giving, promotion)
+    pairs = [givers.pair(one) for one in asking if one.application.key in fed]
     plain = [pattern for pattern in promotion.targets if not _PLACEHOLDER.search(pattern)]
-    problems += unknown_names(plain, apps)
-    pairs = []
-    for target in asking:
-        giving = [one for one in sources if one is not target and _fits(target.application, one.application, promotion)]
-        entries = [sub for one in giving for sub in one.subscriptions if _named(sub, promotion.images)]
-        if giving:
-            pairs.append(Pair(target, tuple(entries)))
+    problems += unknown_names(plain, apps, strict=not pairs)
     if not (pairs or problems):
-        patterns = " ".join((*promotion.targets, promotion.target_selector)).strip()
-        problems.append(_nobody("--to", patterns))
+        problems.append(_nobody("--to", " ".join((*promotion.targets, promotion.target_selector)).strip()))
     for name in promotion.images:
         if not any(_named(sub, (name,)) for one in sources for sub in one.subscriptions):
             hint = "name an alias of the annotation image-list, or the image as it stands there"
@@ -107,46 +107,103 @@ def pairs_of(asking: Sequence[Subscribed], promotion: Promotion) -> tuple[list[P
     return pairs, problems
 
 
+def _giving(
+    sources: Sequence[Application], apps: Sequence[Application], promotion: Promotion
+) -> Mapping[str, frozenset[str]]:
+    """The targets of each source; sources with the same targets share one set."""
+    called: dict[str, list[Application]] = {}
+    for app in apps:
+        called.setdefault(app.name, []).append(app)
+    selected = frozenset(app.key for app in apps if considered(app, Narrow(selector=promotion.target_selector)))
+    shared: dict[tuple[str, ...], frozenset[str]] = {}
+    found = {}
+    for source in sources:
+        filled = tuple(_filled(pattern, source) for pattern in promotion.targets)
+        if filled not in shared:
+            fitting = [_fitting(pattern, source, apps, called) for pattern in promotion.targets]
+            shared[filled] = selected.intersection(set().union(*fitting)) if fitting else selected
+        found[source.key] = shared[filled]
+    return found
+
+
+def _filled(pattern: str, source: Application, spelled: Callable[[str], str] = str) -> str:
+    """A pattern of `--to` for one source."""
+    return _PLACEHOLDER.sub(lambda found: spelled(_facts(source)[found[1]]), pattern)
+
+
+def _fitting(
+    pattern: str, source: Application, apps: Sequence[Application], called: Mapping[str, Sequence[Application]]
+) -> set[str]:
+    """The Applications that fit a pattern of `--to`; what the source is called is no glob in it.
+
+    A name that is no glob is looked up in `called`: there may be thousands of sources, each with a pattern of its own.
+    """
+    name = pattern.rpartition("/")[2]
+    among = apps if is_glob(name) else called.get(_filled(name, source), ())
+    fits = re.compile(translate(_filled(pattern, source, escape))).match
+    return {app.key for app in among if fits(app.key if "/" in pattern else app.name)}
+
+
+def _fed(giving: Mapping[str, frozenset[str]]) -> set[str]:
+    """The Applications that get something from another one."""
+    givers: dict[frozenset[str], list[str]] = {}
+    for source, targets in giving.items():
+        givers.setdefault(targets, []).append(source)
+    fed: set[str] = set()
+    for targets, members in givers.items():
+        fed |= targets if len(members) > 1 else targets - {members[0]}
+    return fed
+
+
+class _Givers:
+    """The entries of all sources, by their image, and by their alias where `--image` names it."""
+
+    def __init__(
+        self, entries: Iterable[Subscription], giving: Mapping[str, frozenset[str]], promotion: Promotion
+    ) -> None:
+        self._giving = giving
+        self._by_image: dict[str, list[Subscription]] = {}
+        self._by_alias: dict[str, list[Subscription]] = {}
+        for one in entries:
+            if _named(one, promotion.images):
+                self._by_image.setdefault(one.entry.image.identity, []).append(one)
+            if one.entry.alias in promotion.images:
+                self._by_alias.setdefault(one.entry.alias, []).append(one)
+
+    def pair(self, target: Subscribed) -> Pair:
+        """A target, with what gives to it."""
+        broken = {flaw.entry.image.identity for flaw in target.flaws if flaw.entry}
+        return Pair(
+            target,
+            tuple(tuple(self._of(target, sub)) for sub in target.subscriptions),
+            tuple(one for image in broken for one in self._to(target, self._by_image.get(image, ()))),
+        )
+
+    def _of(self, target: Subscribed, sub: Subscription) -> list[Subscription]:
+        """Those of the same image, of the same alias if there are several; else those of an alias that was named."""
+        same = self._to(target, self._by_image.get(sub.entry.image.identity, ()))
+        if not same:
+            return self._to(target, self._by_alias.get(sub.entry.alias, ()))
+        return [one for one in same if one.entry.alias == sub.entry.alias] or same
+
+    def _to(self, target: Subscribed, entries: Iterable[Subscription]) -> list[Subscription]:
+        key = target.application.key
+        return [one for one in entries if (source := one.application.key) != key and key in self._giving[source]]
+
+
 def _nobody(flag: str, text: str) -> Problem:
     hint = "see what --applications reads; only Applications with an image-list count"
     return Problem("", "source", f"{flag}: no Application fits {text!r}", hint, exit=int(Exit.CONFIGURATION))
-
-
-def _fits(target: Application, source: Application, promotion: Promotion) -> bool:
-    facts = {name: escape(text) for name, text in _facts(source).items()}
-    filled = tuple(_PLACEHOLDER.sub(lambda found: facts[found[1]], one) for one in promotion.targets)
-    return considered(target, Narrow(filled, selector=promotion.target_selector))
 
 
 def _named(sub: Subscription, names: Sequence[str]) -> bool:
     return not names or bool({sub.entry.alias, sub.entry.image.name, sub.entry.image.identity} & set(names))
 
 
-def wanted(pairs: Iterable[Pair], promotion: Promotion) -> list[Subscription]:
+def wanted(pairs: Iterable[Pair]) -> list[Subscription]:
     """The entries of sources whose version matters to any target; each once."""
-    found = {
-        id(source): source
-        for pair in pairs
-        for sub in pair.target.subscriptions
-        for source in _givers(sub, pair.sources, promotion)
-    }
-    for pair in pairs:  # an entry that is broken names its image as well
-        broken = {flaw.entry.image.identity for flaw in pair.target.flaws if flaw.entry}
-        found |= {id(one): one for one in pair.sources if one.entry.image.identity in broken}
-    return list(found.values())
-
-
-def _givers(sub: Subscription, sources: Iterable[Subscription], promotion: Promotion) -> list[Subscription]:
-    """The entries that a target's entry may take from: those of the same image, the same alias among them first.
-
-    Another image of the same alias is meant only if `--image` names that alias.
-    """
-    sources = list(sources)
-    same = [one for one in sources if one.entry.image.identity == sub.entry.image.identity]
-    alias = sub.entry.alias
-    if same:
-        return [one for one in same if one.entry.alias == alias] or same
-    return [one for one in sources if alias and alias in promotion.images and one.entry.alias == alias]
+    every = (one for pair in pairs for one in (*chain.from_iterable(pair.givers), *pair.of_broken))
+    return list({id(one): one for one in every}.values())
 
 
 def asks_to_promote(pairs: Iterable[Pair], known: Sequence[SourceVersion], promotion: Promotion) -> Matched:
@@ -160,14 +217,14 @@ def asks_to_promote(pairs: Iterable[Pair], known: Sequence[SourceVersion], promo
     problems: list[Problem] = []
     for pair in pairs:
         target = pair.target
-        for sub in target.subscriptions:
-            givers = [by_entry[id(one)] for one in _givers(sub, pair.sources, promotion)]
-            if givers:
+        for sub, giving in zip(target.subscriptions, pair.givers, strict=True):
+            if giving:
+                givers = [by_entry[id(one)] for one in giving]
                 found = _ask(sub, _one_of(sub, givers), target)
                 refusal = _refusal(found, givers, promotion)
                 decisions += [refusal] if refusal else []
                 asks += [] if refusal else [found]
-        images = [by_entry[id(one)].image for one in pair.sources if id(one) in by_entry]
+        images = [by_entry[id(one)].image for one in (*chain.from_iterable(pair.givers), *pair.of_broken)]
         flawed = asks_for_images([replace(target, subscriptions=())], images)
         decisions += flawed.decisions
         problems += flawed.problems

@@ -120,7 +120,7 @@ def match_images(asking: Sequence[Subscribed], job: Job, world: World) -> Matche
 def match_promotion(asking: Sequence[Subscribed], promotion: Promotion, job: Job, world: World) -> Matched:
     """The asks of `promote`: what the sources have, for their targets. Raises `UsageError` for what is ambiguous."""
     pairs, problems = pairs_of(asking, promotion)
-    known = source_versions(wanted(pairs, promotion), job, world)
+    known = source_versions(wanted(pairs), job, world)
     matched = asks_to_promote(pairs, known, promotion)
     if pairs and not (problems or matched.asks or matched.decisions):
         hint = "both sides have to track the same image; or name an alias that both have: --image ALIAS"

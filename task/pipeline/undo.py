@@ -50,6 +50,8 @@ def _never(one: Decision) -> str:
     sub, before = one.subscription, one.current
     if sub.method == "argocd":
         return "it was not written to Git (write-back-method argocd): use argocd app rollback"
+    if one.head != one.branch and not sub.pull_request:
+        return f"it is on the branch {one.head}, and {one.branch} never had it"
     if not version_of(before):
         return "there was no version before it"
     was = live_image(before.name) if before.name else None

@@ -13,7 +13,7 @@ from runs import KUSTOMIZATION, WEB, application, target
 from task.errors import UsageError
 from task.image import parse_image
 from task.model import Build, Changeset, Decision, Hold, Landing, Report
-from task.pipeline.job import Job
+from task.pipeline.job import Failure, Followed, Job, Landed
 from task.pipeline.promotion import Promotion, check_promotion
 from task.pipeline.weigh import Intent, Terms
 
@@ -167,6 +167,8 @@ def test_two_sources_with_one_version_are_one() -> None:
         ("staging/wep", "production/*", "no Application is called 'staging/wep'"),
         ("nowhere/*", "production/*", "no Application's name fits 'nowhere/*'"),
         ("staging/web", "production/wep", "no Application is called 'production/wep'"),
+        ("staging/web", "nowhere/*", "no Application's name fits 'nowhere/*'"),
+        ("staging/web", "{namespace}/{name}", "--to: no Application fits '{namespace}/{name}'"),  # only itself
         ("staging/web", "{name}/nowhere", "--to: no Application fits '{name}/nowhere'"),
     ],
 )
@@ -367,3 +369,18 @@ def test_promote_is_an_event_like_the_sources_own(strategy: str, steps: Sequence
         again = scene.promote("staging/web", "production/web").decisions[0].verdict
         assert again.verdict == ("unchanged" if decided.verdict == "update" else decided.verdict)
         assert scene.branch.tip == tip
+
+
+def test_a_promotion_whose_rollout_fails_is_taken_back() -> None:
+    scene = Stages(app("staging/web"), app("production/web"))
+    scene.build("staging/web", "b7", 7)
+
+    def follow(landed: Sequence[Landed]) -> Followed:
+        return Followed((), tuple(Failure((one,), "degraded") for one in landed))
+
+    scene.follow = follow
+    promotion = Promotion(("staging/web",), ("production/web",))
+    report = scene.run(Job("promote", (), SCOPE, Terms(now=NOW), WORDING, promotion=promotion, undo=True))
+    assert ([one.rollback for one in report.commits], scene.says("production/web")) == ([False, True], "1.0.0")
+    scene.follow = lambda _landed: Followed()
+    assert rules(scene.promote("staging/web", "production/web")) == {"production/web": "superseded"}

@@ -106,6 +106,13 @@ def test_what_had_no_version_before_stays() -> None:
     assert notes(report)[1] == ("warning", f"not rolled back: {WEB}: there was no version before it")
 
 
+def test_what_is_on_a_head_branch_stays() -> None:
+    scene = story("semver", git_branch="main:updates")
+    report = waited(failing(scene), "1.1.0")
+    told = f"not rolled back: {WEB}: it is on the branch updates, and main never had it"
+    assert notes(report)[1] == ("warning", told)
+
+
 def test_without_the_option_nothing_is_put_back() -> None:
     scene = failing(story("semver"))
     terms = Terms(now=NOW)
