@@ -1,4 +1,4 @@
-"""Which error an answer of Argo CD's API means, or no answer at all."""
+"""Returns the error for an unsuccessful answer of Argo CD's API, or for a missing one."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from task.urls import origin
 _TOKEN = "create one with argocd account generate-token, and give it as ARGOCD_AUTH_TOKEN or --argocd-auth-token-file"  # noqa: S105
 _CONFLICT, _ACCEPTABLE = 409, 300
 _NOT_FOUND = 5  # gRPC's code
-_SHORT = 4  # letters; a shorter secret would be found in any text
+_SHORT = 4  # characters; a shorter secret would match parts of any text
 
 
 def unreachable(error: NoAnswerError, to: Connection) -> TaskError:
-    """The error for a request that got no answer."""
+    """Return the error for a request without an answer."""
     where = f"Argo CD: {error.message}"
     if error.kind == "tls":
         return SourceAccessError(
@@ -36,7 +36,7 @@ def unreachable(error: NoAnswerError, to: Connection) -> TaskError:
 
 
 def explained(answer: Response, to: Connection, right: str, subject: str, secrets: tuple[str, ...]) -> Exception:
-    """The error (or `Outpaced`) for an answer that is not what was asked for."""
+    """Return the error (or `Outpaced`) for an unsuccessful answer."""
     if origin(answer.url) != origin(to.base):
         hint = (
             "leave out --argocd-plaintext" if to.plaintext else "give the headers that the proxy wants: --argocd-header"
@@ -46,7 +46,7 @@ def explained(answer: Response, to: Connection, right: str, subject: str, secret
         )
     code, message = _message(answer, secrets)
     low = message.lower()
-    # The code of whatever the client did wrong is 2, too (unknown), with status 500.
+    # Mistakes of the client have the code 2 (unknown) as well, with status 500.
     if answer.status == _CONFLICT or any(sign in low for sign in _MEANWHILE):
         return Outpaced(f"{subject}: {message}")
     if code is None and (page := _page(answer, to)):
@@ -63,7 +63,7 @@ def explained(answer: Response, to: Connection, right: str, subject: str, secret
         return UsageError(f"--selector: Argo CD says: {message}", hint="write a=b, a!=b, a in (b,c), a or !a")
     said = f"{subject}: Argo CD says: {message or 'nothing'} ({answer.status})"
     if "unable to generate manifests" in low or "repository not accessible" in low:
-        # Argo CD takes no patch before its repository server has made the manifests with it.
+        # Argo CD accepts a patch only after its repository server has rendered the manifests with it.
         if any(sign in low for sign in _PASSING):
             return SourceDownError(said, hint="Argo CD's repository server could not make the manifests: run it again")
         hint = "the manifests cannot be made with this change: correct the Application's source, or what it sets"
@@ -76,11 +76,12 @@ def explained(answer: Response, to: Connection, right: str, subject: str, secret
     return SourceError(said, hint=hint)
 
 
-# Another state was met than the patch was made for: its first operation tests the resourceVersion.
+# The Application has changed: the patch's first operation tests the resourceVersion.
 _MEANWHILE = ("too many conflicts", "testing value")
-# That test held, and yet the patch does not fit.
+# The test succeeded, but the patch does not fit.
 _MALFORMED = ("error applying patch", "error unmarshaling patched app", "error decoding json patch")
-# The repository server, or Git behind it, could not be asked just now. Errors of Helm and Kustomize hold none of these.
+# The repository server, or Git behind it, was temporarily unavailable. Errors of Helm and Kustomize contain none of
+# these.
 _PASSING = (
     "code = unavailable",
     "code = deadlineexceeded",
@@ -97,7 +98,7 @@ _PASSING = (
 
 
 def _forbidden(message: str, right: str, subject: str) -> SourceAccessError:
-    """403 is also what Argo CD says of an Application that does not exist. Who may at least get it is told more."""
+    """Return the error for a 403. Argo CD sends one for a missing Application as well, unless the caller may get it."""
     said = _DENIED.search(message)
     if not said:
         hint = f"check the name, or grant it in argocd-rbac-cm: p, <subject>, {right}, allow"
@@ -113,7 +114,7 @@ _DENIED = re.compile(r"permission denied: (?P<right>[^,]+, [^,]+, [^,]+)(?:, sub
 
 
 def _message(answer: Response, secrets: tuple[str, ...]) -> tuple[int | None, str]:
-    """The gRPC code (None: the gateway did not say this) and what it says, without secrets."""
+    """Return the gRPC code (None if the gateway sent none) and the message without secrets."""
     try:
         found: Any = answer.json()
     except (ValueError, RecursionError):
@@ -130,10 +131,10 @@ def _message(answer: Response, secrets: tuple[str, ...]) -> tuple[int | None, st
 
 
 def _page(answer: Response, to: Connection) -> TaskError | None:
-    """The error for what the API itself never says: web pages, other services."""
+    """Return the error for an answer that is not from the API, such as a web page or another service."""
     kind = str(answer.headers.get("Content-Type", "")).partition(";")[0].strip().lower()
     html = kind == "text/html" or answer.body.lstrip()[:1] == b"<"
-    # With a root path of its own, the server says "404 page not found" as plain text everywhere else.
+    # With a root path, the server answers "404 page not found" as plain text on all other paths.
     if answer.status < _ACCEPTABLE or answer.status == 404 or (html and answer.status in (401, 403)):
         what = "a web page" if html else f"{kind or 'something'} that is not its JSON"
         return SourceAccessError(

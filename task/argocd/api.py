@@ -1,7 +1,7 @@
-"""Argo CD's REST API: Applications are listed, read, refreshed and patched; why a rollout fails is asked for.
+"""Argo CD's REST API: lists, reads, refreshes and patches Applications, and asks why a rollout fails.
 
-The API is a gateway to gRPC: errors are JSON with `error`, `code` (gRPC's) and `message`. So that nobody can
-find out what exists, it answers 403 "permission denied" for an Application that does not exist as well.
+The API is a gateway to gRPC: errors are JSON with `error`, `code` (gRPC's) and `message`. To hide what exists, it
+answers 403 "permission denied" also for an Application that does not exist.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from task.urls import origin, path_part, web_page
 
 _IN_CLUSTER = re.compile(r"\.svc(\.|$)|\.local$")
 KIND = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}
-# The gateway knows these texts only, whole (argo-cd server/application/forwarder_overwrite.go).
+# The gateway understands only these whole names (argo-cd server/application/forwarder_overwrite.go).
 METADATA = ("metadata.name", "metadata.namespace", "metadata.annotations", "metadata.labels")
-REFRESH_PATIENCE = 15.0  # seconds; what is asked for happens later, too
+REFRESH_PATIENCE = 15.0  # seconds; a refresh that takes longer happens nevertheless
 
 
 class ArgoCDApi:
-    """One Argo CD server. Errors are `SourceError`s: no access, down, not found; safe to use from several threads."""
+    """One Argo CD server. Safe to use from several threads. Errors are `SourceError`s: no access, down, not found."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class ArgoCDApi:
         limits: Limits = Limits(),
         log: Callable[[str], None] = lambda _line: None,
     ) -> None:
-        """`given` by options, the gaps filled from the variables. Raises `UsageError` for what makes no sense."""
+        """`given` comes from options; variables fill the gaps. Raises `UsageError` if they contradict each other."""
         try:
             self._to = connection(given, environ)
         except Malformed as error:
@@ -67,14 +67,14 @@ class ArgoCDApi:
         )
 
     def _login(self) -> dict[str, str]:
-        """The token, and the headers given: they may log in to a proxy, so they go to this one origin only, too."""
+        """Return the token and the given headers. Both go only to this origin, as headers may be a proxy's login."""
         headers = {name: value.reveal() for name, value in self._to.headers}
         if token := self._token():
             headers["Authorization"] = f"Bearer {token}"
         return headers
 
     def _token(self) -> str:
-        """Read anew each time: the file may be renewed while we run."""
+        """Return the token, read again each time because the file may be renewed during a run."""
         if not self._to.token_file:
             token = self._to.token.reveal()
         else:
@@ -94,7 +94,7 @@ class ArgoCDApi:
     def list_applications(
         self, fields: Sequence[str] = METADATA, *, projects: Sequence[str] = (), selector: str = "", namespace: str = ""
     ) -> list[dict[str, Any]]:
-        """The Applications that the token may get; of each only `fields`, without any the whole."""
+        """Return the Applications that the token may get, with only these `fields`, or whole if there are none."""
         params: dict[str, Any] = {
             "fields": ",".join(("metadata.resourceVersion", *(f"items.{one}" for one in fields))) if fields else None,
             "projects": list(projects) or None,
@@ -108,13 +108,13 @@ class ArgoCDApi:
         return [{**KIND, **item} for item in items if isinstance(item, dict)]
 
     def get_application(self, namespace: str, name: str, project: str = "") -> dict[str, Any]:
-        """The whole Application. With its project, one that is not there is an `AbsentError`, else no access."""
+        """Return the Application. With its project, a missing one raises `AbsentError`; without, it looks forbidden."""
         where = {**self._where(namespace), **({"project": project} if project else {})}
         found = self._get(_path(name), where, *self._right("get", namespace, name))
         return {**KIND, **found}
 
     def refresh_application(self, namespace: str, name: str) -> None:
-        """Argo CD looks at Git now. The answer comes when it has; one that takes long is not waited for."""
+        """Make Argo CD compare with Git now. Return when it has, or after a while if that takes long."""
         params = {"refresh": "normal", **self._where(namespace)}
         right, subject = self._right("get", namespace, name)
         try:
@@ -126,7 +126,7 @@ class ArgoCDApi:
         self._known(answer, right, subject)
 
     def patch_application(self, namespace: str, name: str, operations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Apply a JSON patch; the Application as it is then. Raises `Outpaced` when it has changed meanwhile."""
+        """Apply a JSON patch, and return the changed Application. Raises `Outpaced` if it changed meanwhile."""
         right, subject = self._right("update", namespace, name)
         body = {"name": name, "patch": json.dumps(list(operations)), "patchType": "json", **self._where(namespace)}
         try:
@@ -136,19 +136,19 @@ class ArgoCDApi:
         return {**KIND, **self._known(answer, right, subject)}
 
     def resource_tree(self, namespace: str, name: str) -> dict[str, Any]:
-        """The live resources below the Application, down to its pods, each with its health."""
+        """Return the live resources of the Application, down to its pods, each with its health."""
         right = self._right("get", namespace, name)
         return self._get(f"{_path(name)}/resource-tree", self._where(namespace), *right)
 
     def sync_windows(self, namespace: str, name: str) -> dict[str, Any]:
-        """The sync windows that concern the Application: `assignedWindows`, `activeWindows`, `canSync`."""
+        """Return the Application's sync windows: `assignedWindows`, `activeWindows`, `canSync`."""
         right = self._right("get", namespace, name)
         return self._get(f"{_path(name)}/syncwindows", self._where(namespace), *right)
 
     def web(self) -> str:
-        """Where people find the user interface: as Argo CD's settings say, else where its API is, if people get there.
+        """Return the URL of the user interface, from Argo CD's settings, else the API's if people can reach it.
 
-        "" for an address that only the cluster knows. The settings are shown without a token.
+        It is "" if only the cluster knows the address. The settings can be read without a token.
         """
         with suppress(NoAnswerError):
             said = self._http.ask("GET", "/api/v1/settings").mapping().get("url")
@@ -158,7 +158,7 @@ class ArgoCDApi:
         return self._to.base if "." in host and not _IN_CLUSTER.search(host) else ""
 
     def close(self) -> None:
-        """Connections are closed."""
+        """Close the connections."""
         self._http.close()
         self._quick.close()
 
@@ -170,15 +170,15 @@ class ArgoCDApi:
         return self._known(answer, right, subject)
 
     def _known(self, answer: Response, right: str, subject: str) -> dict[str, Any]:
-        """The answer's JSON object. Any other answer becomes an error of ours."""
-        if answer.status == 200 and origin(answer.url) == origin(self._to.base):  # the gateway knows no other success
+        """Return the JSON object of a successful answer. Raises our error for any other one."""
+        if answer.status == 200 and origin(answer.url) == origin(self._to.base):  # the gateway sends no other success
             try:
                 found = answer.json()
             except (ValueError, RecursionError):
                 found = None
             if isinstance(found, dict):
                 return found
-        # What no message may hold, even if the server says it.
+        # No message may contain these, even if the server sends them.
         secrets = tuple(one for one in (self._token(), *(value.reveal() for _, value in self._to.headers)) if one)
         raise explained(answer, self._to, right, subject, secrets)
 
@@ -186,7 +186,7 @@ class ArgoCDApi:
         return {"appNamespace": namespace} if namespace else {}
 
     def _right(self, action: str, namespace: str, name: str) -> tuple[str, str]:
-        """(the RBAC permission it takes, what it is about)."""
+        """Return the RBAC permission that the action needs, and what it is about."""
         elsewhere = f"{namespace}/" if namespace not in ("", self.namespace) else ""
         return f"applications, {action}, <project>/{elsewhere}{name}", f"{namespace or self.namespace}/{name}"
 

@@ -1,8 +1,8 @@
-"""Credentials that a cluster holds: Argo CD's repository secrets, and secrets that annotations name.
+"""Credentials in a cluster: Argo CD's repository secrets, and secrets that annotations name.
 
-What an Application's owner names is not trusted: only secrets of the Application's own namespace and of the control
-plane's are read, and those of Argo CD's own serve only for what they are for. Servers are checked with the known hosts
-and authorities that Argo CD itself uses.
+The owner of an Application is not trusted. Only secrets in the Application's own namespace and in the control plane's
+are read, and Argo CD's own secrets serve only their own purpose. Servers are checked with Argo CD's known hosts and
+certificates.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ KNOWN_HOSTS, AUTHORITIES = "argocd-ssh-known-hosts-cm", "argocd-tls-certs-cm"
 
 
 class ClusterSecrets:
-    """Read when first needed, once in a run. Safe to use from several threads. Raises what `Kubernetes` raises."""
+    """Reads secrets when they are first needed, once in a run. Thread-safe. Raises what `Kubernetes` raises."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class ClusterSecrets:
         self._maps: dict[str, Mapping[str, str]] = {}
 
     def repository(self, url: str, project: str = "") -> RepoCredentials | None:
-        """What Argo CD itself uses for this repository; None where it has nothing, or does not show it to us."""
+        """Return what Argo CD uses for this repository, or None if there is nothing, or we may not read it."""
         with self._lock:
             if self._secrets is None:
                 self._secrets = self._listed()
@@ -58,10 +58,10 @@ class ClusterSecrets:
             return None if found is None else self._with_server(found, url)
 
     def named(self, text: str, url: str, namespace: str, project: str = "") -> RepoCredentials:
-        """What `git:secret:…` of an Application of this namespace and project names: `secret:[<namespace>/]<name>`.
+        """Return the login that `git:secret:…` names: `secret:[<namespace>/]<name>`.
 
-        Raises `AnnotationError` for a secret that the Application may not name for this URL, `CredentialsError` for one
-        that is not there or does not fit the URL.
+        Raises `AnnotationError` if an Application of this namespace and project may not name the secret for this URL,
+        and `CredentialsError` if the secret is missing or does not fit the URL.
         """
         try:
             home, name = secret_place(text, namespace)
@@ -95,15 +95,15 @@ class ClusterSecrets:
             return self._with_server(replace(found, owners=not kind), url)
 
     def of_registry(self, namespace: str, name: str) -> Mapping[str, bytes]:
-        """What a secret holds that is named as a registry's login, decoded. Who may name it is for the caller to say.
+        """Return the decoded values of a secret for a registry. The caller checks who may name it.
 
-        Raises `LookupError` for one that is not there, `Malformed` for one of Argo CD's own.
+        Raises `LookupError` if it is missing, and `Malformed` if it is Argo CD's own.
         """
         item = self._kubernetes.get(SECRETS, namespace, name)
         if item is None:
             raise LookupError(name)
         if _kind(item, name):
-            # `secret:argocd/cluster-prod#config` is JSON, so it has a colon: a cluster's token went to any registry.
+            # `secret:argocd/cluster-prod#config` is JSON with a colon, so a cluster's token could go to any registry.
             raise Malformed(
                 f"secret {namespace}/{name} belongs to Argo CD itself and is not a login for a registry",
                 "name a secret that was made for this registry",
@@ -111,9 +111,9 @@ class ClusterSecrets:
         return _bytes(item)
 
     def public_key(self, key: KeySecret) -> str:
-        """The public key that an ImageUpdater names. Raises `CredentialsError`, `AnnotationError`, and as `Kubernetes`.
+        """Return an ImageUpdater's key. Raises `CredentialsError`, `AnnotationError`, and what `Kubernetes` raises.
 
-        What the Secret holds is shown nowhere: its name is the choice of the resource's author.
+        No message shows the Secret's content, because the author of the resource chooses its name.
         """
         item = self._kubernetes.get(SECRETS, key.namespace, key.name)
         if item is None:
@@ -135,7 +135,7 @@ class ClusterSecrets:
                     name = f"{self._home}/{item['metadata'].get('name', '')}"
                     try:
                         secret = repo_secret(kind, name, _texts(_bytes(item)))
-                    except Malformed as error:  # it does not hide the others
+                    except Malformed as error:  # the other secrets still count
                         self._log("warning", f"{error.message}: it is skipped; {error.hint}")
                         continue
                     found += [secret] if secret else []
@@ -145,7 +145,7 @@ class ClusterSecrets:
         return tuple(found)
 
     def _with_server(self, found: RepoCredentials, url: str) -> RepoCredentials:
-        """With what Argo CD knows of the server."""
+        """Add what Argo CD knows about the server."""
         if url.lower().startswith(("https://", "http://")):
             return replace(found, authorities=self._map(AUTHORITIES).get(split(url).host.strip("[]"), ""))
         return replace(found, known_hosts=self._map(KNOWN_HOSTS).get("ssh_known_hosts", ""))
@@ -170,12 +170,12 @@ def _bytes(item: Mapping[str, Any]) -> dict[str, bytes]:
         try:
             found[key] = b64decode(value or "")
         except (ValueError, TypeError):
-            continue  # the API server lets no such value in
+            continue  # the API server accepts no such value
     return found
 
 
 def _texts(data: Mapping[str, bytes]) -> dict[str, str]:
-    """What is text; the rest is no field of a credential."""
+    """Return the values that are text. Credentials have no others."""
     found = {}
     for key, value in data.items():
         try:

@@ -1,7 +1,7 @@
-"""How Argo CD's API is reached: our options, `ARGOCD_OPTS`, `ARGOCD_SERVER` and `ARGOCD_AUTH_TOKEN` → Connection.
+"""How to reach Argo CD's API: options, `ARGOCD_OPTS`, `ARGOCD_SERVER` and `ARGOCD_AUTH_TOKEN` → Connection.
 
-Users of the `argocd` command have these variables already, so they mean the same here. No message quotes
-a value: tokens are among them.
+Users of the `argocd` command have these variables already, so they mean the same here. No message quotes a value,
+because some are tokens.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from task.errors import Malformed
 from task.secret import Secret
 
 _FLAGS = ("plaintext", "insecure", "grpc-web", "core", "port-forward")
-_ELSEWHERE = ("core", "port-forward", "port-forward-namespace")  # ways of the argocd command that are not ours
+_ELSEWHERE = ("core", "port-forward", "port-forward-namespace")  # the argocd command's other ways to connect
 
 
 @dataclass(frozen=True)
 class Connection:
-    """Where the API is and how it knows us; "" and empty where nothing was given."""
+    """The address of the API, and the login. Fields that were not given are empty."""
 
-    server: str = ""  # host[:port]; as given it may hold a scheme and a path
+    server: str = ""  # host[:port]; as given it may have a scheme and a path
     token: Secret = Secret("")
     token_file: str = ""
     plaintext: bool = False  # http
     insecure: bool = False  # certificates are not checked
     ca_file: str = ""
-    certificate: str = ""  # files of a client certificate and its key
+    certificate: str = ""  # files with a client certificate and its key
     key: str = ""
     root_path: str = ""
     headers: tuple[tuple[str, Secret], ...] = ()
-    unused: tuple[str, ...] = ()  # options of ARGOCD_OPTS that name another way to the server
+    unused: tuple[str, ...] = ()  # options in ARGOCD_OPTS that name another way to connect
 
     @property
     def base(self) -> str:
@@ -42,9 +42,9 @@ class Connection:
 
 
 def connection(given: Connection, environ: Mapping[str, str]) -> Connection:
-    """What was given by options, the gaps filled as the `argocd` command does: ARGOCD_OPTS, then the variables.
+    """Fill the gaps in the options as the `argocd` command does: from ARGOCD_OPTS, then from the variables.
 
-    Raises `Malformed` where no server can be found in them, or one is named in two minds.
+    Raises `Malformed` if there is no server, or if two values contradict each other.
     """
     opts = parse_options(environ.get("ARGOCD_OPTS", ""))
     server = given.server or opts.server or environ.get("ARGOCD_SERVER", "").strip()
@@ -66,7 +66,7 @@ def connection(given: Connection, environ: Mapping[str, str]) -> Connection:
 
 
 def _at_server(found: Connection) -> Connection:
-    """With the server split into host, scheme and path."""
+    """Split the server into host, scheme and path."""
     scheme, marker, rest = found.server.partition("://")
     rest = rest if marker else found.server
     host, _, path = rest.partition("/")
@@ -89,7 +89,7 @@ def _at_server(found: Connection) -> Connection:
 
 
 def parse_options(words: str) -> Connection:
-    """What `ARGOCD_OPTS` says, split as a shell does. Raises `Malformed` for what the command would refuse, too."""
+    """Return what `ARGOCD_OPTS` says, split as by a shell. Raises `Malformed` for what the command refuses as well."""
     found: dict[str, list[str]] = {}
     try:
         split = shlex.split(words)
@@ -98,7 +98,7 @@ def parse_options(words: str) -> Connection:
     for name, value in _options(split):
         found.setdefault(name, []).append(value)
     last = {name: values[-1] for name, values in found.items()}
-    # Several headers may stand in one value, as the command takes them: one line of CSV.
+    # Like the command, accept several headers in one value: one line of CSV.
     lines = (csv.reader([text], skipinitialspace=True) for text in found.get("header", ()))
     headers = [one for line in lines for row in line for one in row]
     return Connection(
@@ -116,7 +116,7 @@ def parse_options(words: str) -> Connection:
 
 
 def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """(name, value); a flag without a value is "true"."""
+    """Yield (name, value). A flag without a value is "true"."""
     name = ""
     for word in (*words, "--"):
         value = ""
@@ -144,7 +144,7 @@ _VALUED = ("server", "auth-token", "server-crt", "client-crt", "client-crt-key",
 
 
 def parse_headers(texts: Sequence[str]) -> tuple[tuple[str, Secret], ...]:
-    """`Name: value` → headers. Raises `Malformed`; the value is never shown, since it may be a login."""
+    """Parse `Name: value` lines. Raises `Malformed`, which never shows the value, because it may be a login."""
     found = []
     for text in texts:
         name, colon, value = text.partition(":")

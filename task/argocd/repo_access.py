@@ -1,4 +1,4 @@
-"""Credentials of a cluster's secret → what git is given for that one repository."""
+"""Turns credentials from a cluster's secret into what git needs for that repository."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from task.git.ssh_keys import has_passphrase, is_private_key
 from task.urls import origin, without_login
 
 _KEY = "image-update-key"
-_UNCHECKED = "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n"  # the secret says `insecure`
+_UNCHECKED = "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n"  # if the secret says `insecure`
 _TOKEN_USER = "x-access-token"  # noqa: S105 - a user name
 
 
 def plan_of(found: RepoCredentials, url: str) -> Plan:
-    """Login, key, known hosts and authorities, for this repository only. Raises `CredentialsError` for a bad key.
+    """Return the login, key, known hosts and certificates for this repository. Raises `CredentialsError` for a bad key.
 
-    Git is given the server without the repository's path: a renamed repository is redirected within its server.
-    This plan is used for this repository only.
+    Git gets the server without the repository's path, because a renamed repository is redirected on its server. The
+    plan is used only for this repository.
     """
     if not url.lower().startswith(("https://", "http://")):
         return Plan(ssh=_ssh(found))
     server, proxied = origin(url), ("no_proxy", "NO_PROXY") if found.proxy else ()
     plan = Plan(
         certificates=found.authorities,
-        variables=tuple((name, found.no_proxy) for name in proxied),  # as in Argo CD, instead of the pod's own
+        variables=tuple((name, found.no_proxy) for name in proxied),  # like Argo CD, use these instead of the pod's own
         only=without_login(url).rstrip("/").removesuffix(".git"),
-        # An owner who names a proxy and has nothing checked can read along: only their own login goes there.
+        # An owner who names a proxy and turns off checks can read along, so only the owner's own login goes there.
         alone=found.owners and found.insecure,
     )
     if found.app is None:
@@ -48,9 +48,9 @@ def plan_of(found: RepoCredentials, url: str) -> Plan:
 
 
 def settings_of(found: RepoCredentials, url: str, folder: str) -> list[tuple[str, str]]:
-    """Git's settings for this repository beyond a login: by `GIT_CONFIG_*`, never as arguments, since some are secret.
+    """Return Git's other settings for this repository, for `GIT_CONFIG_*`, because some are secret.
 
-    A client certificate is put into `folder`, which must be private.
+    A client certificate is written into `folder`, which must be private.
     """
     if not url.lower().startswith(("https://", "http://")):
         return []

@@ -1,9 +1,9 @@
-"""Argo CD's repository secrets → which credentials belong to which Git repository, as Argo CD finds them.
+"""Finds the credentials for a Git repository in Argo CD's repository secrets, by Argo CD's rules.
 
-A `repository` secret is for one URL, a `repo-creds` secret for all URLs that begin with its own; a secret with a
-project is for that project's Applications only. Values are wrapped at once: nothing here shows them.
+A `repository` secret is for one URL, and a `repo-creds` secret for all URLs that begin with its own. A secret with a
+project is only for that project's Applications. Values are wrapped at once, so nothing here shows them.
 
-An annotation may name such a secret, too. Its author need not be trusted, so `may_log_in` is stricter than Argo CD.
+An annotation may name such a secret, too. Its author may not be trustworthy, so `may_log_in` is stricter than Argo CD.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from task.urls import argo_cd_url, is_ssh_for_argo_cd, login_and_host
 
 LABEL = "argocd.argoproj.io/secret-type"
 REPOSITORY, TEMPLATE = "repository", "repo-creds"  # values of the label
-_WRITING = {"repository-write": REPOSITORY, "repo-write-creds": TEMPLATE}  # what Argo CD's source hydrator pushes with
-# Without the label, and they open Argo CD itself.
+# the secrets with which Argo CD's source hydrator pushes
+_WRITING = {"repository-write": REPOSITORY, "repo-write-creds": TEMPLATE}
+# These have no such label, and they give access to Argo CD itself.
 _UNLABELLED = ("argocd-secret", "argocd-notifications-secret", "argocd-initial-admin-secret", "argocd-redis")
 _NOTHING = Secret("")
-_TRUE, _FALSE = ("1", "t", "true"), ("", "0", "f", "false")  # as Go's ParseBool takes them, whatever the case
+_TRUE, _FALSE = ("1", "t", "true"), ("", "0", "f", "false")  # as Go's ParseBool accepts them, in any case
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _GITHUB_API = "https://api.github.com"
 _NAME_ANOTHER = (
@@ -32,7 +33,7 @@ _NAME_ANOTHER = (
 
 @dataclass(frozen=True)
 class AppKey:
-    """A GitHub App as it is installed somewhere."""
+    """An installation of a GitHub App."""
 
     id: str
     installation: str
@@ -42,7 +43,7 @@ class AppKey:
 
 @dataclass(frozen=True)
 class RepoCredentials:
-    """A login for one Git server, and how it is reached. What the secret does not say is empty."""
+    """A login for one Git server, and how to reach the server. Fields that the secret lacks are empty."""
 
     secret: str = ""  # namespace/name, for messages
     username: str = ""
@@ -50,18 +51,18 @@ class RepoCredentials:
     bearer: Secret = _NOTHING
     ssh_key: Secret = _NOTHING
     app: AppKey | None = None
-    certificate: str = ""  # of TLS, PEM
+    certificate: str = ""  # a TLS certificate, PEM
     certificate_key: Secret = _NOTHING
-    insecure: bool = False  # neither certificate nor host key of the server is checked
-    proxy: Secret = _NOTHING  # its URL may hold a password
+    insecure: bool = False  # check neither the server's certificate nor its host key
+    proxy: Secret = _NOTHING  # secret, because its URL may have a password
     no_proxy: str = ""
-    known_hosts: str = ""  # what Argo CD's ConfigMaps say of the server
+    known_hosts: str = ""  # the server's entries in Argo CD's ConfigMaps
     authorities: str = ""
-    owners: bool = False  # a secret of the Application's owner, and not one that the platform team made for Argo CD
+    owners: bool = False  # a secret of the Application's owner, not one that the platform team made for Argo CD
 
     @property
     def anything(self) -> bool:
-        """Whether it says who we are, and not only how the server is reached."""
+        """Whether it has a login, and not only how to reach the server."""
         return bool(self.username or self.password or self.bearer or self.ssh_key or self.app or self.certificate)
 
 
@@ -76,17 +77,17 @@ class RepoSecret:
 
 
 def repo_secret(kind: str, name: str, data: Mapping[str, str]) -> RepoSecret | None:
-    """Read one secret; None where it is not about Git. `name` is for messages. Raises `Malformed`."""
+    """Read one secret; return None if it is not about Git. `name` is for messages. Raises `Malformed`."""
     if data.get("type", "").lower() not in ("", "git"):
         return None
     return RepoSecret(kind, data.get("url", ""), data.get("project", ""), _credentials(name, data))
 
 
 def choose(secrets: Sequence[RepoSecret], url: str, project: str = "") -> RepoCredentials | None:
-    """The credentials for a repository: the secret of its URL, else the template with the longest fitting URL.
+    """Return a repository's credentials: its own secret's, else those of the longest template that fits its URL.
 
-    A secret of the Application's project counts before one without; one of another project never does. A repository's
-    own secret may say only how it is reached: then who we are comes from a template, as in Argo CD.
+    A secret of the Application's project is preferred to one without a project, and one of another project never
+    counts. If a repository's own secret has no login, the login comes from a template, as in Argo CD.
     """
     wanted = argo_cd_url(url)
     same = [one for one in secrets if one.kind == REPOSITORY and wanted and argo_cd_url(one.url) == wanted]
@@ -106,33 +107,33 @@ def choose(secrets: Sequence[RepoSecret], url: str, project: str = "") -> RepoCr
 
 
 def argo_cds_kind(name: str, labels: Mapping[str, str]) -> str:
-    """What a secret is to Argo CD, which the label says (`repository`, `cluster`, …); "" where it is not Argo CD's."""
+    """Return a secret's role in Argo CD from its label (`repository`, `cluster`, …), or "" if it is not Argo CD's."""
     if LABEL in labels:
         return labels[LABEL] or "unknown"
     return name if name in _UNLABELLED else ""
 
 
 def may_log_in(secret: str, kind: str, data: Mapping[str, str], url: str, project: str) -> None:
-    """Whether an Application may name this secret of Argo CD's as its login for Git. Raises `Malformed` if not.
+    """Check that an Application may name this secret of Argo CD as its login for Git. Raises `Malformed` if not.
 
-    Until this was asked, `git:secret:argocd/…` sent another team's password to any URL that an Application's author
-    chose. The message tells the author nothing about the secret that its name does not tell.
+    Without this check, `git:secret:argocd/…` sent another team's password to any URL that an Application's author
+    chose. The message reveals nothing about the secret but its name.
     """
     kind = _WRITING.get(kind, kind)
     if kind not in (REPOSITORY, TEMPLATE) or data.get("type", "").lower() not in ("", "git"):
         raise Malformed(f"secret {secret} belongs to Argo CD itself and is not a login for Git", _NAME_ANOTHER)
     wanted, ours = argo_cd_url(url), argo_cd_url(data.get("url", ""))
     fits = wanted == ours if kind == REPOSITORY else wanted.startswith(f"{ours.rstrip('/')}/")
-    # curl asks for /evil/x where a URL says /acme/../evil/x.
+    # For /acme/../evil/x in a URL, curl requests /evil/x.
     climbs = any(part.lower().replace("%2e", ".") in (".", "..") for part in re.split(r"[/\\:]", url))
-    if not fits or not login_and_host(ours) or climbs:  # a template of `https://` alone would be for every server
+    if not fits or not login_and_host(ours) or climbs:  # a template for `https://` alone would fit every server
         raise Malformed(f"secret {secret} is Argo CD's login for another repository", _NAME_ANOTHER)
     if data.get("project", "") not in ("", project):
         raise Malformed(f"secret {secret} is for another project than {project or 'none'!r}", _NAME_ANOTHER)
 
 
 def named_credentials(name: str, url: str, data: Mapping[str, str]) -> RepoCredentials:
-    """The credentials of a secret that `git:secret:…` names, checked for the kind of URL. Raises `Malformed`."""
+    """Return the credentials from a secret that `git:secret:…` names, if they fit the URL. Raises `Malformed`."""
     found = _credentials(name, data)
     if is_ssh_for_argo_cd(url):
         if not found.ssh_key:
@@ -148,7 +149,7 @@ def named_credentials(name: str, url: str, data: Mapping[str, str]) -> RepoCrede
 
 
 def secret_place(text: str, namespace: str) -> tuple[str, str]:
-    """(namespace, name) of `secret:<namespace>/<name>` or `secret:<name>`; the latter is in the Application's own.
+    """Return (namespace, name) from `secret:<namespace>/<name>`, or `secret:<name>` in `namespace`.
 
     Raises `Malformed`.
     """
@@ -161,9 +162,9 @@ def secret_place(text: str, namespace: str) -> tuple[str, str]:
 
 
 def _begins(url: str, prefix: str) -> bool:
-    """Whether a template is for a URL. As in Argo CD, but for whole hosts, since others choose an Application's URL.
+    """Tell whether a template fits a URL. Unlike Argo CD, compare whole hosts, since others choose the URL.
 
-    `https://git.example.com` is not for `https://git.example.com.evil.org`.
+    `https://git.example.com` does not fit `https://git.example.com.evil.org`.
     """
     if not prefix or not url.startswith(prefix):
         return False

@@ -1,10 +1,9 @@
-"""Whether a revision is rolled out, by what Argo CD says of the Application.
+"""Decides from an Argo CD Application whether a revision is rolled out.
 
-What it says, in this order: a refresh compares with the new revision (OutOfSync, the health still
-that of the old one) → auto-sync asks for an operation → it runs → it succeeds → a later comparison
-says Synced, with the health of what was applied (Progressing, then Healthy or Degraded). So neither
-Synced nor Healthy counts alone: the comparison must be with the wanted revision, and later than the
-operation that applied it.
+The Application changes in this order. A refresh compares it with the new revision (OutOfSync, with the health of the
+old one). Auto-sync requests an operation, which runs and succeeds. A later comparison says Synced, with the health of
+what was applied (Progressing, then Healthy or Degraded). So neither Synced nor Healthy is enough: the comparison must
+be with the wanted revision, and later than the operation that applied it.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ State = Literal["waiting", "progressing", "synced-and-healthy", "failed", "needs
 REFRESH = "argocd.argoproj.io/refresh"
 SKIP = "argocd.argoproj.io/skip-reconcile"
 _BROKEN = ("Failed", "Error")
-# A comparison that ended so says nothing about the revision: Argo CD repeats it by itself.
+# A comparison that ended like this says nothing about the revision, and Argo CD repeats it.
 _PASSING = (
     "code = Unavailable",
     "code = DeadlineExceeded",
@@ -48,18 +47,18 @@ _PASSING = (
 
 @dataclass(frozen=True)
 class Rollout:
-    """How far it is. `failed` and `needs-sync` end the wait: it will not go on by itself."""
+    """The state of a rollout. `failed` and `needs-sync` end the wait, because it will not continue without help."""
 
     state: State
     because: str
     hint: str = ""
-    sure: bool = True  # False: it counts once a later comparison says the same
-    slow: bool = False  # what is not sure may take a minute to pass
-    stale: bool = False  # a newer comparison is needed: ask for a refresh
+    sure: bool = True  # False means that it counts once a later comparison agrees
+    slow: bool = False  # if it is not sure, it may take a minute to pass
+    stale: bool = False  # a newer comparison is needed: request a refresh
     wants: Wants = ""  # what was not given, and would make the answer more precise
-    compared: str = ""  # status.reconciledAt: when Argo CD last looked at Git
-    revision: str = ""  # what it looked at
-    warning: str = ""  # what a person should know of a rollout that ended well
+    compared: str = ""  # status.reconciledAt: the time of Argo CD's last comparison with Git
+    revision: str = ""  # the revision of that comparison
+    warning: str = ""  # what a person should know about a successful rollout
     begun: bool = False  # whether Argo CD has begun to sync the wanted revision
 
 
@@ -69,9 +68,9 @@ def judge(
     tree: Mapping[str, Any] = NOTHING,
     windows: Mapping[str, Any] = NOTHING,
 ) -> Rollout:
-    """How far the rollout is. `tree` (resources) and `windows` (sync windows) make the answer more precise.
+    """Return the state of the rollout. `tree` (resources) and `windows` (sync windows) make it more precise.
 
-    Whatever is older than the wanted revision never counts, neither as a success nor as a failure.
+    Anything older than the wanted revision never counts, neither as a success nor as a failure.
     """
     metadata = mapping(item, "metadata")
     if metadata.get("deletionTimestamp"):
@@ -97,14 +96,14 @@ def judge(
 
 
 def _hydrated(item: Mapping[str, Any], wanted: Wanted) -> Wanted | Rollout:
-    """With a source hydrator, what is synced is the commit made of the wanted (dry) one."""
+    """With a source hydrator, Argo CD syncs the commit that was made from the wanted (dry) one."""
     if not mapping(mapping(item, "spec"), "sourceHydrator"):
         return wanted
     status = mapping(mapping(item, "status"), "sourceHydrator")
     last, now = mapping(status, "lastSuccessfulOperation"), mapping(status, "currentOperation")
     dry, wet = text(last, "drySHA"), text(last, "hydratedSHA")
     if dry and wet and wanted.accepts(dry):
-        # In any repository: the hydrator may write to another one.
+        # In any repository, because the hydrator may write to another one.
         return Wanted(lambda revision: revision == wet, wanted.since)
     if text(now, "phase") == "Failed" and wanted.accepts(text(now, "drySHA")):
         return Rollout("failed", f"hydrating the revision failed: {said(text(now, 'message'))}")
@@ -112,7 +111,7 @@ def _hydrated(item: Mapping[str, Any], wanted: Wanted) -> Wanted | Rollout:
 
 
 def _refused(view: View) -> Rollout | None:
-    """For an Application that Argo CD cannot compare at all."""
+    """Return the state of an Application that Argo CD cannot compare at all."""
     if text(view.sync, "status") not in ("Unknown", ""):
         return None
     if problems := conditions(view.status, "InvalidSpecError"):
@@ -133,14 +132,14 @@ def _refused(view: View) -> Rollout | None:
 
 
 def _running(view: View) -> Rollout | None:
-    """An operation that runs, or is asked for."""
+    """Return the state if an operation runs, or was requested."""
     if not (mapping(view.item, "operation") or view.phase in ("Running", "Terminating")):
         return None
     message = text(view.operation, "message") if view.phase in ("Running", "Terminating") else ""
     if "blocked by sync window" in message:
         return _blocked()
     if view.applied and (unpulled := _unpulled(view)):
-        return unpulled  # a wave waits for pods that will never start
+        return unpulled  # a sync wave waits for pods that will never start
     wants: Wants = "tree" if view.applied else ""
     if not view.applied:
         state: State = "progressing" if view.at else "waiting"
@@ -148,7 +147,8 @@ def _running(view: View) -> Rollout | None:
         return Rollout(state, f"{what}: {said(message)}" if message else what)
     count, limit = view.operation.get("retryCount"), _retries(view)
     if isinstance(count, int) and count > 0:
-        # The phase stays Running until the last attempt has failed. Without a `retry` of its own an Application has
+        # The phase stays Running until the last attempt has failed. An Application without a `retry` has five more
+        # attempts, which take five minutes.
         # five more attempts, which take five minutes.
         tries = f"{count} of {limit}" if limit else str(count)
         why = listed(failures(view.operation))
@@ -159,7 +159,7 @@ def _running(view: View) -> Rollout | None:
 
 
 def _retries(view: View) -> int:
-    """How often Argo CD repeats the operation; 0 where it does not say."""
+    """Return how often Argo CD repeats the operation, or 0 if unknown."""
     limit = mapping(mapping(view.operation, "operation"), "retry").get("limit")
     return limit if isinstance(limit, int) else 0
 
@@ -170,22 +170,22 @@ def _blocked() -> Rollout:
 
 
 def _broken(view: View) -> Rollout | None:
-    """The last operation, when it was for the wanted revision and failed for good (retries are over)."""
+    """Return the state if the last operation was for the wanted revision and finally failed."""
     if not view.applied or view.phase not in _BROKEN or (view.at and not view.current):
-        return None  # of another wanted revision there will be another operation
+        return None  # there will be another operation for the wanted revision
     why = failures(view.operation)
     return Rollout("failed", f"the sync failed: {listed(why)}", "see the Application in Argo CD")
 
 
 def _elsewhere(view: View, wanted: Wanted) -> Rollout | None:
-    """Not compared with the wanted revision, or not since it was asked for."""
+    """Return the state if there was no comparison with the wanted revision since the request for one."""
     if view.at and view.fresh:
         return None
     if view.at:
         return Rollout("waiting", "Argo CD has not compared again yet", stale=True)
     if wanted.spec:
         return Rollout("waiting", "Argo CD has not compared with the changed Application yet", stale=True)
-    if _looking(view):  # while manifests cannot be made it says nothing else for three minutes
+    if _looking(view):  # it says nothing else for three minutes while manifests cannot be rendered
         return Rollout("waiting", "Argo CD has not finished looking at Git since it was asked to")
     there = ", ".join(one[:12] for one in revisions_of(view.sync))
     if not there:
@@ -194,19 +194,19 @@ def _elsewhere(view: View, wanted: Wanted) -> Rollout | None:
 
 
 def _looking(view: View) -> bool:
-    """Whether a refresh is asked for and not done yet."""
+    """Tell whether a requested refresh is not done yet."""
     return REFRESH in mapping(mapping(view.item, "metadata"), "annotations")
 
 
 def _synced(view: View) -> Rollout:
     ended = text(view.operation, "finishedAt")
-    changed = text(mapping(view.status, "health"), "lastTransitionTime")  # which moves no `reconciledAt`
+    changed = text(mapping(view.status, "health"), "lastTransitionTime")  # which does not change `reconciledAt`
     if not (later(view.compared, ended) or later(changed, ended)):
-        # The health may still be that of before, whatever was synced: these times are in whole seconds.
+        # The health may still be the old one. These times are in whole seconds.
         return Rollout("progressing", "synced; its health since then is not known yet", stale=True)
     health = text(mapping(view.status, "health"), "status")
     if health == "Healthy":
-        # Without an operation there was nothing to apply; a second look makes sure of it.
+        # If there was no operation, there was nothing to apply. Another look confirms it.
         applied = view.applied and view.phase == "Succeeded"
         return Rollout("synced-and-healthy", "synced and healthy", sure=applied, stale=not applied)
     why = unwell(view.status, view.tree)
@@ -220,7 +220,7 @@ def _synced(view: View) -> Rollout:
 
 
 def _unpulled(view: View) -> Rollout | None:
-    """Pods made since the sync began whose image cannot be pulled."""
+    """Return the state if pods that were created since the sync began cannot pull their image."""
     pulls = pulling(view.tree, text(view.operation, "startedAt") if view.applied else "")
     hint = "is the image in the registry, and may the cluster pull it?"
     return Rollout("failed", f"the image cannot be pulled: {listed(pulls)}", hint, sure=False) if pulls else None
@@ -235,7 +235,7 @@ def _out_of_sync(view: View, windows: Mapping[str, Any]) -> Rollout:
     if resources and not automated.get("prune") and all(one.get("requiresPruning") is True for one in resources):
         because = f"only what is to be pruned is left, and auto-prune is off: {names}"
         return Rollout("needs-sync", because, "someone must sync it with pruning: argocd app sync --prune", sure=False)
-    if view.applied and view.current:  # the sync succeeded, and yet something differs
+    if view.applied and view.current:  # the sync succeeded, but something still differs
         if not later(view.compared, text(view.operation, "finishedAt")):
             return Rollout("progressing", "synced; Argo CD has not compared since then", stale=True)
         because = f"out of sync again after the sync{f': {names}' if names else ''}"
@@ -247,12 +247,12 @@ def _out_of_sync(view: View, windows: Mapping[str, Any]) -> Rollout:
         return Rollout("failed", f"Argo CD does not sync: {listed(refused)}", "someone must sync it")
     if blocks(windows):
         return _blocked()
-    unless = "" if windows else ", unless a sync window keeps it from that"  # which the Kubernetes API does not tell
+    unless = "" if windows else ", unless a sync window keeps it from that"  # which the Kubernetes API does not show
     return Rollout("progressing", f"out of sync, auto-sync is about to begin{unless}", wants="windows")
 
 
 def blocks(windows: Mapping[str, Any]) -> bool:
-    """Whether sync windows keep auto-sync from beginning now (Argo CD: a deny wins; with allows, one must be open)."""
+    """Tell whether sync windows forbid auto-sync now (Argo CD: a deny wins; with allows, one must be open)."""
     active = {text(one, "kind") for one in mappings(windows.get("activeWindows"))}
     assigned = {text(one, "kind") for one in mappings(windows.get("assignedWindows"))}
     return "deny" in active or ("allow" in assigned and "allow" not in active)

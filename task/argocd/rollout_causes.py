@@ -1,4 +1,4 @@
-"""Why a rollout fails, as Argo CD knows it. Its texts are made fit for a log."""
+"""Finds why a rollout fails in what Argo CD says, and makes the texts fit for a log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from task.text import both_ends, one_line, without_logins
 
 NOTHING: Mapping[str, Any] = {}
 MOST, LONGEST = 5, 360
-_ADVICE = "Use --debug flag to render out invalid YAML"  # which ends all of Helm's errors
+_ADVICE = "Use --debug flag to render out invalid YAML"  # all errors of Helm end with this
 _PULL = re.compile(
     r"ImagePullBackOff|ErrImagePull|InvalidImageName|ImageInspectError|ErrImageNeverPull|RegistryUnavailable"
     r"|[Bb]ack-off pulling image|[Ff]ailed to pull"
@@ -18,22 +18,23 @@ _PULL = re.compile(
 
 
 def failures(operation: Mapping[str, Any]) -> tuple[str, ...]:
-    """Why an operation fails: what Argo CD says of all of it, then each hook and object, none of them twice."""
+    """Return why an operation failed: Argo CD's own message, then each hook and object, without repetitions."""
     message = _cleaned(text(operation, "message"))
     found = [said(message)] if message else []
     for one in mappings(mapping(operation, "syncResult").get("resources")):
         if text(one, "status") in ("SyncFailed", "PruneFailed") or text(one, "hookPhase") in ("Failed", "Error"):
             why = _cleaned(text(one, "message"))
-            if not why or why not in message:  # Argo CD's own words hold what the API said of refused objects
+            # Argo CD's message may already have the API's reason for a refused object
+            if not why or why not in message:
                 found.append(said(_named(one, why, text(one, "hookType"))))
     return tuple(dict.fromkeys(found))
 
 
 def unwell(status: Mapping[str, Any], tree: Mapping[str, Any]) -> tuple[str, ...]:
-    """The resources and pods that are not well, the worst only, none of them twice.
+    """Return the unhealthy resources and pods, only the worst, without repetitions.
 
-    Where neither says a word, it is the Application's own health that names the object. Since Argo CD 3.0 the resources
-    have no health in Kubernetes; Argo CD's API still fills it in.
+    If none of them has a message, the Application's own health names the object. Since Argo CD 3.0, resources in
+    Kubernetes have no health, but Argo CD's API still adds it.
     """
     resources = [*mappings(status.get("resources")), *mappings(tree.get("nodes"))]
     found: list[str] = []
@@ -61,7 +62,7 @@ def unwell(status: Mapping[str, Any], tree: Mapping[str, Any]) -> tuple[str, ...
 
 # "Caused by apps/Deployment:apps/web": [group/]kind:[namespace/]name
 _CAUSED = re.compile(r"Caused by (?:[^/:\s]+/)?(?P<kind>[^/:\s]+):(?P<where>(?:[^/:\s]+/)?(?P<name>[^/:\s]+))")
-# Argo CD's temporary file, another one at each attempt.
+# Argo CD's temporary file has another name at each attempt.
 _FILE = re.compile(r'error when \w+ing "/[^"]*": ')
 
 
@@ -70,7 +71,7 @@ def _cleaned(message: str) -> str:
 
 
 def pulling(tree: Mapping[str, Any], since: str) -> tuple[str, ...]:
-    """Pods younger than `since` whose image cannot be pulled."""
+    """Return the pods younger than `since` whose image cannot be pulled."""
     found = []
     for node in mappings(tree.get("nodes")):
         if text(node, "kind") != "Pod" or (since and text(node, "createdAt") < since):
@@ -84,41 +85,41 @@ def pulling(tree: Mapping[str, Any], since: str) -> tuple[str, ...]:
 
 
 def conditions(status: Mapping[str, Any], *types: str) -> tuple[str, ...]:
-    """The messages of the Application's conditions of these types."""
+    """Return the messages of the Application's conditions of these types."""
     found = (one for one in mappings(status.get("conditions")) if text(one, "type") in types)
     return tuple(said(text(one, "message")) or text(one, "type") for one in found)
 
 
 def _named(resource: Mapping[str, Any], message: str, hook: str = "") -> str:
     if not hook and f'"{text(resource, "name")}"' in message:
-        return message  # it names the object itself: Deployment "web" exceeded its progress deadline
+        return message  # the message names the object: Deployment "web" exceeded its progress deadline
     what = f"{hook} hook {text(resource, 'kind')}" if hook else text(resource, "kind")
     return f"{what} {text(resource, 'name')}: {message}" if message else f"{what} {text(resource, 'name')}"
 
 
 def listed(texts: Sequence[str]) -> str:
-    """The first few, joined."""
+    """Join the first few texts."""
     more = f" and {len(texts) - MOST} more" if len(texts) > MOST else ""
     return "; ".join(texts[:MOST]) + more if texts else "Argo CD does not say why"
 
 
 def said(message: str) -> str:
-    """A message on one line: short, printable, without logins in URLs. Of a tool's error the end tells the reason."""
+    """Return a message as one short printable line without logins. A tool's error is cut at its beginning."""
     return both_ends(one_line(without_logins(message)).removesuffix(_ADVICE).strip(), LONGEST)
 
 
 def mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """The mapping under a key; an empty one where there is none."""
+    """Return the mapping under a key, or an empty one."""
     value = raw.get(key)
     return value if isinstance(value, dict) else NOTHING
 
 
 def mappings(raw: object) -> list[Mapping[str, Any]]:
-    """The mappings of a list."""
+    """Return the mappings in a list."""
     return [one for one in raw if isinstance(one, dict)] if isinstance(raw, list) else []
 
 
 def text(raw: Mapping[str, Any], key: str) -> str:
-    """The text under a key; "" where there is none."""
+    """Return the text under a key, or ""."""
     value = raw.get(key)
     return value if isinstance(value, str) else ""

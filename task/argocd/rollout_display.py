@@ -1,4 +1,4 @@
-"""Shows rollouts: a table on a terminal while they go on, one line per change in a log, a sentence at the end."""
+"""Shows rollouts: a live table on a terminal, one line per change in a log, and a sentence at the end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from task.argocd.rollouts import Row, Sight
 from task.output.log import Log
 from task.text import printable
 
-# How each state looks: a mark, and its style.
+# The mark and the style of each state.
 MARKS = {
     "waiting": ("..", ""),
     "progressing": ("->", "cyan"),
@@ -27,15 +27,15 @@ MARKS = {
     "needs-sync": ("??", "yellow"),
     "timed-out": ("!!", "red"),
 }
-MOST = 5  # Applications that a sentence names
-_WEIGHTS = {"failed": 0, "timed-out": 0, "needs-sync": 1, "synced-and-healthy": 3}  # 2: goes on
+MOST = 5  # how many Applications a sentence names
+_WEIGHTS = {"failed": 0, "timed-out": 0, "needs-sync": 1, "synced-and-healthy": 3}  # 2 is for all other states
 
 
 @contextmanager
 def display(log: Log, environ: Mapping[str, str], limit: float) -> Iterator[Callable[[Sight], None]]:
-    """Shows the sights it is given. A CI job's lines are collected: it gets a line for each change.
+    """Show the sights as they come. The log of a CI job gets a line for each change.
 
-    A failure is no error of the log here: the command's own error says it once more at the end, with what to do.
+    A failure is not logged as an error here, because the command's own error repeats it at the end, with what to do.
     """
 
     def tell(sight: Sight) -> None:
@@ -51,14 +51,14 @@ def display(log: Log, environ: Mapping[str, str], limit: float) -> Iterator[Call
         live.start()
         yield lambda sight: live.update(picture(sight.rows, sight.seconds, limit, console.size), refresh=True)
     finally:
-        with shutdown.shield():  # the cursor comes back
+        with shutdown.shield():  # restores the cursor
             live.stop()
 
 
 def picture(rows: Sequence[Row], seconds: float, limit: float, size: ConsoleDimensions) -> RenderableType:
-    """All Applications at `seconds` of at most `limit`, each on one line that is cut where the terminal ends.
+    """Draw all Applications at `seconds` of at most `limit`, one line each, cut at the terminal's width.
 
-    Where not all of them fit into the height, those that failed come first, then those that are still open.
+    If they need more than the height, failed ones come first, then open ones.
     """
     most = max(size.height, 4) - 2
     shown = rows if len(rows) <= most else sorted(rows, key=lambda row: _WEIGHTS.get(row.state, 2))[: most - 1]
@@ -81,19 +81,19 @@ def picture(rows: Sequence[Row], seconds: float, limit: float, size: ConsoleDime
 
 
 def line(row: Row) -> str:
-    """One change, for a log."""
+    """Return one change as a line for the log."""
     hint = f"; {printable(row.hint)}" if row.hint and row.ended else ""
     return f"{printable(row.application)}: {row.state} after {_time(row.seconds)}: {printable(row.because)}{hint}"
 
 
 def told(row: Row) -> str:
-    """What became of one that is not rolled out."""
+    """Return what happened to an Application that is not rolled out."""
     late = f"not synced and healthy after {_time(row.seconds)}: " if row.state == "timed-out" else ""
     return f"{late}{printable(row.because)}"
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """What became of all, in one sentence; of several that are not rolled out only the names."""
+    """Return the result for all in one sentence. If several are not rolled out, it has only their names."""
     bad = [row for row in rows if row.state != "synced-and-healthy"]
     if not bad:
         names = printable(rows[0].application) if len(rows) == 1 else f"{len(rows)} Applications"

@@ -1,4 +1,4 @@
-"""One Application as Argo CD reports it, read for the question whether a revision is rolled out."""
+"""Reads from one Application of Argo CD what is needed to decide whether a revision is rolled out."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from task.argocd.rollout_causes import mapping, mappings, text
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is to be rolled out."""
+    """The wanted revision."""
 
-    accepts: Callable[[str], bool]  # the wanted revision, and any that is known to contain it
-    since: str = ""  # RFC 3339, by Argo CD's clock: only a comparison later than this counts
-    ours: Callable[[str], bool] = lambda _url: True  # of a source's repoURL: whether its revision is the wanted one
-    spec: bool = False  # the comparison must be with the present spec (a live Application was patched)
+    accepts: Callable[[str], bool]  # accepts the wanted revision, and any that contains it
+    since: str = ""  # RFC 3339, by Argo CD's clock: only later comparisons count
+    ours: Callable[[str], bool] = lambda _url: True  # whether a source with this repoURL must have the wanted revision
+    spec: bool = False  # the comparison must be with the present spec, because a live Application was patched
 
 
 @dataclass(frozen=True)
 class View:
-    """One Application, as far as its rollout is concerned."""
+    """The parts of one Application that say something about its rollout."""
 
     item: Mapping[str, Any]
     status: Mapping[str, Any]
@@ -36,7 +36,7 @@ class View:
 
     @property
     def phase(self) -> str:
-        """Of the last operation: Running, Terminating, Succeeded, Failed, Error."""
+        """The phase of the last operation: Running, Terminating, Succeeded, Failed, Error."""
         return text(self.operation, "phase")
 
     @property
@@ -46,7 +46,7 @@ class View:
 
 
 def view_of(item: Mapping[str, Any], wanted: Wanted, tree: Mapping[str, Any]) -> View:
-    """The Application, with respect to what is wanted."""
+    """Return the view of an Application for the wanted revision."""
     status = mapping(item, "status")
     sync, operation = mapping(status, "sync"), mapping(status, "operationState")
     compared = text(status, "reconciledAt")
@@ -68,13 +68,13 @@ def view_of(item: Mapping[str, Any], wanted: Wanted, tree: Mapping[str, Any]) ->
 
 
 def _result(operation: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Where an operation says which revision it is for: its result, and before there is one, its order."""
+    """Return the part of an operation that has its revision: the result, or the request if there is no result yet."""
     result = mapping(operation, "syncResult")
     return result if revisions_of(result) else mapping(mapping(operation, "operation"), "sync")
 
 
 def revisions_of(where: Mapping[str, Any]) -> tuple[str, ...]:
-    """The revisions that a sync status or a sync result names, one for each source."""
+    """Return the revisions in a sync status or a sync result, one for each source."""
     several = where.get("revisions")
     if isinstance(several, list) and several:
         return tuple(one if isinstance(one, str) else "" for one in several)
@@ -83,7 +83,7 @@ def revisions_of(where: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _sources(item: Mapping[str, Any], compared: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(repository, target revision) of the sources: as they were compared, else as the spec has them."""
+    """Return (repository, target revision) of each source, from the last comparison, or else from the spec."""
     spec = mapping(item, "spec")
     several = mappings(compared.get("sources")) or mappings(spec.get("sources"))
     if several:
@@ -93,7 +93,7 @@ def _sources(item: Mapping[str, Any], compared: Mapping[str, Any]) -> list[tuple
 
 
 def _accepted(sources: list[tuple[str, str]], revisions: tuple[str, ...], wanted: Wanted) -> bool:
-    """Whether every source that follows the written branch is at a wanted revision; other sources do not matter."""
+    """Tell whether every source on the written branch is at a wanted revision. Other sources do not matter."""
     pairs = [(target, one) for (url, target), one in zip(sources, revisions, strict=False) if wanted.ours(url)]
     targets = {target for target, one in pairs if one and wanted.accepts(one)}
     return bool(targets) and all(one and wanted.accepts(one) for target, one in pairs if target in targets)
@@ -105,7 +105,7 @@ def _other_spec(item: Mapping[str, Any], compared: Mapping[str, Any]) -> bool:
 
 
 def _full(value: object) -> object:
-    """Without what is empty: Argo CD leaves that out when it copies the spec."""
+    """Drop empty values, because Argo CD drops them when it copies the spec."""
     if isinstance(value, dict):
         return {key: full for key, one in value.items() if (full := _full(one)) not in (None, "", False)} or None
     if isinstance(value, list):
@@ -114,7 +114,7 @@ def _full(value: object) -> object:
 
 
 def later(one: str, other: str) -> bool:
-    """Whether `one` is a later moment than `other` (RFC 3339); what cannot be read is no moment at all."""
+    """Tell whether `one` is later than `other` (RFC 3339). An unreadable time is never later."""
     return _moment(one) > _moment(other)
 
 
@@ -127,9 +127,9 @@ def _moment(moment: str) -> float:
 
 
 def parent_of(item: Mapping[str, Any], namespace: str) -> tuple[str, str] | None:
-    """(namespace, name) of the Application that deployed this one (app of apps); None if it is not known.
+    """Return (namespace, name) of the Application that deployed this one (app of apps), or None if unknown.
 
-    `namespace` is that of Argo CD's control plane; elsewhere an instance is called `<namespace>_<name>`.
+    `namespace` is the control plane's. Elsewhere, an instance is called `<namespace>_<name>`.
     """
     metadata = mapping(item, "metadata")
     instance, _, rest = text(mapping(metadata, "annotations"), "argocd.argoproj.io/tracking-id").partition(":")

@@ -1,7 +1,7 @@
-"""Waits until Argo CD has rolled out a revision: asks for a refresh, looks again and again, tells what changes.
+"""Waits until Argo CD has rolled out a revision: requests refreshes, looks repeatedly, and reports changes.
 
-What is seen is judged by the caller, with `task.argocd.rollout`; this is about when to look. What does not
-count for sure yet counts once a later comparison says the same; a failure must last for some seconds besides.
+The caller judges each look, with `task.argocd.rollout`; this file decides when to look. A result that is not sure
+counts once a later comparison agrees, and a failure must also last for some seconds.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from task.http import Limits
 
 T = TypeVar("T")
 AT_ONCE = 8  # requests
-LIMITS = Limits(connect=5.0, silence=15.0, total=30.0, tries=1)  # for an API that is looked at again anyway
-_SLOWER = 3  # times the patience with what is slow to pass
+LIMITS = Limits(connect=5.0, silence=15.0, total=30.0, tries=1)  # short, because the API is asked again anyway
+_SLOWER = 3  # how much longer to wait for what is slow to pass
 NOTHING: Mapping[str, Any] = {}
 Log = Callable[[str, str], object]
 
 
 class RolloutApi(Protocol):
-    """What a wait asks of Argo CD. `ArgoCDApi` answers it, and Kubernetes by `ClusterApplications`."""
+    """The part of Argo CD's API that a wait needs: `ArgoCDApi`, or Kubernetes through `ClusterApplications`."""
 
     def get_application(self, namespace: str, name: str, project: str = "") -> Mapping[str, Any]:
-        """The whole Application. Raises `AbsentError` for one that is gone, which Argo CD tells by the project only."""
+        """Return the Application. Raises `AbsentError` if it is gone, which Argo CD admits only with the project."""
 
     def refresh_application(self, namespace: str, name: str) -> None:
-        """Have Argo CD look at Git now."""
+        """Make Argo CD compare with Git now."""
 
     def resource_tree(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """The live resources, down to pods; {} where that is not known."""
+        """Return the live resources, down to pods, or {} if unknown."""
 
     def sync_windows(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """The sync windows; {} where that is not known."""
+        """Return the sync windows, or {} if unknown."""
 
 
-# (Application, only comparisons later than this count, resource tree, sync windows) → how far the rollout is
+# (Application, time after which comparisons count, resource tree, sync windows) → state of the rollout
 Judge = Callable[[Mapping[str, Any], str, Mapping[str, Any], Mapping[str, Any]], Rollout]
 
 
 @dataclass(frozen=True)
 class Awaited:
-    """One Application, and what is waited for."""
+    """One Application, and what to wait for."""
 
     namespace: str
     name: str
@@ -57,20 +57,20 @@ class Awaited:
 
     @property
     def key(self) -> str:
-        """`namespace/name`, as messages have it."""
+        """The `namespace/name` for messages."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How long, and how often. Seconds."""
+    """How long to wait, and how often to look, in seconds."""
 
     limit: float = 600.0
     first: float = 1.0
     longest: float = 5.0
-    patience: float = 20.0  # that a failure which may pass by itself must last
-    refresh: float = 2.0  # before a refresh is asked for again; twice as long each time
-    explain: float = 10.0  # between two questions for the details
+    patience: float = 20.0  # how long a failure that may pass must last
+    refresh: float = 2.0  # until the next refresh request; doubles each time
+    explain: float = 10.0  # between two requests for details
 
 
 @dataclass(frozen=True)
@@ -78,22 +78,22 @@ class Row:
     """One Application's rollout at a moment."""
 
     application: str  # namespace/name
-    state: str  # one of those that `Rollout` has, or timed-out
+    state: str  # a state of `Rollout`, or timed-out
     because: str
     hint: str = ""
     seconds: float = 0.0  # since the wait began
-    warning: str = ""  # of a rollout that ended well
-    begun: bool = False  # whether Argo CD has begun to sync what is waited for
+    warning: str = ""  # about a successful rollout
+    begun: bool = False  # whether Argo CD has begun to sync the wanted revision
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more is waited for."""
+        """Whether the wait for it is over."""
         return self.state not in ("waiting", "progressing")
 
 
 @dataclass(frozen=True)
 class Sight:
-    """All Applications at a moment, and those that changed since the last."""
+    """All Applications at a moment, and those that changed since the last one."""
 
     rows: tuple[Row, ...]
     changed: tuple[Row, ...]
@@ -101,27 +101,27 @@ class Sight:
 
 
 class _Watch:
-    """What is known of one Application."""
+    """What is known about one Application."""
 
     def __init__(self, awaited: Awaited) -> None:
         self.awaited = awaited
         self.row = Row(awaited.key, "waiting", "Argo CD is asked")
         self.told: tuple[str, str] = ("", "")
-        self.since: str | None = None  # None: it has not been seen yet
+        self.since: str | None = None  # None until the first look
         self.refresh_at, self.gap = 0.0, 0.0
-        self.refreshes = True  # False: it is not allowed
+        self.refreshes = True  # False if refreshing is not allowed
         self.stale = False
-        self.suspected: tuple[Rollout, float] | None = None  # what a later look must confirm, and when it was seen
+        self.suspected: tuple[Rollout, float] | None = None  # what a later look must confirm, and since when
         self.details: dict[str, Mapping[str, Any]] = {}
         self.explain_at = 0.0
-        self.project = ""  # once it has been seen
-        self.refused = 0  # times in a row that the API refused
+        self.project = ""  # known after the first look
+        self.refused = 0  # how often in a row the API refused
         self.error: TaskError | None = None
-        self.begun = False  # whether the sync of what is waited for has begun
+        self.begun = False  # whether the sync of the wanted revision has begun
 
 
 class Rollouts:
-    """One wait. `sights` goes on until all have ended or the time is over; then `rows` and `errors` tell the result."""
+    """One wait. `sights` goes on until all have ended or time is over; then `rows` and `errors` have the result."""
 
     def __init__(
         self,
@@ -138,23 +138,23 @@ class Rollouts:
         self._api, self._pace, self._log = api, pace, log
         self._now, self._sleep, self._jitter = now, sleep, jitter
         self._watches = [_Watch(one) for one in awaited]
-        if not refreshes:  # Argo CD looks at Git when it does
+        if not refreshes:  # Argo CD compares with Git in its own time
             for watch in self._watches:
                 watch.refreshes, watch.since = False, ""
         self._began = now()
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """Each Application as it was seen last."""
+        """The last state of each Application."""
         return tuple(watch.row for watch in self._watches)
 
     @property
     def errors(self) -> Mapping[str, TaskError]:
-        """Of the Applications whose end the API could not tell: why."""
+        """The reasons for Applications whose end the API could not tell."""
         return {watch.awaited.key: watch.error for watch in self._watches if watch.error}
 
     def sights(self) -> Iterator[Sight]:
-        """A sight after every round of looks."""
+        """Yield a sight after each round of looks."""
         wait = self._pace.first
         while open_ones := [watch for watch in self._watches if not watch.row.ended]:
             shutdown.check()
@@ -174,11 +174,11 @@ class Rollouts:
         return self._now() - self._began
 
     def _look(self, watch: _Watch) -> None:
-        """Look at one Application. What the API cannot tell just now is no reason to end; what it refuses twice is."""
+        """Look at one Application. A temporary error does not end its wait; a second refusal does."""
         try:
             item = self._read(watch)
             due = watch.stale and watch.refreshes and self._now() >= watch.refresh_at
-            if watch.since is None:  # always the first time: what it compared before then does not count
+            if watch.since is None:  # always true at the first look: earlier comparisons do not count
                 status = item.get("status")
                 compared = status.get("reconciledAt") if isinstance(status, dict) else ""
                 watch.since, due = compared if isinstance(compared, str) else "", True
@@ -202,7 +202,7 @@ class Rollouts:
             watch.error = error if watch.refused > 1 else None
 
     def _read(self, watch: _Watch) -> Mapping[str, Any]:
-        """The Application, by the project that it had: else Argo CD does not tell absent ones from forbidden ones."""
+        """Return the Application, with its project, because Argo CD otherwise reports a missing one as forbidden."""
         where = watch.awaited.namespace, watch.awaited.name
         try:
             item = self._api.get_application(*where, watch.project)
@@ -210,7 +210,7 @@ class Rollouts:
             if not watch.project:
                 raise
             try:
-                item = self._api.get_application(*where)  # of another project by now?
+                item = self._api.get_application(*where)  # it may have moved to another project
             except SourceDownError:
                 raise
             except SourceError:
@@ -226,7 +226,7 @@ class Rollouts:
         try:
             self._api.refresh_application(watch.awaited.namespace, watch.awaited.name)
         except SourceDownError:
-            return  # it is asked for again
+            return  # the next look requests it again
         except SourceError as error:
             watch.refreshes, watch.since = False, ""
             why = f"cannot ask for a refresh, Argo CD looks at Git by itself: {_bare(error, watch)}"
@@ -246,7 +246,7 @@ class Rollouts:
         return judge(item, since, watch.details.get("tree", NOTHING), watch.details.get("windows", NOTHING))
 
     def _settle(self, watch: _Watch, found: Rollout) -> None:
-        """Show what is seen, or have a later look confirm it first."""
+        """Show a state, or first let a later look confirm it."""
         watch.stale, watch.begun = found.stale or not found.sure, found.begun
         confirmed = False
         if watch.suspected:
@@ -267,7 +267,7 @@ class Rollouts:
         watch.row = Row(watch.awaited.key, state, because, hint, self._elapsed(), warning, watch.begun)
 
     def _give_up(self) -> None:
-        """The time is over; what is suspected is the best that can be said."""
+        """End the wait. An unconfirmed state is the best result that there is."""
         for watch in self._watches:
             if watch.row.ended:
                 continue
@@ -280,12 +280,12 @@ class Rollouts:
 
 
 def _bare(error: TaskError, watch: _Watch) -> str:
-    """The message without the Application's name, which stands before every row."""
+    """Return the message without the Application's name, which each row begins with."""
     return error.message.removeprefix(f"{watch.awaited.key}: ")
 
 
 def refresh(api: RolloutApi, keys: Sequence[tuple[str, str]], log: Log) -> None:
-    """Ask Argo CD to look at Git now, for exactly these Applications. What cannot be asked for is a warning."""
+    """Request a refresh for exactly these Applications. A failure is a warning."""
 
     def one(key: tuple[str, str]) -> None:
         try:
@@ -299,12 +299,12 @@ def refresh(api: RolloutApi, keys: Sequence[tuple[str, str]], log: Log) -> None:
 
 
 def _each(work: Callable[[T], None], many: Sequence[T]) -> None:
-    """Several at the same time; a single one needs no thread."""
+    """Run the work for several items at the same time. A single one needs no thread."""
     if len(many) < 2:
         for one in many:
             work(one)
         return
     with ThreadPoolExecutor(min(len(many), AT_ONCE)) as pool:
-        with shutdown.unheard():  # signals are for the main thread, which waits
+        with shutdown.unheard():  # only the main thread handles signals, and it waits here
             found = pool.map(work, many)
         list(found)

@@ -1,7 +1,7 @@
-"""Pure: whether the image that was written runs once its Application is healthy.
+"""Pure code that checks whether the written image runs once its Application is healthy.
 
-Synced and healthy says that what Git holds was applied, not that it makes the image run: a Helm key that no template
-reads, or a Kustomize that misreads an entry, leaves the old image where it is, in good health.
+Synced and healthy means that Argo CD applied what is in Git, but not that the image runs. If no template reads a Helm
+key, or Kustomize misreads an entry, the old image stays, and is healthy.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from task.argocd.rollout_view import revisions_of
 from task.image import live_image
 from task.model import Image
 
-FEW = 5  # versions that are named
+FEW = 5  # how many versions a message names
 
 
 @dataclass(frozen=True)
@@ -24,19 +24,19 @@ class Expected:
     """One image that must run."""
 
     image: Image
-    key: str  # where a person looks if it does not: "web.helm.image-tag (image.tag)"
-    hint: str = ""  # and what for
-    revision: str = ""  # the commit that says so; "" for a live Application
-    replaced: str = ""  # another name that it has in the manifests
-    # What the target says at a later revision, or the live Application by now: None where that is not known.
+    key: str  # where to look if it does not run: "web.helm.image-tag (image.tag)"
+    hint: str = ""  # what to look for
+    revision: str = ""  # the commit that has the image; "" for a live Application
+    replaced: str = ""  # another name for the image in the manifests
+    # What the target says at a later revision, or the live Application now. None if unknown.
     now: Callable[[Mapping[str, Any]], Image | None] = lambda _item: None
 
 
 def expecting(found: Rollout, item: Mapping[str, Any], expected: Sequence[Expected]) -> Rollout:
-    """A rollout that ended well, once more: failed where an image runs with other versions only.
+    """Return a successful rollout again, as failed if an image runs only in other versions.
 
-    That must last for a minute before it counts: an operator whose resource has no health in Argo CD may just be
-    replacing the pods. An image that does not run at all is a warning: there may be no replicas, or no job that is due.
+    That must last for a minute, because an operator whose resource has no health in Argo CD may just be replacing the
+    pods. An image that does not run at all is a warning: there may be no replicas, or no job that is due.
     """
     if found.state != "synced-and-healthy":
         return found
@@ -65,7 +65,7 @@ def expecting(found: Rollout, item: Mapping[str, Any], expected: Sequence[Expect
 
 
 def same(wanted: Image, running: Image) -> bool:
-    """Whether a running image is the wanted one. A digest decides where both have one."""
+    """Tell whether a running image is the wanted one. If both have a digest, it decides."""
     if wanted.identity != running.identity:
         return False
     if wanted.digest and running.digest:

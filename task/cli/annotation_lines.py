@@ -1,4 +1,4 @@
-"""The line of a file where an annotation is, for messages that people click on."""
+"""Finds the line of an annotation in a file, for messages that people click on."""
 
 from bisect import bisect_left, bisect_right
 from functools import lru_cache
@@ -6,13 +6,13 @@ from functools import lru_cache
 from task.applications.manifest_files import LARGEST
 from task.files import read_text
 
-MOST = 500  # lines looked at for one annotation: a List may hold thousands of Applications with the same keys
+MOST = 500  # lines examined for one annotation, because a List may have thousands of Applications with the same keys
 
 
 def line_of(path: str, start: int, key: str, value: str) -> int:
-    """The line of `key` (with its prefix) in the document that begins at line `start`; `start` if it is not found.
+    """Return the line of `key` (with its prefix) in the document that begins at `start`, or `start` if there is none.
 
-    A List is one document with all its Applications: of several lines with the key, the first with the value counts.
+    A List is one document with all its Applications. If several lines have the key, the first one with the value wins.
     """
     lines, ends = _read(path)
     begin = max(start, 1) - 1
@@ -27,7 +27,7 @@ def line_of(path: str, start: int, key: str, value: str) -> int:
 
 @lru_cache(maxsize=8)
 def _read(path: str) -> tuple[list[str], list[int]]:
-    """The lines of a file, and the numbers (from 0) of those that separate documents; empty if it cannot be read."""
+    """Return the lines of a file, and the line numbers (from 0) of its document separators; empty if unreadable."""
     try:
         lines = read_text(path, LARGEST).split("\n")
     except (OSError, ValueError):
@@ -37,7 +37,7 @@ def _read(path: str) -> tuple[list[str], list[int]]:
 
 @lru_cache(maxsize=1024)
 def _numbers(path: str, key: str) -> list[int]:
-    """The numbers (from 0) of the lines with a key as a whole word."""
+    """Return the numbers (from 0) of the lines that have a key as a whole word."""
     lines, _ = _read(path)
     return [
         number

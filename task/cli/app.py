@@ -1,6 +1,6 @@
-"""The command line: one Typer app; whatever goes wrong becomes a line on stderr and an exit code here.
+"""The command line as one Typer app. It turns every error into a line on stderr and an exit code.
 
-The commands are in the files beside this one, their options in `options.py`.
+The commands are in the files of this folder, and their options are in `options.py`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _root(
 ) -> None:
     del version
     if not context.invoked_subcommand:
-        typer.echo(context.get_help(), err=True)  # nothing was asked for: stdout stays empty
+        typer.echo(context.get_help(), err=True)  # no command was given, so stdout stays empty
         raise typer.Exit(int(Exit.USAGE))
 
 
@@ -65,13 +65,14 @@ group.commands = cast("dict[str, Any]", CommandFiles())
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run one command line; its exit code."""
+    """Run one command line and return its exit code."""
     call = Call(group, argv)
     try:
         shutdown.hear()
         return group.main(args=list(argv), prog_name="image-update", standalone_mode=False, obj=call) or 0
     except SystemExit as end:
-        broken = end.__context__  # Typer ends the program for any broken pipe; only one of its own help is no defect
+        # Typer ends the program after any broken pipe; only one while it prints help is harmless
+        broken = end.__context__
         if isinstance(broken, BrokenPipeError) and not SHOWN_BY_TYPER.intersection(argv):
             return _defect(broken, call)
         return int(end.code or 0)
@@ -104,7 +105,7 @@ def _defect(error: Exception, call: Call) -> int:
 
 
 def _end(error: TaskError, call: Call) -> int:
-    """Say the error once, and write the results of a failure: a host waits for them."""
+    """Print the error once, and write the results of a failed run, because a CI host waits for them."""
     code = int(shutdown.code() or error.exit)
     call.log.problem("error", error.subject, error.message, error.hint)
     if call.command in PUBLISHING:
@@ -119,7 +120,7 @@ def _end(error: TaskError, call: Call) -> int:
             dotenv=given.get("dotenv", ""),
         )
         with shutdown.shield():
-            publish(failure, output, call.environ)  # an error here is not said: the run has failed already
+            publish(failure, output, call.environ)  # an error here stays silent, because the run has failed already
             if path := given.get("metrics_file"):
                 notify(failure, Receivers(path), 0.0, call.environ, call.log)
     return code

@@ -1,4 +1,4 @@
-"""One call of the command: what is known of it before its options are read, and when they cannot be read."""
+"""One call of the command: what is known before its options are read, or if they cannot be read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from task.output.log import Log
 
 
 class Call:
-    """Commands find it in `context.obj`."""
+    """The call, which commands find in `context.obj`."""
 
     def __init__(self, group: TyperGroup, argv: Sequence[str]) -> None:
         self.environ: Mapping[str, str] = dict(os.environ)
@@ -25,19 +25,19 @@ class Call:
 
     @cached_property
     def _read(self) -> Any:
-        """What can be read of a line that may have a mistake; None without a command."""
+        """Return what can be read from a line that may have a mistake, or None if it names no command."""
         return self.command and self._group.commands[self.command].make_context(
             self.command, list(self._words), resilient_parsing=True, ignore_unknown_options=True, allow_extra_args=True
         )
 
     @property
     def given(self) -> Mapping[str, Any]:
-        """The options by name, as far as they can be read: a line with a mistake still says where the results go."""
+        """Return the readable options by name. A line with a mistake still says where the results go."""
         return {name: value for name, value in self._read.params.items() if value is not None} if self._read else {}
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """The flags whose values come from variables, and those variables: a mistake is named where it was made."""
+        """Return the flags whose values come from variables, with these variables, so that an error can name them."""
         if not self._read:
             return {}
         params = [one for one in self._group.commands[self.command].params if one.envvar]
@@ -49,7 +49,7 @@ class Call:
 
     @cached_property
     def log(self) -> Log:
-        """The log. It begins with the variables that nobody reads, which may be why the rest goes wrong."""
+        """Return the log. It begins with warnings about unknown variables, which may explain later errors."""
         form = self.given.get("log_format", "auto")
         if form == "auto":
             form = "github" if self.environ.get("GITHUB_ACTIONS") == "true" else "text"

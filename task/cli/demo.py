@@ -1,4 +1,4 @@
-"""`demo`: the main job on a throw-away repository, with nothing but Python and git."""
+"""`demo`: shows what a run does on a throw-away repository. It needs only Python and git."""
 
 import os
 import shutil
@@ -110,7 +110,7 @@ def _applications(repo: str) -> str:
 
 
 def _make_repository(git: Git, repo: str) -> None:
-    """A bare repository with one commit."""
+    """Create a bare repository with one commit."""
     git.run("init", "--quiet", "--bare", "--initial-branch=main", "--", repo)
     lines = [
         "commit refs/heads/main",

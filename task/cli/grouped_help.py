@@ -1,7 +1,7 @@
 """The help of a command, with its options in groups.
 
 Typer's own help draws boxes and, at 80 columns, cuts our longer names and variables. Click's plain help cuts nothing.
-`--help` shows the options that most pipelines use, `--help-all` all of them, each with its variable.
+`--help` shows the options that most pipelines use. `--help-all` shows all of them, each with its variable.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class GroupedHelp(TyperCommand):
         self.params.append(everything)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """The words behind the command. Typer would put braces around an argument that is required."""
+        """Return the words after the command's name. Typer would put braces around a required argument."""
         return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
 
     def format_options(self, ctx: Any, formatter: Any, *, everything: bool = False) -> None:
-        """Write the sections in the order in which the command names its options."""
+        """Write the sections in the order of the options in the command's signature."""
         sections: dict[str, list[tuple[str, str]]] = {}
         left_out = 0
         for param in self.get_params(ctx):
@@ -42,7 +42,7 @@ class GroupedHelp(TyperCommand):
             if panel and not everything and str(param.name).replace("_", "-") not in COMMON:
                 left_out += 1
             elif record := param.get_help_record(ctx):
-                if panel and isinstance(param, TyperOption | TyperArgument):  # one of options.py
+                if panel and isinstance(param, TyperOption | TyperArgument):  # an option from options.py
                     record = _row(param, record[0], everything=everything)
                 sections.setdefault(panel or "Help", []).append(record)
         for name, records in sections.items():
@@ -64,12 +64,12 @@ class GroupedHelp(TyperCommand):
 
 
 def _row(param: TyperOption | TyperArgument, shown: str, *, everything: bool) -> tuple[str, str]:
-    """What the option is called and takes; what it is for, and its default."""
+    """Return the option's name and value, and its description with the default."""
     notes = []
     if everything:
         notes.append(f"env var: {param.envvar}")
     elif isinstance(param.default, bool) and not param.default:
-        shown = param.opts[0]  # `--no-x` is of use only where a variable or the default says otherwise
+        shown = param.opts[0]  # `--no-x` is useful only if a variable or the default switches it on
     if getattr(param, "multiple", False):
         notes.append("repeatable")
     if param.required:

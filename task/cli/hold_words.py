@@ -1,4 +1,4 @@
-"""The values of `hold`, `release` and `rollback`: until when, by whom, and back to what. Pure."""
+"""Pure code that reads the values of `hold`, `release` and `rollback`: until when, by whom, and back to what."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 BACK = re.compile(r"[1-9][0-9]{0,3}-back")
-# Who started the pipeline, from the CI systems' own documentation; the first that is set counts.
+# Who started the pipeline, as the CI systems document it. The first variable that is set wins.
 ACTORS = (
     "GITHUB_ACTOR",
     "GITLAB_USER_LOGIN",
@@ -29,7 +29,7 @@ LONGEST = 500  # characters of a reason or a name
 
 
 def until_of(text: str, now: str) -> str:
-    """The end of a hold as RFC 3339 in UTC. `text` is a time, a date (its beginning counts) or a duration from `now`.
+    """Return the end of a hold as RFC 3339 in UTC. `text` is a time, a date (from its start) or a duration from `now`.
 
     Raises `Malformed` for anything else, and for a time in the past.
     """
@@ -51,7 +51,7 @@ def until_of(text: str, now: str) -> str:
 
 
 def destination_of(text: str) -> str:
-    """What to go back to, as given. Raises `Malformed` unless it is a tag, a digest, `previous` or `N-back`."""
+    """Return what to go back to. Raises `Malformed` unless it is a tag, a digest, `previous` or `N-back`."""
     tag, at, digest = text.partition("@")
     if text == "previous" or BACK.fullmatch(text) or DIGEST.fullmatch(text):
         return text
@@ -61,10 +61,10 @@ def destination_of(text: str) -> str:
 
 
 def actor_of(environ: Mapping[str, str]) -> str:
-    """Who started the pipeline, from the CI system's variables; "" outside a CI system."""
+    """Return who started the pipeline, from the CI system's variables, or "" outside of one."""
     return next((name for key in ACTORS if (name := environ.get(key, "").strip())), "")[:LONGEST]
 
 
 def words_of(text: str) -> str:
-    """A reason or a name on one line, without characters that a terminal or a log would obey."""
+    """Return a reason or a name on one line, without characters that control a terminal or a log."""
     return one_line(text)[:LONGEST]

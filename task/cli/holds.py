@@ -1,4 +1,4 @@
-"""What is held, for `lint` to show: read from the repositories' state files."""
+"""Reads the holds from the repositories' state files, so that `lint` can show them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from task.repository_config.config import governed
 from task.repository_config.reading import config_in
 from task.settings import Settings
 
-LOCAL = ("/", ".", "file://")  # reached without a login
+LOCAL = ("/", ".", "file://")  # these URLs need no login
 
 
 def held(apps: Iterable[Application], settings: Settings, world: World, now: str) -> Iterator[Finding]:
-    """An info for everything that is held, and an error for a state file that cannot be read.
+    """Return an info for each hold, and an error for each unreadable state file.
 
-    Repositories that need a login are read only with `--holds`. One that cannot be reached is a warning in the log.
+    Repositories that need a login are read only with `--holds`. If one cannot be reached, the log has a warning.
     """
     places: dict[tuple[str, str], list[Subscription]] = {}
     defaults = scope_of(settings).defaults

@@ -1,4 +1,4 @@
-"""`--html`: writes a page to a file, or to stdout where none is named."""
+"""`--html`: writes a page to a file, or to stdout if no file is given."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from task.output.stdout import say
 
 
 class HtmlCommand(GroupedHelp):
-    """`--html` without a file to write means stdout; Typer knows no value that may be left out."""
+    """A command whose `--html` may come without a file. Typer has no options with an optional value."""
 
-    takes_a_file = False  # whether a word beside `--html` may be the command's argument and not the file
+    takes_a_file = False  # whether the word after `--html` may be the command's argument instead of the file
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Give `--html` its value where it has none."""
+        """Insert the value of `--html` if it is missing."""
         if "--html" in args:
             at = args.index("--html")
             following = args[at + 1] if at + 1 < len(args) else "--"
@@ -26,7 +26,7 @@ class HtmlCommand(GroupedHelp):
 
 
 def write_page(text: str, path: str) -> None:
-    """Write a page; - is stdout."""
+    """Write a page to a file; `-` means stdout."""
     if path == "-":
         say(text)
         return

@@ -1,4 +1,4 @@
-"""`lint`: the annotations of all Applications, every problem at once."""
+"""`lint`: checks the annotations of all Applications, and lists every problem at once."""
 
 import json
 import os
@@ -26,8 +26,8 @@ from task.text import exact_json, printable, without_logins
 from task.wiring import world_of
 
 SCHEMA = "image-update/lint/v1"
-NO_FILES = ("stdin", "cluster", "argocd")  # a line of stdin helps people, but it is in no file
-Placed = tuple[Finding, str, int]  # a finding with its file ("" where there is none) and line
+NO_FILES = ("stdin", "cluster", "argocd")  # a line of stdin helps people, but belongs to no file
+Placed = tuple[Finding, str, int]  # a finding, its file (or "") and its line
 
 
 def lint(
@@ -89,7 +89,7 @@ def lint(
 
 
 def _given(context: typer.Context) -> Mapping[str, Any]:
-    """What was given, with each SOURCE as one of the `--applications`; their variable counts where neither is given."""
+    """Return the options, with each SOURCE as one of the `--applications`. Its variable counts if neither is given."""
     given, listed = context.params, context.get_parameter_source("applications")
     if not given["source"]:
         return given
@@ -113,7 +113,7 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> list[P
             problem.application,
             problem.key,
             problem.value,
-            # About an Application, or what can only be known elsewhere.
+            # A problem of one Application, or advice about what was not read, is only a warning.
             "warning" if problem.application or problem.advice else "error",
             problem.message,
             problem.hint,
@@ -123,7 +123,7 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> list[P
         placed.append((finding, path, line) if os.path.exists(path) else (finding, "", 0))
     unknown = unknown_names(scope.narrow.names, apps, (*found.outside, *world.passed_over()))
     placed += [(Finding("", "", "", one.severity, one.message, one.hint, ""), "", 0) for one in unknown]
-    told: set[tuple[str, ...]] = set()  # a mistake in a template is one mistake, whatever number of Applications has it
+    told: set[tuple[str, ...]] = set()  # a mistake in a template is reported once, however many Applications have it
     for app in (*found.applications, *found.templates):
         for one in findings(app, scope.defaults):
             what = (app.generated_by, app.origin, one.key, one.message.replace(app.name, ""))
@@ -133,20 +133,20 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> list[P
     for release in found.releases:
         for flaw in release.flaws:
             finding = of_flaw(release.application, flaw)
-            if not flaw.key:  # it is about where the release lies, and it may be elsewhere in the repository
+            if not flaw.key:  # it is about the place of the release, which may be elsewhere in the repository
                 finding = replace(finding, severity="warning")
             placed.append((finding, *_place(finding, "")))
     return placed + [(one, *_place(one, "")) for one in on_hold]
 
 
 def _origin(origin: str) -> tuple[str, int]:
-    """`path:line` → path and line; 0 where there is no line."""
+    """Split `path:line` into path and line. The line is 0 if there is none."""
     path, _, line = origin.rpartition(":")
     return (path, int(line)) if path and line.isdigit() else (origin, 0)
 
 
 def _place(one: Finding, prefix: str) -> tuple[str, int]:
-    """File and line of the annotation, else of the manifest."""
+    """Return the file and line of the annotation, or else of the manifest."""
     path, start = _origin(one.origin)
     if not one.key or path in NO_FILES:
         return path, start
@@ -181,7 +181,7 @@ def _as_text(found: Sequence[Placed]) -> str:
 
 
 def _as_command(one: Finding, path: str, line: int) -> str:
-    """A GitHub annotation on the file and line."""
+    """Return a GitHub annotation for the file and line."""
     kind = {"error": "error", "warning": "warning", "info": "notice"}[one.severity]
     place = f"file={_escaped(path, prop=True)},line={line}" if line and path not in NO_FILES else ""
     title = f"title={_escaped(one.application or 'manifest', prop=True)}"

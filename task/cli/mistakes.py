@@ -1,4 +1,4 @@
-"""What is wrong with a command line that Typer cannot read, and what to write instead. Pure."""
+"""Pure code that says what is wrong with a command line that Typer cannot read, and what to write instead."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from task.errors import UsageError
 
-# Secrets that people give on the command line, and the ways in which they may be given.
+# Secrets that people try to give on the command line, and how to give them instead.
 _SECRETS = {
     "--git-token": "IMAGE_UPDATE_GIT_TOKEN, or give --git-password-file FILE",
     "--git-password": "IMAGE_UPDATE_GIT_PASSWORD, or give --git-password-file FILE",
@@ -26,7 +26,7 @@ _SECRETS = {
 }
 _NO_BOOLEAN = re.compile(r"'(.*)' is not a valid boolean")
 _WRITES_NOTHING = ("plan", "wait", "report", "lint", "demo")
-# What is required, and what to write.
+# Required options, and what to write.
 _REQUIRED = {
     "app": "name at least one Application, as NAME or NAMESPACE/NAME",
     "reason": "say why the images are held",
@@ -37,7 +37,7 @@ _REQUIRED = {
 
 
 def explained(error: Any, command: str, options: Mapping[str, Collection[str]]) -> UsageError:
-    """Typer's error in our words. `options`: the flags of each command; `command` is "" where it is not known yet."""
+    """Return Typer's error in our words. `options`: each command's flags. `command` is "" if it is unknown."""
     message = " ".join(error.format_message().split()).rstrip(".")
     called = f"image-update {command}" if command else "image-update"
     kind, param = type(error).__name__, getattr(error, "param", None)
@@ -92,7 +92,7 @@ def _missing(param: Any, what: str = "is missing") -> UsageError:
 
 
 def as_given(error: UsageError, variables: Mapping[str, str]) -> UsageError:
-    """The error with the variable where a value came from one. `variables`: the flags of those, and their variables."""
+    """Return the error with the variable that the value came from. `variables`: flags and their variables."""
     flag = re.match(r"(--[a-z-]+|APP\.\.\.)", error.message)
     if flag is None or flag[1] not in variables:
         return error

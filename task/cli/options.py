@@ -20,8 +20,8 @@ import typer
 from task.errors import UsageError
 
 ENV_PREFIX = "IMAGE_UPDATE_"
-RESULTS_PREFIX = "IMAGE_UPDATE_RESULT_"  # what the dotenv file of one job gives to the next
-# What has a variable and no option: secrets are never arguments.
+RESULTS_PREFIX = "IMAGE_UPDATE_RESULT_"  # prefix of the lines in a dotenv file that one job passes to the next
+# Secrets have a variable and no option, because arguments are visible to other processes.
 SECRETS = (
     "IMAGE_UPDATE_GIT_TOKEN", "IMAGE_UPDATE_GIT_PASSWORD", "IMAGE_UPDATE_SSH_KEY", "IMAGE_UPDATE_GITHUB_APP_KEY",
     "IMAGE_UPDATE_ARGOCD_AUTH_TOKEN", "IMAGE_UPDATE_FORGE_TOKEN", "IMAGE_UPDATE_REGISTRY_PASSWORD",
@@ -37,19 +37,19 @@ FROM_CI = "By default the CI system's variables tell."
 Texts = list[str] | None
 
 
-# What Tekton, Argo Workflows, GitHub Actions and GitLab would have filled in, had they known the name.
+# Placeholders that Tekton, Argo Workflows, GitHub Actions and GitLab leave as they are if a name in them is unknown.
 PLACEHOLDER = re.compile(
     r"\$\((?:tasks|params|context|workspaces|steps|results)\.[^()]*\)|\$?\{\{[^{}]*\}\}|\$\[\[[^\[\]]*\]\]"
 )
 
 
 def wrong(param: typer.CallbackParam, value: str, what: str, hint: str) -> UsageError:
-    """The error for a value that an option does not take: `what` it is not."""
+    """Return the error for a bad value. `what` says what the value is not."""
     return UsageError(f"{param.opts[0]}: {value!r} is not {what}", hint=hint)
 
 
 def filled_in(param: typer.CallbackParam, text: str) -> str:
-    """The text, which holds nothing that the pipeline should have filled in."""
+    """Return the text. Raises an error if it still has a placeholder of the CI system."""
     if found := PLACEHOLDER.search(text):
         raise UsageError(
             f"{param.opts[0]}: the pipeline did not replace {found.group()[:200]}",
@@ -59,7 +59,7 @@ def filled_in(param: typer.CallbackParam, text: str) -> str:
 
 
 def one_text(param: typer.CallbackParam, value: str | None) -> str:
-    """A text without the white space around it."""
+    """Return a text without the white space around it."""
     text = filled_in(param, (value or "").strip())
     if not text and param.default is not None:
         text = str(param.default)
@@ -69,7 +69,7 @@ def one_text(param: typer.CallbackParam, value: str | None) -> str:
 
 
 def one_of(param: typer.CallbackParam, value: str) -> str:
-    """One of the words of the option's metavar."""
+    """Return one of the words in the option's metavar."""
     text, choices = one_text(param, value), str(param.metavar).split("|")
     if text not in choices and text != param.default:
         raise wrong(param, text, "one of its values", f"choose from {', '.join(choices)}")
@@ -77,19 +77,19 @@ def one_of(param: typer.CallbackParam, value: str) -> str:
 
 
 def seconds(param: typer.CallbackParam, value: str) -> float:
-    """A number of seconds, up to eleven days."""
+    """Return a number of seconds, up to eleven days."""
     text = one_text(param, value)
     try:
         number = float(text)
     except ValueError:
         number = -1.0
-    if not 0 <= number < 1e6:  # this also keeps out inf and nan
+    if not 0 <= number < 1e6:  # this comparison also refuses inf and nan
         raise wrong(param, text, "a number of seconds", "write a number, such as 120")
     return number
 
 
 def count(param: typer.CallbackParam, value: str) -> int:
-    """A whole number up to 50."""
+    """Return a whole number up to 50."""
     text = one_text(param, value)
     if not (text.isascii() and text.isdigit() and len(text) <= 2 and int(text) <= 50):
         raise wrong(param, text, "a whole number from 0 to 50", "write a number, such as 5")
@@ -97,15 +97,15 @@ def count(param: typer.CallbackParam, value: str) -> int:
 
 
 def commit_id(param: typer.CallbackParam, value: str) -> str:
-    """A commit's id, which is all that a later step can look up."""
+    """Return a full or abbreviated commit id, because later steps cannot look up anything else."""
     text = one_text(param, value).lower()
-    if text and not (set(text) <= set("0123456789abcdef") and 7 <= len(text) <= 64):  # as git has them
+    if text and not (set(text) <= set("0123456789abcdef") and 7 <= len(text) <= 64):  # as git prints them
         raise wrong(param, text, "the id of a commit", "write its 40 hexadecimal digits, as git rev-parse prints them")
     return text
 
 
 def author_part(context: typer.Context, param: typer.CallbackParam, value: str) -> str:
-    """A name or an address that git takes; "" where none is given: the repository's config may have one."""
+    """Return a name or an address that git accepts; "" if none is given, since the repository's config may have one."""
     if not _is_given(context, param) or not value.strip():
         return ""
     text = one_text(param, value)
@@ -115,24 +115,24 @@ def author_part(context: typer.Context, param: typer.CallbackParam, value: str) 
 
 
 def switch(context: typer.Context, param: typer.CallbackParam, value: bool) -> bool:  # noqa: FBT001 - as Typer calls it
-    """On or off. A blank variable is neither; Typer would take it for off."""
+    """Return whether the option is on. A blank variable counts as not given; Typer would take it for off."""
     blank = _from_variable(context, param) and not os.environ[str(param.envvar)].strip()
     return bool(param.default) if blank else value
 
 
 def open_switch(context: typer.Context, param: typer.CallbackParam, value: bool) -> bool | None:  # noqa: FBT001
-    """On or off; None where neither is given: the repository's config may say it."""
+    """Return True or False, or None if neither is given, because the repository's config may say it."""
     return value if _is_given(context, param) else None
 
 
 def every_text(context: typer.Context, param: typer.CallbackParam, values: Texts) -> tuple[str, ...]:
-    """Each value as it is, and all of the variable as one value: the option's reader splits it itself."""
+    """Return the values unchanged. The variable is one value, which the option's reader splits itself."""
     texts = [os.environ[str(param.envvar)]] if _from_variable(context, param) else values or ()
     return tuple(filled_in(param, text) for one in texts if (text := one.strip()))
 
 
 def every_line(context: typer.Context, param: typer.CallbackParam, values: Texts) -> tuple[str, ...]:
-    """Each value as it is, and each line of the variable."""
+    """Split the variable into its lines, one value each. Values of the option stay as they are."""
     texts = every_text(context, param, values)
     if not _from_variable(context, param):
         return texts
@@ -140,7 +140,7 @@ def every_line(context: typer.Context, param: typer.CallbackParam, values: Texts
 
 
 def every_word(context: typer.Context, param: typer.CallbackParam, values: Texts) -> tuple[str, ...]:
-    """The words of all values: white space and commas separate them, wherever they are written."""
+    """Split all values into words, at white space and commas, both in options and in the variable."""
     words = tuple(word for text in every_text(context, param, values) for word in text.replace(",", " ").split())
     if param.required and not words:
         raise typer.BadParameter("it is blank", param=param)
@@ -148,7 +148,7 @@ def every_word(context: typer.Context, param: typer.CallbackParam, values: Texts
 
 
 def every_choice(context: typer.Context, param: typer.CallbackParam, values: Texts) -> tuple[str, ...]:
-    """Words of the option's metavar, which has commas between them."""
+    """Return the words, which must be in the option's metavar and are separated by commas."""
     words, choices = every_word(context, param, values), str(param.metavar).split(",")
     for word in words:
         if word not in choices:
@@ -185,21 +185,21 @@ def _variable(flag: str) -> str:
 
 
 def option(name: str, panel: str, help: str, metavar: str, *, read: Any = one_text, variable: str = "") -> Any:  # noqa: A002
-    """An option as Typer takes it, with its variable; Typer calls `read` with what was given."""
+    """Return a Typer option with its variable. Typer calls `read` with what was given."""
     return typer.Option(
         name,
         envvar=variable or _variable(name),
         metavar=metavar,
         help=help,
         rich_help_panel=panel,
-        parser=str,  # whatever the default is: `read` takes a text
+        parser=str,  # `read` takes a text, whatever type the default has
         callback=read,
         autocompletion=(lambda: metavar.split("|")) if read is one_of else None,
     )
 
 
 def flag(name: str, panel: str, help: str, *, read: Any = switch) -> Any:  # noqa: A002 - as Typer calls it
-    """`--x/--no-x`. The variable is that of `--x`."""
+    """Return an option `--x/--no-x`. Its variable is that of `--x`."""
     no = name.replace("--", "--no-", 1)
     return typer.Option(f"{name}/{no}", envvar=_variable(name), help=help, rich_help_panel=panel, callback=read)
 
@@ -1038,6 +1038,6 @@ COMMON = frozenset({
 
 
 def variables() -> set[str]:
-    """The variables of all options."""
+    """Return the variables of all options."""
     aliases = [one for one in globals().values() if get_origin(one) is Annotated]
     return {str(info.envvar) for alias in aliases for info in get_args(alias)[1:]}

@@ -1,4 +1,4 @@
-"""The options of one call, as Typer read them → `Settings`."""
+"""Turns the options of one call, as Typer read them, into `Settings`."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from task.settings import (
 
 
 def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
-    """The frozen record of one call. Raises `UsageError` for options that do not go together."""
+    """Return the frozen record of one call. Raises `UsageError` if options do not fit together."""
 
     def taken(**options: str) -> dict[str, Any]:
-        """Each field of a record with the value of its option; what the command has no option for keeps its default."""
+        """Fill each field of a record from its option. A field keeps its default if the command has no such option."""
         return {field: given[option] for field, option in options.items() if option in given}
 
     verify = VerifySettings(
@@ -224,7 +224,7 @@ def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
 
 
 def _check_api(git: GitSettings) -> None:
-    """Raises `UsageError` for what a commit through GitHub's API cannot have: an author, or a signature of ours."""
+    """Raise `UsageError` for what a commit through GitHub's API cannot have: an author, or our signature."""
     default = GitSettings()
     for option, is_given in (
         ("--signing-key", bool(git.signing_key)),

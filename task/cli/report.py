@@ -1,4 +1,4 @@
-"""`report`: the report of a run, shown again or made into one page that people attach to a pipeline."""
+"""`report`: shows the report of a run again, or makes an HTML page of it for a pipeline's artifacts."""
 
 import os
 import sys
@@ -16,12 +16,12 @@ from task.output.stdout import say
 
 
 class ReportCommand(HtmlCommand):
-    """`report --html FILE`: the file is the report."""
+    """A command for which `report --html FILE` means that FILE is the report."""
 
     takes_a_file = True
 
 
-COMMAND_CLASS = ReportCommand  # Typer makes the command of it
+COMMAND_CLASS = ReportCommand  # Typer creates the command with this class
 
 
 def report(
@@ -37,7 +37,7 @@ def report(
     except Malformed as error:
         raise UsageError(f"{report_file}: {error.message}", hint=error.hint) from None
     if html:
-        # Late: of all commands only this one, with this option, needs jinja2.
+        # Imported late: only this option of this command needs jinja2.
         from task.output.report_page import page  # noqa: PLC0415
 
         write_page(page(found), html)
@@ -47,7 +47,7 @@ def report(
 
 
 def _read(path: str) -> str:
-    """The text of a file, or of report.json in a folder; - is stdin."""
+    """Return the text of a file, or of report.json in a folder. `-` means stdin."""
     if path != "-" and os.path.isdir(path):
         path = os.path.join(path, "report.json")
     try:

@@ -1,4 +1,4 @@
-"""`status`: each image in Git, in the cluster and in the registry, what holds it, and which builds came last."""
+"""`status`: shows each image in Git, in the cluster and in the registry, its holds and its last builds."""
 
 from collections.abc import Mapping
 
@@ -25,7 +25,7 @@ from task.settings import Settings
 from task.wiring import SECRETS, world_of
 from task.wiring.application_sources import FORGE_TOKENS
 
-COMMAND_CLASS = HtmlCommand  # Typer makes the command of it
+COMMAND_CLASS = HtmlCommand  # Typer creates the command with this class
 
 
 def status(
@@ -115,10 +115,10 @@ def status(
     console = stdout_console(environ)
     shown = console is not None and settings.output.format == "text" and not settings.shown.html
     for problem in found.problems:
-        if not (shown and problem.application):  # a person who sees the table has read these there
+        if not (shown and problem.application):  # the table shows these to a person already
             log.problem(problem.severity, problem.application, problem.message, problem.hint)
     if settings.shown.html:
-        # Late: of all options only this one needs jinja2.
+        # Imported late: only this option needs jinja2.
         from task.output.status_page import page  # noqa: PLC0415
 
         write_page(page(found), settings.shown.html)

@@ -1,4 +1,4 @@
-"""Variables that look like ours but that nobody reads: a misspelt one must not go unnoticed."""
+"""Finds variables that look like ours but are unknown, because a misspelt one must not go unnoticed."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from task.annotations.known_keys import nearest
 from task.cli.options import ENV_PREFIX, RESULTS_PREFIX, SECRETS, variables
 from task.model import Problem
 
-# Kubernetes gives every container these for each Service of its namespace, also for one that is called image-update-….
+# Kubernetes sets these in every container for each Service of its namespace, even for one named image-update-….
 OF_A_SERVICE = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_.*)?)?)")
 
 
 def strange_variables(environ: Mapping[str, str]) -> tuple[Problem, ...]:
-    """A warning for each variable that looks like one of ours and that nobody reads. Never its value."""
+    """Return a warning for each unknown variable that looks like one of ours, without its value."""
     known = {*variables(), *SECRETS}
     found = []
     for name in sorted(name for name, value in environ.items() if name.startswith(ENV_PREFIX) and value.strip()):

@@ -1,4 +1,4 @@
-"""What the commands that write to Git do: settings → the pipeline → report and exit code."""
+"""What all commands that write to Git do: settings → pipeline → report and exit code."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ BY_HAND = ("hold", "release", "rollback")
 
 
 def update(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
-    """Run the pipeline and publish its report; the exit code."""
+    """Run the pipeline, publish its report, and return the exit code."""
     if environ.get("GITHUB_ACTIONS") == "true":
         mask(SECRETS, environ)
     output = settings.output
@@ -56,7 +56,7 @@ def update(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
     began = time.monotonic()
     report = carry_out(settings, environ, log)
     with shutdown.shield():
-        # A person who sees the table of decisions has read these errors there.
+        # The table of decisions shows these errors to a person already.
         on_screen = {
             (one.subscription.application.key, one.verdict.because)
             for one in report.decisions
@@ -65,11 +65,12 @@ def update(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
         for problem in report.problems:
             if (problem.application, problem.message) not in on_screen:
                 log.problem(problem.severity, problem.application, problem.message, problem.hint)
-        report = replace(report, problems=(*report.problems, *strange_variables(environ)))  # the log has them already
+        # they are in the log already
+        report = replace(report, problems=(*report.problems, *strange_variables(environ)))
         failed = publish(report, output, environ)
         for error in failed:
             log.problem("error", "", error.message, error.hint)
-        # The results say what landed, and stay. The exit code says that something could not be written.
+        # The results say what landed and are kept. The exit code says that something could not be written.
         code = shutdown.code() or int(first_of((report.exit, *(error.exit for error in failed))))
         if output.metrics_file or output.cloudevent_url:
             source = without_login(settings.git.pipeline_run or origin_of(environ).run)
@@ -79,7 +80,7 @@ def update(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
 
 
 def carry_out(settings: Settings, environ: Mapping[str, str], log: Log) -> Report:
-    """Run the pipeline with the clients that these settings ask for; its report."""
+    """Run the pipeline with the clients that these settings need, and return its report."""
     images: tuple[Image, ...] = ()
     if settings.command not in (*BY_HAND, "scan", "promote"):
         references, digest = settings.images, settings.image_digest
@@ -96,7 +97,7 @@ def carry_out(settings: Settings, environ: Mapping[str, str], log: Log) -> Repor
 
 
 def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, str]) -> Job:
-    """What the pipeline is asked to do. Raises `UsageError` for a value that makes no sense."""
+    """Return the pipeline's job. Raises `UsageError` for an impossible value."""
     origin, now = origin_of(environ), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     if settings.command in ("scan", "promote"):  # the CI job has built nothing
         origin, environ = Origin(run=origin.run), {}
@@ -153,7 +154,7 @@ def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, 
 
 
 def _comment(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, str]) -> PlanComment:
-    """Where the plan is written to. Plans of other images or other Applications have comments of their own."""
+    """Return the pull request for the plan's comment. Plans of other images or Applications have their own comments."""
     if not settings.dry:
         raise UsageError("--comment is for a plan only", hint="run image-update plan --comment, or add --dry-run")
     event, argo = request_event(environ), settings.argo
@@ -170,9 +171,9 @@ def _comment(settings: Settings, images: tuple[Image, ...], environ: Mapping[str
 
 
 def _deployed(settings: Settings, repository: str, commit: str, environ: Mapping[str, str]) -> DeployedSource | None:
-    """What was built, if its deployments are to be shown; `repository` and `commit` are known by then, or nobody knows.
+    """Return what was built, if its deployments are to be shown. Raises `UsageError` if that is not known.
 
-    The branch is that of the CI job, if it is the job that has built the commit.
+    The branch is the CI job's, if that job built the commit.
     """
     if settings.dry or not settings.request.deployments:
         return None
@@ -190,7 +191,7 @@ def _deployed(settings: Settings, repository: str, commit: str, environ: Mapping
 
 
 def scope_of(settings: Settings) -> Scope:
-    """Which Applications are considered, and the defaults where no annotation says otherwise."""
+    """Return which Applications are considered, and the defaults for settings without an annotation."""
     return Scope(
         settings.annotation_prefix,
         Narrow((*settings.application, *settings.held.apps), settings.namespace, settings.project, settings.selector),
@@ -199,7 +200,7 @@ def scope_of(settings: Settings) -> Scope:
 
 
 def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent | None:
-    """What a person wants held, released or rolled back; None for an event."""
+    """Return what a person wants to hold, release or roll back, or None for an event."""
     given, hold, to = settings.held, None, ""
     if settings.command not in BY_HAND:
         return None
@@ -218,7 +219,7 @@ def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent 
 
 
 def _trailers(settings: Settings, origin: Origin) -> tuple[Trailer, ...]:
-    """What we know of the build. What the CI system says about its own commit is not true of another one."""
+    """Return what is known about the build. The CI system's facts count only for its own commit."""
     git, build = settings.git, settings.build
     for key, _ in git.trailers:
         if not TRAILER_KEY.fullmatch(key):

@@ -1,4 +1,4 @@
-"""`wait`: until Argo CD reports a revision of the named Applications synced and healthy."""
+"""`wait`: waits until the named Applications are synced to a revision and healthy."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -35,13 +35,13 @@ _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 
 @dataclass(frozen=True)
 class WaitSettings:
-    """What is waited for."""
+    """What to wait for."""
 
     applications: tuple[str, ...]  # `name` or `namespace/name`
     revision: str
-    repository: str = ""  # only its sources must be at the revision; "" is any source
+    repository: str = ""  # only its sources must be at the revision; "" means any source
     limit: float = 600.0  # seconds
-    argocd_namespace: str = "argocd"  # of an Application that names none
+    argocd_namespace: str = "argocd"  # used for an Application without a namespace
 
 
 def wait(
@@ -103,12 +103,11 @@ def wait_for(
     log: Log,
     descends: Descends = lambda *_: "",
 ) -> int:
-    """Wait with progress on stderr, then print a line for each Application; 0.
+    """Wait with progress on stderr, print a line for each Application, and return 0.
 
-    A later revision counts as well where `descends` knows that it contains the one we wait for.
+    A later revision counts as well if `descends` knows that it contains the wanted one.
 
-    Raises `RolloutError` for an Application that is not rolled out, `SourceError` where Argo CD cannot say, and
-    `UsageError`.
+    Raises `RolloutError` if an Application is not rolled out, `SourceError` if Argo CD cannot tell, and `UsageError`.
     """
     revision = settings.revision.strip().lower()
     if not _REVISION.fullmatch(revision):
@@ -126,7 +125,7 @@ def wait_for(
 
 
 def _judge(revision: str, repository: str, descends: Descends) -> Judge:
-    """A judge of the wanted revision, or else of a later one in any repository of the Application."""
+    """Return a judge for the wanted revision, or for a later one in any repository of the Application."""
     itself, later = judge_of(lambda found: accepts(revision, found), repository), dict[str, Judge]()
 
     def of(repo: str) -> Judge:
@@ -146,7 +145,7 @@ def _judge(revision: str, repository: str, descends: Descends) -> Judge:
 
 
 def key_of(text: str, namespace: str) -> tuple[str, str]:
-    """`name` or `namespace/name` → (namespace, name). Raises `UsageError` for an impossible name."""
+    """Split `name` or `namespace/name` into (namespace, name). Raises `UsageError` for an impossible name."""
     first, slash, rest = text.strip().partition("/")
     key = (first, rest) if slash else (namespace, first)
     if not all(_NAME.fullmatch(part) for part in key):

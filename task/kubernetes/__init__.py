@@ -1,1 +1,1 @@
-"""Kubernetes: kubeconfig, client, and what is read of a cluster and written to it."""
+"""Kubernetes: kubeconfig, a client, and the objects that are read and written in a cluster."""

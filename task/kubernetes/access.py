@@ -1,7 +1,7 @@
-"""How the Kubernetes API is reached: as the pod's service account, or as a kubeconfig says.
+"""Access to the Kubernetes API, with the pod's service account or with a kubeconfig.
 
-As kubectl does it, a kubeconfig counts before the service account. A token is read anew for every request, since it
-is renewed while we run. Copies of keys are for this user alone, and go when the run ends.
+Like kubectl, it prefers a kubeconfig to the service account. Tokens are read again for every request, because they may
+be renewed during a run. Copies of keys are readable only by this user, and are deleted at the end.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ _CHOICES = "run it in a pod with a service account, or set KUBECONFIG"
 
 
 class ClusterAccess:
-    """One API server and who we are there. Safe to use from several threads."""
+    """One API server with our identity there. Safe to use from several threads."""
 
     def __init__(self, config: Kubeconfig, environ: Mapping[str, str], *, what: str = "") -> None:
         self.base = config.server.url
-        self.namespace = config.namespace  # where we are at home
-        self.what = what or f"context {config.context!r}"  # how messages name us
+        self.namespace = config.namespace  # the namespace of the context or the pod
+        self.what = what or f"context {config.context!r}"  # how messages call this access
         self._server, self._user, self._environ = config.server, config.user, environ
         self._lock = Lock()
         self._folder = ""
         self._http: Http | None = None
         self._plugin = _PluginLogin(config.user.plugin, config.server, environ) if config.user.plugin else None
-        self._serial = 0  # of the certificate that the client uses
+        self._serial = 0  # number of the certificate that the client uses
 
     def http(self, limits: Limits = Limits(), log: Callable[[str], None] = lambda _line: None) -> Http:
-        """The client, with the present certificate. Raises `UsageError` and `SourceAccessError`."""
+        """Return the client, with the present certificate. Raises `UsageError` and `SourceAccessError`."""
         with self._lock:
             serial = self._plugin.current() if self._plugin else 0
             if self._http is None or serial != self._serial:
@@ -48,7 +48,7 @@ class ClusterAccess:
             return self._http
 
     def login(self) -> Mapping[str, str]:
-        """The headers of one request. A token goes over plain http to this machine only, as with kubectl."""
+        """Return the headers of one request. Like kubectl, send a token over plain http only to this machine."""
         user, headers = self._user, dict(self._user.headers)
         if not self.base.startswith("https://") and not is_loopback(split(self.base).host):
             return headers
@@ -61,13 +61,13 @@ class ClusterAccess:
         return headers
 
     def renew(self) -> bool:
-        """Called when what we log in with was not accepted: whether asking again may help."""
+        """Renew the login after the server refused it, and tell whether another attempt may help."""
         if self._plugin:
             self._plugin.expire()
         return bool(self._plugin or self._user.token_file)
 
     def close(self) -> None:
-        """Connections are closed, copies of keys removed."""
+        """Close the connections, and delete the copies of keys."""
         with self._lock:
             self._forget()
             if self._folder:
@@ -117,7 +117,7 @@ class ClusterAccess:
         return pair if all(pair) else None
 
     def _private(self, name: str, text: str) -> str:
-        """A copy that only this user can read."""
+        """Write a copy that only this user can read, and return its path."""
         if not self._folder:
             self._folder = temporary_folder(self._environ.get("TMPDIR") or "/tmp")  # noqa: S108 - a private folder in it
         path = os.path.join(self._folder, name)
@@ -140,7 +140,7 @@ class ClusterAccess:
 
 
 class _PluginLogin:
-    """What an exec plugin said, until that expires."""
+    """The answer of an exec plugin, which is kept until it expires."""
 
     def __init__(self, plugin: Plugin, server: Server, environ: Mapping[str, str]) -> None:
         self._plugin, self._server, self._environ = plugin, server, environ
@@ -149,7 +149,7 @@ class _PluginLogin:
         self._serial, self._certificate = 0, ""
 
     def current(self) -> int:
-        """Ask, if that is needed; a number that changes with the certificate."""
+        """Ask the plugin if necessary, and return a number that changes with the certificate."""
         with self._lock:
             if not self._known or (self._known.expires and time.time() >= self._known.expires):
                 self._known = ask(self._plugin, self._server, self._environ)
@@ -158,23 +158,23 @@ class _PluginLogin:
             return self._serial
 
     def expire(self) -> None:
-        """What was said is not accepted any more."""
+        """Forget the answer, because the server no longer accepts it."""
         with self._lock:
             self._known = None
 
     def token(self) -> str:
-        """The token; "" where it gives certificates only."""
+        """The token; "" if the plugin gives only certificates."""
         self.current()
         known = self._known
         return known.token.reveal() if known else ""
 
     @property
     def certified(self) -> bool:
-        """Whether it gave a certificate."""
+        """Whether the plugin gave a certificate."""
         return bool(self._known and self._known.certificate)
 
     def certificate(self) -> tuple[str, Secret]:
-        """Certificate and key."""
+        """The certificate and its key."""
         known = self._known
         return (known.certificate, known.key) if known else ("", Secret(""))
 
@@ -182,9 +182,9 @@ class _PluginLogin:
 def cluster_access(
     environ: Mapping[str, str], path: str = "", context: str = "", service_account: str = SERVICE_ACCOUNT
 ) -> ClusterAccess:
-    """Who we are, and where: a kubeconfig that was named, or KUBECONFIG, or ~/.kube/config; else the pod's account.
+    """Return the access from the named kubeconfig, KUBECONFIG or ~/.kube/config, or else from the pod's account.
 
-    Nothing is contacted. Raises `UsageError` where there is neither.
+    Nothing is contacted. Raises `UsageError` if there is neither.
     """
     if config := kubeconfig(environ, path, context):
         return ClusterAccess(config, environ)

@@ -1,6 +1,6 @@
-"""The live Application as a store: what is read has a resourceVersion, and a patch for another one is `Outpaced`.
+"""Reads and patches live Applications. A patch for an outdated resourceVersion raises `Outpaced`.
 
-Through Argo CD's API or Kubernetes; `ClusterApplications` gives the latter the verbs of the former.
+It uses Argo CD's API or Kubernetes. `ClusterApplications` gives Kubernetes the methods of Argo CD's API.
 """
 
 from __future__ import annotations
@@ -17,40 +17,40 @@ from task.kubernetes.errors import ForbiddenError
 from task.kubernetes.pods import nodes, workloads
 
 Operation = Mapping[str, Any]  # of a JSON patch
-_MOST_PODS = 2_000  # of one namespace that are looked at
-_TRIES = 4  # of a refresh that meets other changes
+_MOST_PODS = 2_000  # pods of one namespace that are examined
+_TRIES = 4  # attempts to request a refresh while others change the object
 REFRESH = "argocd.argoproj.io/refresh"
-# Since 3.6 Argo CD takes a refresh away only if this is what it saw when it began (argo-cd 28392). Without it, what is
-# asked for while a refresh runs is forgotten. Older versions pass over it.
+# Since 3.6, Argo CD removes a refresh request only if it has the same timestamp as when the refresh began (argo-cd
+# 28392). Without it, a request during a refresh is lost. Older versions ignore it.
 STAMP = "argocd.argoproj.io/refresh-timestamp"
 
 
 class PatchingApi(Protocol):
-    """What is needed of `task.argocd.api.ArgoCDApi`, or of `ClusterApplications`."""
+    """The methods that `task.argocd.api.ArgoCDApi` and `ClusterApplications` share."""
 
     def get_application(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """The whole Application."""
+        """Return the whole Application."""
 
     def patch_application(self, namespace: str, name: str, operations: Sequence[Operation]) -> Mapping[str, Any]:
-        """Apply a JSON patch; the Application as it is then. Raises `Outpaced` when a test fails."""
+        """Apply a JSON patch, and return the changed Application. Raises `Outpaced` if a test in it fails."""
 
 
 class ApplicationStore:
-    """Applications, read and patched one at a time."""
+    """Reads and patches one Application at a time."""
 
     def __init__(self, api: PatchingApi, *, atomic: bool) -> None:
-        """`atomic`: a patch lands on what its test saw. Argo CD's API does not promise that, Kubernetes does."""
+        """`atomic`: a patch changes only the tested version. Kubernetes guarantees that; Argo CD's API does not."""
         self._api, self._atomic = api, atomic
 
     def read(self, namespace: str, name: str) -> tuple[Mapping[str, Any], str]:
-        """The Application and its resourceVersion. Raises `SourceError`s."""
+        """Return the Application and its resourceVersion. Raises `SourceError`."""
         found = self._api.get_application(namespace, name)
         return found, _version(found, f"{namespace}/{name}")
 
     def patch(self, namespace: str, name: str, version: str, operations: Sequence[Operation]) -> bool:
-        """Change the Application if it still is at that resourceVersion; whether nobody can have overwritten that.
+        """Patch the Application at that resourceVersion, and tell whether nobody can have overwritten the patch.
 
-        Raises `Outpaced` where it is not: read it and decide again.
+        Raises `Outpaced` if it has another version: read it and decide again.
         """
         test = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
         self._api.patch_application(namespace, name, [test, *operations])
@@ -58,21 +58,21 @@ class ApplicationStore:
 
 
 class PreferredStore:
-    """Applications that Argo CD's API names, patched through Kubernetes where that has the very same objects.
+    """Applications from Argo CD's API, patched through Kubernetes if it has the very same objects.
 
-    A kubeconfig may be one of another cluster, with an Application of the same name: the uid tells. What Kubernetes
-    does not show or allow is left to Argo CD's API.
+    A kubeconfig may be for another cluster that has an Application of the same name, so the uids are compared. What
+    Kubernetes does not show or allow goes through Argo CD's API.
     """
 
     def __init__(
         self, argocd: ApplicationStore, kubernetes: Callable[[], ApplicationStore], log: Callable[[str, str], None]
     ) -> None:
         self._argocd, self._kubernetes, self._log = argocd, kubernetes, log
-        self._why = ""  # why Kubernetes is not asked any more
+        self._why = ""  # why Kubernetes is no longer used
         self._read_by: dict[tuple[str, str], ApplicationStore] = {}
 
     def read(self, namespace: str, name: str) -> tuple[Mapping[str, Any], str]:
-        """The Application and its resourceVersion, from where it will be patched."""
+        """Return the Application and its resourceVersion, from the API that will patch it."""
         found = self._argocd.read(namespace, name)
         self._read_by[namespace, name] = self._argocd
         if not self._why:
@@ -88,7 +88,7 @@ class PreferredStore:
         return found
 
     def patch(self, namespace: str, name: str, version: str, operations: Sequence[Operation]) -> bool:
-        """As `ApplicationStore.patch` does it, by the API that the Application was read from."""
+        """Patch like `ApplicationStore.patch`, with the API that the Application was read from."""
         store = self._read_by[namespace, name]
         try:
             return store.patch(namespace, name, version, operations)
@@ -96,7 +96,7 @@ class PreferredStore:
             if store is self._argocd:
                 raise
             self._leave(error.message)
-            raise Outpaced(error.message) from None  # read and patched by Argo CD's API next
+            raise Outpaced(error.message) from None  # next time, Argo CD's API reads and patches it
 
     def _leave(self, why: str) -> None:
         self._why = why
@@ -119,10 +119,10 @@ def _version(found: Mapping[str, Any], key: str) -> str:
 
 
 class Cluster(Protocol):
-    """What is needed of `task.kubernetes.client.Kubernetes`."""
+    """The methods of `task.kubernetes.client.Kubernetes` that are used here."""
 
     def get(self, resource: Resource, namespace: str, name: str) -> Mapping[str, Any] | None:
-        """One whole object; None where there is none."""
+        """Return one whole object, or None if it does not exist."""
 
     def patch(
         self, resource: Resource, namespace: str, name: str, operations: Sequence[Operation]
@@ -133,38 +133,38 @@ class Cluster(Protocol):
         """Change an object by a merge patch."""
 
     def list(self, resource: Resource, namespace: str = "", *, full: bool = False) -> Iterable[Mapping[str, Any]]:
-        """Every object of a namespace."""
+        """Yield every object of a namespace."""
 
 
 class ClusterApplications:
-    """Applications through Kubernetes, with the verbs of Argo CD's API. What only Argo CD knows stays unknown."""
+    """Applications through Kubernetes, with the methods of Argo CD's API. What only Argo CD knows stays unknown."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._blind = False  # pods may not be listed
+        self._blind = False  # set once listing pods is forbidden
 
     def get_application(self, namespace: str, name: str, project: str = "") -> Mapping[str, Any]:  # noqa: ARG002
-        """The whole Application; its project tells nothing here. Raises `AbsentError`."""
+        """Return the whole Application; the project is ignored. Raises `AbsentError`."""
         found = self._cluster.get(APPLICATIONS, namespace, name)
         if found is None:
             raise AbsentError(f"there is no Application {namespace}/{name}", hint="check its name and namespace")
         return found
 
     def patch_application(self, namespace: str, name: str, operations: Sequence[Operation]) -> Mapping[str, Any]:
-        """Apply a JSON patch; the Application as it is then. Raises `Outpaced` when a test fails."""
+        """Apply a JSON patch, and return the changed Application. Raises `Outpaced` if a test in it fails."""
         return self._cluster.patch(APPLICATIONS, namespace, name, operations)
 
     def refresh_application(self, namespace: str, name: str) -> None:
-        """Argo CD looks at Git soon: it removes the annotations when it has."""
+        """Request a refresh by annotations, which Argo CD removes once it has compared with Git."""
         change = {"metadata": {"annotations": {REFRESH: "normal", STAMP: datetime.now(UTC).isoformat()}}}
         for _ in range(_TRIES):
-            with suppress(Outpaced):  # the controller writes the same object
+            with suppress(Outpaced):  # the controller changes the same object
                 self._cluster.merge(APPLICATIONS, namespace, name, change)
                 return
         raise SourceDownError(f"others keep changing {namespace}/{name}", hint="run it again")
 
     def resource_tree(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """The pods that are not well, where they may be listed: the tree itself is Argo CD's."""
+        """Return the unhealthy pods if they may be listed. Only Argo CD has the whole resource tree."""
         if self._blind:
             return {}
         application = self.get_application(namespace, name)
@@ -178,5 +178,5 @@ class ClusterApplications:
         return {"nodes": found}
 
     def sync_windows(self, namespace: str, name: str) -> Mapping[str, Any]:  # noqa: ARG002 - as Argo CD's API has it
-        """Nothing: it would take the right to read AppProjects."""
+        """Return nothing, because reading AppProjects needs more rights."""
         return {}

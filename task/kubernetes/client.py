@@ -1,6 +1,7 @@
-"""A client of the Kubernetes API, as far as this step needs one: list, read, patch, and say what happened.
+"""A small client of the Kubernetes API that lists, reads and patches objects, and creates Events.
 
-Lists come page by page and as metadata only, unless asked otherwise; whatever the server does, memory holds one page.
+Lists come page by page, as metadata only unless whole objects are requested. At most one page is in memory, whatever
+the server does.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from task.kubernetes.managed_fields import without_managed_fields
 from task.secret import Secret
 from task.urls import path_part
 
-PAGE = 500  # objects, as kubectl asks for
+PAGE = 500  # objects, as many as kubectl requests
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 NARROW = "narrow the Applications: --namespace, --selector"
 _VERSION = "/metadata/resourceVersion"
@@ -29,7 +30,7 @@ _FAILURES = 20  # how often the pages of one list may expire
 
 @dataclass(frozen=True)
 class ResourceListLimits:
-    """What one list may cost, all of its pages together."""
+    """Limits for one list, for all of its pages together."""
 
     size: int = 512 * 1024 * 1024  # bytes
     pages: int = 10_000
@@ -38,14 +39,14 @@ class ResourceListLimits:
 
 @dataclass(frozen=True)
 class Resource:
-    """One kind of objects."""
+    """One kind of object."""
 
     group: str
     version: str
     plural: str
 
     def path(self, namespace: str = "", name: str = "") -> str:
-        """Where the API has them."""
+        """Return the API's path of the objects."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         inner = f"/namespaces/{_segment(namespace)}" if namespace else ""
         return f"{root}{inner}/{self.plural}{f'/{_segment(name)}' if name else ''}"
@@ -78,13 +79,13 @@ class Kubernetes:
         self._access, self._limits, self._log, self._lists = access, limits, log, lists
 
     def close(self) -> None:
-        """Nothing is left behind."""
+        """Close the connections."""
         self._access.close()
 
     def list(
         self, resource: Resource, namespace: str = "", *, selector: str = "", full: bool = False, page: int = PAGE
     ) -> Iterator[Mapping[str, Any]]:
-        """Every object, once: of a namespace, or of all. A server may give full objects where not asked to."""
+        """Yield every object once, of one namespace or of all. A server may return whole objects without `full`."""
         act = Act("list", resource.group, resource.plural, namespace)
         wanted = {"Accept": "application/json" if full else _METADATA}
         params = {"labelSelector": selector} if selector else {}
@@ -100,7 +101,7 @@ class Kubernetes:
                 yield item
 
     def get(self, resource: Resource, namespace: str, name: str) -> Mapping[str, Any] | None:
-        """One whole object; None where there is none."""
+        """Return one whole object, or None if it does not exist."""
         act = Act("get", resource.group, resource.plural, namespace, name)
         answer = self._ask("GET", resource.path(namespace, name), act)
         return None if answer.status == 404 else self._object(answer, act)
@@ -108,16 +109,16 @@ class Kubernetes:
     def patch(
         self, resource: Resource, namespace: str, name: str, operations: Sequence[Operation]
     ) -> Mapping[str, Any]:
-        """Change an object by a JSON patch. Raises `Outpaced` where its `test` of the resourceVersion fails."""
+        """Change an object by a JSON patch. Raises `Outpaced` if its `test` of the resourceVersion fails."""
         act = Act("patch", resource.group, resource.plural, namespace, name)
         tested = next((one["value"] for one in operations if one["op"] == "test" and one["path"] == _VERSION), None)
-        # What has this test may be sent twice: if the first one landed, the second one's test fails.
+        # With this test the patch may be sent twice: if the first one landed, the test of the second one fails.
         again = tested is not None
         answer = self._ask("PATCH", resource.path(namespace, name), act, operations, "json-patch", again=again)
         if answer.status == 409:
             raise Outpaced
-        # A test that fails and a path that is not there get the same answer, byte for byte (seen with Kubernetes
-        # 1.36): 422 with empty details. Only the object itself tells which of them it was.
+        # A failed test and a missing path get the same answer, byte for byte (seen with Kubernetes 1.36): 422 with
+        # empty details. Only the object itself shows which of them it was.
         if answer.status == 422 and tested is not None and not _causes(answer):
             now = self.get(resource, namespace, name)
             if now is None or now.get("metadata", {}).get("resourceVersion") != tested:
@@ -125,7 +126,7 @@ class Kubernetes:
         return self._object(answer, act)
 
     def merge(self, resource: Resource, namespace: str, name: str, change: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Change an object by a merge patch. Raises `Outpaced` where it names another resourceVersion."""
+        """Change an object by a merge patch. Raises `Outpaced` if the patch names another resourceVersion."""
         act = Act("patch", resource.group, resource.plural, namespace, name)
         answer = self._ask("PATCH", resource.path(namespace, name), act, change, "merge-patch", again=True)
         if answer.status == 409:
@@ -133,20 +134,21 @@ class Kubernetes:
         return self._object(answer, act)
 
     def post(self, event: Mapping[str, Any]) -> None:
-        """Create a Kubernetes Event, as `task.kubernetes.events` makes it. One that is there already is fine."""
+        """Create a Kubernetes Event from `task.kubernetes.events`. It is no error if the Event exists already."""
         namespace = str(event["metadata"]["namespace"])
         act = Act("create", "", "events", namespace)
-        answer = self._ask("POST", EVENTS.path(namespace), act, event, again=True)  # it has a name: never twice
+        # the Event has a name, so it is never created twice
+        answer = self._ask("POST", EVENTS.path(namespace), act, event, again=True)
         if answer.status != 409:
             self._object(answer, act)
 
     def secret(self, namespace: str, name: str) -> Mapping[str, Secret] | None:
-        """What a Secret holds, decoded; None where there is none. What is no text is left out."""
+        """Return the decoded values of a Secret, or None if it does not exist. Binary values are left out."""
         found = self.get(SECRETS, namespace, name)
         return None if found is None else secret_data(found)
 
     def config_map(self, namespace: str, name: str) -> Mapping[str, str] | None:
-        """What a ConfigMap holds; None where there is none."""
+        """Return the values of a ConfigMap, or None if it does not exist."""
         found = self.get(CONFIG_MAPS, namespace, name)
         data = (found or {}).get("data") or {}
         return None if found is None else {key: value for key, value in data.items() if isinstance(value, str)}
@@ -154,7 +156,7 @@ class Kubernetes:
     def _items(
         self, act: Act, path: str, params: Mapping[str, str], headers: Mapping[str, str], page: int
     ) -> Iterator[Any]:
-        """Page by page; after a list that begins anew some come twice."""
+        """Yield the objects page by page. If the list starts over, some come twice."""
         cursor = _Cursor(act, page, self._lists)
         while cursor.more:
             cursor.check()
@@ -177,7 +179,7 @@ class Kubernetes:
             cursor.turn(body)
 
     def _object(self, answer: Response, act: Act) -> Mapping[str, Any]:
-        """The object in a success. Raises the error of anything else."""
+        """Return the object of a successful answer. Raises the error for any other answer."""
         kind = answer.headers.get("Content-Type", "").lower()
         if kind.startswith("text/html") and answer.status < 500:
             raise foreign(answer)
@@ -206,7 +208,7 @@ class Kubernetes:
         again: bool | None = None,
         whole: bool = True,
     ) -> Response:
-        """One answer. A login that is not accepted is renewed once; `whole=False` passes `NoAnswerError` on."""
+        """Return one answer. Renew a refused login once. `whole=False` lets `NoAnswerError` pass."""
         kind = (
             {"Content-Type": f"application/{patch}+json" if patch else "application/json"} if body is not None else {}
         )
@@ -227,21 +229,21 @@ class Kubernetes:
 
 
 class _Cursor:
-    """How far a list has come."""
+    """The progress of one list."""
 
     def __init__(self, act: Act, limit: int, lists: ResourceListLimits) -> None:
         self.more = True
         self._act, self._limit, self._token, self._failures = act, limit, "", 0
         self._lists, self._size, self._pages, self._end = lists, 0, 0, time.monotonic() + lists.seconds
-        self._seen: set[int] = set()  # hashes of tokens
+        self._seen: set[int] = set()  # hashes of the tokens that were used
 
     @property
     def params(self) -> dict[str, str]:
-        """What asks for the next page."""
+        """Return the parameters for the next page."""
         return {"limit": str(self._limit), **({"continue": self._token} if self._token else {})}
 
     def check(self) -> None:
-        """Before each page. Raises `SourceDownError` where the list takes too long."""
+        """Check the time before each page. Raises `SourceDownError` if the list takes too long."""
         if self._pages >= self._lists.pages:
             raise self._endless()
         if time.monotonic() > self._end:
@@ -251,19 +253,19 @@ class _Cursor:
             )
 
     def took(self, size: int) -> None:
-        """A page came. Raises `SourceError` where all of them together are too large."""
+        """Count a page's size. Raises `SourceError` if all pages together are too large."""
         self._pages += 1
         self._size += size
         if self._size > self._lists.size:
             raise SourceError(f"cannot {self._act}: the list has more than {self._lists.size:,} bytes", hint=NARROW)
 
     def smaller(self) -> bool:
-        """Pages are to be smaller; whether they can be."""
+        """Make the pages smaller, and tell whether that is possible."""
         possible, self._limit = self._limit > 1, max(self._limit // 8, 1)
         return possible
 
     def expired(self, answer: Response) -> bool:
-        """Whether the token is too old (410 may hold one that goes on), or not understood (400): else begin anew."""
+        """Tell whether the token was too old (a 410 may have a new one) or invalid (400), and prepare to continue."""
         if answer.status != 410 and not (self._token and answer.status == 400):
             return False
         self._token = _token(status_of(answer)) if answer.status == 410 else ""
@@ -274,7 +276,7 @@ class _Cursor:
         return True
 
     def turn(self, body: Mapping[str, Any]) -> None:
-        """To the next page. Raises `SourceDownError` where it has been there."""
+        """Go to the next page. Raises `SourceDownError` if that page came before."""
         self._token = _token(body)
         self.more = bool(self._token)
         if hash(self._token) in self._seen:
@@ -288,7 +290,7 @@ class _Cursor:
 
 
 def secret_data(item: Mapping[str, Any]) -> dict[str, Secret]:
-    """The texts that a Secret holds, decoded."""
+    """Return the decoded texts of a Secret."""
     found = {}
     for key, value in (item.get("data") or {}).items():
         try:
@@ -305,13 +307,13 @@ def _token(body: Mapping[str, Any]) -> str:
 
 
 def _causes(answer: Response) -> bool:
-    """Whether a 422 says which fields are wrong: then the result of the patch is refused."""
+    """Tell whether a 422 names invalid fields: then the patched object was refused."""
     details = status_of(answer).get("details")
     return isinstance(details, dict) and bool(details.get("causes"))
 
 
 def _segment(text: str) -> str:
-    """One segment of a path. Names come from annotations as well: none leads elsewhere."""
+    """Quote one segment of a path, so that a name from an annotation cannot lead elsewhere."""
     if text in (".", ".."):
         raise AnnotationError(
             f"{text!r} is not a valid name of a Kubernetes object", hint="write the name that kubectl shows"

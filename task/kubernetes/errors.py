@@ -1,4 +1,4 @@
-"""What the Kubernetes API says → our errors: who acts, and for a missing right the very rule that grants it."""
+"""Turns answers of the Kubernetes API into our errors. For a missing right, the error shows the rule that grants it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from task.http import NoAnswerError, Response
 from task.text import one_line
 from task.urls import origin
 
-_LONGEST = 300  # characters of what a server says
+_LONGEST = 300  # characters of a server's message
 _AGAIN = "run it again"
 
 
 class ForbiddenError(SourceAccessError):
-    """We are known, but may not do this (403)."""
+    """The server knows us, but forbids this (403)."""
 
 
 @dataclass(frozen=True)
 class Act:
-    """What was tried, in the words of Kubernetes' access control."""
+    """An attempted request, in the words of Kubernetes' access control."""
 
     verb: str  # "get", "list", "patch", "create"
     group: str
@@ -40,7 +40,7 @@ class Act:
 
 
 def problem(answer: Response, act: Act, who: str) -> TaskError:
-    """The error of a status that is no success."""
+    """Return the error for an unsuccessful answer."""
     said, status = sentence(answer), answer.status
     words = f": {said}" if said else ""
     if status == 401:
@@ -65,7 +65,7 @@ def problem(answer: Response, act: Act, who: str) -> TaskError:
 
 
 def no_answer(error: NoAnswerError, act: Act) -> TaskError:
-    """The error of an answer that did not come."""
+    """Return the error for a missing answer."""
     if error.kind == "tls":
         return SourceAccessError(error.message, hint="give the cluster's certificate authority in the kubeconfig")
     if error.kind == "large":
@@ -76,7 +76,7 @@ def no_answer(error: NoAnswerError, act: Act) -> TaskError:
 
 
 def foreign(answer: Response) -> TaskError:
-    """The error of a success that no Kubernetes API says: a login page, a proxy's own words."""
+    """Return the error for a success that does not come from a Kubernetes API, such as a login page of a proxy."""
     kind = "".join(char for char in answer.headers.get("Content-Type", "nothing") if char.isprintable())
     return SourceAccessError(
         f"{origin(answer.url)} answers with {kind.partition(';')[0][:80]}: that is not a Kubernetes API",
@@ -85,14 +85,14 @@ def foreign(answer: Response) -> TaskError:
 
 
 def sentence(answer: Response) -> str:
-    """What the `Status` says, as one printable line; "" where there is none."""
+    """Return the message of a `Status` as one printable line, or "" if there is none."""
     message = status_of(answer).get("message")
     text = message if isinstance(message, str) else ""
     return one_line(text)[:_LONGEST]
 
 
 def status_of(answer: Response) -> dict[str, object]:
-    """The `Status` object of an answer that is no success; empty where there is none."""
+    """Return the `Status` object of an unsuccessful answer, or an empty one."""
     try:
         body = answer.json()
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Kubernetes Events on the Applications that were updated, as Argo CD Image Updater (AIU) writes them."""
+"""Creates Kubernetes Events on updated Applications, like those of Argo CD Image Updater (AIU)."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ COMPONENT = "ArgocdImageUpdater"
 REASON = "ImagesUpdated"
 _PREFIX = "argocd-image-updater.image-"
 _LONGEST_NAME = 253
-_LONGEST_MESSAGE = 1024  # bytes; the API server refuses more
+_LONGEST_MESSAGE = 1024  # bytes; the API server refuses longer ones
 
 
 def updated_event(metadata: Mapping[str, Any], changes: Sequence[Change], now: float) -> dict[str, Any]:
-    """The Event that says which images of an Application changed; `now` is in seconds since 1970.
+    """Return the Event that lists an Application's changed images. `now` is in seconds since 1970.
 
-    As AIU's: reason, type and annotations, the images counted from 0. The namespace is the Application's: its owner
-    looks there, and Kubernetes takes no other.
+    Reason, type and annotations are AIU's, with the images counted from 0. The Event is in the Application's namespace,
+    because its owner looks there and Kubernetes allows no other.
     """
     name, namespace = str(metadata.get("name", "")), str(metadata.get("namespace", ""))
-    time = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")  # whole seconds, as `metav1.Time`
-    tail = f".{round(now * 1e9):x}"  # unique by time, as Kubernetes' own components name theirs
+    time = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")  # whole seconds, like `metav1.Time`
+    tail = f".{round(now * 1e9):x}"  # unique by time, like the names that Kubernetes' own components use
     annotations: dict[str, str] = {}
     for number, change in enumerate(changes):
         said = {

@@ -1,7 +1,7 @@
-"""An exec plugin of a kubeconfig (`aws eks get-token`, `gke-gcloud-auth-plugin`, `kubelogin`) → what we log in with.
+"""Runs an exec plugin of a kubeconfig (`aws eks get-token`, `kubelogin`, …) and returns the login that it prints.
 
-The protocol is client.authentication.k8s.io, v1 and v1beta1. No shell is involved, nobody is asked anything, and what
-the plugin prints on stdout is shown nowhere.
+The protocol is client.authentication.k8s.io, v1 and v1beta1. There is no shell and no prompt, and the plugin's stdout
+is never shown.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from task.secret import Secret
 from task.text import one_line
 
 SECONDS = 120  # for one call
-_SHOWN = 500  # characters of what a plugin says of its failure
-_SECRETIVE = 6  # characters from which on a variable's value is not shown
+_SHOWN = 500  # characters of a plugin's own error message
+_SECRETIVE = 6  # variables with at least this many characters are not shown
 
 
 @dataclass(frozen=True)
 class Credential:
-    """What a plugin said."""
+    """The answer of a plugin."""
 
     token: Secret = Secret("")
     certificate: str = ""
     key: Secret = Secret("")
-    expires: float = 0.0  # seconds since 1970; 0 where it does not say
+    expires: float = 0.0  # seconds since 1970; 0 if the plugin does not say
 
 
 def ask(plugin: Plugin, server: Server, environ: Mapping[str, str]) -> Credential:
-    """Run the plugin. Raises `UsageError` where it is not there, `SourceAccessError` for anything it does not do."""
+    """Run the plugin. Raises `UsageError` if it is missing, and `SourceAccessError` if it fails."""
     theirs = child_environment(environ, (plugin.command, *plugin.args))
     out = _run(plugin, {**theirs, **dict(plugin.env), "KUBERNETES_EXEC_INFO": _info(plugin, server)})
     try:
@@ -64,12 +64,12 @@ def ask(plugin: Plugin, server: Server, environ: Mapping[str, str]) -> Credentia
 
 
 def _info(plugin: Plugin, server: Server) -> str:
-    """The question, as the plugin finds it in its environment."""
+    """Return the request, which the plugin reads from its environment."""
     spec: dict[str, Any] = {"interactive": False}
     if plugin.tell_cluster:
         authorities = server.ca_base64
         if server.ca_file and not authorities:
-            with suppress(OSError):  # the connection will say so
+            with suppress(OSError):  # the connection will report the problem
                 authorities = b64encode(read_file(server.ca_file)).decode()
         cluster = {
             "server": server.url,
@@ -103,7 +103,7 @@ def _run(plugin: Plugin, environ: dict[str, str]) -> bytes:
         return bytes(running.stdout)
     except sh.TimeoutException:
         raise _useless(plugin, f"took more than {SECONDS} seconds") from None
-    except sh.ErrorReturnCode as error:  # its text holds all arguments
+    except sh.ErrorReturnCode as error:  # its text has all arguments
         shutdown.check()
         said = _readable(error.stderr.decode("utf-8", "replace"), plugin)
         raise _useless(plugin, f"failed ({error.exit_code}){': ' if said else ''}{said}") from None
@@ -112,7 +112,7 @@ def _run(plugin: Plugin, environ: dict[str, str]) -> bytes:
 
 
 def _readable(text: str, plugin: Plugin) -> str:
-    """What a plugin says, without what the kubeconfig gives it to keep."""
+    """Return a plugin's message without the secrets that the kubeconfig gives to it."""
     for _, value in plugin.env:
         if len(value) >= _SECRETIVE:
             text = text.replace(value, "***")

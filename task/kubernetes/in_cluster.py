@@ -1,4 +1,4 @@
-"""Whether this is a pod, and where Kubernetes puts its service account."""
+"""Tells whether this process runs in a pod, and where Kubernetes mounts the service account."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
 def in_cluster(environ: Mapping[str, str], service_account: str = SERVICE_ACCOUNT) -> bool:
-    """Whether this is a pod with a service account."""
+    """Tell whether this process runs in a pod with a service account."""
     return bool(environ.get("KUBERNETES_SERVICE_HOST")) and os.path.exists(os.path.join(service_account, "token"))

@@ -1,7 +1,7 @@
-"""Kubeconfig files → how one cluster is reached and who we are there, as kubectl reads them.
+"""Reads kubeconfig files as kubectl does: how to reach one cluster, and with which identity.
 
-Several files are merged: the first one that names a cluster, user, context or the current context wins. Paths are
-relative to the file that they stand in. Nothing is contacted, no program is started.
+If several files are merged, the first one that names a cluster, a user, a context or the current context wins. Paths
+are relative to their file. Nothing is contacted, and no program is started.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from task.files import read_text
 from task.secret import Secret
 from task.yaml_documents import plain
 
-_EXTENSION = "client.authentication.k8s.io/exec"  # what a cluster tells exec plugins
+_EXTENSION = "client.authentication.k8s.io/exec"  # extension of a cluster for exec plugins
 _FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 _PROXIES = ("http://", "https://")
 _IMPERSONATED = (("Impersonate-User", "as"), ("Impersonate-Uid", "as-uid"))
-_LONGEST = 10_000_000  # bytes of a file
+_LONGEST = 10_000_000  # bytes of one file
 
 
 @dataclass(frozen=True)
@@ -30,17 +30,17 @@ class Server:
 
     url: str = ""
     ca_file: str = ""
-    ca_data: str = ""  # PEM; counts before the file
+    ca_data: str = ""  # PEM; preferred to the file
     verify: bool = True
     name: str = ""  # tls-server-name
     proxy: str | None = None
-    ca_base64: str = ""  # as exec plugins get it
+    ca_base64: str = ""  # the form that exec plugins get
     extension: Any = None
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """A program that says who we are."""
+    """A program that prints a login."""
 
     command: str
     args: tuple[str, ...] = ()
@@ -53,23 +53,23 @@ class Plugin:
 
 @dataclass(frozen=True)
 class User:
-    """Who we are."""
+    """An identity."""
 
     token: Secret = Secret("")
     token_file: str = ""
     certificate_file: str = ""
     key_file: str = ""
-    certificate: str = ""  # PEM; data counts before files
+    certificate: str = ""  # PEM; data is preferred to files
     key: Secret = Secret("")
     name: str = ""
     password: Secret = Secret("")
     plugin: Plugin | None = None
-    headers: tuple[tuple[str, str], ...] = ()  # impersonation
+    headers: tuple[tuple[str, str], ...] = ()  # for impersonation
 
 
 @dataclass(frozen=True)
 class Kubeconfig:
-    """One context, with all that it names."""
+    """One context, with everything that it names."""
 
     context: str
     namespace: str
@@ -78,12 +78,12 @@ class Kubeconfig:
 
 
 def kubeconfig(environ: Mapping[str, str], path: str = "", context: str = "") -> Kubeconfig | None:
-    """The context wanted, else the current one; None where no file says anything.
+    """Return the wanted context, else the current one, or None if there is no kubeconfig.
 
-    `path` counts before KUBECONFIG and ~/.kube/config, and must exist. Raises `UsageError`, which holds no secret.
+    `path` is preferred to KUBECONFIG and ~/.kube/config, and must exist. Raises `UsageError`, which contains no secret.
     """
     merged: dict[str, Any] = {"clusters": {}, "users": {}, "contexts": {}, "current-context": ""}
-    for data in map(_read, _paths(environ, path)):  # as kubectl merges them: what comes first counts
+    for data in map(_read, _paths(environ, path)):  # like kubectl, prefer the first file
         merged["current-context"] = merged["current-context"] or _text(data, "current-context")
         for kind in ("clusters", "users", "contexts"):
             for one in _list(data, kind):
@@ -110,7 +110,7 @@ def kubeconfig(environ: Mapping[str, str], path: str = "", context: str = "") ->
 
 
 def _paths(environ: Mapping[str, str], path: str) -> list[str]:
-    """The files that are there."""
+    """Return the files that exist."""
     if path:
         if not os.path.exists(path):
             raise UsageError(f"the kubeconfig {path!r} does not exist", hint="name a readable file")
@@ -122,7 +122,7 @@ def _paths(environ: Mapping[str, str], path: str) -> list[str]:
 
 
 def _read(path: str) -> dict[str, Any]:
-    """One file, with its paths made absolute."""
+    """Read one file, and make its paths absolute."""
     try:
         data = plain(read_text(path, _LONGEST))
     except OSError as error:
@@ -174,7 +174,7 @@ def _user(raw: dict[str, Any], name: str) -> User:
             f"the kubeconfig's {where} logs in with an auth-provider, which Kubernetes no longer has",
             hint="make a new kubeconfig: today's tools use exec",
         )
-    if raw.get("as-groups") or raw.get("as-user-extra"):  # they would need a header several times
+    if raw.get("as-groups") or raw.get("as-user-extra"):  # they would need the same header several times
         raise UsageError("the kubeconfig impersonates groups, which is not supported", hint="use a separate user")
     return User(
         token=Secret(_text(raw, "token")),

@@ -1,4 +1,4 @@
-"""The pods of an Application, as nodes of Argo CD's resource tree. Kubernetes has no such tree: their owners tell."""
+"""Returns an Application's pods as nodes of Argo CD's resource tree, which Kubernetes finds by the pods' owners."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ WORKLOADS = {
     ("batch", "CronJob"),
 }
 HERE = ("https://kubernetes.default.svc", "https://kubernetes.default.svc.cluster.local")
-# Whose pods have another owner between: a ReplicaSet is called <deployment>-<hash>, a Job <cronjob>-<minute>.
+# These have an owner between them and the pod: a ReplicaSet <deployment>-<hash>, or a Job <cronjob>-<minute>.
 _BETWEEN = {"ReplicaSet": "Deployment", "Job": "CronJob"}
 _STARTING = ("ContainerCreating", "PodInitializing")
 
 
 def workloads(application: Mapping[str, Any]) -> dict[str, set[tuple[str, str]]]:
-    """Namespace → (kind, name) of what makes pods; nothing for an Application that is deployed to another cluster."""
+    """Return namespace → (kind, name) of what makes pods, or {} if the Application is deployed to another cluster."""
     destination = _mapping(_mapping(application.get("spec")).get("destination"))
     if destination.get("server") not in HERE and destination.get("name") != "in-cluster":
         return {}
@@ -33,7 +33,7 @@ def workloads(application: Mapping[str, Any]) -> dict[str, set[tuple[str, str]]]
 
 
 def nodes(pods: Iterable[Mapping[str, Any]], owners: set[tuple[str, str]]) -> list[dict[str, Any]]:
-    """A node for each pod of these owners that is not well: why it waits, or how it ended."""
+    """Return a node for each unhealthy pod of these owners, with the reason why it waits or how it ended."""
     found = []
     for pod in pods:
         metadata, status = _mapping(pod.get("metadata")), _mapping(pod.get("status"))
@@ -59,7 +59,7 @@ def _owned(owner: Mapping[str, Any], owners: set[tuple[str, str]]) -> bool:
 
 
 def _trouble(status: Mapping[str, Any]) -> tuple[str, str]:
-    """(reason, message) of a pod that is not well; ("", "") where it is, or is about to start."""
+    """Return (reason, message) of an unhealthy pod, or ("", "") if it is healthy or about to start."""
     for name in ("initContainerStatuses", "containerStatuses"):
         for one in _mappings(status.get(name)):
             waits = _mapping(_mapping(one.get("state")).get("waiting"))

@@ -1,4 +1,4 @@
-"""Git: who signs, and a client for each repository."""
+"""Creates Git clients, one for each login, and the signer of the commits."""
 
 from __future__ import annotations
 
@@ -22,31 +22,30 @@ from task.process_bounds import SPARE, Bounds
 from task.settings import AccessSettings, GitSettings, Settings
 from task.urls import without_login
 
-# Variables that hold a secret, beside the options: secrets are never arguments.
+# Secrets are never arguments, so these have variables beside the options.
 SECRETS = (
     "IMAGE_UPDATE_GIT_TOKEN", "IMAGE_UPDATE_GIT_PASSWORD", "IMAGE_UPDATE_SSH_KEY", "IMAGE_UPDATE_GITHUB_APP_KEY",
     "GITHUB_TOKEN",
 )  # fmt: skip
 Gits = Callable[[], "Git"]
-# (who is written, the URL that its repository is reached under) → (the name of a secret of the cluster, what it gives);
-# None where there is none
+# (subscription, URL of its repository) → (name of a secret in the cluster, the access that it gives), or None
 FromCluster = Callable[[Subscription, str], "tuple[str, Plan] | None"]
 
 
 class GitClients:
-    """How each repository is reached: with what was given, else with what the cluster's secrets hold for it."""
+    """Opens each repository with the login from the options, or else with the one from the cluster's secrets."""
 
     def __init__(self, settings: Settings, environ: Mapping[str, str], log: Log, opened: ExitStack) -> None:
         self._settings, self._environ, self._log, self._opened = settings, environ, log, opened
         self.access = access_given(settings.git.access, environ)
         self.git: Gits = once(lambda: self._open(self.access))
-        # By the repository and the cluster's secret for it.
+        # by repository and the cluster's secret for it
         self._private: dict[tuple[str, str], tuple[Git, Access]] = {}
         self._lock = threading.Lock()
 
     def _open(self, access: Access | None) -> Git:
         given, verify = self._settings.git, self._settings.verify
-        named = self._settings.registry.env  # by pull-secret: these hold registries' logins
+        named = self._settings.registry.env  # these variables have registry logins, for `pull-secret`
         client = Git(
             {name: value for name, value in self._environ.items() if name not in named},
             protocols=given.protocols,
@@ -67,7 +66,7 @@ class GitClients:
         from_cluster: FromCluster | None,
         api: Callable[[str], CommitApi] | None = None,
     ) -> Callable[[str, Subscription | None], BareRepository]:
-        """How a URL becomes a repository. `api`: what commits to it, instead of git."""
+        """Return a function from a URL to its repository. If `api` is given, it commits instead of git."""
 
         def repository(repo: str, sub: Subscription | None = None) -> BareRepository:
             git = self.client(repo, sub, from_cluster)
@@ -78,7 +77,7 @@ class GitClients:
         return repository
 
     def client(self, repo: str, sub: Subscription | None, from_cluster: FromCluster | None) -> Git:
-        """Git, with what was given for this repository, else with what the cluster's secrets hold for it."""
+        """Return the client for this repository, with the login from the options, or else from the cluster."""
         if from_cluster is None or sub is None or self.given_for(repo):
             return self.git()
         found = from_cluster(sub, self._reached(repo))
@@ -92,19 +91,19 @@ class GitClients:
             return self._private[repo, name][0]
 
     def logins(self, url: str) -> tuple[Login, ...]:
-        """Git's logins for a URL, for its forge: those given, else the cluster's, where there is one secret for it."""
+        """Return the logins for a URL, for its forge: the given ones, else the cluster's if exactly one secret fits."""
         if found := self.access.logins(url, helped=False) if self.access else ():
             return found
         several = [access for _, access in self._private.values() if _within(url, access.plan)]
         return several[0].logins(url, helped=False) if len(several) == 1 else ()
 
     def given_for(self, repo: str) -> bool:
-        """Whether a login or key was given that is for this repository."""
+        """Tell whether the options have a login or a key for this repository."""
         if self.access is None:
             return False
         plan, url = self.access.plan, self._reached(repo).lower()
         if not url.startswith(("https://", "http://")):
-            given = self._settings.git.access  # with known hosts alone, the keys are those of the home
+            given = self._settings.git.access  # if only known hosts are given, the keys are the user's own
             asked = given.ssh_key_file or given.ssh_directory or self._environ.get("IMAGE_UPDATE_SSH_KEY", "").strip()
             return bool(asked and plan.ssh and plan.ssh.keys)
         return _within(url, plan)
@@ -113,7 +112,7 @@ class GitClients:
         return without_login(rewritten(repo, self._settings.git.rewrites))
 
     def _with_given(self, plan: Plan) -> Access:
-        """A secret's login, and the authorities and known hosts that were given besides."""
+        """Return a secret's login, together with the given authorities and known hosts."""
         given = self.access.plan if self.access else None
         if given is None:
             return Access(plan, self._environ)
@@ -127,14 +126,14 @@ class GitClients:
 
 
 def _within(url: str, plan: Plan) -> bool:
-    """Whether one of the logins is for that URL."""
+    """Tell whether one of the logins is for that URL."""
     prefixes = [login.prefix for login in plan.logins] + ([plan.app_server] if plan.app else [])
     prefixes = [plan.only] if plan.only and prefixes else prefixes
     return any(f"{_bare(url.lower())}/".startswith(f"{_bare(prefix.lower())}/") for prefix in prefixes)
 
 
 def _bare(url: str) -> str:
-    """With and without `.git` are one repository."""
+    """Return the URL without `.git`, because both spellings are one repository."""
     return url.rstrip("/").removesuffix(".git")
 
 
@@ -144,14 +143,14 @@ def _of_git(sentence: str, log: Log) -> None:
 
 
 def access_given(given: AccessSettings, environ: Mapping[str, str]) -> Access | None:
-    """What was given to log in with; None where that is nothing."""
+    """Return the access that the options and variables give, or None if they give none."""
     if replace(given, configured=True) == AccessSettings() and not any(environ.get(name) for name in SECRETS):
         return None
     return access_of(given, environ)
 
 
 def signers(given: GitSettings, git: Callable[[], Git], opened: ExitStack) -> Callable[[], Signer | None]:
-    """Who signs the commits; nobody without a key. Raises `UsageError` for text that is not a key."""
+    """Return a function that makes the signer, or None without a key. Raises `UsageError` for an invalid key."""
     if not given.signing_key:
         return lambda: None
     key = key_of(given.signing_key, given.signing_format)
