@@ -9,6 +9,7 @@ from clusters import run
 from fakes.argocd_api import ArgoCDServer, argocd_server
 from fakes.forge_server import serving
 from fakes.github_api import NAME, GitHub
+from fakes.gitlab_api import PROJECT, GitLab
 from support import git
 from test_wait_runs import good, hook_fails, played
 
@@ -83,6 +84,23 @@ def test_a_rollout_whose_end_nobody_knows_stays_in_progress(
     again = run("--wait", "--deployments", env=actions(server, github))
     assert (again.code, again.json["status"]) == (0, "unchanged"), again.stderr
     assert [one.states for one in github.deployments] == [["in_progress", "success"]]
+
+
+def test_gitlab_has_an_environment_that_leads_to_argo_cd(tmp_path: Path, server: ArgoCDServer) -> None:
+    played(server, tmp_path, web=good)
+    with serving(GitLab()) as gitlab:
+        gitlab.commits.add(COMMIT)
+        env = {
+            "ARGOCD_SERVER": server.address, "ARGOCD_AUTH_TOKEN": "good-token", "ARGOCD_OPTS": "--plaintext",
+            "CI_SERVER_URL": gitlab.url, "CI_PROJECT_URL": f"{gitlab.url}/{PROJECT}", "CI_COMMIT_SHA": COMMIT,
+            "CI_COMMIT_REF_NAME": "main", "IMAGE_UPDATE_FORGE_TOKEN": "good-token",
+        }  # fmt: skip
+        result = run("--deployments", env=env)
+        assert (result.code, result.json["errors"]) == (0, []), result.stderr
+        (one,) = gitlab.deployments
+        assert (one.environment, one.commit, one.states) == ("web", COMMIT, ["running"])
+        assert list(gitlab.links.values()) == [f"http://{server.address}/applications/argocd/web"]
+        assert f"deployments are shown at {gitlab.url}/{PROJECT}: 1 queued" in result.stderr
 
 
 def test_what_was_built_has_to_be_known(tmp_path: Path, server: ArgoCDServer, github: GitHub) -> None:

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from task import shutdown
 from task.errors import ForgeError, TaskError
-from task.model import Application, CommitStatus, Deployment, Problem
-from task.pipeline.job import DeployedSource, Followed, Job, Landed
+from task.model import Application, CommitStatus, Deployment, DeploymentState, Problem
+from task.pipeline.job import DeployedSource, Followed, Job, Landed, RolloutEnd
 from task.pipeline.ports import Deployments, World
+from task.text import without_logins
 
 MOST = 50  # environments of one run; each costs three requests, and forges limit writes per hour
 CONTEXT = "image-update"
+WORDS: Mapping[DeploymentState, str] = {
+    "failure": "failed", "success": "synced and healthy", "in_progress": "in progress", "queued": "queued",
+}  # fmt: skip
 
 
 class ShownDeployments:
@@ -37,9 +40,11 @@ class ShownDeployments:
         waits = self._source.waits
         there = _by_application(one for one in landed if one.written and one.arrives and not one.request)
         for key, of in list(there.items())[:MOST]:
-            wanted = self._deployment(of, "Argo CD deploys it" if waits else "written to Git for Argo CD")
-            wanted = replace(wanted, state="in_progress" if waits else "queued")
-            if self._tried(lambda forge, wanted=wanted: forge.begin(wanted)):  # type: ignore[misc]
+            if waits:
+                wanted = self._deployment(of, "in_progress", "Argo CD deploys it")
+            else:
+                wanted = self._deployment(of, "queued", "written to Git for Argo CD")
+            if self._begins(wanted):
                 self._begun[key] = wanted
         if len(there) > MOST:
             self._warn("usage", f"deployments are shown for {MOST} of {len(there)} Applications", "")
@@ -49,44 +54,48 @@ class ShownDeployments:
         """Show how the rollouts ended, and return the warnings about showing them."""
         if not self._source.waits:
             self.begin(landed)
-            return tuple(self._problems)
-        if shutdown.code():  # a later run may end the deployments
-            return tuple(self._problems)
-        self._over = False  # the wait took minutes, so the forge may answer again
-        ends = {one.application: one for one in followed.ends}
+        elif not shutdown.code():  # a later run may end the deployments
+            self._over = False  # the wait took minutes, so the forge may answer again
+            self._end(landed, {one.application: one for one in followed.ends})
+        if shown := tuple({**self._begun, **self._ended}.values()):
+            said = summary(shown, self._source.commit, self._run).description
+            self._world.log("info", f"deployments are shown at {self._source.repository}: {said}")
+        return tuple(self._problems)
+
+    def _end(self, landed: Sequence[Landed], ends: Mapping[str, RolloutEnd]) -> None:
         for key, of in list(_by_application(landed).items())[: 2 * MOST]:
             if key not in ends:  # the end is unknown; a later run may end the deployment
                 continue
-            wanted = self._deployment(of, ends[key].because)
-            wanted = replace(wanted, state="success" if ends[key].succeeded else "failure")
-            if self._shown(key, wanted, new=any(one.written for one in of)):
+            wanted = self._deployment(of, "success" if ends[key].succeeded else "failure", ends[key].because)
+            if self._ends(key, wanted, written=any(one.written for one in of)):
                 self._ended[key] = wanted
         self._sum_up()
-        return tuple(self._problems)
 
-    def _shown(self, key: str, wanted: Deployment, *, new: bool) -> bool:
-        """Show an end, and tell whether that worked. An image that is not `new` needs an earlier run that began it."""
+    def _begins(self, wanted: Deployment) -> bool:
+        return self._tried(lambda forge: forge.begin(wanted))
+
+    def _ends(self, key: str, wanted: Deployment, *, written: bool) -> bool:
+        """Show an end, and tell whether that worked. What is not `written` needs an earlier run that began it."""
         if key in self._begun:
             return self._tried(lambda forge: forge.end(wanted, begun=True))
-        if new and len(self._begun) < MOST:  # the request was merged meanwhile, or the forge was down before
-            return self._tried(lambda forge: forge.begin(wanted))
+        if written and len(self._begun) < MOST:  # the request was merged meanwhile, or the forge was down before
+            return self._begins(wanted)
         found = list[bool]()
         self._tried(lambda forge: found.append(forge.end(wanted, begun=False)))
         return any(found)
 
-    def _deployment(self, of: Sequence[Landed], description: str) -> Deployment:
+    def _deployment(self, of: Sequence[Landed], state: DeploymentState, description: str) -> Deployment:
         app, source = of[0].application, self._source
         name = app.name if self._names[app.name] < 2 else app.key
-        page = self._world.page(app)
-        return Deployment(name, source.commit, "queued", description, source.ref, source.is_tag, page, self._run)
+        said, page = without_logins(description), self._world.page(app)
+        return Deployment(name, source.commit, state, said, source.ref, source.is_tag, page, self._run)
 
     def _sum_up(self) -> None:
         """Set one status for the commit. A run that does not wait sets none, because it would be pending for ever."""
         shown = {**self._begun, **self._ended}
-        if not shown or not self._source.waits:
-            return
-        status = summary(tuple(shown.values()), self._source.commit, self._run)
-        self._tried(lambda forge: forge.sum_up(status))
+        if shown and self._source.waits:
+            status = summary(tuple(shown.values()), self._source.commit, self._run)
+            self._tried(lambda forge: forge.sum_up(status))
 
     def _tried(self, work: Callable[[Deployments], object]) -> bool:
         """Do the work, and tell whether it succeeded. A refusal of one deployment does not stop the others."""
@@ -110,8 +119,7 @@ def summary(shown: Sequence[Deployment], commit: str, run: str) -> CommitStatus:
     names = sorted(one.environment for one in shown)
     context = f"{CONTEXT}/{names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
     states = Counter(one.state for one in shown)
-    words = {"failure": "failed", "success": "synced and healthy", "in_progress": "in progress"}
-    said = ", ".join(f"{states[state]} {word}" for state, word in words.items() if states[state])  # type: ignore[index]
+    said = ", ".join(f"{states[state]} {word}" for state, word in WORDS.items() if states[state])
     if states["failure"]:
         return CommitStatus(commit, context, "failure", said, run)
     return CommitStatus(commit, context, "success" if states["success"] == len(shown) else "pending", said, run)

@@ -115,9 +115,9 @@ class Follow:
                 self._untold(one, f"nothing is rolled out before {head} is merged")
         if awaited:
             self._guarded(lambda: self._wait(awaited), "error")
-        still = {(one.application.key, one.repo) for one in requested}
-        for key, _repo in still - {(one.application.key, one.repo) for one in merged}:
-            if key in self._ends:  # only a part of it has landed
+        there_now = {(one.application.key, one.repo) for one in merged}
+        for key, repo in ((one.application.key, one.repo) for one in requested):
+            if key in self._ends and (key, repo) not in there_now:  # only a part of it has landed
                 self._ends[key] = RolloutEnd(key, succeeded=False, because="a pull request of it is not merged")
 
     def _merged(self, requested: Sequence[Landed]) -> tuple[list[Landed], list[TaskError]]:
