@@ -107,12 +107,15 @@ def _run(
         opened.callback(out.close)
         opened.callback(err.close)
         nothing = opened.enter_context(open(os.devnull, "rb"))
-        with shutdown.unheard():
-            running: Any = sh.Command(argv[0])(
-                *argv[1:], _env=env, _cwd=folder, _in=nothing, _out=out.sink, _err=err.sink,
-                _bg=True, _bg_exc=False, _return_cmd=True, _tty_out=False, _truncate_exc=False, _close_fds=False,
-                _new_session=True, _preexec_fn=begin,
-            )  # fmt: skip
+        try:
+            with shutdown.unheard():
+                running: Any = sh.Command(argv[0])(
+                    *argv[1:], _env=env, _cwd=folder, _in=nothing, _out=out.sink, _err=err.sink,
+                    _bg=True, _bg_exc=False, _return_cmd=True, _tty_out=False, _truncate_exc=False, _close_fds=False,
+                    _new_session=True, _preexec_fn=begin,
+                )  # fmt: skip
+        except (sh.ForkException, sh.CommandNotFound, OSError) as error:  # a program of another architecture
+            raise Malformed(f"{argv[0]} cannot be started", "install the one for this machine") from error
         out.sink.close()
         err.sink.close()
         watch = Watch(running, (seconds, f"it took more than {seconds:.0f} seconds", 0), (out, err), bounds)

@@ -168,6 +168,14 @@ def test_what_a_program_says_of_its_failure_is_told(tmp_path: Path, stand_in: Pa
     assert (raised.value.subject, int(raised.value.exit)) == (str(tmp_path / "platform"), 3)
 
 
+@pytest.mark.parametrize("text", ["garbage", "#!/none\n"])
+def test_a_program_that_cannot_be_started_is_no_defect(stand_in: Path, text: str) -> None:
+    stand_in.write_text(text)
+    stand_in.chmod(0o755)
+    with pytest.raises(Malformed, match="cannot be started"):
+        run([str(stand_in)], {}, {})
+
+
 def test_a_program_is_ended_with_its_children(tmp_path: Path, stand_in: Path) -> None:
     write(stand_in, f"(trap '' TERM; /bin/sleep 60) & echo $! > {tmp_path}/child; /bin/sleep 60")
     began = time.monotonic()
