@@ -96,6 +96,22 @@ def test_the_config_words_the_commit_and_what_is_given_wins(tmp_path: Path) -> N
     assert "\nTeam: platform\nSigned-off-by: Deploy Bot <given@example.com>" in message
 
 
+def test_the_config_is_read_in_the_fetch_of_the_other_files(tmp_path: Path) -> None:
+    """In a repository that is so large that its files are fetched one by one."""
+    repo = repository(tmp_path, "a")
+    commit(repo, {f"filler/{number}": f"{number}" for number in range(2000)})
+
+    def transfers(image: str) -> int:
+        result = run(tmp_path, repo, image=image, more=("--log-level", "debug"))
+        assert result.code == 0, result.stderr
+        return result.stderr.count(": fetch ")
+
+    before = transfers(f"{WEB}:1.1.0")
+    commit(repo, {CONFIG: "version: 1\ncommit: {signOff: true}\n"})
+    assert transfers(f"{WEB}:1.2.0") == before
+    assert "Signed-off-by: image-update" in git(repo, "log", "-1", "--format=%B", "main")
+
+
 def test_lint_names_the_line_of_a_mistake_in_the_config(tmp_path: Path) -> None:
     """At the root of the work tree, wherever in it the Applications lie."""
     git(tmp_path, "init", "--quiet", "work")
@@ -111,5 +127,5 @@ def test_lint_names_the_line_of_a_mistake_in_the_config(tmp_path: Path) -> None:
     assert found["file"].endswith(CONFIG)
     assert found["message"] == ".image-update/config: line 2: pinDigest is neither true nor false"
     config.write_text("version: 1\npinDigest: true\n")
-    assert image_update("lint", "--applications", apps).code == 0
+    assert image_update("lint", tmp_path / "work").code == 0
     assert json.loads(image_update("lint", "--applications", apps, "--output", "json").stdout)["findings"] == []

@@ -91,6 +91,7 @@ class Draft:
     strays: tuple[Stray, ...] = ()
     templated: bool = False  # whether the message's words are the author's own
     wishes: Wishes = Wishes()  # of the repository's config, about the pull request
+    frozen: bool = False  # whether a freeze covers some of it
 
 
 def drafts(
@@ -244,6 +245,7 @@ def _draft(
         sentences,
         templated=wording.template is not None,
         wishes=agreed([sub.wishes for sub in subs], wording.common),
+        frozen=any(sub.freeze for sub in subs),
     )
 
 

@@ -199,6 +199,7 @@ def _proposal(change: Draft, commit: str, found: Proposed | None, job: Job, worl
     own = change.templated and bool(change.apps)  # the author's own template, not our text
     words = [text] if own else []
     words += ["\n".join(change.sentences)] if change.sentences and (change.hold_changes or change.rollbacks) else []
+    merges = bool(wishes.auto_merge if wanted.auto_merge is None else wanted.auto_merge)
     links = Links(wanted.source, wanted.run, compare)
     return Proposal(
         repo=where.repo,
@@ -210,7 +211,7 @@ def _proposal(change: Draft, commit: str, found: Proposed | None, job: Job, worl
         reviewers=wanted.reviewers or wishes.reviewers or (),
         assignees=wanted.assignees or wishes.assignees or (),
         draft=bool(wishes.draft if wanted.draft is None else wanted.draft),
-        auto_merge=bool(wishes.auto_merge if wanted.auto_merge is None else wanted.auto_merge),
+        auto_merge=merges and (not change.frozen or bool(change.rollbacks)),  # no forge deploys in a freeze for us
     )
 
 

@@ -116,7 +116,7 @@ def agreed(of: Sequence[Wishes], common: Wishes) -> Wishes:
         reviewers=of_all("reviewers"),
         assignees=of_all("assignees"),
         draft=any(each["draft"]),
-        auto_merge=all(each["auto_merge"]),
+        auto_merge=bool(of) and all(each["auto_merge"]),
     )
 
 

@@ -61,12 +61,15 @@ def test_requests_by_group(server: GitHub, tmp_path: Path, group: str, requests:
 
 def test_a_freeze_holds_back_what_would_be_proposed(scene: Scene, server: GitHub) -> None:
     scene.event(f"{API}:2.0.0")
+    scene.flags = ("--pull-request", "--auto-merge")
     frozen = 'version: 1\nfreezes: [{schedule: "* * * * *", duration: 1h, reason: sale}]\n'
     commit(scene.repo, {CONFIG: frozen})
     assert verdict(scene.event(f"{WEB}:1.1.0")) == ("defer", "held")
     assert "newTag: 2.0.0" in scene.text()  # what was proposed before the freeze stays proposed
     assert "newTag: 1.1.0" not in scene.text()
+    assert server.open[0].auto is None  # GitHub would merge it as soon as its checks pass
     commit(scene.repo, {CONFIG: "version: 1\n"})
     assert verdict(scene.event(f"{WEB}:1.0.5")) == ("update", "admitted")
+    assert server.open[0].auto
     assert all(words in scene.text() for words in ("newTag: 1.1.0", "newTag: 2.0.0"))
     assert len(server.pulls) == 1

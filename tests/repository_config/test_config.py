@@ -150,6 +150,10 @@ def test_one_wish_alone_counts() -> None:
     assert agreed([A, A], TOP) == agreed([A], TOP)
 
 
+def test_where_there_is_nothing_nothing_merges_itself() -> None:
+    assert agreed([], replace(TOP, auto_merge=True)).auto_merge is False
+
+
 def test_where_wishes_differ_the_top_level_counts() -> None:
     found = agreed([A, B], TOP)
     assert (found.author_name, found.template, found.trailers, found.sign_off) == ("top", "t", (("K", "top"),), False)

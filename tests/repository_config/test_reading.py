@@ -1,6 +1,7 @@
 """The text of `.image-update/config`: what it says, and every mistake with its line."""
 
 import json
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -139,6 +140,29 @@ def test_a_mistake_is_named_with_its_line(text: str, line: int, words: str) -> N
     assert words in f"{error.message} {error.hint}"
     assert f"line {line}" in error.message
     assert "--no-repository-config" in error.hint
+
+
+BOMB = "version: 1\na0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{f'*a{n - 1}, ' * 9}x]\n" for n in range(1, 30))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BOMB,
+        "version: 1\nrules: " + "[" * 100_000,
+        "version: 1\nrules:\n" + "- {match: {projects: [a]}, pinDigest: true}\n" * 1_000_000,
+        "version: 1\nrules:\n" + "-\n" * 100_000,
+        "version: 1\nrules:\n- match: &m {projects: &p [" + "a, " * 80_000 + "b]}\n" + "- match: *m\n" * 100,
+        "version: 1\n" + "? " * 100_000,
+        "version: 1\ncommit: {trailers: {" + ", ".join(f"k{n}: v" for n in range(20_000)) + "}}\n",
+    ],
+    ids=["alias bomb", "nested", "a million rules", "empty rules", "long lists", "keys of keys", "trailers"],
+)
+def test_a_hostile_file_is_refused_at_once(text: str) -> None:
+    began = time.process_time()
+    with pytest.raises(TargetError):
+        read_config(text)
+    assert time.process_time() - began < 10
 
 
 def test_no_file_and_a_folder_say_nothing() -> None:
