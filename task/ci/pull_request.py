@@ -12,6 +12,7 @@ from task.errors import UsageError
 from task.files import read_text
 
 _NUMBER = re.compile(r"[0-9]{1,18}")
+_PAGE = re.compile(r"https://[^\s?#]+/(?:pull|pull-requests|merge_requests)/([0-9]{1,18})")
 _REF = re.compile(r"refs/pull/([0-9]{1,18})/(?:merge|head)")
 
 
@@ -51,6 +52,7 @@ SYSTEMS = (
         ("{BUILD_REPOSITORY_URI}",),
         _PIPELINE,
     ),
+    RequestVariables("CIRCLECI", ("CIRCLE_PULL_REQUEST",), ("{CIRCLE_REPOSITORY_URL}",), _PIPELINE),
     RequestVariables("JENKINS_URL", ("CHANGE_ID",), ("{GIT_URL}",), _PIPELINE),
     RequestVariables("BUILDKITE", ("BUILDKITE_PULL_REQUEST",), ("{BUILDKITE_REPO}",), _PIPELINE),
     RequestVariables("DRONE", ("DRONE_PULL_REQUEST",), ("{DRONE_REPO_LINK}",), _PIPELINE),
@@ -67,6 +69,8 @@ def request_event(environ: Mapping[str, str]) -> RequestEvent:
         if one.system not in known:
             continue
         number = next((known[name] for name in one.numbers if name in known), "")
+        if match := _PAGE.fullmatch(number):  # CircleCI has the page
+            number = match[1]
         if not _NUMBER.fullmatch(number):
             said = f"is {number[:100]!r}" if number else "is not set"
             raise UsageError(f"--comment: this job runs for no pull request: {one.numbers[-1]} {said}", hint=one.hint)

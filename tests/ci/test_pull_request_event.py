@@ -14,6 +14,7 @@ ACTIONS = {"GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": "acme
 GITLAB = {"GITLAB_CI": "true", "CI_PROJECT_URL": "https://gitlab.com/fork/web"}
 CLOUD = {"BITBUCKET_BUILD_NUMBER": "4", "BITBUCKET_GIT_HTTP_ORIGIN": "https://bitbucket.org/acme/web"}
 AZURE = {"TF_BUILD": "True", "BUILD_REPOSITORY_URI": "https://github.com/acme/web"}
+CIRCLE = {"CIRCLECI": "true", "CIRCLE_REPOSITORY_URL": "git@github.com:acme/web.git"}
 OF_ACME, OF_TARGET = "https://github.com/acme/web", "https://gitlab.com/acme/web"
 FOUND: list[tuple[Mapping[str, str], tuple[str, str]]] = [
     ({**ACTIONS, "GITHUB_REF": "refs/pull/12/merge"}, (OF_ACME, "12")),
@@ -23,6 +24,7 @@ FOUND: list[tuple[Mapping[str, str], tuple[str, str]]] = [
     ({**CLOUD, "BITBUCKET_PR_ID": "3"}, ("https://bitbucket.org/acme/web", "3")),
     ({**AZURE, "SYSTEM_PULLREQUEST_PULLREQUESTID": "99", "SYSTEM_PULLREQUEST_PULLREQUESTNUMBER": "5"}, (OF_ACME, "5")),
     ({**AZURE, "SYSTEM_PULLREQUEST_PULLREQUESTID": "99"}, (OF_ACME, "99")),
+    ({**CIRCLE, "CIRCLE_PULL_REQUEST": "https://github.com/acme/web/pull/8"}, ("git@github.com:acme/web.git", "8")),
     ({"JENKINS_URL": "https://ci", "CHANGE_ID": "8", "GIT_URL": OF_ACME}, (OF_ACME, "8")),
     ({"BUILDKITE": "true", "BUILDKITE_PULL_REQUEST": "8", "BUILDKITE_REPO": OF_ACME}, (OF_ACME, "8")),
     ({"DRONE": "true", "DRONE_PULL_REQUEST": "8", "DRONE_REPO_LINK": OF_ACME}, (OF_ACME, "8")),
@@ -71,6 +73,7 @@ NOT_FOUND: list[tuple[Mapping[str, str], str, str]] = [
     ({**GITLAB, "CI_MERGE_REQUEST_IID": "7/../8"}, "CI_MERGE_REQUEST_IID is '7/../8'", "merge_request_event"),
     ({"BUILDKITE": "true", "BUILDKITE_PULL_REQUEST": "false"}, "BUILDKITE_PULL_REQUEST is 'false'", "pull request"),
     (CLOUD, "BITBUCKET_PR_ID is not set", "pull-requests:"),
+    ({**CIRCLE, "CIRCLE_PULL_REQUEST": "https://x/pull/1/../2"}, "CIRCLE_PULL_REQUEST is", "pull request"),
     (AZURE, "SYSTEM_PULLREQUEST_PULLREQUESTID is not set", "pull request"),
 ]
 
