@@ -139,6 +139,19 @@ def test_what_cannot_be_read_stops_nobody_else(tmp_path: Path) -> None:
     assert [one["current"]["tag"] for one in found["images"]] == [None, "1.0.0", "1.0.0"]
 
 
+def test_a_freeze_is_a_hold_of_its_own_scope(scene: Scene) -> None:
+    freeze = "{schedule: '0 0 * * *', duration: 25h, reason: no deployments, match: {paths: ['apps/[ab]/**']}}"
+    commit(scene.repo, {".image-update/config": f"version: 1\nfreezes: [{freeze}]\n"})
+    a, b, c = (one["hold"] for one in scene.status("--image", f"{WEB}:1.3.0")["images"])
+    assert (a["scope"], a["by"]) == ("freeze", "the freeze in .image-update/config, line 2")
+    assert a["reason"] == "no deployments"
+    assert (b["scope"], c) == ("application", None)  # a person's hold is named first
+    commit(scene.repo, {".image-update/config": "version: 1\nfreezs: []\n"})
+    found = scene.status("--image", f"{WEB}:1.3.0", code=3)
+    assert [one["would"]["rule"] for one in found["images"]] == ["target", "target", "target"]
+    assert [one["current"]["tag"] for one in found["images"]] == ["1.1.0", "1.0.0", "1.0.0"]
+
+
 def test_a_repository_that_is_not_there(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     nowhere = manifest(tmp_path, application("x", tmp_path / "none.git"), name="more.json")
@@ -232,6 +245,14 @@ def test_what_runs_as_argo_cd_says(tmp_path: Path) -> None:
     assert [one["would"]["verdict"] for one in (live, web)] == ["update", "update"]
 
 
+def test_a_live_application_from_a_file_is_not_known(tmp_path: Path) -> None:
+    given = ("--applications", manifest(tmp_path, live_app("live")), "--output", "json")
+    found = image_update("status", *given)
+    assert found.code == 0
+    assert [one["current"] for one in found.json["images"]] == [{"tag": None, "digest": None}]
+    assert [(one["rule"], one["severity"]) for one in found.json["errors"]] == [("source", "warning")]
+
+
 @pytest.mark.servers
 def test_what_waits_in_an_open_pull_request(tmp_path: Path) -> None:
     with serving(GitHub()) as server:
@@ -253,6 +274,17 @@ def test_what_waits_in_an_open_pull_request(tmp_path: Path) -> None:
         after = scene.call("status").json["images"]
     assert [(one["pull_request"], one["current"]["tag"]) for one in after if one["image"] == WEB] == [(None, "1.1.0")]
     assert next(one for one in after if one["image"] == WEB)["builds"][0]["by"] == "image-update"  # and not who merged
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("tag", ["1.0.5", "1.2.0"])
+def test_what_waits_on_a_head_branch_counts_as_in_a_plan(tmp_path: Path, tag: str) -> None:
+    with serving(GitHub()) as server:
+        scene = RequestScene(tmp_path, server)
+        scene.event(f"{WEB}:1.1.0")
+        (planned,) = scene.call("plan", "--image", f"{WEB}:{tag}").json["decisions"]
+        (one,) = scene.call("status", "--image", f"{WEB}:{tag}").json["images"]
+    assert one["would"] == {name: planned[name] for name in ("verdict", "rule", "because")}
 
 
 @pytest.mark.slow

@@ -45,7 +45,7 @@ def _image(one: ImageStatus) -> dict[str, Any]:
         "hold": hold
         and {
             "reason": without_logins(hold.reason),
-            "by": hold.by or None,
+            "by": hold.by.rstrip(",") or None,  # that of a freeze goes on in a sentence
             "at": hold.at or None,
             "until": hold.until or None,
             "scope": one.scope,

@@ -14,7 +14,7 @@ from task.text import without_logins
 from task.urls import without_login
 
 STATES = ("held", "waiting", "proposed", "behind", "differs", "tracked")
-SCOPES = {"application": "all images of the Application", "image": "this image", "freeze": "a freeze"}
+SCOPES = {"application": " (all images of the Application)", "image": " (this image)", "freeze": ""}
 DIGEST = 19  # letters of a digest that tell it from others
 
 
@@ -61,7 +61,7 @@ def facts(one: ImageStatus) -> Iterator[tuple[str, str]]:
         yield "newest", _version(one.newest.tag, one.newest.digest)
     if one.hold:
         held = without_logins(hold_text(one.hold)).removeprefix("held").lstrip(": ")
-        yield "hold", f"{held} ({SCOPES[one.scope]})"
+        yield "hold", f"{held}{SCOPES[one.scope]}"
     if one.deferred:
         since = f" since {one.deferred_at}" if one.deferred_at else ""
         yield "waits", f"{_version(one.deferred.tag, one.deferred.digest)} is deferred{since}"

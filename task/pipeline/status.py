@@ -147,7 +147,10 @@ def _of_live(ask: Ask, job: Job, world: World) -> _Found:
     if job.images:
         would = patch([ask], job, world).decisions[0].verdict
     if world.live is None:
-        return _Found((replace(row, would=would),))
+        because = "what the live Application says is not known: these Applications come from files"
+        hint = "use --applications cluster or argocd"
+        key = ask.subscription.application.key
+        return _Found((replace(row, would=would),), (Problem(key, "source", because, hint, "warning"),))
     try:
         _manifest, _version, said = said_live(ask.subscription, world.live())
     except TaskError as error:

@@ -1,9 +1,11 @@
-"""Trees that mean harm: what they stand for is far more than what was sent."""
+"""Trees as Git stores them; and trees that mean harm: what they stand for is far more than what was sent."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from task.errors import SourceError
-from task.git.repository.tree_walk import TreeEntry, look
+from task.git.repository.tree_walk import TreeEntry, differing, look, parse_tree
 from task.model import Place
 
 TREE = "040000"
@@ -25,3 +27,33 @@ def test_folders_that_are_nested_without_end() -> None:
         "10": {"a": TreeEntry(TREE, "11"), "b.yaml": TreeEntry("100644", "x")},
     }
     assert list(look(trees.__getitem__, "0", [Place("", "tree")]).entries) == ["a/" * 10 + "b.yaml"]
+
+
+def raw(*entries: tuple[str, str, int]) -> bytes:
+    """A tree as Git stores it; each number is the first byte of an object id."""
+    return b"".join(f"{mode} {name}\0".encode() + bytes([number]) * 20 for mode, name, number in entries)
+
+
+def test_a_tree_as_git_stores_it() -> None:
+    odd = raw(("100644", "a b", 10), ("40000", "ä", 32), ("120000", "link", 0))
+    assert parse_tree(odd, 20) == {
+        "a b": TreeEntry("100644", "0a" * 20),
+        "ä": TreeEntry(TREE, "20" * 20),
+        "link": TreeEntry("120000", "00" * 20),
+    }
+    assert parse_tree(b"", 20) == {}
+    for broken in (odd[:-1], odd + b"1", b"100644 a", b" \0" + b"x" * 20):
+        with pytest.raises(ValueError, match="not a tree"):
+            parse_tree(broken, 20)
+
+
+ENTRIES = st.dictionaries(st.text("abc", min_size=1, max_size=2), st.integers(0, 3), max_size=6)
+
+
+@given(ENTRIES, ENTRIES)
+def test_what_differs_is_what_one_has_and_the_other_has_not(one: dict[str, int], other: dict[str, int]) -> None:
+    trees = [raw(*(("100644", name, number) for name, number in sorted(of.items()))) for of in (one, other)]
+    ours, theirs = (dict(parse_tree(tree, 20)) for tree in trees)
+    found = differing(trees[0], trees[1], 20)
+    assert found[0] == {name: entry for name, entry in ours.items() if theirs.get(name) != entry}
+    assert found[1] == {name: entry for name, entry in theirs.items() if ours.get(name) != entry}

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from git_servers import git_server
 from support import bare_repo, commit, git
 
 from task.errors import SourceError
@@ -11,7 +12,7 @@ from task.git.command import Git
 from task.git.repository.bare import BareRepository
 from task.git.repository.remote import Remote
 from task.git.repository.versions import versions_of
-from task.model import FileVersion
+from task.model import FileVersion, Place
 
 FILE = frozenset({"file"})
 
@@ -81,6 +82,33 @@ def test_of_a_file_and_a_folder_of_the_same_name_the_folder_counts(tmp_path: Pat
     commit(repo, {"a": None})
     commit(repo, {"a/b": "2"})
     assert [texts(one) for one in written(repo, "a", "a/b")] == [[], ["2"]]
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("allowed", ["true", "false"])
+def test_over_http_with_and_without_filters_and_kept_for_the_next_run(tmp_path: Path, allowed: str) -> None:
+    repo = bare_repo(tmp_path, {"a": "1", "large": "x" * 100_000})
+    for number in range(2, 5):
+        commit(repo, {"a": str(number)})
+    git(repo, "config", "http.receivepack", "true")
+    git(repo, "config", "uploadpack.allowFilter", allowed)
+    with git_server(tmp_path) as server:
+        for _ in range(2):
+            with BareRepository(Git(os.environ), f"{server.url}repo.git", cache_dir=str(tmp_path / "kept")) as store:
+                store.snapshot("main", [Place("a")])
+                found = store.written("main", ["a", "no"], 3)
+                assert (texts(list(found["a"])), list(found["no"])) == (["4", "3", "2"], [])
+                assert store.branches(["ma"]) == ["main"]
+
+
+def test_object_ids_of_the_other_kind(tmp_path: Path) -> None:
+    git(tmp_path, "init", "--quiet", "--bare", "--object-format=sha256", "--initial-branch=main", "repo.git")
+    repo = tmp_path / "repo.git"
+    commit(repo, {"a/b": "1"})
+    second = commit(repo, {"a/b": "2"})
+    found = written(repo, "a/b")[0]
+    assert [one.text for one in found] == ["2", "1"]
+    assert found[0].commit == second
 
 
 def test_the_branches_that_begin_so(tmp_path: Path) -> None:
