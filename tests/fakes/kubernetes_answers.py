@@ -1,6 +1,7 @@
 """What a Kubernetes API answers: lists page by page, 410, 403, patches with their tests, Argo CD's own schema.
 
-Compared with the recorded answers of Kubernetes 1.36 on 2026-11-22: tests/kubernetes/test_kubernetes_recorded.py.
+Compared with the recorded answers of Kubernetes 1.36 on 2026-11-22 (tests/kubernetes/test_kubernetes_recorded.py), and
+with Kubernetes 1.37.2 whenever `make test-real` is run (tests/real/test_kubernetes_stand_in.py).
 """
 
 import base64
@@ -86,7 +87,8 @@ def _do(api: KubernetesApi, asked: Asked, kind: str) -> tuple[int, Any]:
         return 201, _create(api, asked)
     found = api.objects[asked.resource].get((asked.namespace, asked.name))
     if found is None:
-        raise Status(404, "NotFound", f'{plural}.{group} "{asked.name}" not found', details=_details(asked))
+        kind = f"{plural}.{group}" if group else plural
+        raise Status(404, "NotFound", f'{kind} "{asked.name}" not found', details=_details(asked))
     if asked.verb == "get":
         return 200, copy.deepcopy(found)
     if asked.verb != "patch":
@@ -125,7 +127,9 @@ def _list(api: KubernetesApi, asked: Asked) -> Object:
             "items": found,
         }
     whole = [one for _, one in page]
-    if version_of == "v1":  # the kinds of Kubernetes itself, unlike custom resources
+    if version_of != "v1":
+        metadata = {"continue": "", **metadata}
+    else:  # the kinds of Kubernetes itself, unlike custom resources
         whole = [{key: value for key, value in one.items() if key not in ("apiVersion", "kind")} for one in whole]
     return {"apiVersion": version_of, "kind": f"{kind}List", "metadata": metadata, "items": whole}
 
@@ -164,8 +168,10 @@ def _continued(api: KubernetesApi, token: str) -> tuple[tuple[str, str], int]:
 def _selected(item: Object, selector: str) -> bool:
     labels = item["metadata"].get("labels") or {}
     for part in (one for one in selector.split(",") if one):
-        if "(" in part or " " in part.strip():
-            raise Status(400, "BadRequest", f"unable to parse requirement: {part}")
+        words = part.replace("(", " (").split()
+        if len(words) > 1:
+            wanted = "in, notin, =, ==, !=, gt, lt"
+            raise Status(400, "BadRequest", f"unable to parse requirement: found '{words[1]}', expected: {wanted}")
         key, found, value = part.partition("=")
         if (labels.get(key) != value.lstrip("=")) if found else key not in labels:
             return False

@@ -1,3 +1,4 @@
+// etcd's command, as its own main package starts it.
 package main
 
 import (

@@ -1,3 +1,4 @@
+// The API server's command, as its own main package starts it.
 package main
 
 import (

@@ -1,0 +1,167 @@
+"""Whole runs on a real Gitea: pushes, protected branches, and the life of a pull request."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from real.gitea_server import GiteaServer, gitea_server
+from runs import KUSTOMIZATION, WEB, application, manifest, start, target, wait_until
+from support import Result, bare_repo, git, image_update, show
+
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("gitea")]
+
+
+@pytest.fixture(scope="module")
+def gitea(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GiteaServer]:
+    with gitea_server(tmp_path_factory.mktemp("gitea")) as found:
+        yield found
+
+
+class Scene:
+    """A repository on Gitea, an Application for each of its folders, and runs that log in as `ci`."""
+
+    def __init__(self, gitea: GiteaServer, folder: Path, *names: str) -> None:
+        self.gitea, self.name = gitea, folder.name
+        files = {target(name): KUSTOMIZATION.replace(WEB, image_of(name)) for name in names}
+        self.repo = gitea.take(bare_repo(folder, files, name=f"{self.name}.git"))
+        self.url = f"{gitea.url}/person/{self.name}.git"
+        self.api = f"repos/person/{self.name}"
+        apps = (application(name, self.url, image_list=f"web={image_of(name)}") for name in names)
+        self.apps = manifest(folder, *apps)
+
+    def given(self, *more: str, image: str) -> list[str]:
+        forge = ("--forge", f"gitea={self.gitea.url}", "--git-credentials-url", self.gitea.url)
+        return ["run", "--image", image, "--applications", str(self.apps), *forge, "--output", "json", *more]
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        return {"IMAGE_UPDATE_GIT_TOKEN": self.gitea.tokens["ci"], "IMAGE_UPDATE_GIT_USERNAME": "ci"}
+
+    def run(self, *more: str, image: str = f"{WEB}:1.1.0", code: int = 0) -> Result:
+        result = image_update(*self.given(*more, image=image), env=self.env)
+        assert result.code == code, result.stderr
+        assert self.gitea.tokens["ci"] not in result.stdout + result.stderr
+        return result
+
+    def proposed(self, version: str, *more: str) -> Result:
+        return self.run("--pull-request", *more, image=f"{WEB}:{version}")
+
+    def person(self, method: str, path: str, body: Any = None) -> Any:
+        return self.gitea.ask("person", method, f"{self.api}/{path}", body)
+
+    def pulls(self, state: str = "open") -> list[Any]:
+        found = self.person("GET", f"pulls?state={state}")
+        assert isinstance(found, list)
+        return found
+
+    def main(self, name: str = "web") -> str:
+        return show(self.repo, "main", target(name))
+
+    def head(self) -> str:
+        (pull,) = self.pulls()
+        return show(self.repo, pull["head"]["ref"], target("web"))
+
+
+def image_of(name: str) -> str:
+    return f"ghcr.io/acme/{name}"
+
+
+@pytest.fixture
+def scene(gitea: GiteaServer, tmp_path: Path) -> Scene:
+    return Scene(gitea, tmp_path, "web")
+
+
+def test_an_update(scene: Scene) -> None:
+    assert scene.run().json["status"] == "updated"
+    assert "newTag: 1.1.0" in scene.main()
+    assert scene.run().json["status"] == "unchanged"
+    assert git(scene.repo, "fsck", "--strict", "--no-dangling") == ""
+
+
+def test_a_protected_branch_and_the_way_out(scene: Scene) -> None:
+    scene.person("POST", "branch_protections", {"rule_name": "main", "enable_push": False})
+    refused = scene.run(code=4)
+    assert "--pull-request" in refused.stderr
+    assert "newTag: 1.0.0" in scene.main()
+    scene.proposed("1.1.0")
+    assert "newTag: 1.1.0" in scene.head()
+
+
+def test_a_branch_that_wants_signatures(scene: Scene) -> None:
+    rule = {"rule_name": "main", "enable_push": True, "require_signed_commits": True}
+    scene.person("POST", "branch_protections", rule)
+    refused = scene.run(code=4)
+    assert "--signing-key" in refused.stderr
+
+
+def test_wrong_logins(scene: Scene) -> None:
+    given = scene.given(image=f"{WEB}:1.1.0")
+    wrong = image_update(*given, env={**scene.env, "IMAGE_UPDATE_GIT_TOKEN": "not-a-token"})
+    assert (wrong.code, "not-a-token" in wrong.stderr) == (4, False), wrong.stderr
+    scene.person("DELETE", "collaborators/ci")
+    stranger = scene.run(code=4)
+    assert scene.name in stranger.stderr
+
+
+def test_runs_at_the_same_time_all_land(gitea: GiteaServer, tmp_path: Path) -> None:
+    names = [f"app{number}" for number in range(5)]
+    scene = Scene(gitea, tmp_path, *names)
+    running = [start(scene.given(image=f"{image_of(name)}:1.1.0"), env=scene.env) for name in names]
+    ended = [(one.communicate(timeout=100), one.wait()) for one in running]
+    assert [code for _, code in ended] == [0] * len(names), [said[1] for said, _ in ended]
+    assert git(scene.repo, "rev-list", "--count", "--no-merges", "main") == str(1 + len(names))
+    assert all("1.1.0" in scene.main(name) for name in names)
+
+
+def test_a_request_gets_newer_builds(scene: Scene) -> None:
+    scene.proposed("1.1.0", "--pull-request-label", "deploy", "--pull-request-reviewer", "person")
+    (first,) = scene.pulls()
+    assert [one["login"] for one in first["requested_reviewers"]] == ["person"]
+    scene.proposed("1.2.0", "--pull-request-label", "deploy")
+    (pull,) = scene.pulls()
+    assert pull["number"] == first["number"]
+    assert "1.2.0" in pull["title"]
+    assert "newTag: 1.2.0" in scene.head()
+    scene.person("POST", f"pulls/{pull['number']}/merge", {"Do": "merge"})
+    assert "newTag: 1.2.0" in scene.main()
+    assert scene.proposed("1.2.0").json["status"] == "unchanged"
+
+
+def test_a_base_that_moves(scene: Scene) -> None:
+    scene.proposed("1.1.0")
+    other = {"content": "eA==", "branch": "main", "message": "Something else"}
+    scene.person("POST", "contents/other.txt", other)
+    scene.proposed("1.2.0")
+    assert "newTag: 1.2.0" in scene.head()
+    (pull,) = scene.pulls()
+    assert git(scene.repo, "merge-base", "main", pull["head"]["ref"])
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_what_a_person_closed_is_not_proposed_again(scene: Scene, deleted: bool) -> None:
+    scene.proposed("1.1.0")
+    (pull,) = scene.pulls()
+    scene.person("PATCH", f"pulls/{pull['number']}", {"state": "closed"})
+    if deleted:
+        scene.person("DELETE", f"branches/{pull['head']['ref'].replace('/', '%2F')}")
+    scene.proposed("1.1.0")
+    assert scene.pulls() == []
+    scene.proposed("1.2.0")
+    (newer,) = scene.pulls()
+    assert newer["number"] != pull["number"]
+
+
+def test_a_draft(scene: Scene) -> None:
+    scene.proposed("1.1.0", "--pull-request-draft")
+    (pull,) = scene.pulls()
+    assert pull["draft"] is True
+
+
+def test_a_request_merges_by_itself(scene: Scene) -> None:
+    rule = {"rule_name": "main", "enable_push": False, "required_approvals": 1}
+    scene.person("POST", "branch_protections", rule)
+    scene.proposed("1.1.0", "--auto-merge")
+    (pull,) = scene.pulls()
+    scene.person("POST", f"pulls/{pull['number']}/reviews", {"event": "APPROVED", "body": "fine"})
+    wait_until(lambda: "newTag: 1.1.0" in scene.main())
