@@ -19,7 +19,7 @@ from task.forges.client import AlreadyThere, Client, ForgeKind, ForgeToken, Over
 from task.forges.content import dig, fitted, listed, numbered, ours_to_delete, same
 from task.forges.notes import Notes, tried
 from task.forges.proposal import LONGEST_BODY
-from task.forges.refusal import STAYS
+from task.forges.refusal import STAYS, valid_token
 from task.git.remote_url import RemoteUrl
 from task.http import Response
 from task.model import Proposal, Proposed
@@ -245,10 +245,11 @@ class _AzureClient(Client):
         return super().refused(answer, what)
 
     def _locked_out(self, what: str) -> TaskError:
+        place = self.reach.place
         return CredentialsError(
-            f"{self.reach.place.host} answers with its page to sign in: could not {what}",
-            hint="give a valid token as IMAGE_UPDATE_FORGE_TOKEN or by --forge-token-file: a personal access token of "
-            f"this organization, or System.AccessToken; {_NEEDS}",
+            f"{place.host} answers with its page to sign in: could not {what}",
+            hint=f"{valid_token(self.reach.token.secret, place.host, place.forge)}: a personal access token of this "
+            f"organization, or System.AccessToken; {_NEEDS}",
         )
 
 

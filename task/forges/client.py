@@ -198,8 +198,10 @@ class Client:
 
     def refused(self, answer: Response, what: str) -> TaskError:
         """The error that an answer means."""
-        host, token = self.reach.place.host, self.reach.token.secret
-        return refused(answer, what, host=host, needs=self._needs, token=token, stays=self._stays)
+        place, token = self.reach.place, self.reach.token.secret
+        return refused(
+            answer, what, host=place.host, needs=self._needs, token=token, stays=self._stays, forge=place.forge
+        )
 
     def words(self, answer: Response) -> str:
         """What the forge says in it, as a message may show it."""

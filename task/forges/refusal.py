@@ -7,20 +7,36 @@ from collections.abc import Iterator
 from typing import Any
 
 from task.errors import CredentialsError, ForgeError, RepositoryError, TaskError, UnreachableError
+from task.git.token_prefixes import wrong_issuer
 from task.http import NoAnswerError, Response
 from task.secret import Secret
 from task.text import one_line, shortened
 
 STAYS = "the pushed branch stays, and running again completes the request"
+SOFTWARE = {
+    "azure": "Azure DevOps",
+    "bitbucket": "Bitbucket Cloud",
+    "bitbucket-server": "Bitbucket Data Center",
+    "gitea": "Gitea or Forgejo",
+    "github": "GitHub",
+    "gitlab": "GitLab",
+}
 _LONGEST = 300  # characters of the forge's words
 _UNKNOWN_WAIT = 60.0  # seconds; GitHub asks for a minute where it names no time
 _TEXTS = ("message", "detail", "error_description", "error", "errors", "fields")  # where forges put their words
 
 
 def refused(
-    answer: Response, what: str, *, host: str, needs: str = "", token: Secret = Secret(""), stays: str = STAYS
+    answer: Response,
+    what: str,
+    *,
+    host: str,
+    needs: str = "",
+    token: Secret = Secret(""),
+    stays: str = STAYS,
+    forge: str = "",
 ) -> TaskError:
-    """The error for an answer of 300 and above; `what` ends the sentence "could not …", `stays` a hint.
+    """Return the error for an answer of 300 and above; `what` ends the sentence "could not …", `stays` a hint.
 
     401: `CredentialsError`; 403 and 404: `RepositoryError`, naming the permission `needs`; limits and 5xx:
     `UnreachableError`; a redirect and everything else: `ForgeError`.
@@ -36,7 +52,7 @@ def refused(
     if answer.status == 401:
         return CredentialsError(
             f"{host} does not accept the API token: could not {what}: {because}",
-            hint=f"give a valid one as IMAGE_UPDATE_FORGE_TOKEN or by --forge-token-file: {needs}; {stays}",
+            hint=f"{valid_token(token, host, forge)}: {needs}; {stays}",
         )
     if answer.status == 403:
         return RepositoryError(f"{host} does not let this API token {what}: {because}", hint=f"{needs}; {stays}")
@@ -53,6 +69,12 @@ def refused(
             hint="the repository may have moved: write its present URL",
         )
     return ForgeError(f"{host} refuses: could not {what}: {because}", hint=f"correct what it names; {stays}")
+
+
+def valid_token(token: Secret, host: str, forge: str) -> str:
+    """Return what to give instead of a refused token. If its prefix is another forge's, the sentence says so."""
+    wrong = wrong_issuer(token, host, SOFTWARE.get(forge, ""))
+    return f"{wrong or 'give a valid one'} as IMAGE_UPDATE_FORGE_TOKEN or by --forge-token-file"
 
 
 def unanswered(error: NoAnswerError, what: str, stays: str = STAYS) -> TaskError:
@@ -122,4 +144,4 @@ def _texts(said: Any, depth: int = 0) -> Iterator[str]:
             yield from _texts(said[name], depth + 1)
 
 
-__all__ = ["STAYS", "limited", "refused", "unanswered", "wait_of", "words"]
+__all__ = ["SOFTWARE", "STAYS", "limited", "refused", "unanswered", "valid_token", "wait_of", "words"]

@@ -40,6 +40,7 @@ from task.git.owner import Local, is_safe, owned_by_another
 from task.git.ssh_sharing import SshSharing
 from task.process_bounds import Bounds, Clock
 from task.process_watch import CapturedOutput, Watch, finish, send
+from task.secret import Secret
 from task.text import blanked
 from task.urls import as_ssh_url, local_folder, origin, split, without_login
 
@@ -315,6 +316,13 @@ class Git:
     def login_scopes(self) -> tuple[str, ...]:
         """The beginnings of the URLs that the logins given are for."""
         return tuple(dict.fromkeys(login.prefix for login in self._access.plan.logins))
+
+    def token(self, repo: str) -> tuple[Secret, str]:
+        """Return the password or token for a repository, which is empty if none was given, and the server's host."""
+        target = address_of(rewritten(repo, self._rewrites))
+        plan = self._access.plan
+        found = fitting([*url_login(target), *plan.spare, *plan.logins], target.url)
+        return found.password if found else Secret(""), split(target.url).host
 
     def ssh_environment(self, url: str) -> dict[str, str]:
         """What ssh needs so that it never asks: as options say, else as the host or the user's configuration says."""

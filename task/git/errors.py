@@ -14,6 +14,8 @@ from functools import cache
 import re2
 
 from task.errors import CredentialsError, Outpaced, RepositoryError, SourceError, TaskError, UnreachableError
+from task.git.token_prefixes import software_of, wrong_issuer
+from task.secret import Secret
 from task.text import blanked, without_logins
 
 _LINES, _CHARACTERS = 12, 1500
@@ -56,6 +58,7 @@ def _heard(said: str) -> str:
 _ACCESS = "check the URL, and that the credentials may read and write it; servers answer the same for both"
 _AGAIN = "run it again"
 _NO_LOGIN = "the server asks for a login and none was given; or the repository does not exist"
+_REFUSED = "the server did not accept the login"
 _UNKNOWN_HOST = _any("could not resolve", "name resolution", "name or service not known")
 _DOWN = "the Git server could not be reached, or broke off"
 _STALLED = _any("stalled", "operation too slow")
@@ -182,7 +185,7 @@ FAILURES = (
             "password authentication (?:was removed|is not supported)",
         ),
         CredentialsError,
-        "the server did not accept the login",
+        _REFUSED,
         "check the user name and the password or token given for this server",
     ),
     Meaning(
@@ -273,10 +276,12 @@ _GITEA_WITHOUT_WORDS = r"internal server error \(no message for end users\)"
 _NOISE = _any("hint:", "warning:", "To ", r"remote: *$", "remote: (?:Enumerating|Counting|Compressing|Resolving|Total)")
 
 
-def failure(stderr: str, subject: str, logins: Sequence[str] = ()) -> TaskError:
-    """The named error for what git said when it could not read a repository, or not reach it for writing.
+def failure(
+    stderr: str, subject: str, scopes: Sequence[str] = (), token: Secret = Secret(""), host: str = ""
+) -> TaskError:
+    """Return the named error for what git said when it could not reach a repository, or not read it.
 
-    `logins`: the beginnings of the URLs that the logins given are for.
+    `scopes`: the beginnings of the URLs that the given logins are for. `token`: the one that the server at `host` got.
     """
     heard = _heard(stderr)
     meaning = next((row for row in FAILURES if _says(heard, row.words)), None)
@@ -284,8 +289,10 @@ def failure(stderr: str, subject: str, logins: Sequence[str] = ()) -> TaskError:
     if meaning is None:
         return RepositoryError(f"git failed: {said or 'it gave no reason'}", hint=_ACCESS, subject=subject)
     hint = meaning.hint
-    if meaning.message == _NO_LOGIN and logins:
-        hint = f"the login given is only for {' and '.join(logins)}: give one for this URL (--git-credentials-url)"
+    if meaning.message == _NO_LOGIN and scopes:
+        hint = f"the login given is only for {' and '.join(scopes)}: give one for this URL (--git-credentials-url)"
+    elif meaning.message == _REFUSED:
+        hint = wrong_issuer(token, host, software_of(host, heard)) or hint
     elif meaning.message == _DOWN and _says(heard, _UNKNOWN_HOST):
         hint = "check the host name in the URL; if it is right, run it again"
     return meaning.error(f"{meaning.message}{f' ({said})' if said else ''}", hint=hint, subject=subject)

@@ -46,6 +46,23 @@ def test_refused(status: int, kind: type[TaskError], code: Exit, said: str) -> N
         assert "give scope x" in error.hint
 
 
+@pytest.mark.parametrize(
+    ("forge", "token", "fix"),
+    [
+        ("gitlab", "ghp_s3cret", "begins with ghp_, as GitHub's tokens do, but git.example.com runs GitLab: give one"),
+        ("gitea", "glpat-s3cret", "begins with glpat-, as GitLab's tokens do, but git.example.com runs Gitea or Forge"),
+        ("github", "ghp_s3cret", "give a valid one as IMAGE_UPDATE_FORGE_TOKEN or by --forge-token-file: give scope x"),
+    ],
+)
+def test_a_token_of_another_forge(forge: str, token: str, fix: str) -> None:
+    for status in (401, 403, 500):
+        said = refused(
+            answer(status), "open it", host="git.example.com", needs="give scope x", token=Secret(token), forge=forge
+        )
+        assert (fix in said.hint) == (status == 401)
+        assert "s3cret" not in f"{said}{said.hint}"
+
+
 WORDS = [
     (
         {"message": "Validation Failed", "errors": [{"message": "A pull request exists."}]},

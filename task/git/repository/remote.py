@@ -96,6 +96,10 @@ class Remote:
         self.objects.close()
         self._folder.close()
 
+    def _failure(self, error: GitFailed, subject: str) -> TaskError:
+        token, host = self._git.token(self._url)
+        return git_errors.failure(error.err, subject, self._git.login_scopes, token, host)
+
     def refs(self, *names: str, symbolic: bool = False) -> list[tuple[str, str]]:
         """(id or `ref: name`, ref) for each of the refs that exists."""
         self._folder.create()
@@ -103,7 +107,7 @@ class Remote:
             with self._logged(f"list {' '.join(names)}"):
                 out = self._ask("ls-remote", *(["--symref"] if symbolic else []), REMOTE, *names).out
         except GitFailed as error:
-            raise git_errors.failure(error.err, self.repo, self._git.login_scopes) from error
+            raise self._failure(error, self.repo) from error
         # A pattern of ls-remote fits the end of a name, and a server may have a million such branches: one at a time.
         lines = (line.decode("utf-8", "replace").rstrip("\n").partition("\t") for line in BytesIO(out))
         return [(word, name) for word, _, name in lines if name in names]
@@ -116,7 +120,7 @@ class Remote:
             with self._logged(f"list branches {' '.join(beginnings)}"):
                 out = self._ask("ls-remote", REMOTE, *(f"{heads}{one}*" for one in beginnings)).out
         except GitFailed as error:
-            raise git_errors.failure(error.err, self.repo, self._git.login_scopes) from error
+            raise self._failure(error, self.repo) from error
         names = (line.decode("utf-8", "replace").rstrip("\n").partition("\t")[2] for line in BytesIO(out))
         wanted = tuple(f"{heads}{one}" for one in beginnings)
         return sorted(name.removeprefix(heads) for name in names if name.startswith(wanted))
@@ -218,7 +222,7 @@ class Remote:
                 if f"couldn't find remote ref {name}" in error.err:
                     return ""
                 if not self._coarser(error):
-                    raise git_errors.failure(error.err, self.subject(branch), self._git.login_scopes) from error
+                    raise self._failure(error, self.subject(branch)) from error
                 continue
             if _NO_FILTER in said:
                 self._filter = _WHOLE
@@ -247,7 +251,7 @@ class Remote:
                 self._filter = _WHOLE
                 self.close()
                 raise StartAgain from error
-            raise git_errors.failure(error.err, self.subject(branch), self._git.login_scopes) from error
+            raise self._failure(error, self.subject(branch)) from error
 
     def push(self, head: str, commit: str, lease: str = "") -> bool:
         """Push the commit; false when the branch was there already.
@@ -305,7 +309,7 @@ class Remote:
             self._fetch(f"--depth={_LOOK_BACK}", refs=[refspec], why="whether the commit arrived")
             lines = self.local("log", "--format=%H %T %P", "refs/image-update/look").decode().splitlines()
         except GitFailed as error:
-            raise git_errors.failure(error.err, self.subject(branch), self._git.login_scopes) from error
+            raise self._failure(error, self.subject(branch)) from error
         return [(oid, tree, parents) for oid, tree, *parents in map(str.split, lines)]
 
     def ready(self) -> str:

@@ -1,0 +1,82 @@
+"""A token that another kind of Git host issued is named by its public prefix, and never shown."""
+
+import pytest
+
+from task.forges.refusal import SOFTWARE
+from task.forges.table import FORGES
+from task.git.errors import failure
+from task.git.token_prefixes import PREFIXES, SERVERS, software_of, wrong_issuer
+from task.secret import Secret
+
+REST = "0123456789abcdefSECRET"
+
+
+@pytest.mark.parametrize(
+    ("token", "runs", "said"),
+    [
+        ("ghp_", "GitLab", "this token begins with ghp_, as GitHub's tokens do, but git.example.com runs GitLab"),
+        ("github_pat_", "Gitea", "begins with github_pat_, as GitHub's tokens do, but git.example.com runs Gitea"),
+        ("ghs_", "Azure DevOps", "begins with ghs_, as GitHub's tokens do"),
+        ("glpat-", "GitHub", "begins with glpat-, as GitLab's tokens do, but git.example.com runs GitHub"),
+        ("gldt-", "Bitbucket Cloud", "begins with gldt-, as GitLab's tokens do"),
+        ("ATBB", "GitHub", "begins with ATBB, as Bitbucket Cloud's tokens do"),
+        ("ATCTT3", "Bitbucket Data Center", "but git.example.com runs Bitbucket Data Center"),
+        ("BBDC-", "Bitbucket Cloud", "begins with BBDC-, as Bitbucket Data Center's tokens do"),
+        ("ghp_", "GitHub", ""),
+        ("glpat-", "GitLab", ""),
+        ("ghp_", "", ""),  # nobody knows what the server runs
+        ("", "GitLab", ""),  # Gitea, Azure DevOps, a password
+        ("GHP_", "GitLab", ""),
+    ],
+)
+def test_a_prefix(token: str, runs: str, said: str) -> None:
+    found = wrong_issuer(Secret(token + REST), "git.example.com", runs)
+    assert said in found
+    assert bool(said) == bool(found)
+    assert REST not in found
+
+
+def test_no_token() -> None:
+    assert not wrong_issuer(Secret(""), "git.example.com", "GitLab")
+
+
+@pytest.mark.parametrize(
+    ("host", "said", "runs"),
+    [
+        ("github.com", "", "GitHub"),
+        ("gitlab.example.com", "", "GitLab"),
+        ("git.example.com", "remote: HTTP Basic: Access denied.", "GitLab"),
+        ("codeberg.org", "", "Forgejo"),
+        ("acme.visualstudio.com", "", "Azure DevOps"),
+        ("git.example.com", "fatal: Authentication failed", ""),
+    ],
+)
+def test_what_a_server_runs(host: str, said: str, runs: str) -> None:
+    assert software_of(host, said) == runs
+
+
+REFUSED = "fatal: Authentication failed for 'https://gitlab.example.com/acme/deploy/'"
+USUAL = "check the user name and the password or token given for this server"
+
+
+@pytest.mark.parametrize(
+    ("stderr", "token", "hint"),
+    [
+        (REFUSED, "ghp_", "but gitlab.example.com runs GitLab: give one for GitLab"),
+        (REFUSED, "glpat-", USUAL),
+        (REFUSED, "", USUAL),
+        ("fatal: could not read Username for 'https://gitlab.example.com'", "ghp_", "give a login for this server"),
+    ],
+)
+def test_a_login_that_git_refuses(stderr: str, token: str, hint: str) -> None:
+    error = failure(
+        stderr, "https://gitlab.example.com/acme/deploy@main", (), Secret(token + REST), "gitlab.example.com"
+    )
+    assert hint in error.hint
+    assert REST not in f"{error}{error.hint}"
+
+
+def test_every_forge_has_a_name() -> None:
+    assert SOFTWARE.keys() == FORGES.keys()
+    named = {one for software in SOFTWARE.values() for one in software.split(" or ")}
+    assert {*PREFIXES.values(), *SERVERS.values()} <= named
