@@ -53,6 +53,7 @@ class FollowedApplications:
         self._waiting: list[Step] = []
         self._seen: set[tuple[Deployed, str]] = set()
         self._unreadable: set[str] = set()  # repositories
+        self._full = False  # whether the manifests name more repositories than are read
 
     def note(self, found: Found) -> None:
         """Remembers what an Application deploys, to look into it later."""
@@ -86,6 +87,12 @@ class FollowedApplications:
             return
         try:
             kept = self._repositories.of(first.repo)
+        except SourceError as error:  # one more than others may name
+            if not self._full:
+                yield Found({}, "", f"--follow-apps: {error.message}", error.hint, severity="error")
+            self._full = True
+            return
+        try:
             names = kept.snapshot(first.revision, [Place(step.folder.path, "names") for step in steps])
             branch = _Branch(kept, names)
             looks = [(step, kind) for step in steps if self._is_new(step, kind := branch.kind(step.folder))]

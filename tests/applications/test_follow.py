@@ -15,7 +15,7 @@ from task.applications.application_sets import RenderedSets
 from task.applications.follow import FollowedApplications
 from task.applications.manifest_text import found_in
 from task.applications.rendering import Rendering
-from task.applications.repositories import Repositories
+from task.applications.repositories import MOST_REPOSITORIES, Repositories
 from task.errors import TaskError, UnreachableError
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
@@ -262,6 +262,17 @@ def test_a_revision_that_is_no_branch_is_told(tmp_path: Path, below: Below) -> N
     (told,) = below.of(app("root", repo, "x", targetRevision="v1"))
     assert "this is a tag" in told.problem
     assert told.hint.startswith("name a branch in targetRevision")
+
+
+def test_the_number_of_repositories_that_manifests_name_is_bounded(tmp_path: Path, below: Below) -> None:
+    repo = tmp_path / "repo.git"
+    for number in range(MOST_REPOSITORIES):
+        below.repositories.of(str(number))
+    bare_repo(tmp_path, {f"apps/{name}.yaml": app(name, f"https://h/{name}", "x") for name in "ab"})
+    below.repositories.of(str(repo), named=False)  # of --applications
+    found = below.of(app("root", repo, "apps"))
+    assert names(found) == ["a", "b"]
+    assert problems(found) == [f"--follow-apps: the manifests name more than {MOST_REPOSITORIES} repositories"]
 
 
 class Down:
