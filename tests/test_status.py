@@ -7,10 +7,11 @@ from typing import Any
 
 import jsonschema
 import pytest
-from clusters import app, live_app
+from clusters import app, kubeconfig, live_app
 from fakes.argocd_api import argocd_server
 from fakes.forge_server import serving
 from fakes.github_api import GitHub
+from fakes.kubernetes_api import APPLICATIONS, running
 from fakes.oci_images import image
 from fakes.registry_api import RegistryApi, registry_api
 from request_scenes import API
@@ -243,6 +244,20 @@ def test_what_runs_as_argo_cd_says(tmp_path: Path) -> None:
     assert (web["current"]["tag"], web["live"]) == ("1.1.0", [{"tag": "1.0.0", "digest": None}])
     assert (live["repository"], live["live"]) == (None, [{"tag": "1.0.0", "digest": None}])
     assert [one["would"]["verdict"] for one in (live, web)] == ["update", "update"]
+
+
+def test_what_runs_as_the_cluster_says_and_nothing_but_reading(tmp_path: Path) -> None:
+    repo = repository(tmp_path, "web", "other")
+    with running() as api:
+        api.add(APPLICATIONS, app("web", repo), app("other", repo), live_app("live", kustomize__image_name=WEB))
+        given = ("--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api), "--allow-protocol", "file")
+        with untouched(repo):
+            found = image_update("status", "web", "live", *given, "--output", "json")
+        assert {one.verb for one in api.asked} <= {"get", "list"}
+    assert found.code == 0, found.stderr
+    jsonschema.validate(found.json, SCHEMA)
+    assert keys(found.json) == ["argocd/live", "argocd/web"]
+    assert [one["live"] for one in found.json["images"]] == [[{"tag": "1.0.0", "digest": None}]] * 2
 
 
 def test_a_live_application_from_a_file_is_not_known(tmp_path: Path) -> None:

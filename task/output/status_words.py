@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from task.model import ImageStatus, PastBuild, Policy, Status
+from task.model import Image, ImageStatus, PastBuild, Policy, Status
 from task.output.outcome import constraint_of
 from task.output.words import VERDICTS
+from task.policy.judge import objection
 from task.policy.order import version_of
 from task.policy.remember import hold_text
+from task.policy.strategies import STRATEGIES
 from task.text import without_logins
 from task.urls import without_login
 
@@ -27,9 +29,9 @@ def state(one: ImageStatus) -> str:
         return "waiting"
     if one.request:
         return "proposed"
-    if one.newest and one.newest.tag not in ("", one.in_git.tag):
+    if one.newest and not _same(one, one.newest) and not _older(one, one.newest.tag):
         return "behind"
-    if now and one.live and not any(_same(one, image.tag, image.digest) for image in one.live):
+    if now and one.live and not any(_same(one, image) for image in one.live):
         return "differs"
     return "tracked"
 
@@ -116,12 +118,18 @@ def _many(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _same(one: ImageStatus, tag: str, digest: str) -> bool:
-    """Whether a live image is what Git says, as far as both tell."""
+def _older(one: ImageStatus, tag: str) -> bool:
+    """Return whether a tag is older than the one in Git. One that the rules do not admit there is always replaced."""
+    now, policy = one.in_git.tag, one.subscription.policy
+    return bool(now) and objection(now, policy) is None and bool(STRATEGIES[policy.strategy].older(tag, now))
+
+
+def _same(one: ImageStatus, image: Image) -> bool:
+    """Return whether an image is what Git says, as far as both tell."""
     now = one.in_git
-    if now.digest and digest:
-        return now.digest == digest
-    return not (now.tag and tag) or now.tag == tag
+    if now.digest and image.digest:
+        return now.digest == image.digest
+    return now.tag == image.tag or (not now.tag and bool(now.digest)) or not image.tag
 
 
 def _version(tag: str, digest: str) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from task.errors import TaskError
 from task.forges.proposal import BRANCHES, proposes
-from task.forges.proposed_builds import build_key
+from task.forges.proposed_builds import Builds, build_key
 from task.model import ImageStatus, OpenRequest, Problem, Proposed, Subscription
 from task.pipeline.ports import Batch, World
 from task.policy.order import version_of
@@ -28,15 +28,14 @@ def with_requests(rows: list[ImageStatus], batch: Batch, world: World) -> tuple[
         return rows, ()
     try:
         heads = batch.repository.branches(sorted(beginnings(one.subscription for one in rows)))
-        opened: list[tuple[str, Proposed]] = []
-        for head in heads[:MOST]:
-            found = forge.find(batch.base, head)
-            opened += [(head, found)] if found and found.state == "open" else []
+        asked = [(head, forge.find(batch.base, head)) for head in heads[:MOST]]
     except TaskError as error:
         message = f"open pull requests of {without_login(repo)} are not known: {error.message}"
         return rows, (Problem("", error.rule, message, error.hint, "warning"),)
     if len(heads) > MOST:
         world.log("warning", f"{without_login(repo)}: only {MOST} of {len(heads)} head branches were looked at")
+    opened = [(head, one, proposes(one.body)) for head, one in asked if one and one.state == "open"]
+    opened.sort(key=lambda found: (len(found[1].number), found[1].number), reverse=True)  # the newest first
     return [_with_request(one, opened) for one in rows], ()
 
 
@@ -46,11 +45,11 @@ def beginnings(subs: Iterable[Subscription]) -> set[str]:
     return {BRANCHES, *filter(None, named)}
 
 
-def _with_request(one: ImageStatus, opened: list[tuple[str, Proposed]]) -> ImageStatus:
+def _with_request(one: ImageStatus, opened: Sequence[tuple[str, Proposed, Builds]]) -> ImageStatus:
     sub = one.subscription
     key = build_key(sub.application.key, sub.entry.alias, sub.entry.image.identity)
-    for head, found in sorted(opened, key=lambda pair: (len(pair[1].number), pair[1].number), reverse=True):
-        if proposed := proposes(found.body).get(key):
+    for head, found, builds in opened:
+        if proposed := builds.get(key):
             request = OpenRequest(found.url, found.number, head, proposed.tag or version_of(proposed))
             return replace(one, request=request)
     return one

@@ -14,6 +14,7 @@ from task.image import parse_image
 from task.model import FileVersion, Hold, ImageStatus, Policy, Reading, Status
 from task.output.status_words import facts, rules, state, summary
 from task.pipeline.job import Job
+from task.pipeline.open_requests import beginnings
 from task.pipeline.ports import World
 from task.pipeline.standing import past_builds
 from task.pipeline.status import Look, status
@@ -60,8 +61,8 @@ def test_a_build_names_its_pipeline() -> None:
     assert (build.pipeline_run, build.by, build.at) == ("https://ci.example/7", "jane", NOW)
 
 
-def row(**more: object) -> ImageStatus:
-    (sub,) = subscribe(parse_application(story().app, PREFIX)).subscriptions
+def row(strategy: str = "newest-build", **more: object) -> ImageStatus:
+    (sub,) = subscribe(parse_application(story(strategy).app, PREFIX)).subscriptions
     return replace(ImageStatus(sub, "main", "kustomization", Reading(tag="1.0.0")), **more)  # type: ignore[arg-type]
 
 
@@ -78,6 +79,15 @@ IMAGE = parse_image("ghcr.io/acme/web:1.1.0")
         (row(live=(IMAGE,), in_git=Reading()), "tracked"),  # Git says nothing
         (row(newest=IMAGE, live=(IMAGE,)), "behind"),
         (row(newest=replace(IMAGE, tag="1.0.0")), "tracked"),
+        (
+            row(newest=replace(IMAGE, tag="0.9.0"), strategy="semver"),
+            "tracked",
+        ),  # the registry has thrown newer ones away
+        (row(newest=replace(IMAGE, tag="1.0.0", digest=DIGEST)), "tracked"),  # Git pins none
+        (row(newest=replace(IMAGE, digest=DIGEST), in_git=Reading(tag="1.1.0", digest=DIGEST[:-1] + "b")), "behind"),
+        (row(newest=IMAGE, in_git=Reading()), "behind"),
+        (row(newest=replace(IMAGE, tag="0.9.0"), strategy="semver", in_git=Reading(tag="nightly")), "behind"),
+        (row(newest=replace(IMAGE, tag="0.9.0")), "behind"),  # tags of newest-build have no order
         (row(hold=Hold("x"), newest=IMAGE), "held"),
     ],
 )
@@ -99,6 +109,19 @@ def test_the_rules_in_words() -> None:
     )
     assert dict(facts(row(hold=Hold("locked by flux"), scope="image")))["hold"] == "locked by flux (this image)"
     assert summary(Status((row(), row(hold=Hold("x"))), (), 1, 0)) == "2 images of 1 Application: 1 held, 1 tracked"
+
+
+@pytest.mark.parametrize(
+    ("heads", "found"),
+    [
+        ([], {"image-update/"}),
+        (["updates"], {"image-update/", "updates"}),
+        (["up-{{.SHA256}}", "{{.App}}"], {"image-update/", "up-"}),  # of the last one nothing is known
+    ],
+)
+def test_how_the_head_branches_begin_that_may_have_a_request(heads: Sequence[str], found: set[str]) -> None:
+    subs = [replace(row().subscription, head=head, pull_request=True) for head in heads]
+    assert beginnings([*subs, replace(row().subscription, head="pushed-without-a-request")]) == found
 
 
 def look_at(branch: Branch, *images: str, builds: int = 5, app: object = None) -> Status:
