@@ -111,6 +111,7 @@ class Story:
     def __init__(self, app: Mapping[str, Any], branch: Branch) -> None:
         self.app, self.branch = app, branch
         self.others: list[Mapping[str, Any]] = []  # more Applications on the same branch
+        self.ancestry: Callable[[str, str, str], str] = lambda _repository, _new, _old: ""
         self.follow: Callable[[Sequence[Landed]], Followed] = lambda _landed: Followed()
         self.now = NOW
         self.tags: tuple[str, ...] = ()  # what the registry lists
@@ -154,7 +155,7 @@ class Story:
             applications=lambda: [Found(one, "applications.json:1") for one in (self.app, *self.others)],
             locate=lambda _origin: None,
             repository=lambda _url, _subscription: self.branch, now=lambda: 0.0, sleep=lambda _seconds: None,
-            jitter=lambda: 0.5, log=lambda _level, _text: None, follow=self.follow,
+            jitter=lambda: 0.5, log=lambda _level, _text: None, follow=self.follow, ancestry=self.ancestry,
             registry=lambda questions: {one: Answer(tags=self.tags) for one in questions},
         )  # fmt: skip
         return run(job, world)

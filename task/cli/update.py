@@ -99,6 +99,7 @@ def carry_out(settings: Settings, environ: Mapping[str, str], log: Log) -> Repor
 def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, str]) -> Job:
     """Return the pipeline's job. Raises `UsageError` for an impossible value."""
     origin, now = origin_of(environ), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    own = without_login(settings.build.repository or origin.repository)
     if settings.command in ("scan", "promote"):  # the CI job has built nothing
         origin, environ = Origin(run=origin.run), {}
     given, git = settings.build, settings.git
@@ -142,13 +143,13 @@ def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, 
         dry=settings.dry,
         intent=_intent(settings, now, environ),
         aliases=settings.held.images,
-        deployed=_deployed(settings, repository, commit, environ),
+        deployed=_deployed(settings, own.removesuffix(".git"), commit, environ),
         comment=_comment(settings, images, environ) if settings.request.comment else None,
         repository_config=settings.repository_config,
         requests=PullRequestOptions(
             asked.labels, asked.reviewers, asked.assignees, asked.draft, asked.auto_merge, source=page, run=run
         ),
-        promotion=Promotion(**asdict(settings.promote)) if settings.command == "promote" else None,
+        promotion=Promotion(**asdict(settings.promote), repository=own) if settings.command == "promote" else None,
         undo=settings.argo.on_failure == "rollback",
     )
 
@@ -173,7 +174,7 @@ def _comment(settings: Settings, images: tuple[Image, ...], environ: Mapping[str
 def _deployed(settings: Settings, repository: str, commit: str, environ: Mapping[str, str]) -> DeployedSource | None:
     """Return what was built, if its deployments are to be shown. Raises `UsageError` if that is not known.
 
-    The branch is the CI job's, if that job built the commit.
+    The commit of what is promoted is known later. The branch is the CI job's, if that job built the commit.
     """
     if settings.dry or not settings.request.deployments:
         return None
@@ -181,10 +182,10 @@ def _deployed(settings: Settings, repository: str, commit: str, environ: Mapping
         ("repository", "--source-repository", repository, "GITHUB_REPOSITORY, CI_PROJECT_URL"),
         ("commit", "--source-commit", commit, "GITHUB_SHA, CI_COMMIT_SHA"),
     ):
-        if not value:
+        if not value and (name, settings.command) != ("commit", "promote"):
             hint = f"give {option}; without it, the CI system's variables tell ({variables} and others)"
             raise UsageError(f"--deployments: the {name} that was built is not known", hint=hint)
-    of_the_job = environ.get("CI_COMMIT_SHA", "").strip() == commit
+    of_the_job = bool(commit) and environ.get("CI_COMMIT_SHA", "").strip() == commit
     ref = environ.get("CI_COMMIT_REF_NAME", "").strip() if of_the_job else ""
     is_tag = bool(ref) and environ.get("CI_COMMIT_TAG", "").strip() == ref
     return DeployedSource(repository, commit, ref, is_tag, settings.argo.wait)

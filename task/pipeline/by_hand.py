@@ -20,7 +20,7 @@ from task.pipeline.target import earlier_reading, target_of
 from task.pipeline.weigh import Intent, Situation, deferred, weigh
 from task.policy.judge import same
 from task.policy.order import version_of
-from task.policy.remember import active, hold_text, rolled_back
+from task.policy.remember import active, hold_text, holding, rolled_back
 
 BACK = re.compile(r"([1-9][0-9]{0,3})-back")
 MOST_TEXTS = 100  # how many versions of a file are read to go back N steps
@@ -126,7 +126,7 @@ def _undo(intent: Intent, undone: Decision, situation: Situation) -> Move:
         if not same(image, now):
             because = f"{image.version} is not what Git says now: {version_of(now) or 'nothing'}"
             return Move(situation.decision(image, Verdict("refuse", "superseded", because)))
-    if hold := situation.hold:
+    if hold := holding(situation.state, situation.memory, situation.terms.now):  # a freeze stops no rollback
         return Move(situation.decision(image, Verdict("defer", "held", hold_text(hold))))
     memory = rolled_back(situation.memory, situation.in_git, before, (), "")
     wanted = replace(situation.subscription.entry.image, tag=before.tag, digest=before.digest)

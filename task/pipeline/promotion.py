@@ -19,6 +19,7 @@ from task.pipeline.decide import Ask
 from task.pipeline.match import Matched, asks_for_images, siblings_of
 from task.pipeline.overlooked import unknown_names
 from task.pipeline.target import all_live, live_reading
+from task.urls import host_and_path
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
@@ -33,6 +34,7 @@ class Promotion:
     target_selector: str = ""
     images: tuple[str, ...] = ()  # aliases or names; () is all
     healthy: bool = False  # only what Argo CD calls Synced and Healthy
+    repository: str = ""  # of the builds' source commits, as the command line or the CI system names it
 
 
 @dataclass(frozen=True)
@@ -220,7 +222,7 @@ def asks_to_promote(pairs: Iterable[Pair], known: Sequence[SourceVersion], promo
         for sub, giving in zip(target.subscriptions, pair.givers, strict=True):
             if giving:
                 givers = [by_entry[id(one)] for one in giving]
-                found = _ask(sub, _one_of(sub, givers), target)
+                found = _ask(sub, _one_of(sub, givers), target, promotion)
                 refusal = _refusal(found, givers, promotion)
                 decisions += [refusal] if refusal else []
                 asks += [] if refusal else [found]
@@ -231,9 +233,13 @@ def asks_to_promote(pairs: Iterable[Pair], known: Sequence[SourceVersion], promo
     return Matched(tuple(asks), tuple(decisions), tuple(problems))
 
 
-def _ask(sub: Subscription, given: SourceVersion, target: Subscribed) -> Ask:
+def _ask(sub: Subscription, given: SourceVersion, target: Subscribed, promotion: Promotion) -> Ask:
     image = replace(sub.entry.image, tag=given.image.tag, digest=given.image.digest)
-    return Ask(sub, (image,), siblings=siblings_of(sub, target), build=given.build, source=given.source)
+    # The build comes from a state file, which other people can write: its URL must not be contacted, nor shown.
+    ours = promotion.repository
+    same = bool(ours) and host_and_path(given.build.repository) == host_and_path(ours)
+    build = replace(given.build, repository=ours if same else "")
+    return Ask(sub, (image,), siblings=siblings_of(sub, target), build=build, source=given.source)
 
 
 def _one_of(sub: Subscription, givers: Sequence[SourceVersion]) -> SourceVersion:

@@ -41,7 +41,7 @@ def run(job: Job, world: World) -> Report:
     seen, problems = discover(job, world)
     matched = match_images(seen.asking, job, world)
     if job.promotion:
-        job = with_promoted(job, matched)
+        job = with_promoted(job, matched, world)
     found = world.now()
     done = Outcome(matched.decisions)
     if job.atomic:
@@ -128,14 +128,19 @@ def match_promotion(asking: Sequence[Subscribed], promotion: Promotion, job: Job
     return replace(matched, problems=(*problems, *matched.problems))
 
 
-def with_promoted(job: Job, matched: Matched) -> Job:
-    """The job, with the images that are promoted, and with their source commit in the commit's message if it is one."""
+def with_promoted(job: Job, matched: Matched, world: World) -> Job:
+    """The job, with the images that are promoted, and with their source commit if that is one for all."""
     offered = [*(ask.offered for ask in matched.asks), *(one.candidate for one in matched.decisions)]
     images = tuple(dict.fromkeys(image for image in offered if image.version))
     builds = {(ask.build.commit, ask.build.repository) for ask in matched.asks if ask.build}
     commit, repository = builds.pop() if len(builds) == 1 else ("", "")
     of_build = build_trailers(commit, references=commit_references(commit, repository))
-    return replace(job, images=images, wording=replace(job.wording, trailers=(*of_build, *job.wording.trailers)))
+    wording = replace(job.wording, trailers=(*of_build, *job.wording.trailers))
+    deployed = replace(job.deployed, commit=commit) if job.deployed and commit and repository else None
+    if job.deployed and not deployed and matched.asks:
+        why = f"the sources' state does not say which one commit of {job.deployed.repository} was built"
+        world.log("warning", f"deployments are not shown: {why}")
+    return replace(job, images=images, wording=wording, deployed=deployed)
 
 
 def deliver_all(groups: Sequence[Sequence[Ask]], job: Job, world: World) -> list[Outcome]:

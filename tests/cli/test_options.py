@@ -59,8 +59,10 @@ TAKEN = {
         registry-credentials-for registry-cache-dir allow-env allow-exec verify verify-identity verify-issuer
         verify-timeout
     """,
-    "promote": f"promote-from promote-to from-selector to-selector healthy image dry-run on-failure {TAKING} {TELLING} "
-    f"{WRITING}",
+    "promote": f"""
+        promote-from promote-to from-selector to-selector healthy image source-repository deployments dry-run on-failure
+        {TAKING} {TELLING} {WRITING}
+    """,
     "hold": f"app image reason until by dry-run {TELLING} {WRITING}",
     "release": f"app image discard dry-run {TELLING} {WRITING}",
     "rollback": f"app image to unknown-tag reason until by hold dry-run {TELLING} {WRITING}",

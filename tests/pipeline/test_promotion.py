@@ -10,11 +10,22 @@ from hypothesis import strategies as st
 from memory import NOW, SCOPE, URL, WORDING, Branch, Story
 from runs import KUSTOMIZATION, WEB, application, target
 
+from task.annotations.application import parse_application
+from task.annotations.subscription import Defaults, subscribe
 from task.errors import UsageError
 from task.image import parse_image
 from task.model import Build, Changeset, Decision, Hold, Landing, Report
-from task.pipeline.job import Failure, Followed, Job, Landed
-from task.pipeline.promotion import Promotion, check_promotion
+from task.pipeline.job import DeployedSource, Failure, Followed, Job, Landed
+from task.pipeline.ports import World
+from task.pipeline.promotion import (
+    Promotion,
+    SourceVersion,
+    asks_to_promote,
+    check_promotion,
+    pairs_of,
+    wanted,
+)
+from task.pipeline.run import with_promoted
 from task.pipeline.weigh import Intent, Terms
 
 DB = "ghcr.io/acme/db"
@@ -296,11 +307,43 @@ def test_only_what_is_healthy(said: Mapping[str, Any] | None, rule: str, because
     assert scene.says("production/web") == ("b7" if rule == "admitted" else "1.0.0")
 
 
-def test_the_source_commit_of_the_build_is_the_commits() -> None:
+OURS = "https://git.example/acme/web"
+OLD, NEW = "a" * 40, "b" * 40
+
+
+def with_commits(repository: str) -> Stages:
+    """Production has a build of an old commit, staging one of a new commit; their builds have no numbers."""
     scene = Stages(app("staging/web"), app("production/web"))
-    commit = "4f2a9c1d5e6b7a8c9d0e1f2a3b4c5d6e7f8a9b0c"
-    build = Build(sequence=7, commit=commit, repository="https://git.example/acme/web")
-    scene._for("staging/web", Job("run", (parse_image(f"{WEB}:b7"),), SCOPE, Terms(build=build, now=NOW), WORDING))
+    for key, tag, commit in (("production/web", "b1", OLD), ("staging/web", "b7", NEW)):
+        terms = Terms(build=Build(commit=commit, repository=repository), now=NOW)
+        scene._for(key, Job("run", (parse_image(f"{WEB}:{tag}"),), SCOPE, terms, WORDING))
+    return scene
+
+
+@pytest.mark.parametrize(
+    ("written", "named", "rule"),
+    [
+        (OURS, "ssh://git@git.example/acme/web.git", "superseded"),
+        (OURS, "", "admitted"),  # nobody but the state file names it: by arrival
+        ("https://evil.example/steal", OURS, "admitted"),
+    ],
+)
+def test_only_the_repository_that_is_named_is_asked_about_commits(written: str, named: str, rule: str) -> None:
+    scene = with_commits(written)
+    asked: list[str] = []
+
+    def older(repository: str, _new: str, _old: str) -> str:
+        asked.append(repository)
+        return "older"
+
+    scene.ancestry = older
+    assert rules(scene.promote("staging/web", "production/web", repository=named)) == {"production/web": rule}
+    assert asked == ([named] if rule == "superseded" else [])
+
+
+def test_the_source_commit_of_the_build_is_the_commits() -> None:
+    scene = with_commits(OURS)
+    commit = NEW
     messages: list[str] = []
     land = scene.branch.land
 
@@ -309,7 +352,8 @@ def test_the_source_commit_of_the_build_is_the_commits() -> None:
         return land(change)
 
     scene.branch.land = told  # type: ignore[method-assign]
-    scene.promote("staging/web", "production/web")
+    scene.promote("staging/web", "production/web", repository=OURS)
+    assert f"Argocd-reference-commit-repourl: {OURS}" in messages[0]
     assert f"Source-Commit: {commit}" in messages[0]
     assert f"Argocd-reference-commit-sha: {commit}" in messages[0]
     assert messages[0].startswith("build: automatic update of web\n")
@@ -384,3 +428,24 @@ def test_a_promotion_whose_rollout_fails_is_taken_back() -> None:
     assert ([one.rollback for one in report.commits], scene.says("production/web")) == ([False, True], "1.0.0")
     scene.follow = lambda _landed: Followed()
     assert rules(scene.promote("staging/web", "production/web")) == {"production/web": "superseded"}
+
+
+@pytest.mark.parametrize(("repository", "shown"), [(OURS, NEW), ("https://git.example/acme/other", "")])
+def test_deployments_are_of_the_commit_that_staging_has(repository: str, shown: str) -> None:
+    scene = with_commits(OURS)
+    apps = [subscribe(parse_application(one), Defaults()) for one in (scene.app, *scene.others)]
+    promotion = Promotion(("staging/web",), ("production/web",), repository=repository)
+    pairs, _ = pairs_of(apps, promotion)
+    known = [
+        SourceVersion(one, replace(one.entry.image, tag="b7"), Build(commit=NEW, repository=OURS))
+        for one in wanted(pairs)
+    ]
+    told: list[str] = []
+    world = World(
+        applications=list, locate=lambda _origin: None, repository=lambda _url, _sub: scene.branch, now=lambda: 0.0,
+        sleep=lambda _seconds: None, jitter=lambda: 0.5, log=lambda _level, text: told.append(text),
+    )  # fmt: skip
+    job = Job("promote", (), SCOPE, Terms(now=NOW), WORDING, deployed=DeployedSource(repository, ""))
+    made = with_promoted(job, asks_to_promote(pairs, known, promotion), world)
+    assert (made.deployed.commit if made.deployed else "") == shown
+    assert bool(told) == (not shown)
