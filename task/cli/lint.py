@@ -75,7 +75,7 @@ def lint(
     argocd_root_path: options.ArgocdRootPath = "",
     argocd_header: options.ArgocdHeader = None,
 ) -> int:
-    """Check the annotations of all Applications, and .image-update/config, and list every problem with its fix."""
+    """Check the annotations of all Applications, and the repository's config, and list every problem with its fix."""
     settings, environ, log = settings_of("lint", _given(context)), context.obj.environ, context.obj.log
     found = _collect(settings, environ, log)
     if settings.output.format == "json":
