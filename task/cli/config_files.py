@@ -16,7 +16,7 @@ _LINE = re.compile(r"\bline (\d+)")
 
 
 def config_findings(sources: Iterable[str]) -> Iterator[tuple[Finding, str, int]]:
-    """An error for each config with a mistake, with its file and line.
+    """Yield an error for each config with a mistake, with its file and line.
 
     A config is looked for at the root of the work tree that a file or folder of Applications lies in.
     """
@@ -38,7 +38,7 @@ def _placed(path: str, message: str, hint: str) -> tuple[Finding, str, int]:
 
 
 def _config_of(source: str) -> str:
-    """Where the config of a source's repository would be: at the root of its work tree, else in its folder."""
+    """Return where the config of a source would be: at the root of its work tree, or else in its folder."""
     folder = source if os.path.isdir(source) else os.path.dirname(source) or "."
     top = os.path.realpath(folder)
     while not os.path.exists(os.path.join(top, ".git")):

@@ -27,7 +27,7 @@ class ReadsMore(Protocol):
     """A repository that shows more places of a snapshot."""
 
     def again(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """These places, at the same commit."""
+        """Return these places, at the same commit."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class Governed:
 
 
 def govern(asks: Sequence[Ask], snapshot: Snapshot, repository: ReadsMore, job: Job) -> Governed:
-    """What the config of this snapshot makes of the asks. Raises `TargetError` for a config with a mistake.
+    """Return the asks as the config of this snapshot wants them. Raises `TargetError` for a config with a mistake.
 
-    What it makes necessary besides, such as the template of the message, is read in one fetch more.
+    If the config makes more files necessary, such as the template of the message, one more fetch reads them.
     """
     config = config_in(snapshot.files) if job.repository_config else NO_CONFIG
     if config == NO_CONFIG:
@@ -71,7 +71,7 @@ def _more(before: Ask, ask: Ask) -> tuple[Place, ...]:
 
 
 def _template(files: Files, path: str) -> str:
-    """The template's text. Raises `TargetError`."""
+    """Return the template's text. Raises `TargetError`."""
     text = text_of(files, path)
     if text is None:
         raise TargetError(f"commit.template: there is no file {path}", hint="add it, or correct the path", subject=PATH)

@@ -25,7 +25,7 @@ class Match:
     images: tuple[NameGlob, ...] = ()
 
     def takes(self, sub: Subscription) -> bool:
-        """Whether it is about this one."""
+        """Tell whether it is about this subscription."""
         app, image = sub.application, sub.entry.image
         path = posixpath.normpath(f"/{sub.path}")
         return (
@@ -72,14 +72,18 @@ NO_CONFIG = RepositoryConfig()
 
 
 def governed(subs: Iterable[Subscription], config: RepositoryConfig, now: str) -> list[Subscription]:
-    """The subscriptions, each with what the config says about it now.
+    """Return the subscriptions, each with what the config says about it now.
 
     What asks for a pull request or a digest wins over what does not, wherever it stands.
     """
     frozen = in_force(config.freezes, now)
-    found = []
+    found: list[Subscription] = []
+    known: dict[tuple[int, ...], Wishes] = {}  # by the rules that match: thousands of subscriptions share a few sets
     for sub in subs:
-        wishes = decided([*(rule.wishes for rule in config.rules if rule.match.takes(sub)), config.wishes])
+        matching = tuple(number for number, rule in enumerate(config.rules) if rule.match.takes(sub))
+        if matching not in known:
+            known[matching] = decided([*(config.rules[number].wishes for number in matching), config.wishes])
+        wishes = known[matching]
         holds = [hold for match, hold in frozen if match.takes(sub)]
         found.append(
             replace(
@@ -94,7 +98,7 @@ def governed(subs: Iterable[Subscription], config: RepositoryConfig, now: str) -
 
 
 def agreed(of: Sequence[Wishes], common: Wishes) -> Wishes:
-    """What counts for a commit or a pull request that several subscriptions share.
+    """Return what counts for a commit or a pull request that several subscriptions share.
 
     Where they differ, `common` counts. But labels and people are those of all; a request is a draft if one of them
     wants that, and is merged by itself only if all do.
@@ -121,14 +125,14 @@ def agreed(of: Sequence[Wishes], common: Wishes) -> Wishes:
 
 
 def decided(layers: Sequence[Wishes]) -> Wishes:
-    """Of each wish, what the first layer says that says anything."""
+    """Return the layers as one. Of each wish, the first layer counts that says anything about it."""
     names = [one.name for one in fields(Wishes)]
     said = {name: [value for layer in layers if (value := getattr(layer, name)) is not None] for name in names}
     return Wishes(**{name: values[0] for name, values in said.items() if values})
 
 
 def in_force(freezes: Iterable[Freeze], now: str) -> list[tuple[Match, Hold]]:
-    """The freezes that hold now: what each is about, and the hold that it is."""
+    """Return the freezes that hold now: what each is about, and the hold that it is."""
     found = []
     for one in freezes:
         if times := window(one.schedule, one.seconds, one.zone, now):

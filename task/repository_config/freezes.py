@@ -24,7 +24,7 @@ _EXAMPLE = '"0 18 * * 5" is 18:00 on each Friday: minute, hour, day, month, day 
 
 
 def check_schedule(text: str) -> None:
-    """Raises `Malformed` for what is no schedule of five fields."""
+    """Raise `Malformed` if the text is not a schedule of five fields."""
     if len(text) > LONGEST_SCHEDULE or len(text.split()) != 5:
         raise Malformed(f"{shortened(text, 50)!r} is not a schedule of five fields", _EXAMPLE)
     try:
@@ -34,7 +34,7 @@ def check_schedule(text: str) -> None:
 
 
 def seconds_of(text: str) -> int:
-    """The seconds of a duration such as `62h`, `1h30m` or `3d`. Raises `Malformed`."""
+    """Return the seconds of a duration such as `62h`, `1h30m` or `3d`. Raises `Malformed`."""
     match = _DURATION.fullmatch(text)
     length = sum(int(count or 0) * unit for count, unit in zip(match.groups(), _UNITS, strict=True)) if match else 0
     if not 0 < length <= LONGEST_WINDOW:
@@ -44,7 +44,7 @@ def seconds_of(text: str) -> int:
 
 @lru_cache(maxsize=64)
 def zone_of(name: str) -> ZoneInfo:
-    """The time zone of that name. Raises `Malformed`."""
+    """Return the time zone of that name. Raises `Malformed`."""
     try:
         if _ZONE.fullmatch(name):
             return ZoneInfo(name)
@@ -54,7 +54,7 @@ def zone_of(name: str) -> ZoneInfo:
 
 
 def window(schedule: str, seconds: int, zone: ZoneInfo, now: str) -> tuple[str, str] | None:
-    """When the present window began, and when it ends; None where `now` lies in none. Times are RFC 3339, in UTC.
+    """Return when the present window began and when it ends, or None outside a window. Times are RFC 3339, in UTC.
 
     Schedules are read on the clocks of the time zone: where these skip an hour, a window that begins in it begins after
     it, and in an hour that comes twice it begins once. The duration is time that passes, whatever clocks say.
@@ -71,6 +71,6 @@ def window(schedule: str, seconds: int, zone: ZoneInfo, now: str) -> tuple[str, 
 
 
 def _starts(schedule: str, zone: ZoneInfo, at: float, *, reverse: bool = False) -> Iterator[float]:
-    """When windows begin after a time, or before it; nothing where none begins within fifty years."""
+    """Yield when windows begin after a time, or before it; nothing if none begins within fifty years."""
     found = CronSim(schedule, datetime.fromtimestamp(at, zone), reverse=reverse)
     return (start.timestamp() for start in found)  # of one zone, clocks would be compared

@@ -16,11 +16,11 @@ class NameGlob:
 
     @property
     def whole(self) -> bool:
-        """Whether it is one of whole names, as `namespace/name`."""
+        """Whether it is a glob of whole names, `namespace/name`."""
         return "/" in self.text
 
     def fits(self, name: str) -> bool:
-        """Whether it fits the whole name."""
+        """Tell whether it fits the whole name."""
         return self.pattern.match(name) is not None
 
 
@@ -34,7 +34,7 @@ class PathGlob:
     parts: tuple[re.Pattern[str] | None, ...]  # None is `**`
 
     def fits(self, path: str) -> bool:
-        """Whether it fits a path from the repository's root, or a folder above it."""
+        """Tell whether it fits a path from the repository's root, or a folder above that path."""
         places = self._with_next({0})  # of all the parts that the next name may have to fit
         for name in (part for part in path.split("/") if part not in ("", ".")):
             if len(self.parts) in places:
@@ -50,17 +50,17 @@ class PathGlob:
         return len(self.parts) in places
 
     def _with_next(self, places: set[int]) -> set[int]:
-        """These places, and the one behind each `**`, which may fit nothing."""
+        """Return these places, and the one behind each `**`, which may fit nothing."""
         return places | {place + 1 for place in places if place < len(self.parts) and self.parts[place] is None}
 
 
 def name_glob(text: str) -> NameGlob:
-    """The compiled glob."""
+    """Return the compiled glob."""
     return NameGlob(text, re.compile(translate(text)))
 
 
 def path_glob(text: str) -> PathGlob:
-    """The compiled glob; a `/` at its beginning or end changes nothing."""
+    """Return the compiled glob. A `/` at its beginning or end changes nothing."""
     parts = [part for part in text.split("/") if part not in ("", ".")]
     once = [part for before, part in zip(["", *parts], parts, strict=False) if (before, part) != ("**", "**")]
     return PathGlob(tuple(None if part == "**" else re.compile(translate(part)) for part in once))

@@ -36,7 +36,7 @@ _WAY_OUT = "--no-repository-config leaves the file out of a run"
 
 
 def config_in(files: Files) -> RepositoryConfig:
-    """What the file of a snapshot says; nothing where there is none. The TargetError names the file and the line."""
+    """Return what the file of a snapshot says. The TargetError names the file and the line."""
     if PATH not in files or files[PATH].mode == "040000":  # a folder of state files is no config
         return NO_CONFIG
     try:
@@ -48,7 +48,7 @@ def config_in(files: Files) -> RepositoryConfig:
 
 @lru_cache(maxsize=8)  # a branch that moved is read again, mostly with the same file
 def read_config(text: str) -> RepositoryConfig:
-    """What the text says. The TargetError says what is wrong, in which line, and how to correct it."""
+    """Return what the text says. The TargetError names the mistake, its line and the correction."""
     if len(text) > LARGEST:
         raise TargetError(f"line 1: the file is larger than {LARGEST // 1024} KiB", hint="write fewer rules")
     try:
@@ -71,7 +71,7 @@ class _Reader:
         self._globs = 0
 
     def config(self) -> RepositoryConfig:
-        """The whole file."""
+        """Return the whole file."""
         fields = self._fields(self._document.root, "", _FILE)
         if "version" not in fields:
             raise self._wrong(self._document.root, "version is missing", "write `version: 1` in the first line")

@@ -123,6 +123,7 @@ def test_a_broken_config_writes_nothing(text: str) -> None:
     (found,) = report.decisions
     assert (found.verdict.verdict, found.verdict.rule, report.exit) == ("error", "target", 3)
     assert found.verdict.because.startswith(f"{PATH}: line ")
+    assert one.rollback("0.9.0").verdict.rule == "target"  # also for a person: nobody knows what it would have said
     assert len(one.branch.commits) == commits
 
 
