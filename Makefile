@@ -32,7 +32,7 @@ test: .venv/.dev ## every test, with coverage; CI=true turns a missing component
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
-test-real: .venv/.dev ## tests with a real Kubernetes, Gitea, JGit and GitLab runner, built first: 20 minutes, once
+test-real: .venv/.dev ## tests with a real Kubernetes, Gitea, JGit, cosign and GitLab runner; builds them first, once
 	tests/real/install
 	$(BIN)/python -m pytest -m real tests/real $(ARGS)
 

@@ -1,4 +1,7 @@
-"""What cosign leaves in a registry: real signatures, by keys that openssl makes."""
+"""What cosign leaves in a registry: real signatures, by keys that openssl makes.
+
+Compared with what cosign 3.1.3 leaves, on 2026-11-22: `make test-real` runs it (tests/real/test_distribution.py).
+"""
 
 import base64
 import json
@@ -80,7 +83,7 @@ def signed(by: Keys, digest: str, **how: Any) -> Content:
 
 def bundle(by: Keys, subject: Content, digest: str = "", predicate: str = SIGN, kind: str = "") -> Content:
     """A Sigstore bundle that refers to an image and is signed with a key."""
-    about = {"name": "", "digest": {"sha256": (digest or subject.digest).partition(":")[2]}}
+    about = {"digest": {"sha256": (digest or subject.digest).partition(":")[2]}, "annotations": {}}
     statement = json.dumps(
         {"_type": "https://in-toto.io/Statement/v1", "subject": [about], "predicateType": predicate, "predicate": {}}
     ).encode()

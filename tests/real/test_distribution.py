@@ -1,0 +1,124 @@
+"""Whole runs on the CNCF's registry, version 3: tags page by page, which version 2 does not have, and signatures.
+
+The signatures are those of a real cosign 3, in both of its formats, by a key and without a transparency log.
+"""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+from fakes.oci_images import image, push
+from real.programs import installed
+from real_servers import free_port, started
+from runs import application, manifest
+from support import Result, bare_repo, image_update, show
+
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("distribution")]
+TARGET = "apps/a/kustomization.yaml"
+TAGS, PAGE = 120, 50
+CONFIGURATION = """
+version: 0.1
+log: {{level: error, accesslog: {{disabled: true}}}}
+storage: {{filesystem: {{rootdirectory: {folder}/store}}}}
+tags: {{maxtags: {page}}}
+http: {{addr: "127.0.0.1:{port}"}}
+"""
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder, port = tmp_path_factory.mktemp("distribution"), free_port()
+    file = folder / "config.yml"
+    file.write_text(CONFIGURATION.format(folder=folder, port=port, page=PAGE))
+    with started([installed("bin/registry"), "serve", str(file)], port, folder / "log"):
+        yield f"127.0.0.1:{port}"
+
+
+class Cosign:
+    """A key pair, and signatures by it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.public = folder, folder / "cosign.pub"
+        self._ran("generate-key-pair")
+        self._ran("signing-config", "create", "--out", "nobody.json")  # no log, no authority
+
+    def sign(self, image: str, *, old: bool) -> None:
+        """Put a signature beside an image: a bundle, or as cosign 2 made them."""
+        how = ["--use-signing-config=false", "--new-bundle-format=false", "--tlog-upload=false"] if old else []
+        how = how or ["--signing-config", "nobody.json"]
+        self._ran("sign", "--key", "cosign.key", *how, "--allow-http-registry", "--yes", image)
+
+    def _ran(self, *argv: str) -> None:
+        env = {**os.environ, "COSIGN_PASSWORD": ""}
+        argv = (installed("bin/cosign"), *argv)
+        done = subprocess.run(argv, cwd=self.folder, env=env, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+
+
+class Scene:
+    """An Application that tracks an image of the registry."""
+
+    def __init__(self, folder: Path, named: str, **annotations: str) -> None:
+        self.repo = bare_repo(folder, {TARGET: f"resources: []\nimages:\n- name: {named}\n  newTag: 1.0.0\n"})
+        self.apps = manifest(folder, application("a", self.repo, image_list=f"web={named}", **annotations))
+
+    def call(self, command: str, *more: str | Path) -> Result:
+        given = ("--applications", self.apps, "--allow-protocol", "file", "--output", "json", *more)
+        return image_update(command, *given, env={"IMAGE_UPDATE_REGISTRY_CHECK": "auto"})
+
+    def text(self) -> str:
+        return show(self.repo, "main", TARGET)
+
+
+def verdict(result: Result) -> str:
+    return str(result.json["decisions"][0]["verdict"])
+
+
+def test_the_newest_of_many_pages_of_tags(registry: str, tmp_path: Path) -> None:
+    url, content = f"http://{registry}", image()
+    push(url, "acme/many", "1.0.0", content)
+    (kind, body), session = content.manifests[content.digest], requests.Session()
+    for number in range(1, TAGS):
+        put = session.put(f"{url}/v2/acme/many/manifests/1.0.{number}", data=body, headers={"Content-Type": kind})
+        assert put.status_code == 201, put.text
+    page = session.get(f"{url}/v2/acme/many/tags/list?n=1000", timeout=30)
+    assert (len(page.json()["tags"]), "Link" in page.headers) == (PAGE, True)
+    scene = Scene(tmp_path, f"{registry}/acme/many")
+    result = scene.call("scan")
+    assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
+    assert f"newTag: 1.0.{TAGS - 1}" in scene.text()
+
+
+def test_the_newest_build_of_several(registry: str, tmp_path: Path) -> None:
+    url = f"http://{registry}"
+    for tag, created in (("b", "2026-01-03T00:00:00Z"), ("c", "2026-01-02T00:00:00Z"), ("a", "2026-01-01T00:00:00Z")):
+        push(url, "acme/builds", tag, image(created=created, seed=tag))
+    scene = Scene(tmp_path, f"{registry}/acme/builds", **{"web.update-strategy": "newest-build"})
+    assert scene.call("scan").code == 0
+    assert "newTag: b" in scene.text()
+
+
+def test_a_tag_that_is_absent(registry: str, tmp_path: Path) -> None:
+    push(f"http://{registry}", "acme/web", "1.0.0", image())
+    scene = Scene(tmp_path, f"{registry}/acme/web")
+    result = scene.call("run", "--image", f"{registry}/acme/web:9.9.9", "--registry-check", "always")
+    assert verdict(result) != "update"
+    assert "newTag: 1.0.0" in scene.text()
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["a bundle", "as cosign 2"])
+def test_what_cosign_signed(registry: str, tmp_path: Path, old: bool) -> None:
+    named, content = f"{registry}/acme/{'old' if old else 'new'}", image(seed=str(old))
+    push(f"http://{registry}", named.partition("/")[2], "1.1.0", content)
+    (tmp_path / "other").mkdir()
+    pair, other, scene = Cosign(tmp_path), Cosign(tmp_path / "other"), Scene(tmp_path, named)
+    given = ("run", "--image", f"{named}:1.1.0", "--verify")
+    assert verdict(scene.call(*given, pair.public)) == "refuse"
+    pair.sign(f"{named}@{content.digest}", old=old)
+    assert verdict(scene.call(*given, other.public)) == "refuse"
+    result = scene.call(*given, pair.public)
+    assert (result.code, verdict(result)) == (0, "update"), result.stderr
+    assert content.digest in scene.text()
