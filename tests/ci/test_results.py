@@ -183,3 +183,13 @@ def test_nothing_is_said_of_no_image() -> None:
     found = checked(report(images=()))
     assert (found["tag"], json.loads(found["image_ARTIFACT_INPUTS"])) == ("", {"uri": "", "digest": ""})
     assert checked(report(images=(WEB,)))["tag"] == "1.1.0"
+
+
+def test_a_rollback_is_told_beside_the_update() -> None:
+    both = report(decision(), commits=(commit(commit="a" * 40), commit(commit="b" * 40, rollback=True)))
+    found = checked(both)
+    assert (found["updated"], found["rolled-back"], found["commit"]) == ("true", "true", "a" * 40)
+    lines = github_summary(both).splitlines()
+    assert lines[0].endswith(", rolled back")
+    assert [line.split(" <code>")[0] for line in lines if "<code>" in line] == ["Commit", "Rollback commit"]
+    assert checked(report(decision(), commits=(commit(),)))["rolled-back"] == "false"

@@ -139,6 +139,12 @@ def test_patterns(given_from: str, given_to: str, expected: Mapping[str, str]) -
         assert scene.says(key) == {"staging/web": "b7", "staging/api": "b8"}[source]
 
 
+def test_the_project_of_the_source_may_name_the_target() -> None:
+    scene = Stages(app("staging/web"), app("production/of-web"))
+    scene.build("staging/web", "b7")
+    assert sources(scene.promote("staging/web", "production/{project}")) == {"production/of-web": "staging/web"}
+
+
 def test_labels_on_both_sides() -> None:
     scene = four()
     scene.build("staging/web", "b7")
