@@ -46,6 +46,10 @@ def _command(name: str) -> TyperCommand:
     module = import_module(f"task.cli.{name}")
     function = getattr(module, name)
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    # Typer shortens the help in the list of commands, unless it is given as the short help.
-    app.command(name, cls=getattr(module, "COMMAND_CLASS", GroupedHelp), short_help=function.__doc__)(function)
+    app.command(
+        name,
+        cls=getattr(module, "COMMAND_CLASS", GroupedHelp),
+        short_help=function.__doc__,  # Typer shortens the help in the list of commands, unless it is given as this
+        context_settings={"help_option_names": ["-h", "--help"]},  # Click keeps those of a command's first context
+    )(function)
     return cast("TyperCommand", get_command(app))

@@ -29,7 +29,7 @@ class HttpScene(Scene):
 
 # Forge, branch, requests of a first request, of a newer build. Of forges these are the least and the most (see
 # tests/forges/test_forge_requests.py); HEAD has to be asked which branch it is.
-ROWS = [("gitea", "main", 9, 11), ("azure", "main", 9, 12), ("gitea", "HEAD", 11, 13)]
+ROWS = [("gitea", "main", 7, 9), ("azure", "main", 7, 10), ("gitea", "HEAD", 9, 11)]
 
 
 @pytest.mark.slow
