@@ -15,7 +15,7 @@ from scripts.typer_options import all_options, name_of
 from task.secret import Secret
 
 PAGE = (ROOT / "docs" / "security.md").read_text()
-FREE = {"What it does not protect from"}  # what is no promise
+FREE = {"What it does not protect against"}  # what is no promise
 NOTE = re.compile(r"^\[\^([\w-]+)\]: (.*)$", re.MULTILINE)
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 
