@@ -1,11 +1,11 @@
-# The inner loop is `make check`. Everything runs in .venv, made on demand from the lock files.
+# While you work, run `make check`. Everything runs in .venv, which is created from the lock files when it is needed.
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
-# Where it is set, every process of the tests would compile the house anew.
+# If this variable is set, every process of the tests compiles all files again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -61,7 +61,7 @@ clean: ## remove .venv and everything else that was made
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
-# What a run needs, and nothing else.
+# Only what a run needs.
 .venv/.runtime: requirements.lock requirements-build.lock pyproject.toml | .venv/bin/python
 	$(PIP) install --require-hashes -r requirements.lock -r requirements-build.lock
 	$(PIP) install --no-deps --no-build-isolation -e .

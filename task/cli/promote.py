@@ -112,5 +112,5 @@ def promote(
     verify_issuer: options.VerifyIssuer = "",
     verify_timeout: options.VerifyTimeout = 0,
 ) -> int:
-    """Put the versions that some Applications run to others, by the rules of those."""
+    """Bring the versions of some Applications to others, if the rules of the others allow it."""
     return update(settings_of("promote", context.params), context.obj.environ, context.obj.log)

@@ -107,7 +107,7 @@ def status(
     verify_issuer: options.VerifyIssuer = "",
     verify_timeout: options.VerifyTimeout = 0,
 ) -> int:
-    """Show what Git says of each image, what runs, what is held or waits, and the last builds."""
+    """Show each image: its version in Git and in the cluster, its holds and its last builds."""
     settings, environ, log = settings_of("status", context.params), context.obj.environ, context.obj.log
     if environ.get("GITHUB_ACTIONS") == "true":
         mask(SECRETS, environ)
