@@ -32,7 +32,7 @@ test: .venv/.dev ## every test, with coverage; CI=true turns a missing component
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
-test-real: .venv/.dev ## tests with a real Kubernetes, Gitea, JGit, cosign and GitLab runner; builds them first, once
+test-real: .venv/.dev ## tests with real servers and CI runners (Kubernetes, Gitea, act, ...); builds them first, once
 	tests/real/install
 	$(BIN)/python -m pytest -m real tests/real $(ARGS)
 

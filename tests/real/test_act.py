@@ -1,0 +1,122 @@
+"""The shipped action by act, which reads workflows and actions with code of its own, in containers of podman."""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hosts.images import ROOT_ONLY
+from real.programs import installed
+from real_servers import started
+from runs import application, manifest, repository, target
+from support import AUTHOR, ROOT, git, needs, show
+
+from scripts import containers
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(600), pytest.mark.xdist_group("image"), ROOT_ONLY]
+PLACE = "https://git.example.com/"
+NAMES = ("status", "updated", "commit", "applications")
+LIMITS = (
+    '[containers]\ndefault_ulimits = ["nofile=4096:4096", "nproc=10000:10000"]\n'  # as `containers.container` has it
+)
+
+
+@pytest.fixture(scope="module")
+def docker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where podman speaks Docker's language; it has the action's image, by its name."""
+    for program in containers.PROGRAMS:
+        needs(program)
+    folder, environment = tmp_path_factory.mktemp("act"), dict(containers.environment())
+    image = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["image"].removeprefix("docker://")
+    tag = containers.podman("tag", containers.build("action"), image)
+    subprocess.run(tag, env=environment, check=True, capture_output=True)
+    conf = folder / "containers.conf"
+    conf.write_text(LIMITS + Path(environment["CONTAINERS_CONF"]).read_text())
+    environment["CONTAINERS_CONF"] = str(conf)
+    socket = folder / "podman.sock"
+    service = containers.podman("system", "service", "--time=0", f"unix://{socket}")
+    with started(
+        ["env", *(f"{name}={value}" for name, value in environment.items()), *service], socket, folder / "log"
+    ):
+        yield f"unix://{socket}"
+
+
+class Project:
+    """A project whose workflow uses the action, and keeps the GitOps repository beside it."""
+
+    def __init__(self, folder: Path, docker: str, **given: str) -> None:
+        self.folder, self.docker = folder / "project", docker
+        self.folder.mkdir()
+        self.repo = repository(self.folder, "web")
+        (self.folder / "action").mkdir()
+        shutil.copy(ROOT / "action.yml", self.folder / "action")
+        manifest(self.folder, application("web", f"{PLACE}repo.git"))
+        workflows = self.folder / ".github" / "workflows"
+        workflows.mkdir(parents=True)
+        (workflows / "update.yml").write_text(yaml.safe_dump(_workflow(given)))
+        git(self.folder, "init", "--quiet", "--initial-branch=main")
+        git(self.folder, "remote", "add", "origin", "https://github.com/acme/web.git")
+        git(self.folder, "add", "--", ".github", "action", "applications.json")
+        git(self.folder, "commit", "--quiet", "--message=Start")
+
+    def run(self) -> "subprocess.CompletedProcess[str]":
+        """The workflow; its jobs run in the action's image as well, which has git and a shell."""
+        image = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["image"].removeprefix("docker://")
+        offline = ("--pull=false", "--action-offline-mode", "--container-daemon-socket=-", "--bind", "--network=host")
+        argv = [installed("bin/act"), "push", f"--platform=ubuntu-latest={image}", *offline]
+        env = {**os.environ, "DOCKER_HOST": self.docker}
+        return subprocess.run(argv, cwd=self.folder, env=env, capture_output=True, text=True, timeout=200, check=False)
+
+    def results(self) -> dict[str, str]:
+        """What the step after it was given."""
+        lines = (self.folder / "passed").read_text().splitlines()
+        return dict(line.split("=", 1) for line in lines)
+
+
+def _workflow(given: Mapping[str, str]) -> Any:
+    inputs = {
+        "applications": "applications.json",
+        "registry-check": "never",
+        "allow-protocol": "file",
+        "rewrite-url": PLACE + "=${{ github.workspace }}/",
+        **given,
+    }
+    outputs = {name.upper(): "${{ steps.update.outputs." + name + " }}" for name in NAMES}
+    script = "".join(f'echo "{name}=${name.upper()}" >> passed\n' for name in NAMES)
+    steps = [
+        {"id": "update", "uses": "./action", "with": inputs},
+        {"run": script, "shell": "sh", "env": outputs},
+    ]
+    return {"on": "push", "jobs": {"update": {"runs-on": "ubuntu-latest", "steps": steps}}}
+
+
+@pytest.fixture(autouse=True)
+def author(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in AUTHOR.items():
+        monkeypatch.setenv(name, value)
+
+
+def test_an_update_and_what_the_next_step_is_told(docker: str, tmp_path: Path) -> None:
+    project = Project(tmp_path, docker, image="ghcr.io/acme/web:1.1.0")
+    ran = project.run()
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "newTag: 1.1.0" in show(project.repo, "main", target("web"))
+    results = project.results()
+    assert results["commit"] == git(project.repo, "rev-parse", "main")
+    assert (results["status"], results["updated"], json.loads(results["applications"])) == (
+        "updated", "true", ["argocd/web"],
+    )  # fmt: skip
+    assert "### Image Update: updated" in ran.stdout  # the summary
+
+
+def test_a_step_that_fails_stops_the_job(docker: str, tmp_path: Path) -> None:
+    project = Project(tmp_path, docker, image="ghcr.io/acme/other:1.1.0", **{"require-match": "true"})
+    ran = project.run()
+    assert ran.returncode != 0
+    assert "no Application tracks ghcr.io/acme/other" in ran.stdout
+    assert not (project.folder / "passed").exists()
