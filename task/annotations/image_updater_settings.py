@@ -35,7 +35,7 @@ _TRUE, _FALSE = frozenset(("true", "yes", "on", "y")), frozenset(("false", "no",
 
 @dataclass(frozen=True)
 class VerificationKey:
-    """Where the public key is, by which an image must be signed: a Secret in the namespace of the resource."""
+    """The place of the public key for an image's signature: a Secret in the namespace of the resource."""
 
     secret: str
     field: str
@@ -62,13 +62,13 @@ class _Images:
 def annotations(spec: Mapping[str, Any], ref: Mapping[str, Any]) -> ReferenceSettings:
     """The settings of one reference, merged from `spec`, `ref` and each image; a later level wins.
 
-    The annotations are empty where no image can be used. Never raises.
+    The annotations are empty if no image can be used. Never raises.
     """
     images = _Images({}, [])
     try:
         if flag(ref, "useAnnotations"):
             # AIU ignores the other settings of the reference then. Its documentation leaves open whether signatures
-            # are among them: what asks for one here gets it.
+            # are among them: here, a required signature is always checked.
             key = _verification((ref, spec))
             return ReferenceSettings(None, keys={"": key} if key else {})
         places = _write_back(spec, ref, images.warnings)
@@ -185,7 +185,7 @@ def _request_labels(spec: Mapping[str, Any], ref: Mapping[str, Any], warnings: l
 
 
 def _verification(levels: Iterable[Mapping[str, Any]]) -> VerificationKey | None:
-    """The key that an image must be signed by; None where none is required. AIU verifies since v1.3.
+    """The key that an image must be signed by; None if none is required. AIU verifies since v1.3.
 
     The first of the levels, the innermost, that mentions verification decides. Raises `Malformed` for what cannot be
     verified here, so that the image is left out.
@@ -200,7 +200,7 @@ def _verification(levels: Iterable[Mapping[str, Any]]) -> VerificationKey | None
 
 
 def _key(wanted: Mapping[str, Any]) -> VerificationKey | None:
-    """The key of an `imagesVerification`; None where it is off. Raises `Malformed` for any other way to verify."""
+    """The key of an `imagesVerification`; None if it is off. Raises `Malformed` for any other way to verify."""
     if wanted.get("enabled") is not None and not flag(wanted, "enabled"):
         return None
     key = mapping(wanted, "cosignKey")
@@ -223,7 +223,7 @@ def _unknown(where: str, key: object) -> str:
 
 
 def mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """The mapping at a key, {} where the key is absent or null. Raises `Malformed` for anything else."""
+    """The mapping at a key, {} if the key is absent or null. Raises `Malformed` for anything else."""
     value = raw.get(key)
     if value is None:
         return {}
@@ -233,7 +233,7 @@ def mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def mappings(raw: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    """The list of mappings at a key, [] where the key is absent or null. Raises `Malformed` for anything else."""
+    """The list of mappings at a key, [] if the key is absent or null. Raises `Malformed` for anything else."""
     value = raw.get(key)
     if value is None:
         return []
@@ -243,7 +243,7 @@ def mappings(raw: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
 
 
 def strings(raw: Mapping[str, Any], key: str) -> list[str] | None:
-    """The list of texts at a key, None where the key is absent or null. Raises `Malformed` for anything else."""
+    """The list of texts at a key, None if the key is absent or null. Raises `Malformed` for anything else."""
     value = raw.get(key)
     if value is None:
         return None
@@ -253,7 +253,7 @@ def strings(raw: Mapping[str, Any], key: str) -> list[str] | None:
 
 
 def text(raw: Mapping[str, Any], key: str) -> str:
-    """The trimmed text at a key, "" where the key is absent or null. Raises `Malformed` for anything else."""
+    """The trimmed text at a key, "" if the key is absent or null. Raises `Malformed` for anything else."""
     value = raw.get(key)
     if value is None:
         return ""
@@ -263,7 +263,7 @@ def text(raw: Mapping[str, Any], key: str) -> str:
 
 
 def flag(raw: Mapping[str, Any], key: str) -> bool:
-    """The boolean at a key, False where the key is absent or null. Raises `Malformed` for anything else."""
+    """The boolean at a key, False if the key is absent or null. Raises `Malformed` for anything else."""
     value = raw.get(key)
     if value is None or _word(value) in _FALSE:
         return False

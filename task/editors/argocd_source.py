@@ -45,7 +45,7 @@ _ORIGIN = re.compile(r"[ \t]+(# from (?:the Application|\.argocd-source\.yaml))[
 
 
 class Section(NamedTuple):
-    """Where the list of one source type stands in an override file."""
+    """The place of one source type's list in an override file."""
 
     name: str  # "helm"
     list: str  # "parameters"
@@ -59,7 +59,7 @@ class Item(NamedTuple):
 
     name: str
     value: str
-    force: bool | None = None  # forcestring; None where the list knows no such field
+    force: bool | None = None  # forcestring; None if the list has no such field
 
     def data(self) -> dict[str, Data]:
         """The whole element, its fields in the order in which AIU writes them."""
@@ -83,14 +83,14 @@ def common_path(target: Target) -> str:
 
 
 def load(files: Files, target: Target) -> tuple[str, Tree, Document | None]:
-    """The override file's path, its tree, and its only document: None where the file is empty or absent."""
+    """The override file's path, its tree, and its only document: None if the file is empty or absent."""
     path = chosen(files, target)
     tree = tree_of(files, path)
     return path, tree, single(tree, path)
 
 
 def elements(document: Document | None, section: Section, path: str) -> tuple[Node, ...]:
-    """The nodes of the section's list; () where the list, the section or the document is missing or null."""
+    """The nodes of the section's list; () if the list, the section or the document is missing or null."""
     node = document.root if document else None
     for key in section:
         if node is None or node.null or document is None:
@@ -151,7 +151,7 @@ def field(document: Document, element: Node, name: str) -> Node | None:
 
 
 def text_field(document: Document, element: Node, name: str) -> str:
-    """The text of one field; "" where it is missing."""
+    """The text of one field; "" if it is missing."""
     node = field(document, element, name)
     return resolved(document, node).value if node is not None else ""
 
@@ -183,7 +183,7 @@ def unsound_names(document: Document | None, section: Section, path: str) -> set
 
 
 def reading_of(items: Collection[Item], keys: Keys, unsound: Collection[str], path: str) -> Reading:
-    """What the items under the names in `keys` say about the image; not sound where one of those names is unsound."""
+    """What the items under the names in `keys` say about the image. It is unsound if one of those names is."""
     values = {item.name: item.value for item in items}
     good = not {keys.spec or keys.name, keys.spec or keys.tag} & set(unsound)
     if keys.spec:
@@ -202,7 +202,7 @@ def common_document(files: Files, target: Target) -> tuple[str, Document | None]
 
 @dataclass(frozen=True)
 class OriginComment:
-    """The comment that names an element's origin; with the blanks before it, it stands at `[start:end]`."""
+    """The comment that names an element's origin; with the blanks before it, it is at `[start:end]`."""
 
     text: str
     start: int
@@ -280,7 +280,7 @@ def merge_image(
     carried = _carried(files, target, section, spec)
 
     def wanted(tree: Tree, element: Node) -> Item | None:
-        """What an element has to say; None where it stays as it is."""
+        """What an element has to say; None if it stays as it is."""
         name = text_field(tree.documents[0], element, "name")
         if name in mine:
             return mine[name]

@@ -1,4 +1,4 @@
-"""Turns states into the plain data of a state file, and back: its keys, and what each of them may hold.
+"""Turns states into the plain data of a state file, and back: its keys, and the values that each of them may have.
 
 A key that is unknown here belongs to a newer version: it is ignored, and stays when the file is written.
 """
@@ -52,7 +52,7 @@ def states_of(tree: Tree) -> dict[str, State]:
     if not tree.documents or tree.documents[0].root.null:
         return {}
     for node in walk(tree.documents[0].root):
-        if node.kind == "alias" or node.anchor:  # anchors would tie lines together that have to change apart
+        if node.kind == "alias" or node.anchor:  # anchors would connect lines that have to change separately
             name = f"the alias *{node.value}" if node.kind == "alias" else f"the anchor &{node.anchor}"
             raise _wrong(tree, node, f"{name[:50]} is not allowed in a state file", "write the value itself")
     fields = _fields(tree, tree.documents[0].root, "the file", FILE)
@@ -140,7 +140,7 @@ def _list(tree: Tree, node: Node, name: str) -> tuple[str, ...]:
 def _fields(tree: Tree, node: Node, what: str, known: tuple[str, ...]) -> dict[str, Node]:
     """The values of a mapping under the known keys.
 
-    A key that is nearly known, or known in another place, is an error: a misspelt hold would hold nothing.
+    A key that is nearly known, or known in another place, is an error: a misspelt hold would have no effect.
     """
     children = _children(tree, node, what)
     for key, _ in pairs(node) if children else ():
@@ -199,7 +199,7 @@ def _with_kept(node: Node, data: Data, shape: _Shape) -> Data:
 
 
 def remembered(states: Mapping[str, State]) -> dict[str, State]:
-    """The states as a file gives them back: times in normal form, and no image or file that remembers nothing.
+    """Return the states as a file stores them: times in normal form, without empty images and files.
 
     TargetError: a time is invalid, or a sequence has more than 20 digits.
     """
@@ -255,7 +255,7 @@ def _instant(name: str, text: str) -> str:
 def stripped(text: str) -> str:
     """The text with U+FFFD for each surrogate.
 
-    Python makes surrogates of the bytes of an argument that are not UTF-8, and no file can hold them.
+    Python makes surrogates of the bytes of an argument that are not UTF-8, and no file can contain them.
     """
     return _SURROGATES.sub("\ufffd", text)
 

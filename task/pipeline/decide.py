@@ -57,7 +57,7 @@ class Ask:
     source: str = ""  # namespace/name of the Application that runs the candidate already (`promote`)
 
     def terms(self, terms: Terms) -> Terms:
-        """The terms of the run, with this ask's own build."""
+        """Return the terms of the run, with this ask's own build if it has one."""
         return terms if self.build is None else replace(terms, build=self.build)
 
     @property

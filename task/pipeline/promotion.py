@@ -1,6 +1,6 @@
-"""Pure: `promote`: which Applications give what they run to which others, and what becomes an ask like an event's.
+"""Pure code for `promote`: pairs sources with targets, and turns the versions of sources into asks.
 
-What a source has comes from Git (`source_versions`). Each target decides by its own rules.
+The version of a source comes from Git (`source_versions`). Each target decides by its own rules.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 @dataclass(frozen=True)
 class Promotion:
-    """What the command line says of `promote`."""
+    """What the command line says about `promote`."""
 
-    sources: tuple[str, ...] = ()  # globs of `name` or `namespace/name`, as all patterns here
-    targets: tuple[str, ...] = ()  # with {namespace}, {name} and {project} of a source
+    sources: tuple[str, ...] = ()  # globs of `name` or `namespace/name`, like all patterns here
+    targets: tuple[str, ...] = ()  # may have {namespace}, {name} and {project} of a source
     source_selector: str = ""
     target_selector: str = ""
-    images: tuple[str, ...] = ()  # aliases or names; () is all
-    healthy: bool = False  # only what Argo CD calls Synced and Healthy
-    repository: str = ""  # of the builds' source commits, as the command line or the CI system names it
+    images: tuple[str, ...] = ()  # aliases or names; () means all
+    healthy: bool = False  # only what Argo CD reports as Synced and Healthy
+    repository: str = ""  # repository of the source commits, from the command line or the CI system
 
 
 @dataclass(frozen=True)
 class SourceVersion:
-    """What one entry of a source has: its version and build, or why that is not known."""
+    """The version and build of one entry of a source, or the error why they are unknown."""
 
     subscription: Subscription
     image: Image
@@ -48,21 +48,21 @@ class SourceVersion:
 
     @property
     def source(self) -> str:
-        """The Application, as reports have it."""
+        """The key of the source's Application, for reports."""
         return self.subscription.application.key
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One Application that gets something, and the entries of others that give it."""
+    """One target, and the entries of sources that may give it a version."""
 
     target: Subscribed
     givers: tuple[tuple[Subscription, ...], ...]  # for each subscription of the target
-    of_broken: tuple[Subscription, ...] = ()  # that would give to entries of the target that are broken
+    of_broken: tuple[Subscription, ...] = ()  # entries of sources for broken entries of the target
 
 
 def check_promotion(promotion: Promotion) -> None:
-    """Raise `UsageError` for a pattern or selector that cannot be read, before any server is asked."""
+    """Raise `UsageError` for an unreadable pattern or selector, before any server is asked."""
     for flag, selector in (
         ("--from-selector", promotion.source_selector),
         ("--to-selector", promotion.target_selector),
@@ -79,12 +79,12 @@ def check_promotion(promotion: Promotion) -> None:
 
 
 def _facts(source: Application) -> Mapping[str, str]:
-    """What may stand in `--to`, of a source."""
+    """Return the placeholders for `--to`, with their values for a source."""
     return {"namespace": source.namespace, "name": source.name, "project": source.project}
 
 
 def pairs_of(asking: Sequence[Subscribed], promotion: Promotion) -> tuple[list[Pair], list[Problem]]:
-    """Which Application gets something from which entries; an error where one side fits nothing.
+    """Return a pair for each target, and an error if no Application matches one of the sides.
 
     No Application is its own source.
     """
@@ -112,7 +112,7 @@ def pairs_of(asking: Sequence[Subscribed], promotion: Promotion) -> tuple[list[P
 def _giving(
     sources: Sequence[Application], apps: Sequence[Application], promotion: Promotion
 ) -> Mapping[str, frozenset[str]]:
-    """The targets of each source; sources with the same targets share one set."""
+    """Return the targets of each source. Sources with the same targets share one set."""
     called: dict[str, list[Application]] = {}
     for app in apps:
         called.setdefault(app.name, []).append(app)
@@ -129,16 +129,16 @@ def _giving(
 
 
 def _filled(pattern: str, source: Application, spelled: Callable[[str], str] = str) -> str:
-    """A pattern of `--to` for one source."""
+    """Return a pattern of `--to` with the values of one source."""
     return _PLACEHOLDER.sub(lambda found: spelled(_facts(source)[found[1]]), pattern)
 
 
 def _fitting(
     pattern: str, source: Application, apps: Sequence[Application], called: Mapping[str, Sequence[Application]]
 ) -> set[str]:
-    """The Applications that fit a pattern of `--to`; what the source is called is no glob in it.
+    """Return the Applications that match a pattern of `--to`. A source's name is never taken for a glob.
 
-    A name that is no glob is looked up in `called`: there may be thousands of sources, each with a pattern of its own.
+    A name that is no glob is looked up in `called`, because there may be thousands of sources with their own patterns.
     """
     name = pattern.rpartition("/")[2]
     among = apps if is_glob(name) else called.get(_filled(name, source), ())
@@ -147,7 +147,7 @@ def _fitting(
 
 
 def _fed(giving: Mapping[str, frozenset[str]]) -> set[str]:
-    """The Applications that get something from another one."""
+    """Return the Applications that get a version from another one."""
     givers: dict[frozenset[str], list[str]] = {}
     for source, targets in giving.items():
         givers.setdefault(targets, []).append(source)
@@ -158,7 +158,7 @@ def _fed(giving: Mapping[str, frozenset[str]]) -> set[str]:
 
 
 class _Givers:
-    """The entries of all sources, by their image, and by their alias where `--image` names it."""
+    """The entries of all sources, by image, and by alias if `--image` names it."""
 
     def __init__(
         self, entries: Iterable[Subscription], giving: Mapping[str, frozenset[str]], promotion: Promotion
@@ -173,7 +173,7 @@ class _Givers:
                 self._by_alias.setdefault(one.entry.alias, []).append(one)
 
     def pair(self, target: Subscribed) -> Pair:
-        """A target, with what gives to it."""
+        """Return a target with the entries of sources for it."""
         broken = {flaw.entry.image.identity for flaw in target.flaws if flaw.entry}
         return Pair(
             target,
@@ -182,7 +182,7 @@ class _Givers:
         )
 
     def _of(self, target: Subscribed, sub: Subscription) -> list[Subscription]:
-        """Those of the same image, of the same alias if there are several; else those of an alias that was named."""
+        """Return the entries with the same image (and alias, if there are several), else those with the named alias."""
         same = self._to(target, self._by_image.get(sub.entry.image.identity, ()))
         if not same:
             return self._to(target, self._by_alias.get(sub.entry.alias, ()))
@@ -203,15 +203,15 @@ def _named(sub: Subscription, names: Sequence[str]) -> bool:
 
 
 def wanted(pairs: Iterable[Pair]) -> list[Subscription]:
-    """The entries of sources whose version matters to any target; each once."""
+    """Return the entries of sources whose version matters to a target, each once."""
     every = (one for pair in pairs for one in (*chain.from_iterable(pair.givers), *pair.of_broken))
     return list({id(one): one for one in every}.values())
 
 
 def asks_to_promote(pairs: Iterable[Pair], known: Sequence[SourceVersion], promotion: Promotion) -> Matched:
-    """An ask for each entry that gets a version, and the decisions about those that get none.
+    """Return an ask for each entry that gets a version, and a decision for each that gets none.
 
-    Raises `UsageError` where sources have different versions for one target.
+    Raises `UsageError` if sources have different versions for one target.
     """
     by_entry = {id(one.subscription): one for one in known}
     asks: list[Ask] = []
@@ -243,7 +243,7 @@ def _ask(sub: Subscription, given: SourceVersion, target: Subscribed, promotion:
 
 
 def _one_of(sub: Subscription, givers: Sequence[SourceVersion]) -> SourceVersion:
-    """What all of them have; the one that says most of it. Raises `UsageError` where they differ."""
+    """Return the version that all have, with the most details. Raises `UsageError` if they differ."""
     known = [one for one in givers if one.error is None] or givers
     best = max(known, key=lambda one: (bool(one.image.digest), one.build != Build()))
     for one in known:
@@ -258,12 +258,12 @@ def _one_of(sub: Subscription, givers: Sequence[SourceVersion]) -> SourceVersion
 
 
 def _alike(one: Image, other: Image) -> bool:
-    """Whether two readings are of one version; a digest decides where both have one."""
+    """Tell whether two images have the same version. If both have a digest, it decides."""
     return one.tag == other.tag and (not (one.digest and other.digest) or one.digest == other.digest)
 
 
 def _refusal(ask: Ask, givers: Sequence[SourceVersion], promotion: Promotion) -> Decision | None:
-    """The decision about a target whose source cannot or may not give its version."""
+    """Return the decision about a target if its source cannot or may not give its version, else None."""
     current = live_reading(ask.subscription)
     for one in givers:
         if one.error:
@@ -277,7 +277,7 @@ def _refusal(ask: Ask, givers: Sequence[SourceVersion], promotion: Promotion) ->
 
 
 def unhealthy(one: SourceVersion) -> str:
-    """Why a source is not Synced and Healthy with what Git says of it; "" where it is."""
+    """Return why a source is not Synced and Healthy with the version in Git, or "" if it is."""
     app = one.subscription.application
     if not (app.sync or app.health):
         return "has no status of Argo CD: read Applications from cluster or argocd"

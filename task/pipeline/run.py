@@ -118,7 +118,7 @@ def match_images(asking: Sequence[Subscribed], job: Job, world: World) -> Matche
 
 
 def match_promotion(asking: Sequence[Subscribed], promotion: Promotion, job: Job, world: World) -> Matched:
-    """The asks of `promote`: what the sources have, for their targets. Raises `UsageError` for what is ambiguous."""
+    """Return the asks of `promote`: versions of sources, for their targets. Raises `UsageError` if they conflict."""
     pairs, problems = pairs_of(asking, promotion)
     known = source_versions(wanted(pairs), job, world)
     matched = asks_to_promote(pairs, known, promotion)
@@ -129,7 +129,7 @@ def match_promotion(asking: Sequence[Subscribed], promotion: Promotion, job: Job
 
 
 def with_promoted(job: Job, matched: Matched, world: World) -> Job:
-    """The job, with the images that are promoted, and with their source commit if that is one for all."""
+    """Return the job with the promoted images, and with their source commit if all have the same."""
     offered = [*(ask.offered for ask in matched.asks), *(one.candidate for one in matched.decisions)]
     images = tuple(dict.fromkeys(image for image in offered if image.version))
     builds = {(ask.build.commit, ask.build.repository) for ask in matched.asks if ask.build}

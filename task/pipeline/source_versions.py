@@ -1,4 +1,4 @@
-"""What Git says of entries now, and which build that was: read without deciding anything."""
+"""Reads from Git which version entries have, and which build it was, without deciding anything."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from task.pipeline.weigh import Terms, key_of
 
 
 def source_versions(subs: Sequence[Subscription], job: Job, world: World) -> list[SourceVersion]:
-    """What each entry has; several repositories are read at the same time. A failure is that entry's own."""
+    """Return the version of each entry, reading several repositories at the same time. A failure concerns one entry."""
     found = [_known(sub, live_reading(sub).tag, live_reading(sub).digest) for sub in subs if sub.method != "git"]
     asks = tuple(Ask(sub, (sub.entry.image,)) for sub in subs if sub.method == "git")
     groups = by_login(by_repository(Matched(asks, (), ()), replace(job, only=())), world)
@@ -28,7 +28,7 @@ def source_versions(subs: Sequence[Subscription], job: Job, world: World) -> lis
 
 
 def _of_repository(asks: Sequence[Ask], terms: Terms, world: World) -> list[SourceVersion]:
-    """The entries of one repository."""
+    """Return the versions of the entries in one repository."""
     first = asks[0].subscription
     try:
         repository = world.repository(first.repo, first)
@@ -52,7 +52,7 @@ def _version(snapshot: Snapshot, sub: Subscription, terms: Terms) -> SourceVersi
         memory = state_of(snapshot, sub).images.get(key_of(sub), Memory())
     except TaskError as error:
         return _unknown(sub, error)
-    if not (now.tag or now.digest):  # Git does not say it
+    if not (now.tag or now.digest):  # Git has no version
         now = live_reading(sub)
     # The state remembers the newest build, and after a rollback Git says another one.
     known = memory.written or Written()

@@ -40,7 +40,7 @@ class Allowed:
 
     env: Collection[str] = ()  # variables for `env:`; registries.conf may name any
     execute: bool = False  # whether `ext:` is allowed, in registries.conf as well
-    namespace: str = ""  # the control plane's, whose secrets are allowed besides those of the Application's namespace
+    namespace: str = ""  # the control plane's: its secrets are allowed, like those in the Application's namespace
 
 
 class Logins:
@@ -81,7 +81,7 @@ class Logins:
         return self._once(subject, expire, lambda: self._named(source, where, host, repository))
 
     def of_host(self, host: str, repository: str) -> RegistryLogin | None:
-        """The login that options or Docker's config files have for a registry; None where they have none."""
+        """The login that options or Docker's config files have for a registry; None if they have none."""
         return self._once((host, repository), 0, lambda: self._from_options(host, repository))
 
     def _once(self, key: object, expire: float, find: Callable[[], RegistryLogin | None]) -> RegistryLogin | None:

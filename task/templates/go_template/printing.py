@@ -26,7 +26,7 @@ class Sink:
         self.size = 0
 
     def add(self, text: str) -> None:
-        """Appends a text. Raises FailedTemplate where the whole becomes too long."""
+        """Appends a text. Raises FailedTemplate if the text becomes too long."""
         self.size += len(text)
         if self.size > LONGEST_TEXT:
             raise FailedTemplate(f"the text grows beyond {LONGEST_TEXT} characters")
@@ -112,7 +112,7 @@ class Printf:
         self.reordered = True
 
     def take(self) -> Any:
-        """Returns the next operand and goes on to the one after it."""
+        """Returns the next operand and moves on."""
         self.operand += 1
         return self.values[self.operand - 1]
 
@@ -124,7 +124,7 @@ class Printf:
         return flags, width
 
     def precision(self, text: str | None) -> int | None:
-        """The precision; None where the directive has no precision, or a negative one."""
+        """The precision; None if the directive has no precision, or a negative one."""
         if text is None:
             return None
         precision = self.number(text or "0", "%!(BADPREC)")
