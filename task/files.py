@@ -70,7 +70,7 @@ def check_file(path: str) -> None:
 
 
 def temporary_folder(parent: str, *, sockets: bool = False) -> str:
-    """A new folder that only this user can read. Raises `UnreachableError` where it cannot be made.
+    """A new folder that only this user can read. Raises `UnreachableError` if it cannot be made.
 
     With `sockets` it is in /tmp if the path would otherwise be too long for a socket in it, as TMPDIR is on macOS.
     """

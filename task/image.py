@@ -61,7 +61,7 @@ def parse_image(text: str) -> Image:
 
 
 def parse_images(values: Sequence[str]) -> tuple[Image, ...]:
-    """The images that `--image` names, in order, each once; () where it names none.
+    """The images that `--image` names, in order, each once; () if it names none.
 
     Each value holds references separated by commas, blanks or newlines, or is a JSON list of strings. Raises
     `Malformed` for the first reference that does not parse.
@@ -94,7 +94,7 @@ def same_image(one: Image, other: Image) -> bool:
 def live_image(text: str) -> Image | None:
     """The image of a `status.summary.images` string or of a Kustomize image (`name=image:tag`).
 
-    It is lenient, because the text comes from clusters and files: upper case and shortened digests pass. None where the
+    It is lenient, because the text comes from clusters and files: upper case and shortened digests pass. None if the
     text has no valid name.
     """
     text = text.strip()
@@ -159,7 +159,7 @@ def parse_entry(text: str) -> Entry:
 
 
 def _split(text: str) -> tuple[str, str | None, str | None]:
-    """Name, tag (or constraint) and digest as written; None where the text has no `:` or no `@`."""
+    """Name, tag (or constraint) and digest as written; None if the text has no `:` or no `@`."""
     front, at, digest = text.partition("@")
     first, slash, _ = front.partition("/")
     host = _HOST_AND_PORT.match(front) if slash and set(first) & {":", "["} else None

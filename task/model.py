@@ -49,9 +49,9 @@ class Image:
 class Entry:
     """One entry of `image-list`: `alias=name:constraint@digest`."""
 
-    alias: str  # "" where the entry has none
+    alias: str  # "" if the entry has none
     image: Image  # without a tag; the digest as written, which has no effect, as in AIU
-    constraint: str  # the tag part, trimmed; "" where the entry has none
+    constraint: str  # the tag part, trimmed; "" if the entry has none
     text: str  # as written, trimmed
 
 
@@ -104,7 +104,7 @@ class Application:
     sources: tuple[Source, ...]
     multi: bool = False  # spec.sources rather than spec.source
     live: tuple[str, ...] = ()  # status.summary.images, as written
-    sync: str = ""  # status.sync.status, "" where it is not known; as the next one
+    sync: str = ""  # status.sync.status, "" if it is not known; as the next one
     health: str = ""  # status.health.status
     project: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -135,7 +135,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class Keys:
-    """The names of an image's places in a target, from the per-image annotations; "" where they give none."""
+    """The names of an image's places in a target, from the per-image annotations; "" if they give none."""
 
     name: str = ""  # helm.image-name / plugin.image-name
     tag: str = ""  # helm.image-tag / plugin.image-tag
@@ -146,7 +146,7 @@ class Keys:
 
 @dataclass(frozen=True)
 class Claim:
-    """One image-list entry, and the names of its image in a target; "" where it gives none."""
+    """One image-list entry, and the names of its image in a target; "" if it gives none."""
 
     alias: str
     identity: str  # of its image
@@ -216,12 +216,12 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Reading:
-    """The image in a target as it is now; all "" where the target does not have it."""
+    """The image in a target as it is now; all "" if the target does not have it."""
 
     name: str = ""
     tag: str = ""
     digest: str = ""
-    sound: bool = True  # False where the target must be rewritten although its letters are right: 1.10 is a number
+    sound: bool = True  # False if the target must be rewritten although its letters are right: 1.10 is a number
     file: str = ""  # the file that is written
 
 
@@ -252,24 +252,24 @@ class Changeset:
     files: Files  # only those that change, with their new text and mode
     message: str
     author: Person
-    head_commit: str | None = None  # the tip of the head branch, "" where it is absent, None where it was not read
+    head_commit: str | None = None  # the tip of the head branch, "" if it is absent, None if it was not read
 
 
 @dataclass(frozen=True)
 class Landing:
     """The result of landing a changeset."""
 
-    commit: str  # "" where it is only predicted
+    commit: str  # "" if it is only predicted
     tree: str
-    pushed: bool = True  # False where the head branch had exactly this already
+    pushed: bool = True  # False if the head branch had exactly this already
     through: Through = "git"
 
 
 @dataclass(frozen=True)
 class FileVersion:
-    """One text of a file on a branch, and the commit that wrote it; all "" where that lies further back."""
+    """One text of a file on a branch, and the commit that wrote it; all "" if that lies further back."""
 
-    text: str | None  # None where there was no file, or none that is text
+    text: str | None  # None if there was no file, or none that is text
     commit: str = ""
     at: str = ""  # RFC 3339, UTC
     by: str = ""  # the author's name
@@ -297,7 +297,7 @@ class Answer:
 
     exists: bool = True
     digest: str = ""  # of the manifest that the tag names, which may be an index
-    created: str = ""  # RFC 3339, UTC, "2026-11-21T06:00:00.123Z"; "" where the image has no date
+    created: str = ""  # RFC 3339, UTC, "2026-11-21T06:00:00.123Z"; "" if the image has no date
     platforms: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     tags: tuple[str, ...] = ()  # of the image's repository
@@ -424,7 +424,7 @@ class State:
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the repository's own config says about commits and pull requests; None where it says nothing."""
+    """What the repository's own config says about commits and pull requests; None if it says nothing."""
 
     author_name: str | None = None
     author_email: str | None = None
@@ -478,7 +478,7 @@ class Subscription:
 class Problem:
     """One line of `errors[]`: an error of this run, or a warning that never changes the exit code."""
 
-    application: str  # namespace/name; "" where it is about no Application
+    application: str  # namespace/name; "" if it is about no Application
     rule: str
     message: str
     hint: str = ""
@@ -494,7 +494,7 @@ class Flaw:
     """A mistake in an annotation, and the entry whose update it stops."""
 
     text: str  # the image-list entry as written; "" for a key that belongs to no entry
-    entry: Entry | None  # None where the entry itself does not parse
+    entry: Entry | None  # None if the entry itself does not parse
     key: str  # the annotation, without prefix
     value: str
     message: str
@@ -533,9 +533,9 @@ class Decision:
     candidate: Image
     verdict: Verdict
     current: Reading = Reading()
-    branch: str = ""  # the base branch's name in Git; "" where Git was not asked
+    branch: str = ""  # the base branch's name in Git; "" if Git was not asked
     head: str = ""  # the branch that is written: the base branch, or a head branch
-    kind: TargetKind | None = None  # None where Git was not asked
+    kind: TargetKind | None = None  # None if Git was not asked
     unchecked: str = ""  # facts that the rules needed and that no registry gave
     source: str = ""  # namespace/name of the Application whose version is promoted
 
@@ -556,7 +556,7 @@ class Commit:
     pull_request: str | None = None
     already_there: bool = False  # whether the branch had it already, and this run wrote nothing
     rollback: bool = False  # whether it puts back what was there before, since the rollout failed
-    through: Through | None = None  # what made it; None where another run did
+    through: Through | None = None  # what made it; None if another run did
 
 
 @dataclass(frozen=True)
@@ -616,11 +616,11 @@ class ImageStatus:
     """One write-back target of one image-list entry: what Git says there now, what runs, and what waits."""
 
     subscription: Subscription
-    branch: str = ""  # the base branch's name; "" where Git was not asked
-    kind: TargetKind | None = None  # None where Git was not asked
+    branch: str = ""  # the base branch's name; "" if Git was not asked
+    kind: TargetKind | None = None  # None if Git was not asked
     in_git: Reading = Reading()  # of a live Application: what its spec says
     live: tuple[Image, ...] = ()
-    newest: Image | None = None  # that the rules admit, in the registry; None where it was not asked, or has none
+    newest: Image | None = None  # that the rules admit, in the registry; None if it was not asked, or has none
     hold: Hold | None = None
     scope: Literal["application", "image", "freeze"] = "application"  # of the hold
     deferred: Written | None = None

@@ -181,7 +181,7 @@ def send(running: Any, name: str) -> None:
 
 
 def bytes_moved(session: int) -> int | None:
-    """The bytes that the processes of a session have read and written so far; None where the system does not say.
+    """The bytes that the processes of a session have read and written so far; None if the system does not say.
 
     ssh is left out, because its keep-alives move bytes on a connection that carries nothing.
     """

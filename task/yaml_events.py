@@ -44,7 +44,7 @@ def parsed(text: str, build: Build) -> Any:
 
 
 class NotYaml(Malformed):
-    """No parser reads the text; `line` counts from 1, and is 0 where the parser names none."""
+    """No parser reads the text; `line` counts from 1, and is 0 if the parser names none."""
 
     def __init__(self, error: Exception | None) -> None:
         mark = getattr(error, "problem_mark", None)

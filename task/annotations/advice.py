@@ -70,7 +70,7 @@ def on_allow_tags(entry: Entry, key: str, value: str) -> str:
 
 
 def on_strategy(entry: Entry, key: str, value: str) -> str:
-    """What to write instead of an unknown `update-strategy`; "" where no advice is known."""
+    """What to write instead of an unknown `update-strategy`; "" if no advice is known."""
     word, colon, rest = (part.strip() for part in value.partition(":"))
     if wanted := range_of(value):
         return f"write {key}: semver, and {listed(entry, wanted)} in image-list"
@@ -82,7 +82,7 @@ def on_strategy(entry: Entry, key: str, value: str) -> str:
 
 
 def on_constraint(entry: Entry) -> str:
-    """What to write instead of a constraint that is a tag to follow, or a pattern; "" where no advice is known."""
+    """What to write instead of a constraint that is a tag to follow, or a pattern; "" if no advice is known."""
     word, colon, rest = (part.strip() for part in entry.constraint.partition(":"))
     if wanted := range_of(entry.constraint) if colon else "":
         return f"write {listed(entry, wanted)}"
@@ -106,7 +106,7 @@ def on_ignored_constraint(entry: Entry) -> str:
 
 
 def blind_pattern(text: str) -> str:
-    """The pattern without the blanks, quotes or slashes around it, which no tag has; "" where it has none."""
+    """The pattern without the blanks, quotes or slashes around it, which no tag has; "" if it has none."""
     bare = text.strip()
     for mark in ("/", "'", '"'):
         if len(bare) > 1 and bare[0] == bare[-1] == mark:
@@ -136,7 +136,7 @@ def on_blind_glob(glob: str) -> str:
 
 
 def glob_of_regexp(text: str) -> str:
-    """The glob for a simple regular expression, with or without `regexp:`; "" where no glob means the same."""
+    """The glob for a simple regular expression, with or without `regexp:`; "" if no glob means the same."""
     word, colon, rest = text.partition(":")
     whole = rest.strip() if colon and word.strip().lower() in ("regexp", "regex") else text
     begins, ends = whole.startswith("^"), whole.endswith("$")
@@ -150,7 +150,7 @@ def glob_of_regexp(text: str) -> str:
 def is_image(value: str, entry: Entry) -> bool | None:
     """Whether the value of a Helm key is an image.
 
-    True for the entry's own image or one with a tag, False for a key, None where it may be either.
+    True for the entry's own image or one with a tag, False for a key, None if it may be either.
     """
     if not set(value) & set("/:@") or set(value) & set("\\[{"):
         return False

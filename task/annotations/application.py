@@ -70,7 +70,7 @@ def parse_application(
 
 
 def annotated(item: Mapping[str, Any], prefix: str, origin: str = "") -> Application | None:
-    """An Application from its metadata alone; None where it has no name, or no annotation under the prefix."""
+    """An Application from its metadata alone; None if it has no name, or no annotation under the prefix."""
     try:
         app = parse_application({"metadata": item.get("metadata")}, prefix, origin)
     except Malformed:

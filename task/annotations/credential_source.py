@@ -21,7 +21,7 @@ class CredentialSource:
     """The place of a login. Fields that the kind does not have are ""."""
 
     kind: CredentialKind
-    registry: str = ""  # the part before `=`; "" where the text names no registry
+    registry: str = ""  # the part before `=`; "" if the text names no registry
     namespace: str = ""
     name: str = ""
     field: str = ""

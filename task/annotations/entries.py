@@ -29,7 +29,7 @@ class EntryReading:
     flaws: tuple[Flaw, ...]
     broken: bool  # whether there is an error, not only a warning
     managed: tuple[str, ...]  # the names in an override file that belong to this entry
-    strategy: Strategy | None = None  # None where the annotation names an unknown strategy
+    strategy: Strategy | None = None  # None if the annotation names an unknown strategy
 
 
 def read_entry(entry: Entry, settings: Mapping[str, Setting], strategy: Strategy, *, pin_digest: bool) -> EntryReading:

@@ -23,7 +23,7 @@ class Container:
 
     name: str
     image: Image
-    path: str  # below `spec.values`; "chart-image" is the top level; "" where the editor cannot write it
+    path: str  # below `spec.values`; "chart-image" is the top level; "" if the editor cannot write it
 
     @property
     def bare(self) -> Image:
@@ -62,7 +62,7 @@ def _container(name: str, holder: Mapping[str, Any], path: str) -> Container | N
 
 
 def _image(text: object, beside: Mapping[str, Any]) -> Image | None:
-    """The image of a text with the registry and tag of its sibling keys; None where the text is no reference."""
+    """The image of a text with the registry and tag of its sibling keys; None if the text is no reference."""
     image = live_image(text) if isinstance(text, str) else None
     if image is None:
         return None
@@ -91,7 +91,7 @@ def _mapped(name: str, values: Mapping[str, Any], annotations: Mapping[str, str]
 
 
 def _common(values: Mapping[str, Any], repository: str, tag: str) -> str:
-    """The path of the mapping that holds both keys; without a tag key the repository's own path; "" where none does."""
+    """The path of the mapping that holds both keys; without a tag key the repository's own path; "" if none does."""
     if not tag:
         return repository
     (folder, _, name_key), (tag_folder, _, tag_key) = repository.rpartition("."), tag.rpartition(".")
@@ -103,7 +103,7 @@ def _common(values: Mapping[str, Any], repository: str, tag: str) -> str:
 
 
 def _at(values: Mapping[str, Any], path: str) -> object:
-    """The value at a dotted path; None where the path leads nowhere."""
+    """The value at a dotted path; None if the path leads nowhere."""
     place: object = values
     for step in path.split("."):
         place = expanded(place).get(step)

@@ -53,7 +53,7 @@ IMAGE_KEYS = (
 
 @dataclass(frozen=True)
 class Setting:
-    """A value and its key, without the prefix; both "" where no annotation sets it."""
+    """A value and its key, without the prefix; both "" if no annotation sets it."""
 
     key: str = ""
     value: str = ""
@@ -157,7 +157,7 @@ FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 
 
 def boolean(setting: Setting) -> bool:
-    """The boolean, in the spellings of AIU v1; False where the setting is absent. Raises `Faulty` for other texts."""
+    """The boolean, in the spellings of AIU v1; False if the setting is absent. Raises `Faulty` for other texts."""
     if setting.value in TRUE:
         return True
     if not setting or setting.value in FALSE:
@@ -199,7 +199,7 @@ def write_back_method(value: str) -> tuple[str, str]:
 
 
 def git_branch(value: str) -> tuple[str, str]:
-    """The base branch and the head's template, each "" where the value names none.
+    """The base branch and the head's template, each "" if the value names none.
 
     A `:` inside `{{ }}` does not split. AIU splits at every `:`, so its templates cannot hold one.
     """

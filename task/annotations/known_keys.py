@@ -172,7 +172,7 @@ def _orphan(key: str, head: str, known: str, names: Names) -> Doubt:
 
 
 def nearest(word: str, known: Iterable[str], most: int = MOST_LETTERS) -> str:
-    """The known key that equals a word, or differs from it in at most `most` letters; "" where no key does."""
+    """The known key that equals a word, or differs from it in at most `most` letters; "" if no key does."""
     normal, words = _normal(word), _words(word)
     best, least = "", most + 1
     for key in known:

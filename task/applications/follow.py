@@ -217,7 +217,7 @@ class _Branch:
         return [place.path for place in self.wanted(folder, None)]
 
     def applications_of(self, kind: Kind, folder: Deployed) -> list[str] | None:
-        """The files to read where the program need not be started; None where it makes Applications of them.
+        """The files to read where the program need not be started; None if it makes Applications of them.
 
         Most charts and kustomizations make none, and to start the program for each would take minutes.
         """

@@ -33,7 +33,7 @@ class Manifests:
         self._rendering = rendering or Rendering()
 
     def all(self) -> Iterable[Found]:
-        """Every manifest that may concern us. Raises `UsageError` where the source itself is unusable."""
+        """Every manifest that may concern us. Raises `UsageError` if the source itself is unusable."""
         if self.path == "-":
             content = sys.stdin.buffer.read(LARGEST + 1)  # one byte more shows that there is more
             if len(content) > LARGEST:
@@ -92,7 +92,7 @@ class Manifests:
             yield Found({}, where, f"cannot read {where}: {error.strerror}", "check its permissions")
 
     def _kustomization(self) -> str:
-        """The text of the folder's kustomization; "" where it cannot be read."""
+        """The text of the folder's kustomization; "" if it cannot be read."""
         path = kustomization_in(os.listdir(self.path), "")
         try:
             return read_text(os.path.join(self.path, path), errors="replace")

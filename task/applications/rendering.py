@@ -54,7 +54,7 @@ class Rendering:
         self._programs: dict[Kind, str] = {}
 
     def way_out(self, kind: Kind) -> str:
-        """What to do so that a chart or kustomization is rendered; "" where it is."""
+        """What to do so that a chart or kustomization is rendered; "" if it is."""
         if kind not in self._allowed:
             return f"render it with --render {kind}, {_OTHERWISE}"
         return "" if self._program(kind) else f"install {' or '.join(_PROGRAMS[kind])} beside this step, {_OTHERWISE}"

@@ -20,7 +20,7 @@ class Located:
     """A file's place in a repository."""
 
     repo: str  # the URL of the remote `origin`, as it is configured
-    branch: str  # "" where no branch is checked out: GitLab and Jenkins check out a commit
+    branch: str  # "" if no branch is checked out: GitLab and Jenkins check out a commit
     path: str  # from the repository's root
 
 
@@ -47,7 +47,7 @@ def top_of(folder: str) -> str:
 
 @lru_cache(maxsize=256)
 def _origin(top: str, git: Git) -> tuple[str, str] | None:
-    """The URL and branch; None where there is no origin or commit, with a warning where the configuration is broken.
+    """The URL and branch; None if there is no origin or commit, with a warning if the configuration is broken.
 
     A work tree of another user, which is usual in containers, is no risk: nothing is run but these two commands, which
     only read. (An explicit `--git-dir` also switches Git's check of the owner off.)

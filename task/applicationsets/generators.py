@@ -60,7 +60,7 @@ class GitFiles(Protocol):
 
 @dataclass(frozen=True)
 class Generators:
-    """What the generators of one ApplicationSet need. `clusters` is None where nobody says which there are."""
+    """What the generators of one ApplicationSet need. `clusters` is None if nobody says which there are."""
 
     filler: Filler
     git: GitFiles

@@ -41,7 +41,7 @@ def _image_lists(value: Any, key: str) -> Iterator[str]:
 
 
 def template_of(manifest: Mapping[str, Any], prefix: str) -> Mapping[str, Any] | None:
-    """The template as an Application whose placeholders are unknown texts; None where nothing can be said of it.
+    """The template as an Application whose placeholders are unknown texts; None if nothing can be said of it.
 
     A value with a placeholder may be anything, and is left out; of `image-list` the aliases count.
     """

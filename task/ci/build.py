@@ -52,7 +52,7 @@ def build_of(
 ) -> Build:  # fmt: skip
     """The build's identity, from the options first, then from the CI system's variables.
 
-    The repository has no login; the time is RFC 3339 in UTC, or "" where it only says "no date". Raises `UsageError`
+    The repository has no login; the time is RFC 3339 in UTC, or "" if it only says "no date". Raises `UsageError`
     for an invalid option.
     """
     number, counter, time = sequence_of(sequence), "", created_of(created)

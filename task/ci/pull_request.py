@@ -103,7 +103,7 @@ def _of_actions(known: Mapping[str, str]) -> RequestEvent:
 
 
 def _in_the_event(path: str) -> str:
-    """The number in the event's file; "" where there is none, or the file cannot be read."""
+    """The number in the event's file; "" if there is none, or the file cannot be read."""
     try:
         event: Any = json.loads(read_text(path)) if path else {}
         request = event.get("pull_request") or (event["issue"] if event.get("issue", {}).get("pull_request") else {})

@@ -87,7 +87,7 @@ def results(report: Report) -> Mapping[str, str]:
 
 
 def _within(size: int, text: str | None) -> str:
-    """The text on one line; "" where it is longer than `size` bytes."""
+    """The text on one line; "" if it is longer than `size` bytes."""
     line = " ".join((text or "").encode(errors="replace").decode().splitlines())
     return line if len(line.encode()) <= size else ""
 

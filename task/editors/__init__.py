@@ -25,7 +25,7 @@ class Editor(Protocol):
         """
 
     def write(self, files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-        """The files that change, and the edits made in them; both empty where nothing differs. Errors as in `read`."""
+        """The files that change, and the edits made in them; both empty if nothing differs. Errors as in `read`."""
 
 
 class Override(Editor, Protocol):

@@ -35,7 +35,7 @@ def chosen(files: Files, target: Target) -> str:
 
 
 def text_of(files: Files, path: str) -> str | None:
-    """The text of a file; None where the file is absent. TargetError for anything that must not be edited."""
+    """The text of a file; None if the file is absent. TargetError for anything that must not be edited."""
     # In Git's trees nothing lies below a link or a file: to write there would replace it by a folder.
     parent = path
     while parent := posixpath.dirname(parent):
@@ -78,7 +78,7 @@ def tree_of(files: Files, path: str) -> Tree:
 
 
 def single(tree: Tree, path: str) -> Document | None:
-    """The only document, its root a mapping or null; None where the file has no document."""
+    """The only document, its root a mapping or null; None if the file has no document."""
     if not tree.documents:
         return None
     if len(tree.documents) > 1:

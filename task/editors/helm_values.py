@@ -75,7 +75,7 @@ def _keys(keys: Keys) -> Keys:
 
 
 def _scalar_at(tree: Tree, document: Document | None, key: str) -> Node | None:
-    """The scalar at a key path, None where it is missing or null. TargetError: no scalar could be written there."""
+    """The scalar at a key path, None if it is missing or null. TargetError: no scalar could be written there."""
     if document is None or document.root.null:
         parse_path(key)
         return None

@@ -53,7 +53,7 @@ def read(manifest: Mapping[str, Any], index: int, target: Target) -> Reading:
 def write(
     manifest: Mapping[str, Any], index: int, target: Target, image: Image
 ) -> tuple[tuple[Operation, ...], tuple[Edit, ...]]:
-    """The operations that set the image, and the edits; both empty where nothing differs. Errors as in `read`."""
+    """The operations that set the image, and the edits; both empty if nothing differs. Errors as in `read`."""
     images = _list_of(target.source)
     source = _source(manifest, index)
     files, places = _as_file(_raw(source, images.section), images)
@@ -105,7 +105,7 @@ def _source(manifest: Mapping[str, Any], index: int) -> Mapping[str, Any]:
 
 
 def _raw(source: Mapping[str, Any], section: Section) -> Sequence[Any]:
-    """The list's elements; () where the source has no such list."""
+    """The list's elements; () if the source has no such list."""
     raw = _mapping(source.get(section.name)).get(section.list)
     return raw if isinstance(raw, list) else ()
 

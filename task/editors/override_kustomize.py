@@ -38,12 +38,12 @@ SECTION = Section("kustomize", "images")
 class KustomizeImage:
     """One entry, `left=right`: `left` is the name in the manifests, `right` the image."""
 
-    left: str  # "" where there is no `=`
+    left: str  # "" if there is no `=`
     right: str
 
     @property
     def identity(self) -> str:
-        """The repository of the new image in normal form; "" where the entry names no image."""
+        """The repository of the new image in normal form; "" if the entry names no image."""
         image = live_image(self.right)
         return image.identity if image else ""
 

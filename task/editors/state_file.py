@@ -33,7 +33,7 @@ def read_state(text: str) -> dict[str, State]:
 
 
 def write_state(text: str, states: Mapping[str, State]) -> str:
-    """The text that says `states`; "" where nothing is to be remembered, and the file is to be removed.
+    """The text that says `states`; "" if nothing is to be remembered, and the file is to be removed.
 
     As little of `text` as possible changes, and nothing where it says `states` already. What a newer version wrote
     stays. TargetError: `text` is no state file, or a time of the states is invalid.

@@ -179,7 +179,7 @@ class Azure:
         self._client.ask("PATCH", path, "set auto-complete", json=body, again=True)
 
     def _strategy(self, repository: str, base: str) -> str:
-        """A way to merge that the branch's policies allow; "" where they do not limit it, or may not be read."""
+        """A way to merge that the branch's policies allow; "" if they do not limit it, or may not be read."""
         params = {"repositoryId": repository, "refName": f"refs/heads/{base}", "policyType": _MERGE_POLICY}
         try:
             found = self._client.json(

@@ -45,7 +45,7 @@ class ForgeApi(Protocol):
     def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
         """Open the request, or bring the open one up to date; there is never a second one.
 
-        `found` is what `find` said before the push: nobody has to look again. Raises `Outpaced` where the request was
+        `found` is what `find` said before the push: nobody has to look again. Raises `Outpaced` if the request was
         merged meanwhile: what is left to propose has to be decided on the new tip.
         """
 
@@ -271,7 +271,7 @@ def settle(steps: Steps, proposal: Proposal, found: Proposed | None) -> Proposed
     """Open or update the request, while other runs may do the same: one request, with the text of its newest commit.
 
     `found`: what `find` said before the push. A request whose branch has moved on is left to the run that moved it;
-    `head_commit` of the answer tells. Raises `Outpaced` where the request was merged since.
+    `head_commit` of the answer tells. Raises `Outpaced` if the request was merged since.
     """
     before = found
     for turn in range(_RACES):
@@ -322,6 +322,6 @@ MOVED = "a newer build was pushed to the branch meanwhile, and describes itself"
 
 
 def _moved(steps: Steps, ours: str, head: str) -> str:
-    """The branch's tip where it is no longer the commit that we describe; "" where it is, or nobody knows."""
+    """The branch's tip where it is no longer the commit that we describe; "" if it is, or nobody knows."""
     tip = steps.tip(head) if ours else ""
     return tip if tip != ours else ""

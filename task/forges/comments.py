@@ -39,7 +39,7 @@ class CommentApi(Protocol):
         """A new comment; its page."""
 
     def change(self, request: str, comment: Comment, body: str) -> str:
-        """Give a comment another text; its page. Raises `NotOursError` where it is somebody else's."""
+        """Give a comment another text; its page. Raises `NotOursError` if it is somebody else's."""
 
     def close(self) -> None:
         """Connections are closed."""

@@ -54,7 +54,7 @@ def dig(value: Any, *names: str | int) -> str:
 
 
 def listed(value: Any, name: str) -> list[Any]:
-    """The list under that name; empty where there is none."""
+    """The list under that name; empty if there is none."""
     found = value.get(name) if isinstance(value, dict) else None
     return found if isinstance(found, list) else []
 

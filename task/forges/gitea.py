@@ -265,7 +265,7 @@ class Gitea:
             host = self._client.reach.place.host
             notes.add(f"auto-merge was set again; {host} merges what the branch holds when its checks pass")
         if answer.status < 300:
-            return done  # also where nothing is required: it is merged a moment later
+            return done  # also if nothing is required: it is merged a moment later
         notes.add(f"{self._client.reach.place.host} cannot merge it by itself: {self._client.words(answer)}")
         return done
 
@@ -302,7 +302,7 @@ def _is_stuck(pull: Mapping[str, Any]) -> bool:
 
 
 def _draft_word(pull: Mapping[str, Any]) -> str:
-    """The beginning of the title that makes it a draft; "" where it is none."""
+    """The beginning of the title that makes it a draft; "" if it is none."""
     title = str(pull["title"])
     found = next((word for word in DRAFTS if pull.get("draft") and title.lower().startswith(word.lower())), "")
     rest = title[len(found) :]

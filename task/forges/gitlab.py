@@ -147,7 +147,7 @@ class GitLab:
         return found
 
     def _person(self, name: str) -> int:
-        """0 where nobody has that name. Groups cannot be asked."""
+        """0 if nobody has that name. Groups cannot be asked."""
         found = self._client.json("GET", "/users", f"look for {name}", params={"username": name})
         return next((int(one["id"]) for one in found if one["username"].lower() == name.lower()), 0)
 

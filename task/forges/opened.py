@@ -89,7 +89,7 @@ class Forges:
         return RepositoryDeployments(api, place)
 
     def commits(self, repo: str, reached: str = "") -> GitHubCommits:
-        """GitHub's API for commits to the repository. Raises as `of`, and `ForgeError` where it is not on GitHub."""
+        """GitHub's API for commits to the repository. Raises as `of`, and `ForgeError` if it is not on GitHub."""
         place = self.place(repo, reached, "GitHub's API cannot commit")
         if place.forge != "github":
             raise ForgeError(

@@ -74,7 +74,7 @@ def place_of(url: str, known: Sequence[Known] = ()) -> ForgeAddress | None:
 
 
 def _below(remote: RemoteUrl, root: str) -> tuple[str, ...] | None:
-    """The parts of the path below a forge's root; None where the repository is not there. ssh knows no root's path."""
+    """The parts of the path below a forge's root; None if the repository is not there. ssh knows no root's path."""
     there = split(root)
     if remote.ssh:
         return remote.parts if there.host == split(remote.root).host else None

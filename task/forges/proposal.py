@@ -167,7 +167,7 @@ def refuses(request: Proposed) -> dict[str, Written]:
 
 
 def marked(text: str) -> str:
-    """The `marker` of the content that a body tells; "" where it holds none."""
+    """The `marker` of the content that a body tells; "" if it holds none."""
     return _hidden(text, MARK)
 
 

@@ -78,7 +78,7 @@ def valid_token(token: Secret, host: str, forge: str) -> str:
 
 
 def unanswered(error: NoAnswerError, what: str, stays: str = STAYS) -> TaskError:
-    """The error where there is no answer at all."""
+    """The error if there is no answer at all."""
     if error.kind == "tls":
         return CredentialsError(
             f"{error.message}: could not {what}", hint="give its certificate authority: --ca-file FILE"
@@ -87,7 +87,7 @@ def unanswered(error: NoAnswerError, what: str, stays: str = STAYS) -> TaskError
 
 
 def limited(answer: Response) -> float | None:
-    """Seconds to wait where a limit on requests is the reason; None where it is not.
+    """Seconds to wait where a limit on requests is the reason; None if it is not.
 
     GitHub answers 403 at its limits, too: the primary by x-ratelimit-remaining, the secondary by Retry-After or
     its words (docs.github.com, "Rate limits for the REST API").

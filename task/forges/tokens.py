@@ -66,7 +66,7 @@ class Tokens:
         return self._of_ci(place) or self.of(place, what)
 
     def of(self, place: ForgeAddress, what: str = "a pull request") -> ForgeToken:
-        """The token for the API of that place; `what` needs it. Raises `CredentialsError` where there is none."""
+        """The token for the API of that place; `what` needs it. Raises `CredentialsError` if there is none."""
         if self._secret and any(covers(prefix, place.web) for prefix in self._scope):
             return ForgeToken(self._secret, self._user, self._source)
         for login in self._logins(place.web):

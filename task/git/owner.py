@@ -15,7 +15,7 @@ Local = Literal["", "ours", "safe"]  # no repository of this machine; one of our
 
 
 def owned_by_another(path: str, environ: Mapping[str, str]) -> str:
-    """The folder of the repository where it belongs to another user; "" where it is ours, or is no repository."""
+    """The folder of the repository where it belongs to another user; "" if it is ours, or is no repository."""
     us = {os.geteuid()}
     if us == {0} and environ.get("SUDO_UID", "").isdigit():  # as git does: root by sudo is still that user
         us.add(int(environ["SUDO_UID"]))

@@ -69,7 +69,7 @@ class Signer:
             self._folder = ""
 
     def commit(self, git_dir: str, tree: str, parent: str, message: str, who: Person) -> str:
-        """A signed commit of this tree. Raises `CredentialsError` where the key cannot be used."""
+        """A signed commit of this tree. Raises `CredentialsError` if the key cannot be used."""
         with self._lock:  # an agent signs for one at a time, and the key is prepared once
             self._prepare()
             env = {f"GIT_{role}_{what}": value for role in ("AUTHOR", "COMMITTER")

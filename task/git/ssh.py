@@ -131,7 +131,7 @@ def nameless(folder: str, home: str) -> dict[str, str]:
 
 
 def passwd_home() -> str | None:
-    """The home of this user's passwd entry; None where there is no entry."""
+    """The home of this user's passwd entry; None if there is no entry."""
     try:
         return pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:

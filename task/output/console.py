@@ -18,7 +18,7 @@ NARROWEST, WIDEST = 20, 160  # columns; longer lines are hard to read
 
 
 def stdout_console(environ: Mapping[str, str]) -> Console | None:
-    """The console that renders results for stdout; None where they are plain text.
+    """The console that renders results for stdout; None if they are plain text.
 
     FORCE_COLOR and CLICOLOR_FORCE ask for colours in a CI log that shows them; "0" means no, and NO_COLOR wins.
     """
@@ -27,7 +27,7 @@ def stdout_console(environ: Mapping[str, str]) -> Console | None:
 
 
 def stderr_console(environ: Mapping[str, str]) -> Console | None:
-    """The console for the log and for progress; None where a program collects the lines."""
+    """The console for the log and for progress; None if a program collects the lines."""
     return console_of(sys.stderr, environ) if is_terminal(sys.stderr, environ) else None
 
 

@@ -25,7 +25,7 @@ class Log:
         self, level: str = "info", form: str = "text", stream: TextIO | None = None, *, console: Console | None = None
     ) -> None:
         self.form = form
-        self.console = console if form == "text" else None  # a person's terminal; None where a program collects lines
+        self.console = console if form == "text" else None  # a person's terminal; None if a program collects lines
         handler = _Terminal(self.console) if self.console else _Stream(stream or sys.stderr)
         handler.setFormatter(FORMATTERS[form]())
         self._logger = logging.getLogger("image-update")

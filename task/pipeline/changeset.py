@@ -36,7 +36,7 @@ from task.templates.hold_message import hold_message, subject
 
 GONE = File("", "")  # a file that the commit deletes
 NO_HEADS: Mapping[str, Snapshot] = {}
-AUTHOR = Person("image-update", "image-update@noreply.invalid")  # of commits, where nobody says who else
+AUTHOR = Person("image-update", "image-update@noreply.invalid")  # of commits, if nobody says who else
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ Ancestry = Mapping[tuple[str, str, str], str]  # (repository, new commit, old co
 
 @dataclass(frozen=True)
 class BuildOrder:
-    """Whether a build is newer or older than another, and why; `relation` is "" where that is unknown."""
+    """Whether a build is newer or older than another, and why; `relation` is "" if that is unknown."""
 
     relation: Literal["newer", "older", ""]
     because: str = ""
@@ -50,7 +50,7 @@ def compare(new: Build, old: Build, ancestry: Ancestry) -> BuildOrder:
 
 
 def commits(new: Build, old: Build) -> tuple[str, str, str] | None:
-    """The (repository, new commit, old commit) whose ancestry decides; None where a sequence does, or neither can."""
+    """The (repository, new commit, old commit) whose ancestry decides; None if a sequence does, or neither can."""
     counted = new.sequence is not None and old.sequence is not None and new.counter == old.counter
     if counted and new.sequence != old.sequence:
         return None
@@ -64,7 +64,7 @@ def commits(new: Build, old: Build) -> tuple[str, str, str] | None:
 
 
 def superseded(event: Written, policy: Policy, current: Reading, memory: Memory, ancestry: Ancestry) -> str:
-    """Why the event's build is not the newest that was ever written; "" where it is, or where that is unknown.
+    """Why the event's build is not the newest that was ever written; "" if it is, or where that is unknown.
 
     So a replay of an old pipeline changes nothing, neither after a newer build nor after a rollback.
     """
@@ -90,12 +90,12 @@ def superseded(event: Written, policy: Policy, current: Reading, memory: Memory,
 
 
 def version_of(what: Written | Reading | Meant) -> str:
-    """`tag`, `tag@digest` or the digest alone; "" where it has neither."""
+    """`tag`, `tag@digest` or the digest alone; "" if it has neither."""
     return f"{what.tag}@{what.digest}" if what.tag and what.digest else what.tag or what.digest
 
 
 def later(event: Written, remembered: Written, policy: Policy, ancestry: Ancestry) -> str:
-    """Why `remembered`, a deferred event, is newer than the event; "" where it is not."""
+    """Why `remembered`, a deferred event, is newer than the event; "" if it is not."""
     if policy.strategy not in UNORDERED and event.tag != remembered.tag:
         return STRATEGIES[policy.strategy].older(event.tag, remembered.tag)
     order = compare(event.build, remembered.build, ancestry)

@@ -39,5 +39,5 @@ def ranked(tags: Iterable[str], policy: Policy, dates: Mapping[str, str] | None 
 
 
 def pick(tags: Iterable[str], policy: Policy, dates: Mapping[str, str] | None = None) -> str:
-    """The first of `ranked`; "" where no tag is admitted."""
+    """The first of `ranked`; "" if no tag is admitted."""
     return next(iter(ranked(tags, policy, dates)), "")

@@ -45,7 +45,7 @@ def rolled_back(memory: Memory, current: Reading, to: Reading, passed: tuple[str
 
 
 def active(hold: Hold | None, now: str) -> Hold | None:
-    """The hold, or None where its time is over."""
+    """The hold, or None if its time is over."""
     return None if hold is None or (hold.until and epoch_seconds(hold.until) <= epoch_seconds(now)) else hold
 
 

@@ -23,7 +23,7 @@ class Rules(Protocol):
         """(rule, why) where the tag is not admitted; ("", "") where it is."""
 
     def older(self, tag: str, current: str) -> str:
-        """Why `tag` does not come after `current` (both admitted, different texts); "" where it does."""
+        """Why `tag` does not come after `current` (both admitted, different texts); "" if it does."""
 
     def sort_key(self, tag: str, date: str) -> Any:
         """The key that sorts admitted tags of one repository, the newest last; `date` is the registry's, or ""."""

@@ -93,7 +93,7 @@ class Registry:
         return self._at(image, secret, namespace).repository.referrers(digest, artifact_type)
 
     def manifest(self, image: Image, reference: str, secret: str = "", namespace: str = "") -> Manifest | None:
-        """The manifest of a tag or digest in an image's repository; None where it is missing. Asked anew each time."""
+        """The manifest of a tag or digest in an image's repository; None if it is missing. Asked anew each time."""
         return self._at(image, secret, namespace).repository.manifest(reference)
 
     def blob(self, image: Image, digest: str, secret: str = "", namespace: str = "") -> bytes:

@@ -75,7 +75,7 @@ def normal(key: str) -> str:
 
 
 def best_key(keys: Mapping[str, Any], registry: str, repository: str) -> str | None:
-    """The longest of the keys that covers `registry/repository`; None where no key does."""
+    """The longest of the keys that covers `registry/repository`; None if no key does."""
     name = normal(f"{registry}/{repository}")
     fitting = [key for key in keys if _covers(key, name)]
     return max(fitting, key=lambda key: ("*" not in key, key.count("/"), len(key)), default=None)

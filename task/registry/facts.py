@@ -69,7 +69,7 @@ def _short(repository: ImageRepository, image: Image, facts: Collection[str], me
 
 
 def _settled(repository: ImageRepository, image: Image, memory: AnswerCache, *, sure: bool) -> str | None:
-    """The digest of the image, whose members are then in `memory`; None where the image does not exist.
+    """The digest of the image, whose members are then in `memory`; None if the image does not exist.
 
     With `sure` the registry is asked even for a known digest, because the image may have been deleted.
     """
@@ -82,7 +82,7 @@ def _settled(repository: ImageRepository, image: Image, memory: AnswerCache, *, 
 
 
 def _read(repository: ImageRepository, reference: str, memory: AnswerCache, tag: str = "") -> str | None:
-    """Reads a manifest into the cache and returns its digest, or None where the registry has no such manifest."""
+    """Reads a manifest into the cache and returns its digest, or None if the registry has no such manifest."""
     manifest = repository.manifest(reference)
     if manifest is None:
         return None
@@ -112,14 +112,14 @@ def _flat(repository: ImageRepository, digest: str, memory: AnswerCache) -> list
 
 
 def _parts(repository: ImageRepository, member: Member, memory: AnswerCache) -> tuple[Member, ...]:
-    """The images under a member's digest; () where a mirror has left the member out."""
+    """The images under a member's digest; () if a mirror has left the member out."""
     if member.digest not in memory.members and _read(repository, member.digest, memory) is None:
         return ()
     return memory.members[member.digest]
 
 
 def _config(repository: ImageRepository, member: Member, memory: AnswerCache) -> Config | None:
-    """The config of an image; None where the registry does not have it."""
+    """The config of an image; None if the registry does not have it."""
     if not member.config and member.digest not in memory.configs:
         parts = _parts(repository, member, memory)
         if not parts:

@@ -23,7 +23,7 @@ class Keyless:
     """Checks that an image is signed by `identity`, as `issuer` confirmed it. Safe to use from several threads."""
 
     def __init__(self, identity: str, issuer: str, log: Callable[[str], None], url: str = LOG) -> None:
-        """Raises `UsageError` where the package is missing."""
+        """Raises `UsageError` if the package is missing."""
         try:
             from sigstore.verify import policy  # noqa: PLC0415 - 230 ms, and few need it
         except ImportError:
@@ -34,7 +34,7 @@ class Keyless:
         self._verifier = once(_verifier)
 
     def objection(self, signature: Signed) -> str:
-        """Why the signature is not good; "" where it is good. Raises `RegistryDownError` where the log is down."""
+        """Why the signature is not good; "" if it is good. Raises `RegistryDownError` if the log is down."""
         from sigstore.models import Bundle  # noqa: PLC0415 - 230 ms, and few need it
 
         # Only a signature with a certificate and an entry in the log was made without a key.

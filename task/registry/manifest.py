@@ -32,7 +32,7 @@ _CREATED = "org.opencontainers.image.created"
 class Config:
     """What an image's config says."""
 
-    created: str = ""  # RFC 3339, UTC; "" where it has no date
+    created: str = ""  # RFC 3339, UTC; "" if it has no date
     platform: str = ""  # os/arch[/variant]
     labels: Mapping[str, str] = field(default_factory=dict)
 
@@ -41,7 +41,7 @@ class Member(NamedTuple):
     """One image: the only one of its manifest, or one of an index."""
 
     digest: str  # of its manifest
-    platform: str = ""  # "" where the index does not say
+    platform: str = ""  # "" if the index does not say
     config: str = ""  # the digest of its config; "" until its manifest is read
     created: str = ""  # the manifest's own date, for artifacts without a config
 

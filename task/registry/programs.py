@@ -72,7 +72,7 @@ def script(path: str, environ: Mapping[str, str]) -> str:
 def _run(
     kind: str, name: str, args: tuple[str, ...], stdin: str, environ: Mapping[str, str]
 ) -> tuple[int | None, bytes, bytes]:
-    """The exit code (None where the program is missing), stdout and stderr. No error holds the program's output."""
+    """The exit code (None if the program is missing), stdout and stderr. No error holds the program's output."""
     shutdown.check()
     try:
         folders = [folder for folder in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)]

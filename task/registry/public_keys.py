@@ -53,7 +53,7 @@ class PublicKeys:
         self._keys = keys
 
     def objection(self, signature: Signed) -> str:
-        """Why the signature is not good; "" where it is good."""
+        """Why the signature is not good; "" if it is good."""
         for raw in signature.signatures:
             if any(_good(key, signature.content, raw) for key in self._keys):
                 return ""

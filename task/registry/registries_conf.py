@@ -64,7 +64,7 @@ def parse_registries_conf(text: str) -> tuple[RegistryConf, ...]:
 def find_registry(
     entries: Sequence[RegistryConf], registry: str, repository: str, *, written: bool
 ) -> RegistryConf | None:
-    """The entry for an image; None where it has none and is reached at `https://<registry>`.
+    """The entry for an image; None if it has none and is reached at `https://<registry>`.
 
     The exact prefix wins, then the longest fitting prefix (AIU since v0.17). An image whose name has no registry (not
     `written`) belongs to the entry with `default: true`, else to Docker Hub.

@@ -54,7 +54,7 @@ class ImageRepository:
         self.api, self.name, self.login, self._lists = api, name, login, lists
 
     def head(self, reference: str) -> str | None:
-        """The digest of a tag or digest; "" where the registry does not send it, None where it has no such manifest."""
+        """The digest of a tag or digest; "" if the registry does not send it, None if it has no such manifest."""
         answer = self._manifest("HEAD", reference)
         if answer.status in _NO_HEAD:
             read = self.manifest(reference)
@@ -65,7 +65,7 @@ class ImageRepository:
         return digest if is_digest(digest) else ""
 
     def manifest(self, reference: str) -> Manifest | None:
-        """The manifest of a tag or digest, checked against its digest; None where the registry has no such manifest."""
+        """The manifest of a tag or digest, checked against its digest; None if the registry has no such manifest."""
         answer = self._manifest("GET", reference)
         if answer.status == 404:
             return None
@@ -113,7 +113,7 @@ class ImageRepository:
         return tuple(referrer for referrer in referrers if artifact_type in ("", referrer.artifact_type))
 
     def _tags(self, pages: Iterator[Mapping[str, Any]]) -> dict[str, None] | None:
-        """The tags of all pages, each once; None where there is no page."""
+        """The tags of all pages, each once; None if there is no page."""
         tags: dict[str, None] | None = None
         for page in pages:
             names = page.get("tags") or []  # Docker's registry writes null for a repository without tags

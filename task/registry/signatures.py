@@ -26,7 +26,7 @@ class Check(Protocol):
     """Checks who made a signature."""
 
     def objection(self, signature: Signed) -> str:
-        """Why a signature is not good; "" where it is good."""
+        """Why a signature is not good; "" if it is good."""
 
 
 class Signatures:
@@ -41,7 +41,7 @@ class Signatures:
         self._known: dict[tuple[str, ...], str | TaskError] = {}
 
     def __call__(self, questions: Collection[Question]) -> Mapping[Question, str | TaskError]:
-        """For each image (with its digest): "" where it is signed, why it is not, or an error where that is unknown."""
+        """For each image (with its digest): "" if it is signed, why it is not, or an error if that is unknown."""
         answers: dict[Question, str | TaskError] = {}
 
         def settle(question: Question) -> None:
@@ -118,7 +118,7 @@ class Signatures:
                 yield from layers(manifest.data)
 
     def _judged(self, question: Question, layer: Layer) -> str:
-        """Why one signature is not good, first of all because it is for another image; "" where it is good."""
+        """Why one signature is not good, first of all because it is for another image; "" if it is good."""
         blob = self._registry.blob(question.image, layer.digest, question.secret, question.namespace)
         try:
             signature = signed(layer, blob)

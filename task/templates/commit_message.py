@@ -35,7 +35,7 @@ class AppChanges:
 
 @dataclass(frozen=True)
 class Message:
-    """A commit message, and a warning where the user's template failed."""
+    """A commit message, and a warning if the user's template failed."""
 
     text: str
     warning: str = ""

@@ -56,7 +56,7 @@ def commit_references(
 
 
 def trailer_of(message: str, key: str) -> str:
-    """The value of the first trailer with this key at the end of a commit message; "" where there is none."""
+    """The value of the first trailer with this key at the end of a commit message; "" if there is none."""
     last = message.replace("\r\n", "\n").rstrip("\n").rpartition("\n\n")[2]
     values = (line.partition(":")[2] for line in last.split("\n") if line.lower().startswith(f"{key.lower()}:"))
     return one_line(next(values, ""))

@@ -123,7 +123,7 @@ class Argo:
 
     @property
     def where(self) -> str:
-        """Whom to ask about single Applications, wherever they were found: "cluster", "argocd"; "" where nobody is."""
+        """Whom to ask about single Applications, wherever they were found: "cluster", "argocd"; "" if nobody is."""
         if self.kind:
             return self.kind
         if names_server(self._given, self.environ):
@@ -149,7 +149,7 @@ class Argo:
         return api
 
     def page(self, app: Application) -> str:
-        """The Application in Argo CD's user interface; "" where that is not known."""
+        """The Application in Argo CD's user interface; "" if that is not known."""
         web = self._web()
         return f"{web}/applications/{path_part(app.namespace)}/{path_part(app.name)}" if web else ""
 

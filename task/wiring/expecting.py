@@ -96,6 +96,6 @@ def _at_the_tip(decision: Decision, repository: Repositories) -> Callable[[Mappi
 
 
 def _image(decision: Decision, now: Reading) -> Image | None:
-    """The image of a reading; None where it says nothing of it."""
+    """The image of a reading; None if it says nothing of it."""
     image = decision.candidate
     return Image(image.name, image.registry, image.repository, now.tag, now.digest) if now.tag or now.digest else None

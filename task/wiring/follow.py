@@ -169,7 +169,7 @@ class Follow:
             argo.log("error", f"{bad} of {len(rows)} Applications are not rolled out")
 
     def _judge(self, one: Landed) -> Judge:
-        """Synced with the commit, or a later one that holds it; with the patched spec where nothing is in Git."""
+        """Synced with the commit, or a later one that holds it; with the patched spec if nothing is in Git."""
         if not one.commit:
             return judge_of(lambda _any: True, spec=True)
         sub = one.changes[0].subscription

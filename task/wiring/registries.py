@@ -79,7 +79,7 @@ class KeysOfResources:
         timeout: float,
         log: Log,
     ) -> None:
-        """`secrets`: of the cluster, None where there is none at hand."""
+        """`secrets`: of the cluster, None if there is none at hand."""
         self._registry, self._secrets, self._timeout, self._log = registry, secrets, timeout, log
         self._lock = Lock()
         self._opened: dict[KeySecret, Signatures | TaskError] = {}

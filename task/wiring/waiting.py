@@ -77,7 +77,7 @@ def descends_of(settings: Settings, environ: Mapping[str, str], log: Log, opened
 
 
 def descent(git: Callable[[], Git], repo: str, pair: tuple[str, str], log: Log) -> str:
-    """What (revision, commit) are to each other, as `Lineage` says it; "" where that cannot be asked."""
+    """What (revision, commit) are to each other, as `Lineage` says it; "" if that cannot be asked."""
     revision, commit = pair
     try:
         lineage = Lineage(git())

@@ -23,7 +23,7 @@ class Splice(NamedTuple):
     text: str
 
 
-# Compares an old and a new node: the pairs that are still to be compared, or None where the new node is not as meant.
+# Compares an old and a new node: the pairs that are still to be compared, or None if the new node is not as meant.
 Same = Callable[[Node, Node], Iterable[tuple[Node, Node]] | None]
 
 

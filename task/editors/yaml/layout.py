@@ -75,7 +75,7 @@ def entry_end(text: str, key: Node, value: Node) -> int:
 
 
 def value_slot(text: str, key: Node) -> int | None:
-    """The place after the `:` of a key; None where the key has no `:`."""
+    """The place after the `:` of a key; None if the key has no `:`."""
     at = key.end
     while at < len(text) and text[at] in " \t":
         at += 1
@@ -134,12 +134,12 @@ def _steps(tree: Tree) -> tuple[int, int]:
 
 
 def indent_step(tree: Tree) -> int:
-    """How far this text indents a mapping in a mapping (2 where it has none)."""
+    """How far this text indents a mapping in a mapping (2 if it has none)."""
     return _steps(tree)[0]
 
 
 def sequence_shift(tree: Tree) -> int:
-    """How far this text indents a sequence in a mapping (0 where it has none)."""
+    """How far this text indents a sequence in a mapping (0 if it has none)."""
     return _steps(tree)[1]
 
 

@@ -149,7 +149,7 @@ def locate(tree: Tree, document: Document, path: Sequence[Segment]) -> Lookup:
 def _step(
     document: Document, tree: Tree, node: Node, rest: tuple[Segment, ...]
 ) -> tuple[Node, tuple[Segment, ...]] | None:
-    """One step down, by the plain key or by the only key with dots; None where there is neither."""
+    """One step down, by the plain key or by the only key with dots; None if there is neither."""
     first = rest[0]
     plain = value(node, first.name)
     if plain is not None and not first.flaw:

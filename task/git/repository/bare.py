@@ -67,7 +67,7 @@ class BareRepository:
         self._fetched.clear()
 
     def default_branch(self, *, tip: bool = True) -> str:
-        """The branch that the remote's HEAD names. Raises `SourceError` where there is none.
+        """The branch that the remote's HEAD names. Raises `SourceError` if there is none.
 
         With `tip` that comes along: the next thing a run does is to read the branch.
         """
@@ -110,7 +110,7 @@ class BareRepository:
         return self._twice(read)
 
     def head_snapshot(self, head: str, places: Collection[Place]) -> Snapshot | None:
-        """The places asked for, at a head branch's tip; None where there is no such branch."""
+        """The places asked for, at a head branch's tip; None if there is no such branch."""
         name = branch_name(head)
 
         def read() -> Snapshot | None:

@@ -90,7 +90,7 @@ class BareFolder:
         self.object_format = "sha1"
 
     def create(self) -> None:
-        """Make it, if it is not there. Raises `UnreachableError` where there is no room."""
+        """Make it, if it is not there. Raises `UnreachableError` if there is no room."""
         if self.path:
             return
         with shutdown.shield():

@@ -31,7 +31,7 @@ class NotDoneError(UnreachableError):
 class CommitApi(Protocol):
     """The API for one repository.
 
-    Every method raises `Outpaced` where a branch is not where it should be, `NotDoneError`, and `UnreachableError`,
+    Every method raises `Outpaced` if a branch is not where it should be, `NotDoneError`, and `UnreachableError`,
     which leaves open whether it was done.
     """
 

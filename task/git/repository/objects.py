@@ -17,7 +17,7 @@ _AT_ONCE = 500  # questions that fit into a pipe, so that neither side waits for
 
 @dataclass(frozen=True)
 class Object:
-    """One object: `content` is None where it is larger than `LARGEST`."""
+    """One object: `content` is None if it is larger than `LARGEST`."""
 
     kind: str  # "commit", "tree", "blob"
     size: int
@@ -39,7 +39,7 @@ class Objects:
     def read(self, oids: Sequence[str]) -> Mapping[str, Object]:
         """All of these. Raises `MissingObjectError` for one that is not there: the server sent less than was asked.
 
-        Raises `SourceError` where they are more than `TOGETHER`: a small pack may hold thousands of large files.
+        Raises `SourceError` if they are more than `TOGETHER`: a small pack may hold thousands of large files.
         """
         found: dict[str, Object] = {}
         size = 0

@@ -23,7 +23,7 @@ class PastCommit:
     tree: str
     parents: tuple[str, ...]  # a shallow repository's commits still name them
     author: str  # the name, else the address
-    at: str  # when it was committed: RFC 3339, UTC; "" where that is no date
+    at: str  # when it was committed: RFC 3339, UTC; "" if that is no date
     message: str  # of a very long one the end
 
     @property

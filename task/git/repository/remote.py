@@ -126,7 +126,7 @@ class Remote:
         return sorted(name.removeprefix(heads) for name in names if name.startswith(wanted))
 
     def default_branch(self) -> tuple[str, str]:
-        """The branch that the remote's HEAD names, and its tip. Raises `SourceError` where there is none."""
+        """The branch that the remote's HEAD names, and its tip. Raises `SourceError` if there is none."""
         lines = self.refs("HEAD", symbolic=True)
         names = [word.removeprefix("ref: ").removeprefix("refs/heads/") for word, _ in lines if word.startswith("ref:")]
         tips = [word for word, _ in lines if not word.startswith("ref:")]
@@ -156,7 +156,7 @@ class Remote:
         return branch, tip
 
     def fetch_tip(self, branch: str, meanwhile: Callable[[], object] | None = None) -> str:
-        """The branch's tip, with its trees. Raises `SourceError` where there is no such branch.
+        """The branch's tip, with its trees. Raises `SourceError` if there is no such branch.
 
         `meanwhile`: what the caller has to do until the server answers.
         """
@@ -167,7 +167,7 @@ class Remote:
         return tip
 
     def fetch_tips(self, branch: str, head: str, meanwhile: Callable[[], object] | None = None) -> tuple[str, str]:
-        """The tip of a branch, as `fetch_tip`, and that of a head branch, "" where there is no such branch.
+        """The tip of a branch, as `fetch_tip`, and that of a head branch, "" if there is no such branch.
 
         A fetch that names a branch which is not there brings nothing. A pattern may fit none: all but the last letter.
         """
@@ -188,11 +188,11 @@ class Remote:
             self._folder.kept = Kept(tip, self._filter == _WHOLE)
 
     def fetch_head(self, branch: str) -> str:
-        """The tip of a head branch, with its trees; "" where there is no such branch."""
+        """The tip of a head branch, with its trees; "" if there is no such branch."""
         return self._fetch_branch(branch, 1, "head", "what the head branch holds")
 
     def fetch_commits(self, depth: int, branch: str) -> str:
-        """The branch's tip, and the trees of so many commits. Raises `SourceError` where there is no such branch."""
+        """The branch's tip, and the trees of so many commits. Raises `SourceError` if there is no such branch."""
         tip = self._fetch_branch(branch, depth, "history", "earlier commits")
         if not tip:
             raise self._no_branch(branch)
@@ -207,7 +207,7 @@ class Remote:
         meanwhile: Callable[[], object] | None = None,
         more: Sequence[str] = (),
     ) -> str:
-        """The tip of a branch, in the coarsest way that the server allows; "" where there is no such branch.
+        """The tip of a branch, in the coarsest way that the server allows; "" if there is no such branch.
 
         `more`: refspecs of what else is fetched.
         """
@@ -298,7 +298,7 @@ class Remote:
         return next(found, "")
 
     def tip(self, branch: str) -> str:
-        """The commit that a branch is at; "" where there is no such branch."""
+        """The commit that a branch is at; "" if there is no such branch."""
         name = f"refs/heads/{branch}"
         return next((oid for oid, ref in self.refs(name) if ref == name), "")
 

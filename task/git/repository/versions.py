@@ -31,9 +31,9 @@ ReadRaw = Callable[[str], bytes]
 
 @dataclass(frozen=True)
 class _Blob:
-    """What a file was, and which commit on the branch made it so; None where that lies further back."""
+    """What a file was, and which commit on the branch made it so; None if that lies further back."""
 
-    oid: str  # "" where there was no file
+    oid: str  # "" if there was no file
     commit: PastCommit | None
 
 

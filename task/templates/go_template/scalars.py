@@ -34,7 +34,7 @@ PLAIN = Spec()
 
 
 def scalar(spec: Spec, verb: str, value: str | float) -> str | None:
-    """The text of a scalar, or None where the verb does not fit its type."""
+    """The text of a scalar, or None if the verb does not fit its type."""
     if isinstance(value, str):
         return _string(spec, verb, value)
     if isinstance(value, bool):
