@@ -1,1 +1,1 @@
-"""Pull requests: one file for each forge, what they share in `client`, the text of a request in `proposal`."""
+"""Pull requests: one file for each forge, with the shared parts in `client` and a request's text in `proposal`."""

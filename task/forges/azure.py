@@ -38,14 +38,14 @@ _STRATEGIES = {
 }
 _GUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _REFUSED, _CONFLICT = 400, 409
-_NOT_NOW = (400, 403, 409)  # what a request that is no longer open may be answered with
+_NOT_NOW = (400, 403, 409)  # statuses for a request that is no longer open
 
 
 class Azure:
     """One repository on Azure DevOps."""
 
     def __init__(self, reach: Reach) -> None:
-        """Nothing is asked yet."""
+        """Contact nobody yet."""
         place = reach.place
         self._client = _AzureClient(reach)
         self._people = _AzureClient(replace(reach, place=replace(place, api=identities_api(place.api))))
@@ -106,7 +106,7 @@ class Azure:
         return self._proposed(item), item
 
     def update(self, said: Any, proposal: Proposal) -> Proposed:
-        """As `Steps.update`. Reviewers and labels are added, never taken away."""
+        """As `Steps.update`. Reviewers and labels are added, but never removed."""
         now = self._proposed(said)
         if not same(now, proposal):
             path, what = f"{self._base}/pullrequests/{path_part(now.number)}", f"update pull request {now.number}"
@@ -122,13 +122,13 @@ class Azure:
 
     def tip(self, head: str) -> str:
         """As `Steps.tip`."""
-        params = {"filter": f"heads/{head}"}  # every ref that begins so
+        params = {"filter": f"heads/{head}"}  # every ref with this prefix
         found = self._client.json("GET", f"{self._base}/refs", f"read the branch {head}", params=params)
         names = (dig(one, "objectId") for one in listed(found, "value") if dig(one, "name") == f"refs/heads/{head}")
         return next(names, "")
 
     def _complete(self, item: Any, proposal: Proposal, *, is_new: bool = False) -> Proposed:
-        """The request with its reviewers, labels and auto-complete. What Azure refuses is noted, and left out."""
+        """Return the request with its reviewers, labels and auto-complete. What Azure refuses becomes a note."""
         found, notes = self._proposed(item), Notes()
         if proposal.assignees:
             notes.add("Azure DevOps has no assignees on pull requests: name them as reviewers")
@@ -154,7 +154,7 @@ class Azure:
         return replace(found, note=notes.text(found.note))
 
     def _identity(self, name: str) -> str:
-        """The id of the one identity of that name or address."""
+        """Return the id of the only identity with that name or address."""
         params = {"searchFilter": "General", "filterValue": name, "queryMembership": "None"}
         found = listed(self._people.json("GET", "/_apis/identities", f"look up {name}", params=params), "value")
         exact = [
@@ -170,7 +170,7 @@ class Azure:
         return ids.pop()
 
     def _auto_complete(self, item: Any, found: Proposed, proposal: Proposal) -> None:
-        """It completes when all policies are met, in the first of the ways that they allow."""
+        """Let it complete once all policies are met, with the first merge type that they allow."""
         options: dict[str, Any] = {"deleteSourceBranch": ours_to_delete(proposal.head)}
         if strategy := self._strategy(dig(item, "repository", "id"), proposal.base):
             options["mergeStrategy"] = strategy
@@ -179,7 +179,7 @@ class Azure:
         self._client.ask("PATCH", path, "set auto-complete", json=body, again=True)
 
     def _strategy(self, repository: str, base: str) -> str:
-        """A way to merge that the branch's policies allow; "" if they do not limit it, or may not be read."""
+        """Return a merge type that the branch's policies allow; "" if there is no limit, or we may not read them."""
         params = {"repositoryId": repository, "refName": f"refs/heads/{base}", "policyType": _MERGE_POLICY}
         try:
             found = self._client.json(
@@ -213,7 +213,7 @@ class Azure:
 
 
 class _AzureClient(Client):
-    """Names the API's version, and knows a page to sign in from an answer."""
+    """Adds the API's version to each request, and recognises Azure's sign-in page."""
 
     def __init__(self, reach: Reach, stays: str = STAYS) -> None:
         headers = {"Accept": "application/json", "X-TFS-FedAuthRedirect": "Suppress"}
@@ -221,7 +221,7 @@ class _AzureClient(Client):
         self._version = _VERSION
 
     def ask(self, method: str, path: str, what: str, **more: Any) -> Response:
-        """As `Client.ask`; a Server that is older than the version asked for is asked in its own."""
+        """As `Client.ask`. If a Server is older than the wanted version of the API, ask again with its own version."""
         answer = self._versioned(method, path, what, more)
         if _key(answer) == "VssVersionOutOfRangeException":
             self._version = next(iter(re.findall(rb"supports is (\d+\.\d+)", answer.body)), b"6.0").decode()
@@ -239,7 +239,7 @@ class _AzureClient(Client):
         return super().ask(method, path, what, **{**more, "params": params, "fine": (_REFUSED, *fine)})
 
     def refused(self, answer: Response, what: str) -> TaskError:
-        """As `Client.refused`; it is sent away to sign in, as well."""
+        """As `Client.refused`. A redirect to the sign-in page is a refusal, too."""
         if 300 <= answer.status < 400:
             return self._locked_out(what)
         return super().refused(answer, what)
@@ -254,7 +254,7 @@ class _AzureClient(Client):
 
 
 def login(token: ForgeToken) -> Mapping[str, str]:
-    """The header that logs in: the job's own token (System.AccessToken, a JWT), or a personal access token."""
+    """Return the header for the job's own token (System.AccessToken, a JWT), or for a personal access token."""
     secret = token.secret.reveal()
     if not secret:
         return {}
@@ -264,12 +264,12 @@ def login(token: ForgeToken) -> Mapping[str, str]:
 
 
 def identities_api(api: str) -> str:
-    """Where people are looked up: Services have a host for it, Microsoft's as well; a Server does it itself."""
+    """Return where to look up people: Services have a separate host for it, and a Server does it itself."""
     return _IDENTITIES + api.removeprefix(_SERVICES) if api.startswith(_SERVICES) else api
 
 
 def _key(answer: Response) -> str:
-    """The class of an error."""
+    """Return the class of an error."""
     try:
         return dig(answer.json(), "typeKey")
     except (ValueError, RecursionError):
@@ -277,7 +277,7 @@ def _key(answer: Response) -> str:
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
-    """Services: ORGANIZATION/PROJECT/_git/REPOSITORY; Server: the collection's path stands before the project."""
+    """Services: ORGANIZATION/PROJECT/_git/REPOSITORY. Server: the collection's path comes before the project."""
     parts = remote.parts
     if remote.ssh and parts[:1] in {("v3",), ("V3",)} and len(parts) == 4:
         return _address(root, parts[1], parts[2], parts[3])
@@ -291,7 +291,7 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
         root = "https://dev.azure.com"
     if not before:
         raise names_none("Azure DevOps", "https://dev.azure.com/organization/project/_git/repository")
-    if len(before) == 1:  # the project of that name is left out
+    if len(before) == 1:  # the project is left out because it has the repository's name
         before = (*before, repository)
     return _address(web_below(root, before[:-PAIR]), before[-PAIR], before[-1], repository)
 
@@ -305,7 +305,7 @@ def _address(root: str, organization: str, project: str, repository: str) -> For
 KIND = ForgeKind(
     name="azure",
     hosts=("dev.azure.com",),
-    host_ends=(".visualstudio.com",),  # a host for each customer
+    host_ends=(".visualstudio.com",),  # each customer has a host
     client=Azure,
     place=_place,
     comments=lambda reach: azure_comments.AzureComments(_AzureClient(reach, comments.STAYS)),

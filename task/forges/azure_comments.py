@@ -1,4 +1,4 @@
-"""Comments on Azure DevOps' pull requests: each begins a thread. Only its author may edit a comment."""
+"""Comments on Azure DevOps' pull requests. Each begins a thread, and only its author may edit it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from task.forges.content import dig, listed
 from task.forges.notes import rows
 from task.urls import path_part
 
-_TEXT, _CLOSED = 1, 4  # of CommentType and CommentThreadStatus; a policy may want all open threads to be resolved
+_TEXT, _CLOSED = 1, 4  # of CommentType and CommentThreadStatus; a policy may require that all open threads are resolved
 
 
 class AzureComments:
@@ -22,7 +22,7 @@ class AzureComments:
         self._path = f"/{project}/_apis/git/repositories/{repository}/pullRequests"
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
-        """As `CommentApi.marked`. Azure gives all threads at once, the oldest first."""
+        """As `CommentApi.marked`. Azure returns all threads at once, oldest first."""
         said = self._client.json("GET", self._threads(request), "look for the comment")
         for thread in reversed(rows(listed(said, "value"))):
             for one in rows(thread.get("comments"))[:1]:
@@ -45,12 +45,12 @@ class AzureComments:
         return comment.url
 
     def close(self) -> None:
-        """Connections are closed."""
+        """Close the connections."""
         self._client.close()
 
     def _threads(self, request: str) -> str:
         return f"{self._path}/{path_part(request)}/threads"
 
     def _page(self, request: str, thread: str) -> str:
-        """Azure names only its API's address."""
+        """Return the page of a comment. Azure's answers have only the address in its API."""
         return f"{self._client.reach.place.web}/pullrequest/{request}?discussionId={thread}"

@@ -1,4 +1,4 @@
-"""What Bitbucket Cloud and Bitbucket Data Center have in common: how to log in, and what they cannot do."""
+"""What Bitbucket Cloud and Bitbucket Data Center have in common: how to log in, and which features they lack."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from task.forges.client import ForgeToken
 from task.forges.notes import Notes
 from task.model import Proposal
 
-BARE = "x-token-auth"  # the user's name that Git wants beside the token of a project, repository or workspace
+BARE = "x-token-auth"  # Git's user name for the token of a project, repository or workspace
 
 
 def login(token: ForgeToken) -> Mapping[str, str]:
-    """The header that logs in: an access token alone, or a user's name with a password or token."""
+    """Return the header that logs in: an access token alone, or a user name with a password or token."""
     if not token.secret:
         return {}
     if token.user in ("", BARE):
@@ -22,7 +22,7 @@ def login(token: ForgeToken) -> Mapping[str, str]:
 
 
 def unable(proposal: Proposal) -> Notes:
-    """Notes about what was asked for and Bitbucket does not have."""
+    """Return notes about requested features that Bitbucket does not have."""
     notes = Notes()
     if proposal.labels:
         notes.add("Bitbucket has no labels on pull requests")

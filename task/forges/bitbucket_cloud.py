@@ -37,7 +37,7 @@ class BitbucketCloud:
     """One repository on bitbucket.org."""
 
     def __init__(self, reach: Reach) -> None:
-        """Nothing is asked yet."""
+        """Contact nobody yet."""
         self._client = _CloudClient(reach, lambda: login(reach.token), _NEEDS)
         self._host = reach.place.host
         self._workspace, slug = reach.place.project
@@ -46,7 +46,7 @@ class BitbucketCloud:
 
     def find(self, base: str, head: str) -> Proposed | None:
         """As `ForgeApi.find`."""
-        terms = (  # without a state, only open ones are shown
+        terms = (  # without a state, Bitbucket lists only open ones
             f"source.repository.full_name = {_literal(self._name)}",
             f"source.branch.name = {_literal(head)}",
             f"destination.branch.name = {_literal(base)}",
@@ -68,7 +68,8 @@ class BitbucketCloud:
         found = self._proposed(self._read(number))
         if not found.merge_commit:
             return found
-        path = f"{self._base}/commit/{path_part(found.merge_commit)}"  # it tells only the first twelve letters
+        # a request has only the first twelve digits of the commit
+        path = f"{self._base}/commit/{path_part(found.merge_commit)}"
         commit = self._client.json("GET", path, f"read the merge commit of pull request {number}")
         return replace(found, merge_commit=dig(commit, "hash") or found.merge_commit)
 
@@ -77,7 +78,7 @@ class BitbucketCloud:
         self._client.close()
 
     def create(self, proposal: Proposal) -> Proposed:
-        """As `Steps.create`. A build that the branch has left behind lets the newer one open it."""
+        """As `Steps.create`. If the branch has a newer commit, the newer run opens the request."""
         if found := self._opened_by_a_newer_build(proposal):
             return found
         notes = _unable(proposal)
@@ -94,7 +95,7 @@ class BitbucketCloud:
         made = self._proposed(
             self._send(_CloudWrite("POST", f"{self._base}/pullrequests", body, what), reviewers, notes)
         )
-        if not same(made, proposal):  # it was open already, and took the title only
+        if not same(made, proposal):  # it was open already, so Bitbucket changed only the title
             return self.update(self._read(made.number), proposal)
         return replace(made, note=notes.text(made.note))
 
@@ -104,7 +105,7 @@ class BitbucketCloud:
         return self._proposed(item), item
 
     def update(self, said: Any, proposal: Proposal) -> Proposed:
-        """As `Steps.update`. Reviewers are added, never taken away."""
+        """As `Steps.update`. Reviewers are added, but never removed."""
         found, notes = self._proposed(said), _unable(proposal)
         present = [dig(one, "uuid") for one in listed(said, "reviewers")]
         wanted = list(dict.fromkeys([*present, *self._people(proposal.reviewers, notes)]))
@@ -128,7 +129,7 @@ class BitbucketCloud:
         return dig(self._client.parsed(answer, what), "target", "hash") if answer.status != _GONE else ""
 
     def _opened_by_a_newer_build(self, proposal: Proposal) -> Proposed | None:
-        """Ours would write over the newer one's text, without anybody being told."""
+        """Return the newer build's request if the branch has moved on. Ours would overwrite its text unnoticed."""
         ours = described(proposal.body)
         if not ours or (tip := self.tip(proposal.head)) in ("", ours):
             return None
@@ -140,7 +141,7 @@ class BitbucketCloud:
         return None
 
     def _send(self, write: _CloudWrite, people: list[str], notes: Notes) -> Any:
-        """What became of it; where Bitbucket takes no such reviewers, without them."""
+        """Return the answer. If Bitbucket refuses some reviewers, try again without them."""
         method, path, body, what = write
         whole = {**body, "reviewers": [{"uuid": one} for one in people]}
         answer = self._client.ask(method, path, what, json=whole, fine=(_REFUSED,))
@@ -154,7 +155,7 @@ class BitbucketCloud:
         return self._client.parsed(answer, what)
 
     def _people(self, names: tuple[str, ...], notes: Notes) -> list[str]:
-        """Their UUIDs. A name may be a UUID, an account id or a nickname; who is not found is noted."""
+        """Return the reviewers' UUIDs. A name may be a UUID, an account id or a nickname. Unknown ones become notes."""
         found = []
         for name in dict.fromkeys(names):
             with tried(notes, f"reviewer {name}"):
@@ -170,7 +171,7 @@ class BitbucketCloud:
         raise ForgeError(f"the workspace {self._workspace} has no member, or several, of that name")
 
     def _pages(self, path: str, query: dict[str, Any], what: str) -> Iterator[Any]:
-        """All items, page after page, as long as they come from the same place."""
+        """Yield all items, page by page, while the pages come from the same server."""
         params: dict[str, Any] | None = query
         for _page in range(_PAGES):
             answer = self._client.json("GET", path, what, params=params)
@@ -186,7 +187,8 @@ class BitbucketCloud:
 
     def _proposed(self, item: Any) -> Proposed:
         state, body = _STATES.get(dig(item, "state"), "closed"), dig(item, "description")
-        head, ours = dig(item, "source", "commit", "hash"), described(body)  # the first twelve letters, and all
+        # twelve digits of the commit, and all of them
+        head, ours = dig(item, "source", "commit", "hash"), described(body)
         return Proposed(
             url=dig(item, "links", "html", "href"),
             number=numbered(dig(item, "id"), self._host),
@@ -199,7 +201,7 @@ class BitbucketCloud:
 
 
 class _CloudWrite(NamedTuple):
-    """A request that is opened or changed."""
+    """A request to open or change."""
 
     method: str
     path: str
@@ -208,7 +210,7 @@ class _CloudWrite(NamedTuple):
 
 
 class _CloudClient(Client):
-    """It says 401 to a token that stands alone and should not; that is worth a hint."""
+    """Bitbucket answers 401 to a bare token that needs a user name, so the hint says so."""
 
     def refused(self, answer: Response, what: str) -> TaskError:
         error = super().refused(answer, what)
@@ -232,7 +234,7 @@ def _about_reviewers(answer: Response) -> bool:
 
 
 def _literal(text: str) -> str:
-    """A string of Bitbucket's query language, whatever it holds."""
+    """Return any text as a string of Bitbucket's query language."""
     inner = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{inner}"'
 

@@ -48,7 +48,7 @@ class CloudComments:
         return comment.url
 
     def close(self) -> None:
-        """Connections are closed."""
+        """Close the connections."""
         self._client.close()
 
     def _comments(self, request: str) -> str:
@@ -56,7 +56,7 @@ class CloudComments:
 
 
 class DataCenterComments:
-    """The comments on pull requests of one repository of a Bitbucket of one's own."""
+    """The comments on pull requests of one repository on Bitbucket Data Center."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -64,7 +64,7 @@ class DataCenterComments:
         self._path = f"/projects/{key}/repos/{slug}/pull-requests"
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
-        """As `CommentApi.marked`. They are part of what happened to the request; the newest comes first."""
+        """As `CommentApi.marked`. Comments are part of a request's activities, newest first."""
         start = "0"
         for _page in range(_PAGES):
             params = {"start": start, "limit": _SIZE}
@@ -92,9 +92,9 @@ class DataCenterComments:
         return comment.url
 
     def close(self) -> None:
-        """Connections are closed."""
+        """Close the connections."""
         self._client.close()
 
     def _page(self, request: str, number: str) -> str:
-        """Bitbucket does not name it."""
+        """Return the page of a comment, which Bitbucket's answers do not have."""
         return f"{self._client.reach.place.web}/pull-requests/{request}/overview?commentId={number}"

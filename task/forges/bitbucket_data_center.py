@@ -32,10 +32,10 @@ _CONFLICT, _GONE, _UNAUTHORIZED = 409, 404, 401
 
 
 class BitbucketDataCenter:
-    """One repository of a Bitbucket of one's own."""
+    """One repository on Bitbucket Data Center."""
 
     def __init__(self, reach: Reach) -> None:
-        """Nothing is asked yet."""
+        """Contact nobody yet."""
         self._client = _DataCenterClient(reach, lambda: login(reach.token), _NEEDS)
         self._host = reach.place.host
         self._key, self._slug = reach.place.project
@@ -96,7 +96,7 @@ class BitbucketDataCenter:
         return self._proposed(item), item
 
     def update(self, said: Any, proposal: Proposal) -> Proposed:
-        """As `Steps.update`. Reviewers are added, never taken away."""
+        """As `Steps.update`. Reviewers are added, but never removed."""
         before = now = self._proposed(said)
         path, what = f"{self._base}/pull-requests/{path_part(now.number)}", f"update pull request {now.number}"
         for _turn in range(_RACES):
@@ -124,7 +124,7 @@ class BitbucketDataCenter:
         return dig(self._client.parsed(answer, what), "values", 0, "id") if answer.status != _GONE else ""
 
     def _send(self, write: _DataCenterWrite, people: list[str], notes: Notes) -> Response:
-        """The answer, 409 included; where Bitbucket does not take some reviewers, without those."""
+        """Return the answer, even if it is a 409. If Bitbucket refuses some reviewers, try again without them."""
         method, path, body, what = write
         whole = {**body, "reviewers": [{"user": {"name": name}} for name in people]}
         answer = self._client.ask(method, path, what, json=whole, fine=(_CONFLICT,))
@@ -138,7 +138,7 @@ class BitbucketDataCenter:
         return self._client.ask(method, path, what, json=whole, fine=(_CONFLICT,))
 
     def _merging(self, item: Any, proposal: Proposal, notes: Notes) -> Proposed:
-        """The request, told to merge once all checks pass where that was asked for."""
+        """Return the request. If auto-merge is wanted, request it."""
         found = self._proposed(item)
         if proposal.auto_merge and found.state == "open":
             with tried(notes, "auto-merge"):
@@ -146,7 +146,7 @@ class BitbucketDataCenter:
         return replace(found, note=notes.text(found.note))
 
     def _auto_merge(self, item: Any, found: Proposed) -> Proposed:
-        """Ask for it, unless that is done. Bitbucket before 8.15 would merge at once, without waiting for checks."""
+        """Request auto-merge, unless that is done. Before 8.15, Bitbucket would merge without waiting for checks."""
         told = dig(self._client.json("GET", "/application-properties", "read Bitbucket's version"), "version")
         release = tuple(int(part) for part in told.split(".")[:2] if part.isdigit())
         if release < _AUTO_MERGE_SINCE:
@@ -164,7 +164,7 @@ class BitbucketDataCenter:
         return self._proposed(self._client.parsed(answer, what))
 
     def _belongs(self, item: Any, base: str, head: str) -> bool:
-        """Outgoing requests of a fork lead into other repositories as well."""
+        """Tell whether the request stays in this repository. A fork's outgoing requests may lead to other ones."""
         into, out = item.get("toRef"), item.get("fromRef")
         here = (self._key.lower(), self._slug.lower())
         return (
@@ -207,7 +207,7 @@ class BitbucketDataCenter:
 
 
 class _DataCenterWrite(NamedTuple):
-    """A request that is opened or changed."""
+    """A request to open or change."""
 
     method: str
     path: str
@@ -216,7 +216,7 @@ class _DataCenterWrite(NamedTuple):
 
 
 class _DataCenterClient(Client):
-    """It says 401 also to who is known and may not."""
+    """Bitbucket also answers 401 to a known user without the permission."""
 
     def refused(self, answer: Response, what: str) -> TaskError:
         error = super().refused(answer, what)
@@ -241,7 +241,7 @@ def _errors(answer: Response) -> list[Any]:
 
 
 def _says(answer: Response, *names: str) -> bool:
-    """Whether one of the answer's errors is of that class."""
+    """Tell whether one of the answer's errors has that class."""
     return any(dig(error, "exceptionName").rpartition(".")[2] in names for error in _errors(answer))
 
 
@@ -250,7 +250,7 @@ def _repository(ref: Any) -> tuple[str, str]:
 
 
 def _hash(answer: Response) -> str:
-    """The commit that auto-merge was asked for; after a push it has to be asked for again."""
+    """Return the commit that auto-merge was requested for, because a push requires a new request."""
     try:
         return dig(answer.json(), "fromHash")
     except ValueError:
@@ -258,7 +258,7 @@ def _hash(answer: Response) -> str:
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
-    """Clone URLs have /scm/PROJECT/repository, pages /projects/PROJECT/repos/repository, ssh the two alone."""
+    """Clone URLs have /scm/PROJECT/repository, pages /projects/PROJECT/repos/repository, ssh only the two names."""
     parts, folders = remote.parts, remote.parts[:-PAIR]
     if len(parts) >= 4 and parts[-4] in {"projects", "users"} and parts[-2] == "repos":
         folders, owner = parts[:-4], parts[-3] if parts[-4] == "projects" else f"~{parts[-3]}"

@@ -1,7 +1,7 @@
 """What all forges share: their Protocol, the HTTP client, and the steps that never open two requests for a branch.
 
-A request belongs to a head branch of the repository itself: requests from forks may bear any branch's name, and
-never count. Whatever fails here, the pushed branch stays, and running again completes the request.
+A request belongs to a head branch of the repository itself. Requests from forks may use any branch name, and never
+count. If something fails here, the pushed branch stays, and the next run completes the request.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from task.model import Proposal, Proposed
 from task.secret import Secret
 from task.urls import origin
 
-LONGEST_WAIT = 30.0  # seconds that a limit is waited out; a longer one is an error
-# Anybody may name a forge by an Application's repoURL. A page of a hundred requests with long texts has 10 MB at most.
+LONGEST_WAIT = 30.0  # seconds to wait for a rate limit; a longer wait is an error
+# An Application's repoURL may name any server as a forge. A page of a hundred requests with long texts has at most 10
+# MB.
 LIMITS = Limits(total=60.0, size=16 * 1024 * 1024, values=1_000_000, slow=600.0)
 _TURNS = 3
 _RACES = 5
@@ -37,49 +38,50 @@ class ForgeApi(Protocol):
     """One repository on its forge."""
 
     def find(self, base: str, head: str) -> Proposed | None:
-        """The open request from `head` into `base`, else the newest closed or merged one; None if there was none.
+        """Return the open request from `head` into `base`, else the newest closed or merged one, or None.
 
-        Its state is "gone" where the forge has closed it because its branch was deleted, as far as the forge tells.
+        Its state is "gone" if the forge has closed it because its branch was deleted, and says so.
         """
 
     def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
-        """Open the request, or bring the open one up to date; there is never a second one.
+        """Open the request, or update the open one. There is never a second one.
 
-        `found` is what `find` said before the push: nobody has to look again. Raises `Outpaced` if the request was
-        merged meanwhile: what is left to propose has to be decided on the new tip.
+        `found` is what `find` returned before the push, so nothing is looked up again. Raises `Outpaced` if the request
+        was merged meanwhile: then the rest has to be decided on the new tip.
         """
 
     def state(self, number: str) -> Proposed:
-        """How one request is doing: open, merged (with its merge commit) or closed."""
+        """Return the state of one request: open, merged (with its merge commit) or closed."""
 
     def close(self) -> None:
-        """Connections are closed."""
+        """Close the connections."""
 
 
 @dataclass(frozen=True)
 class ForgeToken:
-    """A token for the API. `source` says where it was given, for messages."""
+    """A token for the API. `source` names its origin in messages."""
 
     secret: Secret = Secret("")
-    user: str = ""  # of a login that is a pair (Bitbucket, Azure); "" is a bare token
+    user: str = ""  # for a login that is a pair (Bitbucket, Azure); "" means a bare token
     source: str = ""  # "IMAGE_UPDATE_FORGE_TOKEN", "--forge-token-file", …
 
 
 @dataclass(frozen=True)
 class Reach:
-    """How one repository's forge is reached; every forge is made from this alone."""
+    """How to reach one repository's forge. Every forge is created from this alone."""
 
     place: ForgeAddress
     token: ForgeToken
     ca_file: str = ""
     log: Callable[[str], None] = lambda _line: None
     limits: Limits = LIMITS
-    warn: Callable[[str], None] = lambda _sentence: None  # what people should know: the repository has moved
+    # takes a sentence for people, such as: the repository has moved
+    warn: Callable[[str], None] = lambda _sentence: None
 
 
 @dataclass(frozen=True)
 class ForgeKind:
-    """All that is known of one forge. Its file ends with it, and `task.forges.table` names it."""
+    """Everything about one kind of forge. Its file ends with it, and `task.forges.table` lists it."""
 
     name: str  # as --forge names it
     client: Callable[[Reach], ForgeApi]
@@ -87,57 +89,57 @@ class ForgeKind:
     # A repository's URL, and where the forge's web begins → the repository's place; the host is filled in later.
     place: Callable[[RemoteUrl, str], ForgeAddress]
     aliases: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ()  # public ones
+    hosts: tuple[str, ...] = ()  # its public hosts
     host_ends: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()  # in the name of a host that it runs on: gitlab.example.com, my-gitea.example.com
-    # An address that it answers to anybody, below its root, and whether an answer is its own.
+    words: tuple[str, ...] = ()  # found in the names of hosts that run it: gitlab.example.com, my-gitea.example.com
+    # An address below its root that needs no login, and a test whether the answer comes from this kind of forge.
     question: tuple[str, Callable[[Response], bool]] | None = None
-    # {0} is the repository's page, {1} the base branch, {2} the head branch; of `commit` {1} the commit.
+    # {0} is the repository's page, {1} the base branch, {2} the head branch. For `commit`, {1} is the commit.
     compare: str = "{0}/compare/{1}...{2}"
     commit: str = "{0}/commit/{1}"
-    deployments: Callable[[Reach], DeploymentApi] | None = None  # None: none are shown there
+    deployments: Callable[[Reach], DeploymentApi] | None = None  # None if it shows no deployments
 
 
 class Steps(Protocol):
-    """What `settle` asks of a forge."""
+    """The methods of a forge that `settle` uses."""
 
     def find(self, base: str, head: str) -> Proposed | None:
         """As `ForgeApi.find`."""
 
     def create(self, proposal: Proposal) -> Proposed:
-        """Open a request with everything. Raises `AlreadyThere` where the forge says that one is open."""
+        """Open a complete request. Raises `AlreadyThere` if the forge says that one is open."""
 
     def read(self, number: str) -> tuple[Proposed, Any]:
-        """One request as it is now, and what the forge says of it."""
+        """Return one request as it is now, and the forge's own answer."""
 
     def update(self, said: Any, proposal: Proposal) -> Proposed:
-        """Give the open request this content; what is right already is not written again.
+        """Update the open request, but write only what is different.
 
-        `said` is the second half of what `read` gave. Raises `Overtaken` where it is open no longer.
+        `said` is the second half of what `read` returned. Raises `Overtaken` if the request is no longer open.
         """
 
     def tip(self, head: str) -> str:
-        """The commit that the head branch has now; "" if the forge does not say."""
+        """Return the commit that the head branch has now, or "" if the forge does not say."""
 
 
 class Overtaken(Exception):
-    """Others changed the request since it was found: look again. Never leaves `settle`."""
+    """Others have changed the request since it was found, so look again. Never leaves `settle`."""
 
 
 class AlreadyThere(Exception):
-    """The forge says that a request for this branch is open already. Never leaves `settle`."""
+    """The forge says that a request for this branch is already open. Never leaves `settle`."""
 
     def __init__(self, found: Proposed | None = None) -> None:
         super().__init__()
-        self.found = found  # that request, where the forge names it
+        self.found = found  # that request, if the forge names it
 
 
 class Limited(Exception):
-    """Why there is no answer: nothing was done, and asking again would not help."""
+    """The cause of an error: the forge limits requests, so nothing was done, and another attempt would not help."""
 
 
 class Client:
-    """One forge's API: waits out short limits, and answers with JSON or one of our named errors."""
+    """A client of one forge's API. It waits for short rate limits, and returns JSON or raises our named errors."""
 
     def __init__(
         self,
@@ -150,13 +152,15 @@ class Client:
     ) -> None:
         """`repository` is the path of the repository itself.
 
-        For messages: `needs` is the permission that a token needs, `stays` what is done although a request failed.
+        For messages: `needs` is the permission that a token needs, and `stays` says what is done although a request
+        failed.
         """
         self.reach = reach
-        self.moved_to = ""  # the repository's page, where the forge says that it has another name by now
+        self.moved_to = ""  # the repository's page, if the forge says that it has another name now
         self._needs, self._stays = needs, stays
         self._repository = repository
-        self._moved: tuple[str, str] | None = None  # the beginnings of its addresses: as we know them, as they are
+        # the beginnings of its addresses: the known one, and the present one
+        self._moved: tuple[str, str] | None = None
         self._http = Http(
             reach.place.api, login=login, ca_file=reach.ca_file, headers=headers, limits=reach.limits, log=reach.log
         )
@@ -172,9 +176,9 @@ class Client:
         fine: tuple[int, ...] = (),
         again: bool | None = None,
     ) -> Response:
-        """The answer to one request; `what` ends the sentence "could not …". `again`: as `Http.ask` takes it.
+        """Return the answer to one request. `what` ends the sentence "could not …". `again`: as for `Http.ask`.
 
-        A status of 300 and above, unless in `fine`, is raised as what `refused` makes of it.
+        For a status of 300 and above that is not in `fine`, raise the error from `refused`.
         """
         shutdown.check()
         answer = self._patient(method, path, what, params=params, json=json, again=again)
@@ -183,11 +187,11 @@ class Client:
         raise self.refused(answer, what) from (None if limited(answer) is None else Limited())
 
     def json(self, method: str, path: str, what: str, **more: Any) -> Any:
-        """As `ask`, and its JSON. Raises `UnreachableError` for an answer that is not JSON."""
+        """As `ask`, but return the JSON. Raises `UnreachableError` if the answer is not JSON."""
         return self.parsed(self.ask(method, path, what, **more), what)
 
     def parsed(self, answer: Response, what: str) -> Any:
-        """The answer's JSON. Raises `UnreachableError` for anything else."""
+        """Return the answer's JSON. Raises `UnreachableError` if it has none."""
         try:
             return answer.json()
         except (ValueError, RecursionError):
@@ -197,18 +201,18 @@ class Client:
             ) from None
 
     def refused(self, answer: Response, what: str) -> TaskError:
-        """The error that an answer means."""
+        """Return the error for an answer."""
         place, token = self.reach.place, self.reach.token.secret
         return refused(
             answer, what, host=place.host, needs=self._needs, token=token, stays=self._stays, forge=place.forge
         )
 
     def words(self, answer: Response) -> str:
-        """What the forge says in it, as a message may show it."""
+        """Return the forge's message in a form that we may show."""
         return words(answer, self.reach.token.secret)
 
     def close(self) -> None:
-        """Connections are closed."""
+        """Close the connections."""
         self._http.close()
 
     def _patient(self, method: str, path: str, what: str, **more: Any) -> Response:
@@ -239,7 +243,7 @@ class Client:
         return answer
 
     def _learns(self, url: str, target: str) -> bool:
-        """Whether a redirect says that the repository has another name: the same address but for its beginning."""
+        """Tell whether a redirect is for a renamed repository: only the beginning of the address differs."""
         url, target = url.partition("?")[0], target.partition("?")[0]
         if self._moved or url == target or origin(url) != origin(target):
             return False
@@ -255,7 +259,7 @@ class Client:
         return True
 
     def _tell_where(self) -> None:
-        """Say once where the repository is now. Addresses of an API may hold numbers: its page is asked for."""
+        """Report the new place of the repository once. API addresses may have only numbers, so ask for its page."""
         place = self.reach.place
         try:
             answer = self._redirected("GET", self._repository)
@@ -268,14 +272,14 @@ class Client:
 
 
 def settle(steps: Steps, proposal: Proposal, found: Proposed | None) -> Proposed:
-    """Open or update the request, while other runs may do the same: one request, with the text of its newest commit.
+    """Open or update the request, even if other runs do the same: there is one request, about its newest commit.
 
-    `found`: what `find` said before the push. A request whose branch has moved on is left to the run that moved it;
-    `head_commit` of the answer tells. Raises `Outpaced` if the request was merged since.
+    `found` is what `find` returned before the push. If a branch has moved on, its request is left to the run that moved
+    it, as `head_commit` of the answer shows. Raises `Outpaced` if the request was merged since.
     """
     before = found
     for turn in range(_RACES):
-        if found and found.state == "merged":  # the one that was to be updated, or one with the commit that is proposed
+        if found and found.state == "merged":  # either the request to update, or one with the proposed commit
             was_open = before is not None and before.state == "open" and before.number == found.number
             if was_open or described(found.body) == described(proposal.body) != "":
                 raise Outpaced(f"{found.url} was merged meanwhile")
@@ -287,8 +291,8 @@ def settle(steps: Steps, proposal: Proposal, found: Proposed | None) -> Proposed
             found = None
         except AlreadyThere as there:
             found = there.found
-            shutdown.sleep(0.2 * turn)  # a list may lag behind
-        except UnreachableError as error:  # whether it was opened is unknown: look, and try once more
+            shutdown.sleep(0.2 * turn)  # the forge's lists may be late
+        except UnreachableError as error:  # it may have been opened nevertheless: look, and try once more
             known = isinstance(error.__cause__, Limited) or (found is not None and found.state == "open")
             if known or turn or shutdown.code():
                 raise
@@ -305,15 +309,15 @@ def _brought_up_to_date(steps: Steps, found: Proposed, proposal: Proposal) -> Pr
     now, said = steps.read(found.number)
     if now.state != "open" or overtaken(found, now, proposal):
         raise Overtaken
-    # Forges take their time to see a push, and some show twelve letters of a commit: only where a request does not
-    # show ours, the branch itself is asked for.
+    # Forges notice a push late, and some show only twelve digits of a commit. So ask for the branch itself, but only if
+    # the request does not show our commit.
     shown = now.head_commit != "" and ours.startswith(now.head_commit)
     if not shown and (newer := _moved(steps, ours, proposal.head)):
         return replace(found, head_commit=newer, note=MOVED)
     done = steps.update(said, proposal)
     if not (newer := _moved(steps, ours, proposal.head)):
         return replace(done, head_commit=ours or done.head_commit)
-    if described(now.body) == newer:  # we wrote over the text of a newer commit: put it back
+    if described(now.body) == newer:  # we have overwritten the text of a newer commit: restore it
         done = steps.update(steps.read(found.number)[1], replace(proposal, title=now.title, body=now.body))
     return replace(done, head_commit=newer, note=MOVED)
 
@@ -322,6 +326,6 @@ MOVED = "a newer build was pushed to the branch meanwhile, and describes itself"
 
 
 def _moved(steps: Steps, ours: str, head: str) -> str:
-    """The branch's tip where it is no longer the commit that we describe; "" if it is, or nobody knows."""
+    """Return the branch's tip if it is not the commit in our text, or "" if it is, or is unknown."""
     tip = steps.tip(head) if ours else ""
     return tip if tip != ours else ""

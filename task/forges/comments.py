@@ -1,8 +1,4 @@
-"""One comment on a pull request: found by its mark and edited, so that it is never repeated.
-
-Only a comment of the token's own user counts: anybody may copy a mark. On GitHub, GitLab and Gitea, who may write to a
-repository may edit the comments of others, so whose a comment is has to be known before. Elsewhere only its author may.
-"""
+"""One comment on a pull request, which is found by its mark and edited, so that it is never repeated."""
 
 from __future__ import annotations
 
@@ -12,41 +8,41 @@ from dataclasses import dataclass
 from typing import Protocol
 
 STAYS = "the plan is made; running it again writes the comment"
-PAGES = 5  # of a hundred comments each, the newest first: what lies behind them is not looked for
+PAGES = 5  # of a hundred comments each, newest first; older comments are not searched
 
 
 class NotOursError(Exception):
-    """Only its author may edit a comment, and that is somebody else. Never leaves `put`."""
+    """The comment belongs to somebody else, and only its author may edit it. Never leaves `put`."""
 
 
 @dataclass(frozen=True)
 class Comment:
-    """A comment as the forge has it."""
+    """A comment on the forge."""
 
     number: str  # its id there
     body: str
     url: str
-    version: int = 0  # where a change has to name the version that it changes
+    version: int = 0  # needed if a change has to name the version that it changes
 
 
 class CommentApi(Protocol):
     """The comments on pull requests of one repository."""
 
     def marked(self, request: str, mark: str) -> Iterable[Comment]:
-        """The comments on that request that hold the mark, the newest first: ours, as far as the forge tells."""
+        """Return the comments on that request that have the mark, newest first, and only ours if the forge can tell."""
 
     def add(self, request: str, body: str) -> str:
-        """A new comment; its page."""
+        """Add a comment, and return its URL."""
 
     def change(self, request: str, comment: Comment, body: str) -> str:
-        """Give a comment another text; its page. Raises `NotOursError` if it is somebody else's."""
+        """Change the text of a comment, and return its URL. Raises `NotOursError` if it is somebody else's."""
 
     def close(self) -> None:
-        """Connections are closed."""
+        """Close the connections."""
 
 
 def put(api: CommentApi, request: str, mark: str, body: str) -> str:
-    """Our comment with that mark has this text, whether it was there or not; its page."""
+    """Write our comment with that mark, or replace its text if it exists. Return its URL."""
     for found in api.marked(request, mark):
         if _plain(found.body) == _plain(body):
             return found.url
@@ -56,10 +52,10 @@ def put(api: CommentApi, request: str, mark: str, body: str) -> str:
 
 
 def holds(body: str, mark: str) -> bool:
-    """Whether a line of the text is the mark."""
+    """Tell whether a line of the text is the mark."""
     return mark in _plain(body)
 
 
 def _plain(body: str) -> list[str]:
-    """Its lines: forges change line ends and drop white space at an end."""
+    """Return the lines without trailing white space, because forges change line ends."""
     return [line.rstrip() for line in body.strip().splitlines()]

@@ -1,4 +1,4 @@
-"""Texts cut to a forge's limits, and fields of its answers, any of which may be missing."""
+"""Cuts texts to a forge's limits, and reads fields of its answers, any of which may be missing."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from task.forges.proposal import BRANCHES, LONGEST_TITLE, described, marked
 from task.model import Proposal, Proposed
 from task.urls import web_page
 
-_COMMIT = re.compile("[0-9A-Fa-f]{7,64}")  # Bitbucket tells twelve digits
+_COMMIT = re.compile("[0-9A-Fa-f]{7,64}")  # Bitbucket returns twelve digits
 
 
 def fitted(proposal: Proposal, longest: int) -> Proposal:
-    """The proposal with a title and body that the forge takes; the marks at the body's end are kept whole."""
+    """Return the proposal with a title and body within the forge's limits. The marks at the body's end stay whole."""
     title = proposal.title
-    # Gitea 1.26 counts columns, of which a wide letter takes two, and cuts what is longer without a word.
+    # Gitea 1.26 counts columns, of which a wide letter takes two, and cuts longer titles without notice.
     ends = list(accumulate(2 if east_asian_width(letter) in "WF" else 1 for letter in title))
     if ends and ends[-1] > LONGEST_TITLE:
         title = f"{title[: bisect_right(ends, LONGEST_TITLE - 1)]}…"
@@ -34,17 +34,17 @@ def fitted(proposal: Proposal, longest: int) -> Proposal:
 
 
 def same(found: Proposed, proposal: Proposal) -> bool:
-    """Whether the request has this text already; forges change line ends and drop white space at an end."""
+    """Tell whether the request already has this text. Forges change line ends and drop trailing white space."""
     return _plain(found.title) == _plain(proposal.title) and _plain(found.body) == _plain(proposal.body)
 
 
 def overtaken(found: Proposed, now: Proposed, proposal: Proposal) -> bool:
-    """Whether another build described itself since the request was found."""
+    """Tell whether another build has written its text since the request was found."""
     return described(now.body) not in (described(found.body), described(proposal.body))
 
 
 def dig(value: Any, *names: str | int) -> str:
-    """The text or number under these names and positions; "" if anything on the way is missing or of another type."""
+    """Return the text or number under these names and positions, or "" if it is missing or of another type."""
     for name in names:
         try:
             value = value[name]
@@ -54,26 +54,26 @@ def dig(value: Any, *names: str | int) -> str:
 
 
 def listed(value: Any, name: str) -> list[Any]:
-    """The list under that name; empty if there is none."""
+    """Return the list under that name, or an empty one."""
     found = value.get(name) if isinstance(value, dict) else None
     return found if isinstance(found, list) else []
 
 
 def numbered(number: str, host: str, what: str = "a pull request") -> str:
-    """The number of `what`, which everything else needs. Raises `UnreachableError` if an answer has none."""
+    """Return the number of `what`, which all later steps need. Raises `UnreachableError` if the answer has none."""
     if number:
         return number
     raise UnreachableError(f"{host} answers with something that is not {what}", hint="run it again")
 
 
 def honest(found: Proposed, page: str) -> Proposed:
-    """The request, without a URL or a commit that cannot be one; then its URL is `page`, the repository's."""
+    """Return the request without an implausible URL or commit. Its URL is then `page`, the repository's."""
     merged = found.merge_commit if _COMMIT.fullmatch(found.merge_commit) else ""
     return replace(found, url=web_page(found.url) or page, merge_commit=merged)
 
 
 def ours_to_delete(head: str) -> bool:
-    """Whether the branch may go once it is merged: one that an annotation names may be somebody's environment."""
+    """Tell whether the branch may be deleted after the merge. One that an annotation names may be an environment."""
     return head.startswith(BRANCHES)
 
 

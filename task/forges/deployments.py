@@ -1,4 +1,4 @@
-"""Deployments as forges show them: which build is in which environment, and how its rollout ended."""
+"""Deployments on forges: which build is in which environment, and how its rollout ended."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ class DeploymentApi(Protocol):
     """The deployments of one repository."""
 
     def begin(self, deployment: Deployment) -> str:
-        """A new deployment, in this state; its number."""
+        """Create a deployment in this state, and return its number."""
 
     def find(self, deployment: Deployment) -> str:
-        """The number of our newest one of the same commit and environment that may still change; "" without any."""
+        """Return the number of our newest deployment for this commit and environment that may still change, or ""."""
 
     def change(self, number: str, deployment: Deployment) -> None:
-        """The deployment is in this state now."""
+        """Set the state of the deployment."""
 
     def sum_up(self, status: CommitStatus) -> None:
-        """The commit has this status; nothing where the forge has none beside deployments."""
+        """Set the status of the commit. Do nothing if the forge has no such status."""
 
     def close(self) -> None:
-        """Connections are closed."""
+        """Close the connections."""

@@ -26,13 +26,13 @@ from task.retry import until
 from task.urls import path_part
 
 NEEDS = "give a token with write:repository and write:issue, of a user who may write to the repository"
-# What makes a title a draft's: by default the first two, the others where an instance's settings say so.
+# Prefixes of a draft's title: the first two by default, the others if an instance's settings say so.
 DRAFTS = ("WIP:", "[WIP]", "Draft:", "[Draft]")
-COLOR = "#5b6b7b"  # of labels that are made
-_PAGE, _PAGES = 20, 25  # a request has some 12 KB in a list, which describes both repositories
+COLOR = "#5b6b7b"  # of labels that we create
+_PAGE, _PAGES = 20, 25  # a request takes about 12 KB in a list, which describes both repositories
 _LABEL_PAGE, _LABEL_PAGES = 50, 10
-_PAUSES = (0.5, 1.0, 2.0, 4.0)  # seconds, while Gitea still looks for conflicts
-_AT_ONCE = 1  # seconds between a request's end and its branch's, where one is the other's cause
+_PAUSES = (0.5, 1.0, 2.0, 4.0)  # seconds, while Gitea still checks for conflicts
+_AT_ONCE = 1  # seconds between the end of a request and of its branch, if one caused the other
 _STYLES = (
     ("merge", "allow_merge_commits"), ("squash", "allow_squash_merge"), ("rebase", "allow_rebase"),
     ("rebase-merge", "allow_rebase_explicit"), ("fast-forward-only", "allow_fast_forward_only_merge"),
@@ -88,7 +88,7 @@ class Gitea:
         return replace(proposed(pull), conflicts=stuck, note=note)
 
     def close(self) -> None:
-        """Connections are closed."""
+        """Close the connections."""
         self._client.close()
 
     def create(self, proposal: Proposal) -> Proposed:
@@ -133,7 +133,7 @@ class Gitea:
     def _pages(
         self, path: str, what: str, params: Mapping[str, Any], rows_each: int, pages: int, fine: tuple[int, ...] = ()
     ) -> Iterator[Any]:
-        """The items of some pages. An instance may give shorter ones than asked for; a header counts all items."""
+        """Return the items of some pages. An instance may send shorter pages than requested; a header has the total."""
         seen = 0
         for page in range(1, pages + 1):
             answer = self._client.ask("GET", path, what, params={**params, "page": page, "limit": rows_each}, fine=fine)
@@ -162,7 +162,7 @@ class Gitea:
     def _completed(
         self, pull: Mapping[str, Any], proposal: Proposal, notes: Notes, *, is_new: bool = False
     ) -> Proposed:
-        """With what is still missing of labels, people and auto-merge; what cannot be is noted."""
+        """Return the request after adding missing labels, people and auto-merge. What is impossible becomes a note."""
         number = str(pull["number"])
         if labels := missing(proposal.labels, (one["name"] for one in pull.get("labels") or ())):
             with tried(notes, "labels"):
@@ -177,7 +177,7 @@ class Gitea:
         return replace(done, note=notes.text(done.note))
 
     def _assign(self, number: str, names: Iterable[str], people: list[str], notes: Notes) -> None:
-        """Add these names to the people who are assigned."""
+        """Add these names to the assignees."""
         for some in _together_or_singly(missing(names, people)):
             if not missing(some, people):
                 continue
@@ -205,18 +205,18 @@ class Gitea:
         self._labelled(number, [known.get(name.lower(), name) for name in left])
 
     def _labelled(self, number: str, names: list[str]) -> list[str]:
-        """Put these labels on a request; the names of all that it has then."""
+        """Add these labels to a request, and return the names of all its labels."""
         path = f"{self._path}/issues/{number}/labels"
         there = self._client.json("POST", path, "set labels", json={"labels": names}, again=True)
         return [dig(one, "name") for one in rows(there)]
 
     def _known_labels(self, path: str, fine: tuple[int, ...]) -> dict[str, str]:
-        """Lower case → the name as it is."""
+        """Return the names by their lower-case form."""
         found = self._pages(path, "read the labels", {}, _LABEL_PAGE, _LABEL_PAGES, fine)
         return {dig(one, "name").lower(): dig(one, "name") for one in found}
 
     def _ask_reviewers(self, pull: Mapping[str, Any], names: Iterable[str], notes: Notes, *, is_new: bool) -> None:
-        """Ask those who have neither been asked nor answered; teams are `organization/team`."""
+        """Ask for reviews those who were not asked and have not answered; teams are `organization/team`."""
         path = f"{self._path}/pulls/{pull['number']}"
         asked = [one["login"] for one in pull.get("requested_reviewers") or ()]
         asked += [one["name"] for one in pull.get("requested_reviewers_teams") or ()]
@@ -257,7 +257,7 @@ class Gitea:
         }
         path, what, fine = f"{self._path}/pulls/{done.number}/merge", "switch on auto-merge", (403, 404, 405, 409, 422)
         ask = partial(self._client.ask, "POST", path, what, json=body, fine=fine)
-        # Gitea says "try again later" while it still looks for conflicts.
+        # Gitea answers "try again later" while it still checks for conflicts.
         answer = until(lambda answer: b"try again later" not in answer.body.lower(), ask(), ask, _PAUSES)
         if b"already scheduled" in answer.body:
             self._client.ask("DELETE", path, "set auto-merge again", fine=(404,))
@@ -265,13 +265,13 @@ class Gitea:
             host = self._client.reach.place.host
             notes.add(f"auto-merge was set again; {host} merges what the branch holds when its checks pass")
         if answer.status < 300:
-            return done  # also if nothing is required: it is merged a moment later
+            return done  # also without requirements, because Gitea merges it a moment later
         notes.add(f"{self._client.reach.place.host} cannot merge it by itself: {self._client.words(answer)}")
         return done
 
 
 def connected(reach: Reach, needs: str, stays: str = STAYS) -> tuple[Client, str]:
-    """A client, and the repository's path."""
+    """Return a client, and the repository's path."""
     path = f"/repos/{'/'.join(map(path_part, reach.place.project))}"
     return Client(reach, lambda: login(reach.token), needs, repository=path, stays=stays), path
 
@@ -288,7 +288,7 @@ def login(token: ForgeToken) -> Mapping[str, str]:
 
 
 def _is_ours(pull: Any, base: str, head: str) -> bool:
-    """Of the repository itself: a fork's branch may bear any name.
+    """Tell whether the head branch is in the repository itself. A fork's branch may have any name.
 
     While a branch is deleted `head.ref` is `refs/pull/N/head`, and only `head.label` keeps its name (Gitea 1.26).
     """
@@ -297,12 +297,12 @@ def _is_ours(pull: Any, base: str, head: str) -> bool:
 
 
 def _is_stuck(pull: Mapping[str, Any]) -> bool:
-    """Whether it cannot be merged now: it conflicts with its base, or Gitea has not looked yet."""
+    """Tell whether it cannot be merged now: it conflicts with its base, or Gitea has not checked yet."""
     return pull["state"] == "open" and pull.get("mergeable") is False and not pull.get("draft")
 
 
 def _draft_word(pull: Mapping[str, Any]) -> str:
-    """The beginning of the title that makes it a draft; "" if it is none."""
+    """Return the prefix that makes the title a draft's, or "" if it is no draft."""
     title = str(pull["title"])
     found = next((word for word in DRAFTS if pull.get("draft") and title.lower().startswith(word.lower())), "")
     rest = title[len(found) :]
@@ -310,12 +310,12 @@ def _draft_word(pull: Mapping[str, Any]) -> str:
 
 
 def _together_or_singly(names: list[str]) -> list[list[str]]:
-    """All names at once, and then one by one: Gitea refuses all where it does not know one of them."""
+    """Try all names at once, and then one by one, because Gitea refuses all if it does not know one of them."""
     return [names, *([name] for name in names)] if len(names) > 1 else [names]
 
 
 def proposed(pull: Mapping[str, Any]) -> Proposed:
-    """Gitea's pull request → ours, its title without the word that makes it a draft."""
+    """Return our form of Gitea's pull request, with its title without the draft's prefix."""
     merged, is_open = bool(pull.get("merged")), pull["state"] == "open"
     return Proposed(
         url=str(pull["html_url"]),
@@ -329,7 +329,7 @@ def proposed(pull: Mapping[str, Any]) -> Proposed:
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
-    """A project has two parts. What stands before them is the path of Gitea itself."""
+    """A project has two parts. Anything before them is the path of Gitea itself."""
     if len(remote.parts) < PAIR:
         raise names_none("Gitea", "https://gitea.example.com/owner/repository")
     root = web_below(root, remote.parts[:-PAIR])
@@ -337,7 +337,7 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
 
 
 def _is_it(answer: Response) -> bool:
-    """Where sign-in is required (REQUIRE_SIGNIN_VIEW), it says only that; in words that no other forge has."""
+    """Recognise a Gitea that requires sign-in (REQUIRE_SIGNIN_VIEW) by its refusal, which has words of its own."""
     said = answer.mapping()
     if answer.status in (401, 403):
         return str(said.get("message")).startswith("Only signed in user is allowed to call APIs")

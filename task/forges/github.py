@@ -55,7 +55,7 @@ class GitHub:
         return proposed(self._pull(number))
 
     def close(self) -> None:
-        """Connections are closed."""
+        """Close the connections."""
         self._client.close()
 
     def create(self, proposal: Proposal) -> Proposed:
@@ -95,7 +95,7 @@ class GitHub:
         return str(answer.json()["object"]["sha"]) if answer.status == 200 else ""
 
     def _requests(self, base: str, head: str) -> list[Any]:
-        """The newest of this head; each has some 25 KB, since it describes both repositories."""
+        """Return the newest requests of this head. Each takes about 25 KB, because it describes both repositories."""
         params = {
             "head": f"{self._owner}:{head}", "base": base, "state": "all",
             "sort": "created", "direction": "desc", "per_page": 10,
@@ -103,9 +103,10 @@ class GitHub:
         return rows(self._client.json("GET", f"{self._path}/pulls", "look for the pull request", params=params))
 
     def _is_ours(self, pull: Mapping[str, Any], base: str, head: str) -> bool:
-        """Of the repository itself: a fork's branch may bear any name."""
+        """Tell whether the head branch is in the repository itself. A fork's branch may have any name."""
         name, theirs = (dig(pull, end, "repo", "full_name").lower() for end in ("head", "base"))
-        ours = {f"{self._owner}/{self._repo}".lower(), theirs} - {""}  # theirs: it may have been renamed
+        # the second name is there because the repository may have been renamed
+        ours = {f"{self._owner}/{self._repo}".lower(), theirs} - {""}
         return (dig(pull, "head", "ref"), dig(pull, "base", "ref")) == (head, base) and name in ours
 
     def _open(self, proposal: Proposal, *, draft: bool) -> Response:
@@ -121,7 +122,7 @@ class GitHub:
     def _completed(
         self, pull: Mapping[str, Any], proposal: Proposal, notes: Notes, *, is_new: bool = False
     ) -> Proposed:
-        """With what is still missing of labels, people and auto-merge; what cannot be is noted."""
+        """Return the request after adding missing labels, people and auto-merge. What is impossible becomes a note."""
         number = pull["number"]
         issue = f"{self._path}/issues/{number}"
         labels = missing(proposal.labels, (one["name"] for one in pull["labels"]))
@@ -133,7 +134,7 @@ class GitHub:
             with tried(notes, "assignees"):
                 told = {"assignees": people}
                 answer = self._client.json("POST", f"{issue}/assignees", "assign people", json=told, again=True)
-                # GitHub passes over people whom it does not take, without a word.
+                # GitHub ignores people whom it does not accept, without notice.
                 if left := missing(people, (one["login"] for one in answer.get("assignees") or ())):
                     notes.add(f"not assigned, since they may not push here: {', '.join(left)}")
         with tried(notes, "reviewers"):
@@ -145,7 +146,7 @@ class GitHub:
         return replace(done, note=notes.text(done.note))
 
     def _ask_reviewers(self, pull: Mapping[str, Any], proposal: Proposal, notes: Notes, *, is_new: bool) -> None:
-        """Ask those who have neither been asked nor answered. One whom GitHub refuses does not keep out the others."""
+        """Ask new people and teams for reviews. If GitHub refuses one, the others are asked nevertheless."""
         asked = [one["login"] for one in pull["requested_reviewers"] or ()]
         teams = [one["slug"] for one in pull["requested_teams"] or ()]
         wanted = [name for name in proposal.reviewers if "/" not in name]
@@ -158,7 +159,7 @@ class GitHub:
         if not is_new:
             answered = self._client.json("GET", f"{where}/reviews", "read the reviews", params={"per_page": 100})
         users = missing(users, ((one["user"] or {}).get("login", "") for one in answered))
-        groups = [] if answered else groups  # a team's request is over once one of it has answered
+        groups = [] if answered else groups  # a team's request is done once one of its members has answered
         single = [{"reviewers": [name]} for name in users] + [{"team_reviewers": [name]} for name in groups]
         if len(single) > 1 and self._requested(where, {"reviewers": users, "team_reviewers": groups}) is None:
             return
@@ -167,7 +168,7 @@ class GitHub:
                 notes.add(f"{next(iter(one.values()))[0]} was not asked to review: {error.message}")
 
     def _requested(self, where: str, who: Mapping[str, list[str]]) -> TaskError | None:
-        """None when GitHub took it."""
+        """Return None if GitHub accepted it."""
         answer = self._client.ask(
             "POST", f"{where}/requested_reviewers", "ask for reviews", json=who, fine=(403, 404, 422), again=True
         )
@@ -175,14 +176,14 @@ class GitHub:
 
 
 def connected(reach: Reach, needs: str, stays: str = STAYS) -> tuple[Client, str]:
-    """A client, and the repository's path."""
+    """Return a client, and the repository's path."""
     token, path = reach.token.secret, f"/repos/{'/'.join(map(path_part, reach.place.project))}"
     login = lambda: {"Authorization": f"Bearer {token.reveal()}"}  # noqa: E731
     return Client(reach, login, needs, HEADERS, repository=path, stays=stays), path
 
 
 def proposed(pull: Mapping[str, Any]) -> Proposed:
-    """GitHub's pull request → ours."""
+    """Return our form of GitHub's pull request."""
     merged = bool(pull.get("merged_at"))
     is_open = pull["state"] == "open"
     return Proposed(
@@ -192,7 +193,8 @@ def proposed(pull: Mapping[str, Any]) -> Proposed:
         title=str(pull["title"]),
         body=(pull["body"] or "").replace("\r\n", "\n"),
         head_commit=str(pull["head"]["sha"]),
-        merge_commit=str(pull.get("merge_commit_sha") or "") if merged else "",  # of an open one, it is a trial
+        # for an open request, it is only a trial merge
+        merge_commit=str(pull.get("merge_commit_sha") or "") if merged else "",
         conflicts=is_open and pull.get("mergeable") is False,
         note=f"it conflicts with {pull['base']['ref']}" if is_open and pull.get("mergeable") is False else "",
     )
@@ -215,7 +217,7 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
 
 
 def _is_it(answer: Response) -> bool:
-    """In private mode it says 401, and its headers still tell."""
+    """In private mode, GitHub answers 401, but its headers still identify it."""
     return "installed_version" in answer.mapping() or "X-GitHub-Request-Id" in answer.headers
 
 

@@ -1,4 +1,4 @@
-"""Comments on GitHub's pull requests: GraphQL to find ours (REST does not say whose a token is), REST to write."""
+"""Comments on GitHub's pull requests. GraphQL finds ours, as REST does not tell whose token it is; REST writes."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ class GitHubComments:
         return dig(said, "html_url")
 
     def close(self) -> None:
-        """Connections are closed."""
+        """Close the connections."""
         self._client.close()
 
     def _pages(self, request: str) -> Iterator[Mapping[str, Any]]:
-        """The newest hundred, then those before them."""
+        """Return the newest hundred comments, then those before them."""
         owner, name = self._client.reach.place.project
         where = graphql(self._client.reach.place.api)
         before: str | None = None
@@ -69,7 +69,7 @@ class GitHubComments:
                 return
 
     def _comments(self, answer: Response) -> Mapping[str, Any]:
-        """GraphQL answers 200 whatever happens, and then says what it has against it."""
+        """Return the data of a GraphQL answer, which has status 200 even for an error."""
         said = self._client.parsed(answer, _LOOK)
         if pull := ((said.get("data") or {}).get("repository") or {}).get("pullRequest"):
             return pull["comments"]  # type: ignore[no-any-return]

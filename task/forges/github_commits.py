@@ -30,32 +30,32 @@ NEEDS = (
     'give the token or the GitHub App "Contents: write" (a classic token: repo); in GitHub Actions, permissions: '
     "contents: write"
 )
-MOST = 40_000_000  # bytes of files as base64; GitHub takes somewhat more in one request
+MOST = 40_000_000  # bytes of files as base64; GitHub accepts a little more in one request
 _STAYS = "it finds what has landed"
 _GIT = "or commit with git: --commit-through git"
 _OID = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 _STALE = ("expected branch to point to", "pull and try again")
-# A query that took GitHub too long may have been carried out all the same.
+# GitHub may have carried out a query that took too long.
 _UNKNOWN = ("something went wrong while executing", "timed out", "timeout")
 _RULES = ("rule violations", "protected branch", "pull request", "required status")
 
 
 class GitHubCommits:
-    """One repository on GitHub, committed to by its API; see `task.git.repository.committed_by_api.CommitApi`."""
+    """One repository on GitHub with `task.git.repository.committed_by_api.CommitApi`: commits through GitHub's API."""
 
     def __init__(self, reach: Reach) -> None:
         token = reach.token.secret
         self._owner, self._repo = reach.place.project
         self._name = f"{self._owner}/{self._repo}"
         self._refs = f"/repos/{path_part(self._owner)}/{path_part(self._repo)}/git/refs"
-        self._id = ""  # of the repository, once it was asked for
+        self._id = ""  # of the repository, after the first query
         login = {"Authorization": f"Bearer {token.reveal()}"} if token else {}
         self._client = Client(
             reach, lambda: login, NEEDS, HEADERS, repository=self._refs.removesuffix("/git/refs"), stays=_STAYS
         )
 
     def close(self) -> None:
-        """Connections are closed."""
+        """Close the connections."""
         self._client.close()
 
     def commit(self, branch: str, change: Changeset) -> str:
@@ -127,7 +127,7 @@ class GitHubCommits:
         return found
 
     def _graphql(self, query: str, what: str, **variables: Any) -> Mapping[str, Any]:
-        """The data of the answer. Raises what its errors mean: GraphQL answers 200 whatever happens."""
+        """Return the data of the answer, or raise its errors: GraphQL answers 200 even then."""
         body = {"query": query, "variables": variables}
         answer = self._ask("POST", graphql(self._client.reach.place.api), what, json=body)
         said = self._client.parsed(answer, what)
@@ -177,7 +177,7 @@ class GitHubCommits:
         return RepositoryError(f"{self._client.reach.place.host} refuses: could not {what}{said}", hint=hint)
 
     def _odd(self, what: str) -> UnreachableError:
-        """Whether it was done is not known."""
+        """Return the error for an odd answer: it is unknown whether the request was carried out."""
         host = self._client.reach.place.host
         return UnreachableError(
             f"{host} answers in a way that is not understood: could not {what}", hint="run it again"

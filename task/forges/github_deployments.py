@@ -17,7 +17,7 @@ STATUSES_NEED = (
     'give the token "Commit statuses: write" (a classic token: repo:status); in GitHub Actions, permissions: '
     "statuses: write"
 )
-TASK = "image-update"  # GitHub's own for jobs with an `environment` is "deploy"
+TASK = "image-update"  # GitHub itself uses "deploy" for jobs with an `environment`
 LONGEST = 140  # characters of a description
 
 
@@ -25,7 +25,7 @@ class GitHubDeployments:
     """The deployments of one repository."""
 
     def __init__(self, client: Client, statuses: Client, path: str) -> None:
-        """Two clients, since a token needs another permission for commit statuses."""
+        """Create two clients, because commit statuses need another permission of the token."""
         self._client, self._statuses, self._path = client, statuses, path
 
     def begin(self, deployment: Deployment) -> str:
@@ -69,7 +69,7 @@ class GitHubDeployments:
         self._statuses.ask("POST", path, "set the commit's status", json=told, again=True)
 
     def close(self) -> None:
-        """Connections are closed."""
+        """Close the connections."""
         self._client.close()
         self._statuses.close()
 

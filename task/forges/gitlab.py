@@ -25,7 +25,7 @@ NEEDS = (
     "(a job token, CI_JOB_TOKEN, cannot write merge requests)"
 )
 DRAFT = "Draft: "
-_PAUSES = (0.5, 1.0, 2.0, 4.0)  # seconds, while GitLab still looks at a new request
+_PAUSES = (0.5, 1.0, 2.0, 4.0)  # seconds, while GitLab still checks a new request
 _UNREADY = ("checking", "preparing", "unchecked", "approvals_syncing", "")
 
 
@@ -61,7 +61,7 @@ class GitLab:
         return proposed(self._read(number))
 
     def close(self) -> None:
-        """Connections are closed."""
+        """Close the connections."""
         self._client.close()
 
     def create(self, proposal: Proposal) -> Proposed:
@@ -109,7 +109,7 @@ class GitLab:
         return self._client.json("PUT", f"{self._path}/merge_requests/{number}", what, json=fields)
 
     def _completed(self, request: Mapping[str, Any], proposal: Proposal, notes: Notes) -> Proposed:
-        """With what is still missing of labels, people and auto-merge; what cannot be is noted."""
+        """Return the request after adding missing labels, people and auto-merge. What is impossible becomes a note."""
         number = str(request["iid"])
         wanted = missing(proposal.labels, request.get("labels") or ())
         for label in [label for label in wanted if "," in label]:
@@ -121,7 +121,7 @@ class GitLab:
         for role, names in (("reviewer", proposal.reviewers), ("assignee", proposal.assignees)):
             with tried(notes, f"{role}s"):
                 asked[role] = self._people(request, role, names, notes)
-            if new := asked.get(role):  # the list is written as a whole, with those who are in it already
+            if new := asked.get(role):  # the list is replaced as a whole, so include those who are already in it
                 fields[f"{role}_ids"] = [*(one["id"] for one in request.get(f"{role}s") or ()), *new.values()]
         if fields:
             with tried(notes, "labels and people"):
@@ -137,7 +137,7 @@ class GitLab:
         return replace(done, note=notes.text(done.note))
 
     def _people(self, request: Mapping[str, Any], role: str, names: Iterable[str], notes: Notes) -> dict[str, int]:
-        """Those who are not there yet, and their numbers; who is not known is noted."""
+        """Return the numbers of people who are not in the list yet. An unknown name becomes a note."""
         found = {}
         for name in missing(names, (one["username"] for one in request.get(f"{role}s") or ())):
             if person := self._person(name):
@@ -147,15 +147,15 @@ class GitLab:
         return found
 
     def _person(self, name: str) -> int:
-        """0 if nobody has that name. Groups cannot be asked."""
+        """Return the user's number, or 0 if nobody has that name. Groups cannot be assigned."""
         found = self._client.json("GET", "/users", f"look for {name}", params={"username": name})
         return next((int(one["id"]) for one in found if one["username"].lower() == name.lower()), 0)
 
     def _auto_merged(self, request: Mapping[str, Any], commit: str, notes: Notes) -> Proposed:
-        """To be merged by GitLab once its pipeline and checks pass; of exactly this commit, so of no other push."""
+        """Let GitLab merge exactly this commit, and no other push, once its pipeline and checks pass."""
         number = str(request["iid"])
-        # As GitLab sees it once it has looked, if that does not take long: until it has seen a push, an auto-merge that
-        # the push will end is still shown.
+        # Use the request as GitLab shows it after its check, if that does not take long. Until GitLab has noticed a
+        # push, it still shows an auto-merge that the push will end.
         request = until(
             lambda one: one.get("detailed_merge_status", "unknown") not in _UNREADY and commit in ("", one.get("sha")),
             request,
@@ -170,7 +170,7 @@ class GitLab:
         body = {"auto_merge": True, "merge_when_pipeline_succeeds": True, "sha": commit or done.head_commit}
         path, what = f"{self._path}/merge_requests/{number}/merge", "switch on auto-merge"
         ask = partial(self._client.ask, "PUT", path, what, json=body, fine=(401, 403, 405, 406, 409, 422))
-        # GitLab may not have looked at the new commit yet.
+        # GitLab may not have checked the new commit yet.
         answer = until(lambda answer: answer.status not in {405, 409, 422}, ask(), ask, _PAUSES)
         if answer.status < 300:
             return proposed(self._client.parsed(answer, what))
@@ -181,19 +181,19 @@ class GitLab:
 
 
 def connected(reach: Reach, needs: str, stays: str = STAYS) -> tuple[Client, str]:
-    """A client, and the project's path."""
+    """Return a client, and the project's path."""
     token, path = reach.token.secret, f"/projects/{path_part('/'.join(reach.place.project))}"
     login = lambda: {"Authorization": f"Bearer {token.reveal()}"}  # noqa: E731
     return Client(reach, login, needs, repository=path, stays=stays), path
 
 
 def _state(request: Mapping[str, Any]) -> str:
-    """`locked` is a request that is being merged."""
+    """`locked` means that GitLab is merging the request."""
     return {"merged": "merged", "closed": "closed"}.get(request["state"], "open")
 
 
 def proposed(request: Mapping[str, Any]) -> Proposed:
-    """GitLab's merge request → ours, its title without the word that makes it a draft."""
+    """Return our form of GitLab's merge request, with its title without the draft's prefix."""
     state = _state(request)
     merged = request.get("merge_commit_sha") or request.get("squash_commit_sha") or request.get("sha")
     title = str(request["title"])
@@ -204,7 +204,7 @@ def proposed(request: Mapping[str, Any]) -> Proposed:
         title=title.removeprefix(DRAFT) if request.get("draft") else title,
         body=str(request.get("description") or "").replace("\r\n", "\n"),
         head_commit=str(request.get("sha") or ""),
-        merge_commit=str(merged or "") if state == "merged" else "",  # fast-forward: the head itself
+        merge_commit=str(merged or "") if state == "merged" else "",  # for a fast-forward, it is the head itself
         conflicts=state == "open" and bool(request.get("has_conflicts")),
         note=f"it conflicts with {request['target_branch']}"
         if state == "open" and request.get("has_conflicts")
@@ -219,7 +219,7 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
 
 
 def _is_it(answer: Response) -> bool:
-    """Its version is for those who are logged in."""
+    """GitLab shows its version only to logged-in users, and its refusal identifies it."""
     said = answer.mapping()
     if answer.status == 401:
         return said.get("message") == "401 Unauthorized" or "X-Gitlab-Meta" in answer.headers

@@ -47,7 +47,7 @@ class GitLabComments:
         return comment.url
 
     def close(self) -> None:
-        """Connections are closed."""
+        """Close the connections."""
         self._client.close()
 
     @cached_property
@@ -58,5 +58,5 @@ class GitLabComments:
         return f"{self._path}/merge_requests/{request}/notes"
 
     def _page(self, request: str, number: str) -> str:
-        """GitLab does not name it."""
+        """Return the page of a comment, which GitLab's answers do not have."""
         return f"{self._client.reach.place.web}/-/merge_requests/{request}#note_{number}"

@@ -16,7 +16,8 @@ NEEDS = (
     "give a personal, project or group access token with scope api and role Developer "
     "(for a protected environment, one that may deploy to it)"
 )
-STATES: Mapping[DeploymentState, str] = {  # one that waits for Argo CD counts as running: there is no other word
+# GitLab has no state for a deployment that waits for Argo CD, so it counts as running
+STATES: Mapping[DeploymentState, str] = {
     "queued": "running",
     "in_progress": "running",
     "success": "success",
@@ -33,7 +34,7 @@ class GitLabDeployments:
         self._client, self._path = client, path
 
     def begin(self, deployment: Deployment) -> str:
-        """As `DeploymentApi.begin`. GitLab makes the environment where there is none of that name."""
+        """As `DeploymentApi.begin`. GitLab creates the environment if there is none with that name."""
         body = {
             "environment": deployment.environment, "sha": deployment.commit, "status": STATES[deployment.state],
             "ref": deployment.ref or deployment.commit, "tag": deployment.is_tag,
@@ -43,7 +44,7 @@ class GitLabDeployments:
         return numbered(dig(said, "id"), self._client.reach.place.host, "a deployment")
 
     def find(self, deployment: Deployment) -> str:
-        """As `DeploymentApi.find`. One that a job has made belongs to that job."""
+        """As `DeploymentApi.find`. A deployment that a job created belongs to that job."""
         params = {"environment": deployment.environment, "order_by": "id", "sort": "desc", "per_page": _PAGE}
         what = f"look for {_named(deployment)}"
         for one in rows(self._client.json("GET", f"{self._path}/deployments", what, params=params)):
@@ -57,14 +58,14 @@ class GitLabDeployments:
         self._client.ask("PUT", path, f"show {_named(deployment)}", json=body, again=True)
 
     def sum_up(self, status: CommitStatus) -> None:
-        """GitLab would make a job of the pipeline from a commit's status."""
+        """Do nothing, because GitLab would show a commit's status as a job of the pipeline."""
 
     def close(self) -> None:
-        """Connections are closed."""
+        """Close the connections."""
         self._client.close()
 
     def _link(self, said: Any, deployment: Deployment) -> None:
-        """The environment leads to Argo CD, unless a person had it lead elsewhere."""
+        """Let the environment's link lead to Argo CD, unless a person has set another one."""
         number, page = dig(said, "environment", "id"), web_page(deployment.page)
         if not number or not page or dig(said, "environment", "external_url"):
             return

@@ -1,4 +1,4 @@
-"""Notes: what a forge could not do and is no error."""
+"""Notes: what a forge could not do, without being an error."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ class Notes:
         self._said: list[str] = []
 
     def add(self, sentence: str) -> None:
-        """One more."""
+        """Add a sentence."""
         if sentence and sentence not in self._said:
             self._said.append(sentence)
 
     def text(self, first: str = "") -> str:
-        """All of them as one text, `first` before them."""
+        """Return all sentences as one text, after `first`."""
         return "; ".join(part for part in (first, *self._said) if part)[:LONGEST]
 
 
 @contextmanager
 def tried(notes: Notes, what: str) -> Iterator[None]:
-    """A refusal in here becomes a note. An error that may pass is raised, so that the job runs again."""
+    """Turn a refusal inside the block into a note. A temporary error is raised, so that the job runs again."""
     try:
         yield
     except (ForgeError, RepositoryError) as error:
@@ -37,12 +37,12 @@ def tried(notes: Notes, what: str) -> Iterator[None]:
 
 
 def rows(value: Any) -> list[Any]:
-    """The objects of a list. Anything else is left out: the host may be no forge at all."""
+    """Return the objects in a list. Anything else is left out, because the host may not be a forge at all."""
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def missing(wanted: Iterable[str], have: Iterable[str]) -> list[str]:
-    """In order, each once; names of labels and people have no case."""
+    """Return the names in order, each once. Upper and lower case are the same for labels and people."""
     there, found = {name.lower() for name in have}, []
     for name in wanted:
         if name.lower() not in there:
