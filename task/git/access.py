@@ -1,4 +1,4 @@
-"""The credentials of one run, as git is given them: by variables, and by copies that only this user can read."""
+"""The credentials of one run, in the form that git needs: variables, and copies that only this user can read."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ _BUNDLES = (
 
 @dataclass(frozen=True)
 class Plan:
-    """What was given, read and checked."""
+    """The given credentials, read and checked."""
 
     logins: tuple[Login, ...] = ()
     spare: tuple[Login, ...] = ()  # the CI system's own token, used if nothing else is given
     app: Callable[[str], Login] | None = None  # CA file → its token
-    app_server: str = ""  # where that is good for
+    app_server: str = ""  # the server that this token is for
     ssh: SshFiles | None = None
     certificates: str = ""
     config_file: str = ""  # a `.gitconfig` that came with `--basic-auth-directory`
     pairs: Callable[[str], list[tuple[str, str]]] | None = None  # (private folder) → git's settings for the server
     variables: tuple[tuple[str, str], ...] = ()  # of git's environment
-    alone: bool = False  # no other login goes along: the owner names a proxy, and has no certificate checked
-    only: str = ""  # the one repository that this is for, even if a login fits others
+    alone: bool = False  # use no other login: the owner names a proxy, and turns off certificate checks
+    only: str = ""  # the only repository that this is for, even if a login fits others
 
 
 class Access:
-    """The credentials of one run. Stores in several threads may share it."""
+    """The credentials of one run. Several threads may share them."""
 
     def __init__(self, plan: Plan | None = None, environ: Mapping[str, str] | None = None) -> None:
         self.plan = plan or Plan()
@@ -45,10 +45,9 @@ class Access:
         self._made: dict[str, object] = {}
 
     def logins(self, url: str = "", *, helped: bool) -> tuple[Login, ...]:
-        """The logins for this URL ("": for any), each with the server that may get it.
+        """Return the logins for this URL ("" means any), each with the server that may get it.
 
-        `helped`: the user's git configuration knows logins of its own. Raises the errors of
-        `task.git.github_app`.
+        `helped`: the user's git configuration has logins of its own. Raises the errors of `task.git.github_app`.
         """
         plan = self.plan
         if plan.app is None:
@@ -61,7 +60,7 @@ class Access:
         return (login, *plan.logins) if isinstance(login, Login) else plan.logins
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Git's settings for the server beyond a login; some are secret."""
+        """Git's settings for the server besides a login. Some are secret."""
         if self.plan.pairs is None:
             return []
         with self._lock:
@@ -70,15 +69,15 @@ class Access:
         return list(found) if isinstance(found, list) else []
 
     def environment(self) -> dict[str, str]:
-        """The variables that say which certificate authorities are trusted, and which servers need no proxy."""
+        """The variables for trusted certificate authorities, and for servers without a proxy."""
         with self._lock:
             bundle = self._bundle()
-            # curl sends what ~/.netrc holds for the host.
+            # curl sends the login from ~/.netrc to the host
             alone = {"HOME": self._private(), "GIT_ASKPASS": ""} if self.plan.alone else {}
         return dict(self.plan.variables) | alone | ({"GIT_SSL_CAINFO": bundle} if bundle else {})
 
     def ssh(self) -> tuple[str, bool]:
-        """(The ssh command, whether it was asked for by options)."""
+        """Return the ssh command, and whether options asked for it."""
         with self._lock:
             if "ssh" not in self._made:
                 home, files = self._environ.get("HOME", ""), self.plan.ssh
@@ -88,7 +87,7 @@ class Access:
             return str(self._made["ssh"]), self.plan.ssh is not None
 
     def nameless(self) -> dict[str, str]:
-        """What ssh needs in its environment where this user has no passwd entry."""
+        """Return what ssh needs in its environment if this user has no passwd entry."""
         if passwd_home() is not None:
             return {}
         with self._lock:
@@ -103,7 +102,7 @@ class Access:
             self._made.clear()
 
     def _bundle(self) -> str:
-        """The authorities given, and those of the machine: a run may reach both kinds of servers."""
+        """Return the given authorities together with the machine's, because a run may reach both kinds of servers."""
         if not self.plan.certificates:
             return ""
         path = os.path.join(self._private(), "ca.pem")

@@ -1,4 +1,4 @@
-"""Which of two source commits comes first: their repository is asked for commits alone, no trees, no files."""
+"""Finds which of two source commits comes first. It fetches only commits from their repository, no trees or files."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from task.text import blanked
 from task.urls import without_login
 
 Order = Literal["older", "newer", "same", "unrelated", "unknown"]
-DEPTHS = (50, 500, 5000, 50_000)  # commits behind the two that are asked for
+DEPTHS = (50, 500, 5000, 50_000)  # how many commits before the two are requested
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 _WHOLE_ID = (40, 64)
-_NOT_BY_ID = ("unadvertised object", "not valid")  # servers that give branches and tags only
+_NOT_BY_ID = ("unadvertised object", "not valid")  # from servers that give only branches and tags
 _NOT_THERE = re.compile("not our ref ([0-9a-f]+)")
 _NO_SHALLOW, _OTHER_FORMAT, _NO_FILTER = "does not support shallow", "mismatched algorithms", "filter '"
 _REFS = ("+refs/heads/*:refs/image-update/heads/*", "+refs/tags/*:refs/image-update/tags/*")
-_FILTERS = ("tree:0", "blob:none", "")  # from the least that may be asked for
+_FILTERS = ("tree:0", "blob:none", "")  # tried in this order
 
 
 @dataclass(frozen=True)
 class Kin:
-    """What the new commit is to the old one, and where it is "unknown" a sentence that says why."""
+    """How the new commit relates to the old one. If that is "unknown", a sentence says why."""
 
     order: Order
     why: str = ""
@@ -41,7 +41,7 @@ class Kin:
 
 @dataclass(frozen=True)
 class _Graph:
-    """Commits with their parents, as far as they are known."""
+    """The known commits, with their parents."""
 
     parents: Mapping[str, tuple[str, ...]]
     open: frozenset[str]  # commits whose parents were not sent
@@ -57,9 +57,10 @@ class Lineage:
         self._lock = Lock()
 
     def order(self, repository: str, old: str, new: str) -> Kin:
-        """What `new` is to `old` in their repository: "newer" descends from it, "unrelated" is neither way.
+        """Return how `new` relates to `old`: "newer" if it descends from it, "unrelated" if neither does.
 
-        Ids may be short. A server that does not answer, or an odd id, raises nothing: the answer is "unknown", and why.
+        Ids may be abbreviated. Nothing is raised for a server that does not answer, or for an odd id: the answer is
+        "unknown", with the reason.
         """
         old, new = old.strip().lower(), new.strip().lower()
         question = (repository, old, new)
@@ -69,7 +70,7 @@ class Lineage:
             return self._known[question]
 
     def close(self) -> None:
-        """Remove all that was fetched."""
+        """Remove everything that was fetched."""
         for source in self._sources.values():
             source.close()
         self._sources.clear()
@@ -103,16 +104,16 @@ class _Source:
         self._clock = Clock(git.bounds.seconds, self._shown)
         self._env = git.login(repository) | git.ssh_environment(url)
         self._folder = BareFolder(git.temporary, url, local=git.local(url), stall=git.stall)
-        self._shallow = True  # whether the server can send a part of a history
-        self._by_id = True  # whether it gives commits that no branch or tag names
-        self._filter = 0  # of _FILTERS
+        self._shallow = True  # whether the server can send a part of the history
+        self._by_id = True  # whether it sends commits that no branch or tag names
+        self._filter = 0  # index into _FILTERS
 
     def close(self) -> None:
         """Remove it."""
         self._folder.close()
 
     def order(self, old: str, new: str) -> Kin:
-        """The order, looked for in ever more commits, up to the last of `DEPTHS`. Raises `TaskError`."""
+        """Return the order, fetching more and more commits up to the last of `DEPTHS`. Raises `TaskError`."""
         if len(old) == len(new) == max(_WHOLE_ID) and self._folder.object_format == "sha1":
             self._folder.restart("sha256")
         self._folder.create()
@@ -131,13 +132,13 @@ class _Source:
         return kin if not kin.why else replace(kin, why=f"{self._shown}: {kin.why}")
 
     def _graph(self, depth: int, old: str, new: str) -> _Graph:
-        """The commits behind these two; those of all branches and tags where they cannot be asked for by id."""
+        """Fetch the commits before these two, or those of all branches and tags if the server gives none by id."""
         whole = len(old) in _WHOLE_ID and len(new) in _WHOLE_ID
         if not whole or not self._by_id or not self._fetch(depth, old, new):
             self._fetch(depth, *_REFS)
         starts = []
         for commit in (old, new) if whole else ():
-            with suppress(GitFailed):  # it is not here
+            with suppress(GitFailed):  # it was not fetched
                 self._local("cat-file", "-e", f"{commit}^{{commit}}")
                 starts.append(commit)
         # One line at a time: a server may have sent a million commits.
@@ -146,7 +147,7 @@ class _Source:
         return _Graph(parents, self._ends() & parents.keys())
 
     def _fetch(self, depth: int, *what: str) -> bool:
-        """Whether it was sent; false where commits cannot be asked for by id. Raises `GitFailed`."""
+        """Tell whether the server sent it; False if it gives no commits by id. Raises `GitFailed`."""
         self._folder.partial()
         options = [f"--depth={depth}"] if self._shallow else []
         options += [f"--filter={_FILTERS[self._filter]}"] if _FILTERS[self._filter] else []
@@ -167,7 +168,7 @@ class _Source:
         return self._by_id
 
     def _otherwise(self, said: str) -> bool:
-        """Whether there is another way to ask that this server may answer; it is used from now on."""
+        """Choose another kind of request that this server may answer, and tell whether there is one."""
         if _OTHER_FORMAT in said and self._folder.object_format == "sha1":
             self._folder.restart("sha256")
         elif _NO_SHALLOW in said and self._shallow:
@@ -183,7 +184,7 @@ class _Source:
         return self._git.ran(*argv, git_dir=self._folder.path, clock=self._clock).out.decode()
 
     def _ends(self) -> frozenset[str]:
-        """The commits whose parents the server did not send."""
+        """Return the commits whose parents the server did not send."""
         path = f"{self._folder.path}/shallow"
         try:
             if os.path.getsize(path) > self._git.bounds.messages:
@@ -195,7 +196,7 @@ class _Source:
 
 
 def _kin(graph: _Graph, old: str, new: str) -> Kin:
-    """What these commits tell; "unknown" may become clear with more of them."""
+    """Return what these commits show. An "unknown" order may become clear with more of them."""
     (first, flaw), (second, other_flaw) = _named(graph, old), _named(graph, new)
     if flaw or other_flaw:
         return Kin("unknown", flaw or other_flaw)
@@ -206,14 +207,14 @@ def _kin(graph: _Graph, old: str, new: str) -> Kin:
         return Kin("newer")
     if second in behind_first:
         return Kin("older")
-    # What a commit that lies before both descends from cannot be one of the two.
+    # An ancestor of a commit that comes before both cannot be one of the two.
     if graph.open & (behind_first ^ behind_second):
         return Kin("unknown", f"the commits that it gives do not tell which of {old[:12]} and {new[:12]} is newer")
     return Kin("unrelated")
 
 
 def _named(graph: _Graph, commit: str) -> tuple[str, str]:
-    """(The whole id, or why there is none)."""
+    """Return the full id, or the reason why there is none."""
     if commit in graph.parents:
         return commit, ""
     if len(commit) in _WHOLE_ID:
@@ -230,7 +231,7 @@ def _named(graph: _Graph, commit: str) -> tuple[str, str]:
 
 
 def _behind(graph: _Graph, commit: str) -> set[str]:
-    """The commit and all that it descends from."""
+    """Return the commit and all its ancestors."""
     seen, waiting = {commit}, [commit]
     while waiting:
         for parent in graph.parents.get(waiting.pop(), ()):

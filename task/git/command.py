@@ -45,10 +45,10 @@ from task.text import blanked
 from task.urls import as_ssh_url, local_folder, origin, split, without_login
 
 PROTOCOLS = frozenset({"https", "ssh", "http"})
-SECONDS = 900.0  # no git command on this machine takes so long
-_ONE_AT_A_TIME = Lock()  # a process that forks must not do so while another thread is in the midst of it
+SECONDS = 900.0  # no local git command takes this long
+_ONE_AT_A_TIME = Lock()  # a process must not fork while another thread is doing so
 _TRANSFERS = frozenset({"ls-remote", "fetch", "push"})
-_REFS = "/info/refs?service=git-upload-pack"  # what git asks a server for first
+_REFS = "/info/refs?service=git-upload-pack"  # git's first request to a server
 _REDIRECTED = re.compile(r"returned error: 30[12378]\b")
 _REFUSED = re.compile(
     r"returned error: 40[0134]\b|Authentication failed|could not read Username|repository '.*' not found"
@@ -56,18 +56,18 @@ _REFUSED = re.compile(
 _LOCATION = re.compile(r"(?i)<= Recv header: location: *(\S{1,4096})\s")
 _TRACED = {"GIT_TRACE_CURL": "1", "GIT_TRACE_CURL_NO_DATA": "1", "GIT_TRACE_REDACT": "1"}
 _HOPS = 5  # redirects of one repository
-_TAIL = 64_000  # bytes of stderr that are kept: what went wrong comes last
-_LAST = 3  # lines of it that the error of an ended command quotes
-logging.getLogger("sh").setLevel(logging.WARNING)  # at INFO it writes every argument
+_TAIL = 64_000  # bytes of stderr that are kept; the cause of an error comes last
+_LAST = 3  # lines of it in the error about a stopped command
+logging.getLogger("sh").setLevel(logging.WARNING)  # at INFO, sh logs every argument
 _PROGRESS = re.compile("(?:remote: )?(?:Enumerating|Counting|Compressing|Receiving|Resolving|Total) [^:]*[0-9:]")
-_WARNINGS, _LONGEST = 100, 1000  # that are logged in a run; letters of one of them
+_WARNINGS, _LONGEST = 100, 1000  # warnings that are logged in a run; characters of one of them
 
 _INSTALL = {"git": "install git 2.31 or newer"}
 
 
 @dataclass(frozen=True)
 class Ran:
-    """What a git command wrote."""
+    """The output of a git command."""
 
     out: bytes
     err: str
@@ -82,7 +82,7 @@ class Talk:
     running: Any  # sh.RunningCommand
 
     def end(self) -> None:
-        """End it, without waiting for it. A signal handler may call this."""
+        """Stop it, without waiting for its end. A signal handler may call this."""
         send(self.running, "SIGTERM")
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ class Talk:
 
 
 class Git:
-    """Runs git, the same way every time. One per run of the program; stores in several threads may share it."""
+    """Runs all git commands in the same way. There is one for each login of a run, and several threads may share it."""
 
     def __init__(
         self,
@@ -114,15 +114,15 @@ class Git:
         self.calls: list[str] = []  # the git commands that were started
         self.temporary = environ.get("TMPDIR") or "/tmp"  # noqa: S108 - names in it are random, folders private
         self.stall = stall  # seconds without a byte after which a transfer is ended
-        self.bounds = bounds  # what a server may cost us
+        self.bounds = bounds  # limits for what a server may cost
         self._limit = bounds.limits()
-        self.patience = patience  # seconds within which a server that broke off is asked again
+        self.patience = patience  # seconds in which a server that broke off is tried again
         self._rewrites = tuple(rewrites)
         self.log = log
         self._warned: set[str] = set()
-        self._moved: dict[str, str] = {}  # URLs that their own server redirects, and where to
+        self._moved: dict[str, str] = {}  # URLs that their own server redirects, and the new ones
         self._hops: dict[str, int] = {}
-        self._asks_first: set[str] = set()  # URLs whose server gets a login only when it asks for one
+        self._asks_first: set[str] = set()  # URLs whose server gets a login only if it asks for one
         self._environ = clean_environment(environ, self.protocols)
         self._pairs = transport(config_pairs(environ)) if configured else []
         self._tokens = {name: value for name, value in environ.items() if name in TOKENS}
@@ -133,7 +133,7 @@ class Git:
         self._programs: dict[str, Any] = {}
 
     def url(self, repo: str) -> str:
-        """The URL to contact for an Application's URL, without any login in it. Raises `SourceError`."""
+        """Return the URL to contact for an Application's URL, without any login in it. Raises `SourceError`."""
         target = address_of(rewritten(repo, self._rewrites))
         if target.protocol not in self.protocols:
             hint = "allow it with --allow-protocol file" if target.protocol == "file" else "use https or ssh"
@@ -147,9 +147,9 @@ class Git:
         return target.url
 
     def local(self, url: str) -> Local:
-        """Whether that URL is on this machine: "ours", or "safe" if the user's configuration says so, else "".
+        """Return "ours" or "safe" (as configured by the user) for a repository on this machine, else "".
 
-        Raises `RepositoryError` for what belongs to another user: git would run its hooks.
+        Raises `RepositoryError` if it belongs to another user, because git would run its hooks.
         """
         if address_of(url).protocol != "file":
             return ""
@@ -163,11 +163,11 @@ class Git:
         raise RepositoryError(message, hint=hint, subject=url)
 
     def login(self, repo: str, *, at_once: bool = False) -> dict[str, str]:
-        """The environment that gives each login to its server only, with the settings of the user's configuration.
+        """Return an environment that gives each login only to its server, with the user's own git settings.
 
-        `at_once`: the login goes along with the first request, which saves the refusal (401) that git waits for, and
-        its way there and back; until `ask_first` says otherwise.
-        Raises `CredentialsError` for a configuration that git cannot read, and what a GitHub App's token fails with.
+        `at_once`: send the login with the first request. That saves the refusal (401) that git waits for, and a round
+        trip, until `ask_first` says otherwise. Raises `CredentialsError` for a configuration that git cannot read, and
+        the errors of a GitHub App's token.
         """
         target = address_of(rewritten(repo, self._rewrites))
         logins, rewrites = [*url_login(target)], self._config.rewrites
@@ -195,10 +195,10 @@ class Git:
         return found
 
     def ask_first(self, repo: str, error: GitFailed) -> bool:
-        """Whether the command failed because a login went along unasked; from now on the server is waited for.
+        """Tell whether a command failed because it sent a login unasked. From now on, the server has to ask for it.
 
-        A login that a server does not know may keep it from showing a public repository, and a server that redirects
-        has to be followed without it.
+        With a login that a server does not know, it may not show a public repository, and a server that redirects has
+        to be followed without a login.
         """
         url = address_of(rewritten(repo, self._rewrites)).url
         if url in self._asks_first or not (_REDIRECTED.search(error.err) or _REFUSED.search(error.err)):
@@ -207,10 +207,10 @@ class Git:
         return True
 
     def redirected(self, repo: str, error: GitFailed, remote: str, git_dir: str, clock: Clock) -> bool:
-        """Whether the server says that the repository has another URL on this same server; `login` uses it from now on.
+        """Tell whether the server redirects the repository to another URL on the same server, and remember that URL.
 
-        Asked where git itself follows no redirect, as a header with a token would go along. Raises `CredentialsError`
-        where the repository is said to be on another server.
+        This is needed if git itself follows no redirect, because it would send a header with a token along. Raises
+        `CredentialsError` if the redirect leads to another server.
         """
         if not _REDIRECTED.search(error.err):
             return False
@@ -218,7 +218,7 @@ class Git:
         here = self.run("ls-remote", "--get-url", remote, git_dir=git_dir, env=env).decode().strip()
         try:
             self.ran("ls-remote", remote, "HEAD", git_dir=git_dir, env={**env, **_TRACED}, clock=clock)
-        except GitFailed as traced:  # its words are shown nowhere: git hides Authorization in them, and no other header
+        except GitFailed as traced:  # this output is never shown: git hides Authorization in it, but no other header
             told = _LOCATION.findall(traced.err) if _REDIRECTED.search(traced.err) else []
         else:
             return True
@@ -228,7 +228,7 @@ class Git:
         shown, where, new = without_login(repo), blanked(origin(place))[:200], place.removesuffix(_REFS)
         self._hops[asked] = self._hops.get(asked, 0) + 1
         if origin(place) == origin(here) and (new == place or set(new) & set("?#")):
-            return False  # a page, and no repository
+            return False  # a web page, not a repository
         if origin(place) != origin(here):
             raise CredentialsError(
                 f"the server redirects to {where}, and a token that is a header (http.extraHeader, bearerToken) goes "
@@ -250,7 +250,7 @@ class Git:
         env: Mapping[str, str] | None = None,
         timeout: float = SECONDS,
     ) -> bytes:
-        """Run one command to its end and return its output. Raises `GitFailed`, and `GitEnded` when it was ended."""
+        """Run one command to its end and return its output. Raises `GitFailed`, or `GitEnded` if it was stopped."""
         return self.ran(*argv, git_dir=git_dir, stdin=stdin, env=env, timeout=timeout).out
 
     def ran(
@@ -314,7 +314,7 @@ class Git:
 
     @property
     def login_scopes(self) -> tuple[str, ...]:
-        """The beginnings of the URLs that the logins given are for."""
+        """The beginnings of the URLs that the given logins are for."""
         return tuple(dict.fromkeys(login.prefix for login in self._access.plan.logins))
 
     def token(self, repo: str) -> tuple[Secret, str]:
@@ -325,7 +325,7 @@ class Git:
         return found.password if found else Secret(""), split(target.url).host
 
     def ssh_environment(self, url: str) -> dict[str, str]:
-        """What ssh needs so that it never asks: as options say, else as the host or the user's configuration says."""
+        """Return what ssh needs to run without prompts, from options, else from the host or the user's config."""
         if address_of(url).protocol != "ssh" and not self._config.rewrites:
             return {}
         if not self._nameless:  # without a passwd entry ssh refuses to run: it, and what starts it, gets one
@@ -341,7 +341,7 @@ class Git:
         return {"GIT_SSH_COMMAND": command + self._sharing.options(command, server), "GIT_SSH_VARIANT": "ssh"}
 
     def close(self) -> None:
-        """End the connections that were shared; remove copies of keys."""
+        """Close the shared connections, and remove the copies of keys."""
         with shutdown.shield():
             self._sharing.close()
             self._access.close()
@@ -373,7 +373,7 @@ class Git:
             # so that sh's threads have nothing to do; a session of its own so that nothing can ask on a
             # terminal, and so that all its children end with it.
 
-            def begin() -> None:  # what a new process does before it becomes the program
+            def begin() -> None:  # runs in the new process before it becomes the program
                 shutdown.hear()
                 if name == "git":
                     self._limit()
@@ -387,7 +387,7 @@ class Git:
 
     @staticmethod
     def _wait(running: Any, watch: Watch, meanwhile: Callable[[], object] | None) -> int:
-        """The exit code. Whatever ends the wait ends the process as well."""
+        """Wait for the exit code. If the wait is interrupted, stop the process as well."""
         try:
             with shutdown.ending(watch.end):
                 if meanwhile:
@@ -402,7 +402,7 @@ class Git:
 
 
 def _head(argv: Sequence[str]) -> str:
-    """The name of the git command: the first word that is no option, nor an option's value."""
+    """Return the name of the git command: the first word that is not an option or an option's value."""
     words = iter(argv)
     for word in words:
         if word in {"-c", "-C", "--git-dir", "--work-tree"}:
@@ -424,7 +424,7 @@ def _files_left() -> Iterator[None]:
 
 
 def _scratch(folder: str) -> IO[bytes]:
-    """A file without a name, so that nothing is left behind."""
+    """Open a file without a name, so that nothing is left behind."""
     try:
         if hasattr(os, "memfd_create"):
             return open(os.memfd_create("git"), "w+b", buffering=0)

@@ -21,14 +21,14 @@ from task.settings import AccessSettings
 from task.urls import split
 
 _GITHUB = "https://github.com"
-# The user names that hosts want beside a token; most take any.
+# Hosts want these user names with a token; most accept any.
 _TOKEN_USERS = (("gitlab", "oauth2"), ("bitbucket", "x-token-auth"))
 _TOKEN_USER = "x-access-token"  # noqa: S105 - a user name
 _SHOW = "name the server it is for: --git-credentials-url https://git.example.com/"
 
 
 def access_of(given: AccessSettings, environ: Mapping[str, str]) -> Access:
-    """Read and check everything that was given; nothing is contacted. Raises `UsageError`."""
+    """Read and check all given credentials. Nothing is contacted. Raises `UsageError`."""
     scope = _scope(given, environ)
     user, password = _password(given, environ)
     if password and not scope:
@@ -38,7 +38,7 @@ def access_of(given: AccessSettings, environ: Mapping[str, str]) -> Access:
 
     directory = given.ssh_directory
     if os.path.isdir(directory) and not os.listdir(directory):
-        directory = ""  # Kubernetes mounts an optional secret that does not exist as an empty folder
+        directory = ""  # Kubernetes mounts a missing optional secret as an empty folder
     ssh = SshGiven(
         given.ssh_key_file, _secret(environ, "IMAGE_UPDATE_SSH_KEY"), given.ssh_known_hosts_file,
         given.ssh_host_keys, directory,
@@ -67,7 +67,7 @@ def access_of(given: AccessSettings, environ: Mapping[str, str]) -> Access:
 
 
 def _scope(given: AccessSettings, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The URLs that a login may be sent to."""
+    """Return the URLs that a login may be sent to."""
     if not given.credentials_urls:
         own = (environ.get(name, "").strip() for name in ("GITHUB_SERVER_URL", "CI_SERVER_URL"))
         return tuple(url.rstrip("/") for url in own if url.startswith(("https://", "http://")))
@@ -89,7 +89,7 @@ def _token_user(url: str) -> str:
 
 
 def _password(given: AccessSettings, environ: Mapping[str, str]) -> tuple[str, Secret]:
-    """(User, password or token), from the one place where it is given; the password is empty if there is none."""
+    """Return (user, password or token) from the one source that is given. The password is empty if there is none."""
     user, found = given.username, dict[str, Secret]()
     for name in ("IMAGE_UPDATE_GIT_TOKEN", "IMAGE_UPDATE_GIT_PASSWORD"):
         if secret := _secret(environ, name):
@@ -110,16 +110,16 @@ def _password(given: AccessSettings, environ: Mapping[str, str]) -> tuple[str, S
 
 
 def _stored(path: str) -> tuple[Login, ...]:
-    """The lines of a `.git-credentials`, each for the URL that it names itself."""
+    """Return the logins in a `.git-credentials`, each for the URL on its line."""
     logins = []
     for line in _text(path, "--basic-auth-directory").splitlines() if path else ():
         try:
             address = address_of(line.strip())
         except SourceError:
-            continue  # comments and what git's own reader passes over as well
+            continue  # comments, and other lines that git itself ignores
         if address.password and address.protocol in {"https", "http"}:
             logins.append(Login(address.url.rstrip("/"), address.user, Secret(address.password)))
-    return tuple(reversed(logins))  # the first one counts, and git lets the last one count
+    return tuple(reversed(logins))  # the first one must win, but git prefers the last one
 
 
 def _app(given: AccessSettings, environ: Mapping[str, str]) -> Callable[[str], Login] | None:
@@ -153,7 +153,7 @@ def _app(given: AccessSettings, environ: Mapping[str, str]) -> Callable[[str], L
 
 
 def _certificates(path: str) -> str:
-    """The certificates of a file, or of all files of a folder (a mounted ConfigMap, which may be empty)."""
+    """Return the certificates in a file, or in all files of a folder (a mounted ConfigMap, which may be empty)."""
     if not path:
         return ""
     files = [path]

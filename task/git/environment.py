@@ -1,4 +1,4 @@
-"""The environment of every git process: the host's, without the variables that change what git does. Pure."""
+"""Pure code that makes the environment of every git process from the host's, without what changes git's behaviour."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from task.git.names import Address
 from task.secret import Secret
 from task.urls import origin, split
 
-# Of the host's GIT_* only what says how servers are reached; the rest would point git at other repositories or
-# identities, or make it speak otherwise (GIT_DIR, GIT_INDEX_FILE, GIT_TRACE, GIT_AUTHOR_NAME, ...).
+# Of the host's GIT_*, keep only the variables that say how to reach servers. The others would make git use other
+# repositories or identities, or change its output (GIT_DIR, GIT_INDEX_FILE, GIT_TRACE, GIT_AUTHOR_NAME, ...).
 _KEPT = frozenset({
     "GIT_ASKPASS", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_EXEC_PATH",
     "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_HTTP_USER_AGENT", "GIT_HTTP_PROXY_AUTHMETHOD",
@@ -26,7 +26,7 @@ _CONFIG_KEPT = (
 )  # fmt: skip
 _SETTINGS = {
     "GIT_TERMINAL_PROMPT": "0",
-    "GIT_NO_LAZY_FETCH": "1",  # git >= 2.44: an object that is missing is an error, no fetch of its own
+    "GIT_NO_LAZY_FETCH": "1",  # git >= 2.44: a missing object is an error, and is not fetched
     "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_ATTR_NOSYSTEM": "1",
     "GIT_LFS_SKIP_SMUDGE": "1",
@@ -37,20 +37,20 @@ _SETTINGS = {
 }
 _NO_FILES = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
 _SYSTEM = ("/etc/gitconfig", "/usr/local/etc/gitconfig", "/opt/homebrew/etc/gitconfig")
-# A credential helper without a program of its own: a shell function, whose words are in variables.
+# A credential helper that needs no program: a shell function that prints two variables.
 _LOGIN_HELPER = (
     '!f() {{ test "$1" = get && printf "username=%s\\npassword=%s\\n"'
     ' "$IMAGE_UPDATE_LOGIN_USER_{0}" "$IMAGE_UPDATE_LOGIN_PASSWORD_{0}"; }}; f'
 )
 _LOGS_IN = frozenset({"extraheader", "cookiefile", "emptyauth"})
-Pairs = Sequence[tuple[str, str]]  # settings of git: key and value
+Pairs = Sequence[tuple[str, str]]  # git's settings, as key and value
 
 
 @dataclass(frozen=True)
 class Login:
     """A login, and the beginning of the URLs that it is for."""
 
-    prefix: str  # without a slash at the end
+    prefix: str  # without a trailing slash
     user: str
     password: Secret = Secret("")
 
@@ -61,9 +61,9 @@ def clean_environment(environ: Mapping[str, str], protocols: frozenset[str]) -> 
     No configuration of the user or system is in it. What that says of servers comes with each transfer
     (`login_environment`): it may hold a token, which hooks and signing programs do not need.
     """
-    theirs = child_environment(environ)  # git's children get a login by other means
+    theirs = child_environment(environ)  # git's children get a login in another way
     kept = {name: value for name, value in theirs.items() if name in _KEPT or not name.startswith("GIT_")}
-    # An empty variable counts as unset; to git an empty GIT_SSL_CAINFO is an error.
+    # An empty variable counts as unset, but an empty GIT_SSL_CAINFO is an error for git.
     clean = {
         name: value for name, value in kept.items() if name not in _DROPPED and (value.strip() or name not in _KEPT)
     }
@@ -71,7 +71,7 @@ def clean_environment(environ: Mapping[str, str], protocols: frozenset[str]) -> 
 
 
 def configuration_files(environ: Mapping[str, str]) -> list[str]:
-    """Where the system's and the user's configuration may be; what git reads last comes last."""
+    """Return the files that may have the system's and the user's configuration. The last one wins."""
     files: list[str] = []
     if environ.get("GIT_CONFIG_NOSYSTEM", "").lower() not in {"1", "true", "yes", "on"}:
         system = environ.get("GIT_CONFIG_SYSTEM")
@@ -83,25 +83,25 @@ def configuration_files(environ: Mapping[str, str]) -> list[str]:
 
 
 def listed(output: bytes) -> list[tuple[str, str]]:
-    """What `git config --list --null` printed."""
+    """Return the settings that `git config --list --null` printed."""
     lines = (line.partition("\n") for line in output.decode("utf-8", "replace").split("\0") if line)
     return [(key, value if newline else "true") for key, newline, value in lines]
 
 
 def transport(pairs: Pairs) -> list[tuple[str, str]]:
-    """The settings of a configuration that say how servers are reached: credentials, URLs, http and ssh."""
+    """Keep only the settings about servers: credentials, URLs, http and ssh."""
     return [(key, value) for key, value in pairs if key.lower().startswith(_CONFIG_KEPT)]
 
 
 def config_pairs(environ: Mapping[str, str]) -> list[tuple[str, str]]:
-    """The settings that variables give (`GIT_CONFIG_COUNT`)."""
+    """Return the settings from variables (`GIT_CONFIG_COUNT`)."""
     count = environ.get("GIT_CONFIG_COUNT", "")
     numbers = range(int(count) if count.isdigit() else 0)
     return [(environ.get(f"GIT_CONFIG_KEY_{n}", ""), environ.get(f"GIT_CONFIG_VALUE_{n}", "")) for n in numbers]
 
 
 def sends_header(pairs: Pairs, server: str) -> bool:
-    """Whether `http.extraHeader` says something for a server (its origin); for any server if that is ""."""
+    """Tell whether `http.extraHeader` is set for a server (its origin), or for any server if `server` is ""."""
     for key, value in pairs:
         if not key.lower().startswith("http.") or not key.lower().endswith(".extraheader") or not value.strip():
             continue
@@ -112,7 +112,7 @@ def sends_header(pairs: Pairs, server: str) -> bool:
 
 
 def without_credentials(pairs: Pairs) -> list[tuple[str, str]]:
-    """A configuration without credentials, headers and cookies. A client's certificate is no secret."""
+    """Drop credentials, headers and cookies from a configuration. A client's certificate is not secret."""
     return [
         (key, value)
         for key, value in pairs
@@ -122,12 +122,12 @@ def without_credentials(pairs: Pairs) -> list[tuple[str, str]]:
 
 
 def without_web(pairs: Pairs) -> list[tuple[str, str]]:
-    """A configuration without the settings of https and http, which may hold tokens."""
+    """Drop the settings for https and http, which may have tokens."""
     return [pair for pair in pairs if not pair[0].lower().startswith(("http.", "credential."))]
 
 
 def fitting(logins: Sequence[Login], url: str) -> Login | None:
-    """The login for a URL, with its password, as git would choose it: the last one that fits."""
+    """Return the login for a URL that git would choose: the last one that fits and has a password."""
     for login in reversed(logins):
         prefix = login.prefix
         if login.password and (url in {prefix, f"{prefix}.git"} or url.startswith(f"{prefix}/")):
@@ -136,7 +136,7 @@ def fitting(logins: Sequence[Login], url: str) -> Login | None:
 
 
 def basic_header(login: Login, url: str) -> tuple[str, str]:
-    """The setting with which git sends a login to this URL unasked (RFC 7617)."""
+    """Return the setting with which git sends a login to this URL at once (RFC 7617)."""
     both = base64.b64encode(f"{login.user}:{login.password.reveal()}".encode()).decode()
     return f"http.{url}.extraHeader", f"Authorization: Basic {both}"
 
@@ -158,12 +158,12 @@ def login_environment(
         variables[f"IMAGE_UPDATE_LOGIN_USER_{number}"] = login.user
         variables[f"IMAGE_UPDATE_LOGIN_PASSWORD_{number}"] = login.password.reveal()
         helper = _LOGIN_HELPER.format(number)
-        # Git compares whole parts of a path: a repository's URL is meant with and without `.git`.
+        # Git compares whole parts of a path, so a repository's URL is needed with and without `.git`.
         path = split(login.prefix).path.lstrip("/")
         also = [f"{login.prefix}.git"] if path and not path.endswith(".git") else []
         for prefix in (login.prefix, *also):
             ours.append((f"credential.{prefix}.username", login.user))
-            if login.password:  # the empty helper takes back those of the user's configuration
+            if login.password:  # the empty helper disables those of the user's configuration
                 ours += [(f"credential.{prefix}.helper", ""), (f"credential.{prefix}.helper", helper)]
     given = [*pairs, *ours, *((f"url.{new}.insteadOf", old) for old, new in moved)]
     if not follow:
@@ -177,7 +177,7 @@ def login_environment(
 
 
 def url_login(target: Address) -> tuple[Login, ...]:
-    """The login within a URL, for that server."""
+    """Return the login in a URL, for that server."""
     if not target.user or target.protocol not in {"https", "http"}:
         return ()
     return (Login("/".join(target.url.split("/", 3)[:3]), target.user, Secret(target.password)),)

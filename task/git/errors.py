@@ -1,7 +1,7 @@
-"""A table: words of git and of servers → our named errors. Pure.
+"""Pure code that turns messages of git and of servers into our named errors, by a table.
 
-Git runs with `LC_ALL=C`, so its own words are these. Earlier rows win: the particular before
-the general ("Could not read from remote repository" ends every failure of ssh).
+Git runs with `LC_ALL=C`, so its messages are in English. Earlier rows win: a particular message comes before a general
+one ("Could not read from remote repository" ends every failure of ssh).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from task.secret import Secret
 from task.text import blanked, without_logins
 
 _LINES, _CHARACTERS = 12, 1500
-_TEXT, _LINE = 64_000, 2000  # letters at the end of what was said, and at the beginning of a line, that are looked at
+_TEXT, _LINE = 64_000, 2000  # characters that are read: at the end of the output, and at the beginning of a line
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """One row: words that may occur (a regular expression), and what they mean for whom."""
+    """One row: a regular expression for the message, and the error that it means."""
 
     words: str
     error: type[TaskError]
@@ -42,14 +42,14 @@ def _says(text: str, words: str) -> bool:
 
 @cache
 def _pattern(words: str) -> re2._Regexp:
-    """RE2 takes linear time, whatever a server says: a line of 60 KB cost Python's own patterns 19 seconds."""
+    """RE2 takes linear time: on a line of 60 KB from a server, Python's own patterns took 19 seconds."""
     options = re2.Options()
     options.case_sensitive = False
     return re2.compile(words, options)
 
 
 def _heard(said: str) -> str:
-    """The end of what was said, without logins and with its long lines cut."""
+    """Return the end of the output, without logins, and with long lines cut."""
     kept = re.sub(r"(proxy (?:syntax in|url:?) )'.*'", r"\1'***'", said[-_TEXT:], flags=re.IGNORECASE)  # no URL to git
     kept = without_logins(kept)
     return "\n".join(line[:_LINE] for line in re.split(r"[\r\n]+", kept))
@@ -62,7 +62,7 @@ _REFUSED = "the server did not accept the login"
 _UNKNOWN_HOST = _any("could not resolve", "name resolution", "name or service not known")
 _DOWN = "the Git server could not be reached, or broke off"
 _STALLED = _any("stalled", "operation too slow")
-# What a moment later may be over.
+# These may be over a moment later.
 _BROKE_OFF = _any(
     "could not resolve", "name resolution", "name or service not known", "failed to connect", "no route to",
     "connection (?:refused|reset|closed|timed out)", "timed out", "timeout",
@@ -265,13 +265,13 @@ _PROTECTED = _any(
     "not allowed to push",
 )  # fmt: skip
 _UNKNOWN = _any("remote failure", "remote failed to report")
-# A hook of the server itself that could not ask the rest of the server; no rule of anybody's.
+# A hook of the server could not reach another part of the server. This is no rule that somebody made.
 _UNWELL = _any(
     "internal api (?:unreachable|error)", "api is not accessible", r"gitlab: 5\d\d", "internal server error",
     "unable to contact (?:gitea|forgejo)", "context deadline exceeded",
 )  # fmt: skip
-# Gitea 1.26 says so for every error that it does not know itself, first of all for an unsigned commit on a branch that
-# wants signed ones: its source has better words for that, which never arrive.
+# Gitea 1.26 says this for every error that it does not know itself, usually for an unsigned commit on a branch that
+# requires signed ones. Its source has better messages, which are never sent.
 _GITEA_WITHOUT_WORDS = r"internal server error \(no message for end users\)"
 _NOISE = _any("hint:", "warning:", "To ", r"remote: *$", "remote: (?:Enumerating|Counting|Compressing|Resolving|Total)")
 
@@ -299,9 +299,9 @@ def failure(
 
 
 def broke_off(stderr: str) -> bool:
-    """Whether asking again in a moment may be answered: the server could not be reached, or the connection died.
+    """Tell whether another attempt in a moment may succeed: the server was unreachable, or the connection died.
 
-    Not where a server said nothing for long: it has been waited for.
+    If a server was silent for long, the answer is False, because the run has waited for it already.
     """
     heard = _heard(stderr)
     meaning = next((row for row in FAILURES if _says(heard, row.words)), None)
@@ -344,17 +344,17 @@ def refusal(status: str, stderr: str, subject: str, *, forced: bool = False) -> 
 
 
 def _is_race(reason: str, stderr: str, *, forced: bool) -> bool:
-    said = re.sub(r"'[^']*'", "", reason)  # a branch may be called "policy"
+    said = re.sub(r"'[^']*'", "", reason)  # a branch may be named "policy"
     if _says(said, _RULE) or _says(f"{reason}\n{stderr}", _FOR_GOOD):
         return False
     if forced and reason.startswith("[remote rejected]") and "(non-fast-forward)" in reason:
         return False
-    # Some servers name only "failure" in the status, and the lock in a `remote:` line.
+    # Some servers say only "failure" in the status, and name the lock in a `remote:` line.
     return _says(reason, _RACE) or ("failure" in reason and _says(stderr, _RACE))
 
 
 def quoted(stderr: str) -> str:
-    """What was said, on one line: the server's lines first, then git's; no logins, no control characters."""
+    """Return the output as one line: the server's lines first, then git's, without logins and control characters."""
     lines = [line.strip() for line in _heard(stderr).splitlines()]
     told = [line for line in lines if line and not re.match(_NOISE, line) and "failed to push some refs" not in line]
     words = [blanked(line) for line in sorted(told, key=lambda line: not line.startswith("remote:"))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class GitFailed(Exception):
-    """A git command ended with an error; the caller knows what it was about."""
+    """A git command failed. The caller knows what it was for."""
 
     def __init__(self, command: str, code: int, out: bytes, err: str) -> None:
         super().__init__(f"git {command} ended with {code}")
@@ -15,4 +15,4 @@ class GitFailed(Exception):
 
 
 class GitEnded(GitFailed):
-    """A git command was ended because it took too long, or because it sent or needed too much."""
+    """A git command was stopped because it took too long, or because it sent or needed too much."""

@@ -1,4 +1,4 @@
-"""A GitHub App's key → a token for one installation, which GitHub forgets after an hour."""
+"""Gets a token for one installation of a GitHub App from the App's key. The token expires after an hour."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from task.secret import Secret
 
 LIMITS = Limits(connect=10.0, silence=30.0, total=60.0, size=1024 * 1024, values=100_000, tries=1)
 _PAUSES = (0.5, 2.0)  # seconds before the next try
-_SKEW, _LIFE = 60, 540  # seconds; GitHub takes ten minutes at most, and its clock may be behind
+_SKEW, _LIFE = 60, 540  # seconds; GitHub accepts ten minutes at most, and its clock may be behind
 _HINT = "check --github-app-id, --github-app-installation-id and the key; the App must be installed there"
 
 
 @dataclass(frozen=True)
 class App:
-    """A GitHub App as it is installed somewhere."""
+    """An installation of a GitHub App."""
 
     id: str
     installation: str
@@ -30,11 +30,11 @@ class App:
 
 @dataclass(frozen=True)
 class Way:
-    """How the API is reached."""
+    """How to reach the API."""
 
     ca_file: str = ""
     verify: bool = True
-    proxy: Secret = Secret("")  # "": as the environment says
+    proxy: Secret = Secret("")  # "" means: as the environment says
     no_proxy: str = ""
 
 
@@ -45,14 +45,14 @@ def token(app: App, way: Way) -> Secret:
 
 
 def signed(app: App, now: int) -> Secret:
-    """The JSON Web Token (RS256) with which the App proves itself at `now`, in seconds since 1970."""
-    # Late: with cryptography it costs every pod 50 ms of processor time, and few use an App.
+    """Return the JSON Web Token (RS256) that identifies the App at `now`, in seconds since 1970."""
+    # Imported late: with cryptography, it costs every pod 50 ms of processor time, and few use an App.
     import jwt  # noqa: PLC0415
 
     claims = {"iat": now - _SKEW, "exp": now + _LIFE, "iss": app.id}
     try:
         return Secret(jwt.encode(claims, app.key.reveal(), algorithm="RS256"))
-    except (jwt.PyJWTError, ValueError, TypeError):  # their texts may quote the key
+    except (jwt.PyJWTError, ValueError, TypeError):  # their messages may quote the key
         raise UsageError(
             "the GitHub App's key is not an RSA private key without a passphrase",
             hint="give the .pem file as downloaded",
@@ -60,7 +60,7 @@ def signed(app: App, now: int) -> Secret:
 
 
 def _ask(app: App, proof: Secret, way: Way) -> Secret:
-    proxy = None  # what the environment says
+    proxy = None  # as the environment says
     if way.proxy:
         proxy = "" if should_bypass_proxies(app.api, way.no_proxy) else way.proxy.reveal()
     http = Http(

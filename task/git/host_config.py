@@ -1,4 +1,4 @@
-"""What the git configuration of the user and the system says about servers; the rest of it is not used."""
+"""What the git configuration of the user and the system says about servers. The rest of it is not used."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from task.git.failed import GitFailed
 
 
 class HostConfig:
-    """Read once, when a server is contacted; without a process where there is no such file."""
+    """Read once, when a server is contacted for the first time. Without such a file, no process is started."""
 
     def __init__(self, run: Callable[..., bytes], environ: Mapping[str, str], more: str = "") -> None:
         self._run = run
-        self._environ = environ  # empty: nobody's configuration counts
-        self._more = more  # a file that was given for this run
+        self._environ = environ  # if empty, no configuration counts
+        self._more = more  # a configuration file that was given for this run
 
     @cached_property
     def pairs(self) -> list[tuple[str, str]]:
-        """Credentials, URL rewriting, http and ssh. Raises `CredentialsError` for a file that git cannot read."""
+        """Return credentials, URL rewriting, http and ssh. Raises `CredentialsError` if git cannot read a file."""
         files = configuration_files(self._environ) if self._environ else []
         readable = (path for path in files if os.path.isfile(path) and os.access(path, os.R_OK))
         found = [pair for path in readable for pair in self._list(path)]
@@ -30,40 +30,40 @@ class HostConfig:
 
     @property
     def rewrites(self) -> bool:
-        """Whether URLs are rewritten: an https URL may mean ssh."""
+        """Whether it rewrites URLs: an https URL may become ssh."""
         return any(key.lower().startswith("url.") for key, _ in self._all)
 
     @property
     def to_http(self) -> bool:
-        """Whether a URL may be rewritten to one of plain http."""
+        """Whether a URL may be rewritten to plain http."""
         return any(key.lower().startswith("url.http://") for key, _ in self._all)
 
     @property
     def helped(self) -> bool:
-        """Whether it knows logins of its own."""
+        """Whether it has logins of its own."""
         return any(_is_helper(key) or key.lower().endswith(".extraheader") for key, _ in self._all)
 
     @property
     def programs(self) -> list[str]:
-        """The words with which programs are configured that log in: helpers, and what asks for a password."""
+        """The configured programs for logins: credential helpers, and the program that asks for a password."""
         return [
             value for key, value in self._all if _is_helper(key) or key.lower() in {"core.askpass", "core.sshcommand"}
         ]
 
     @property
     def safe(self) -> list[str]:
-        """The local repositories that are trusted although they belong to another user, in git's own words."""
+        """The trusted local repositories of other users, as git lists them."""
         return [value for key, value in self._all if key.lower() == "safe.directory"]
 
     @property
     def ssh_command(self) -> str:
-        """How ssh is to be called; "" if it does not say."""
+        """The ssh command, or "" if it has none."""
         commands = (value for key, value in reversed(self._all) if key.lower() == "core.sshcommand")
         return next(commands, "")
 
     @cached_property
     def _all(self) -> list[tuple[str, str]]:
-        """With the settings that variables give, which git reads by itself."""
+        """Add the settings from variables, which git reads by itself."""
         return [*self.pairs, *config_pairs(self._environ)]
 
     def _list(self, path: str) -> list[tuple[str, str]]:

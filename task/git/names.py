@@ -20,7 +20,7 @@ _NOT_IN_A_BRANCH = frozenset(" ~^:?*[\\\x7f") | {chr(code) for code in range(32)
 
 @dataclass(frozen=True)
 class Address:
-    """Where a repository is: a URL for git, and the login that was in it."""
+    """The place of a repository: a URL for git, and the login that was in it."""
 
     url: str  # without password; without any login for http and https
     protocol: str  # "https", "ssh", "http", "file", or one that is not supported
@@ -29,7 +29,7 @@ class Address:
 
 
 def address_of(url: str) -> Address:
-    """Take a URL apart. Raises `SourceError` for what git would read as an option or a command."""
+    """Split a URL. Raises `SourceError` for one that git would take for an option or a command."""
     shown = without_login(url)
     if not url or url.startswith("-") or _has_control(url):
         raise SourceError(
@@ -56,7 +56,8 @@ def address_of(url: str) -> Address:
         return Address(url, "file")
     else:
         found, user, host = Address(url, "ssh"), "", url[:colon].rpartition("@")[2]
-    if not host or host.startswith("-") or user.startswith("-"):  # git hands host and user to ssh: no options
+    # git passes host and user to ssh, so they must not be options
+    if not host or host.startswith("-") or user.startswith("-"):
         raise SourceError(
             f"{without_login(found.url)!r} names no host", hint="use https://host/path or ssh://host/path"
         )
@@ -83,7 +84,7 @@ def _is_scheme(text: str) -> bool:
 
 
 def rewritten(url: str, rewrites: tuple[tuple[str, str], ...]) -> str:
-    """The URL to contact: the longest prefix wins; unchanged where none fits. A login in the URL hides no prefix."""
+    """Return the URL to contact, with the longest matching prefix replaced. A login in the URL does not matter."""
     fitting = [pair for pair in rewrites if pair[0] and url.startswith(pair[0])]
     if not fitting:
         bare = without_login(url)
@@ -120,7 +121,7 @@ def branch_name(revision: str) -> str:
 
 
 def is_branch_name(name: str) -> bool:
-    """Whether git accepts the name for a branch; equals `git check-ref-format --branch`, without its `@{-1}`."""
+    """Tell whether git accepts the name for a branch, like `git check-ref-format --branch` without its `@{-1}`."""
     if name in {"", "HEAD"} or name.startswith("-") or name.endswith(".") or not _NOT_IN_A_BRANCH.isdisjoint(name):
         return False
     if ".." in name or "@{" in name:

@@ -11,13 +11,13 @@ from contextlib import suppress
 from typing import Literal
 
 _GITFILE = "gitdir: "
-Local = Literal["", "ours", "safe"]  # no repository of this machine; one of ours; another user's that is trusted
+Local = Literal["", "ours", "safe"]  # no repository on this machine; one of ours; a trusted one of another user
 
 
 def owned_by_another(path: str, environ: Mapping[str, str]) -> str:
-    """The folder of the repository where it belongs to another user; "" if it is ours, or is no repository."""
+    """Return the folder of a repository that belongs to another user; "" if it is ours, or is no repository."""
     us = {os.geteuid()}
-    if us == {0} and environ.get("SUDO_UID", "").isdigit():  # as git does: root by sudo is still that user
+    if us == {0} and environ.get("SUDO_UID", "").isdigit():  # like git: root by sudo still counts as that user
         us.add(int(environ["SUDO_UID"]))
     for place in (f"{path}/.git", path, f"{path}.git/.git", f"{path}.git"):
         parts = [place]
@@ -33,11 +33,11 @@ def owned_by_another(path: str, environ: Mapping[str, str]) -> str:
 
 
 def is_safe(folder: str, said: Sequence[str], home: str) -> bool:
-    """Whether `safe.directory`, as often as it was said, covers that folder, or the work tree that it belongs to."""
+    """Tell whether one of the `safe.directory` settings covers that folder, or the work tree that it belongs to."""
     safe = False
     for value in said:
         known = os.path.join(home, value[2:]) if value.startswith("~/") else value
-        if not value:  # an empty one takes back those before it
+        if not value:  # an empty one cancels those before it
             safe = False
         elif known == "*" or known.rstrip("/") in (folder, folder.removesuffix("/.git")):
             safe = True

@@ -1,4 +1,4 @@
-"""A repository's URL, taken apart: https, http, ssh, and the short form that scp made known. Pure."""
+"""Pure code that splits a repository's URL: https, http, ssh, and the short form of scp."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from task.errors import Malformed
 from task.urls import as_ssh_url, split, without_login
 
-# SSH on the port of https, and Azure's own names: the forge's web is elsewhere.
+# SSH on the port of https, and Azure's own names. The forge's web pages are elsewhere.
 OTHER_HOSTS = {
     "ssh.github.com": "github.com",
     "altssh.gitlab.com": "gitlab.com",
@@ -23,17 +23,17 @@ HOST = re.compile(r"(?:[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?|\[[0-9a-f:.]+\])(?::\d{1
 
 @dataclass(frozen=True)
 class RemoteUrl:
-    """A repository URL, taken apart."""
+    """The parts of a repository URL."""
 
-    root: str  # "https://git.example.com:8443": where the web of that host is, as far as the URL tells
-    host: str  # with the port that root has
-    parts: tuple[str, ...]  # of the path, decoded; without ".git"
+    root: str  # "https://git.example.com:8443": the host's web pages, if the URL shows them
+    host: str  # with the port of root
+    parts: tuple[str, ...]  # of the decoded path, without ".git"
     ssh: bool
 
 
 def remote_of(url: str) -> RemoteUrl:
-    """The URL of a repository (https, http, ssh, `user@host:path`), taken apart. Raises `Malformed`."""
-    if "\\" in url:  # programs do not agree on what such a URL means
+    """Split the URL of a repository (https, http, ssh, `user@host:path`). Raises `Malformed`."""
+    if "\\" in url:  # programs disagree about such URLs
         raise Malformed("a backslash in a repository's URL", "write https://host/owner/repository")
     scheme, marker, rest = without_login(as_ssh_url(url.strip())).partition("://")
     if not marker:
@@ -44,7 +44,7 @@ def remote_of(url: str) -> RemoteUrl:
     found = split(f"{scheme}://{rest}")
     if not HOST.fullmatch(found.authority):
         raise Malformed("the URL names no host", "write https://host/owner/repository")
-    host = found.host if scheme == "ssh" else found.server  # the port of ssh is not the web's
+    host = found.host if scheme == "ssh" else found.server  # the port of ssh is not that of the web pages
     host = OTHER_HOSTS.get(host, host)
     path = found.path.strip("/").removesuffix(".git")
     parts = tuple(unquote(part) for part in path.split("/") if part)

@@ -22,7 +22,7 @@ _ASIDE = "give a private key without a passphrase, in --signing-key or IMAGE_UPD
 
 @dataclass(frozen=True)
 class Key:
-    """A key's text; or, for OpenPGP, the id of one in the user's keyring."""
+    """The text of a key, or, for OpenPGP, the id of a key in the user's keyring."""
 
     text: Secret
     name: str
@@ -30,9 +30,9 @@ class Key:
 
 
 def key_of(given: Secret, form: str = "") -> Key:
-    """The key that an option means: the text itself, a file, or an id in the keyring.
+    """Return the key that an option means: the text itself, a file, or an id in the keyring.
 
-    Without a format the key tells it. Raises `UsageError` for what cannot be a key, or has another format.
+    Without a format, it is recognised from the key. Raises `UsageError` if it cannot be a key, or has another format.
     """
     text = given.reveal()
     if "\n" not in text and not text.startswith("-----BEGIN"):
@@ -53,7 +53,7 @@ def key_of(given: Secret, form: str = "") -> Key:
 
 
 class Signer:
-    """Makes signed commits. Stores in several threads may share it; `close` forgets the key."""
+    """Makes signed commits. Several threads may share it; `close` forgets the key."""
 
     def __init__(self, git: Git, key: Key) -> None:
         self._git = git
@@ -63,14 +63,14 @@ class Signer:
         self._lock = Lock()
 
     def close(self) -> None:
-        """Remove what was kept. An agent that gpg has started ends when its folder is gone."""
+        """Remove the copies. An agent that gpg has started ends when its folder is gone."""
         if self._folder:
             remove_folder(self._folder)
             self._folder = ""
 
     def commit(self, git_dir: str, tree: str, parent: str, message: str, who: Person) -> str:
-        """A signed commit of this tree. Raises `CredentialsError` if the key cannot be used."""
-        with self._lock:  # an agent signs for one at a time, and the key is prepared once
+        """Return a signed commit of this tree. Raises `CredentialsError` if the key cannot be used."""
+        with self._lock:  # the agent signs for one at a time, and the key is prepared once
             self._prepare()
             env = {f"GIT_{role}_{what}": value for role in ("AUTHOR", "COMMITTER")
                    for what, value in (("NAME", who.name or who.email), ("EMAIL", who.email))}  # fmt: skip

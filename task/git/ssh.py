@@ -18,15 +18,15 @@ from task.secret import Secret
 
 OPTIONS = "-o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
 PLAIN = f"ssh {OPTIONS}"
-_LARGEST = 1_000_000  # bytes; keys, known hosts and configuration are a fraction of that
-_HERE = "\x00"  # in a configuration: the private folder, until there is one
+_LARGEST = 1_000_000  # bytes; keys, known hosts and configuration are much smaller
+_HERE = "\x00"  # stands for the private folder in a configuration
 _KEY = "image-update-key"
 _HOMES = ("~/.ssh/", "%d/.ssh/", "${HOME}/.ssh/")
 
 
 @dataclass(frozen=True)
 class SshGiven:
-    """What was given by options and variables."""
+    """What options and variables gave."""
 
     key_file: str = ""
     key: Secret = Secret("")
@@ -42,11 +42,11 @@ class SshGiven:
 
 @dataclass(frozen=True)
 class SshFiles:
-    """Everything that ssh will find, as texts; made and checked before anything is contacted."""
+    """All files for ssh, as texts. They are checked before anything is contacted."""
 
     files: dict[str, str] = field(default_factory=dict)  # name → text
-    keys: tuple[str, ...] = ()  # names of private keys, the first to be tried first
-    only_keys: bool = False  # and no key of an agent
+    keys: tuple[str, ...] = ()  # names of private keys, in the order in which to try them
+    only_keys: bool = False  # use no keys of an agent
     known_hosts: bool = False
 
 
@@ -61,7 +61,7 @@ def collect(given: SshGiven, home: str) -> SshFiles:
     else:
         keys = [name for name in keys if not has_passphrase(files[name])]
     for prefix in (*_HOMES, f"{folder.rstrip('/')}/") if "config" in files else ():
-        files["config"] = files["config"].replace(prefix, f"{_HERE}/")  # its paths point into the copy
+        files["config"] = files["config"].replace(prefix, f"{_HERE}/")  # its paths must point to the copies
     if given.key and given.key_file:
         raise UsageError("--ssh-key-file and IMAGE_UPDATE_SSH_KEY are both given", hint="give one of them")
     if given.key:
@@ -80,9 +80,9 @@ def collect(given: SshGiven, home: str) -> SshFiles:
 
 
 def _names(folder: str, given: SshGiven) -> list[str]:
-    """The files of a folder: no links to folders (`..data` of a mounted secret), no sockets.
+    """Return the files in a folder, without links to folders (`..data` of a mounted secret) and sockets.
 
-    Of the user's own folder only what can be read.
+    From the user's own folder, take only readable ones.
     """
     try:
         names = sorted(os.listdir(folder)) if folder else []
@@ -102,8 +102,8 @@ def _names(folder: str, given: SshGiven) -> list[str]:
 
 
 def write(found: SshFiles, folder: str) -> str:
-    """Put the files into a private folder; the command that uses them."""
-    # ssh takes the first value that it finds: what was given, then the configuration found, then our defaults.
+    """Write the files to a private folder, and return the ssh command that uses them."""
+    # ssh uses the first value that it finds: the given one, then the configuration's, then our default.
     first = [f'UserKnownHostsFile "{folder}/known_hosts"'] if found.known_hosts else []
     first += ["IdentitiesOnly yes"] if found.only_keys else []
     last = ["Host *", "StrictHostKeyChecking yes", *(f'IdentityFile "{folder}/{name}"' for name in found.keys)]
@@ -115,9 +115,9 @@ def write(found: SshFiles, folder: str) -> str:
 
 
 def nameless(folder: str, home: str) -> dict[str, str]:
-    """The variables with which ssh runs for a user id that has no passwd entry, as Kubernetes may choose one.
+    """Return variables with which ssh runs for a user id without a passwd entry, as Kubernetes may choose one.
 
-    They make libnss_wrapper answer instead of /etc/passwd, which cannot be written in a pod.
+    They make libnss_wrapper answer instead of /etc/passwd, which cannot be changed in a pod.
     """
     entry = f"image-update:x:{os.getuid()}:{os.getgid()}:image-update:{home.replace(':', '') or '/'}:/bin/sh\n"
     for name, text in (("passwd", entry), ("group", f"image-update:x:{os.getgid()}:\n")):
@@ -131,7 +131,7 @@ def nameless(folder: str, home: str) -> dict[str, str]:
 
 
 def passwd_home() -> str | None:
-    """The home of this user's passwd entry; None if there is no entry."""
+    """Return the home from this user's passwd entry, or None if there is no entry."""
     try:
         return pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:
@@ -139,7 +139,7 @@ def passwd_home() -> str | None:
 
 
 def needs_own_files(home: str) -> bool:
-    """Whether HOME has a `.ssh` that ssh would not look for: it goes by the passwd entry (Tekton's creds-init)."""
+    """Tell whether HOME has a `.ssh` that ssh would miss, because it uses the passwd entry (Tekton's creds-init)."""
     return os.path.isdir(os.path.join(home, ".ssh")) and passwd_home() != home if home else False
 
 

@@ -1,4 +1,4 @@
-"""Texts that OpenSSH reads: private keys and known hosts. Pure."""
+"""Pure code for texts that OpenSSH reads: private keys and known hosts."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _KINDS = ("ssh-", "ecdsa-", "sk-ssh-", "sk-ecdsa-")
 
 
 def is_private_key(text: str) -> bool:
-    """Whether the text holds a private key of any of the notations that OpenSSH reads."""
+    """Tell whether the text has a private key in a format that OpenSSH reads."""
     return any(line.startswith(_BEGIN) and line.rstrip().endswith(_END) for line in text.splitlines())
 
 
 def has_passphrase(text: str) -> bool:
-    """Whether a passphrase protects the private key."""
+    """Tell whether a passphrase protects the private key."""
     if "BEGIN ENCRYPTED PRIVATE KEY" in text or "Proc-Type: 4,ENCRYPTED" in text:
         return True
     if "BEGIN OPENSSH PRIVATE KEY" not in text:
@@ -26,15 +26,15 @@ def has_passphrase(text: str) -> bool:
     try:
         raw = base64.b64decode(body)
     except ValueError:
-        return False  # ssh will say what is wrong with it
+        return False  # ssh will report the problem
     size = int.from_bytes(raw[len(_MAGIC) : len(_MAGIC) + 4])
     return raw.startswith(_MAGIC) and raw[len(_MAGIC) + 4 :][:size] != b"none"
 
 
 def tidy_key(text: str, what: str) -> str:
-    """The key as ssh reads it. Secrets lose their last newline, or get the line ends of another system.
+    """Return the key in the form that ssh needs. Secrets often lack the last newline, or have other line ends.
 
-    Raises `UsageError` for what is no private key, or one that nobody can be asked the passphrase of.
+    Raises `UsageError` for anything but a private key without a passphrase.
     """
     lines = text.replace("\r", "").replace("\\n", "\n").strip()
     if not is_private_key(lines):
@@ -48,7 +48,7 @@ def tidy_key(text: str, what: str) -> str:
 
 
 def host_key(line: str) -> str:
-    """One line of known_hosts. Raises `UsageError`."""
+    """Return one line of known_hosts. Raises `UsageError`."""
     words = line.split()
     fields = words[1:] if words[:1] in (["@cert-authority"], ["@revoked"]) else words
     if len(fields) < 3 or not fields[1].startswith(_KINDS):  # host, kind, key

@@ -12,12 +12,12 @@ from task import shutdown
 from task.errors import UnreachableError
 from task.files import remove_folder, temporary_folder
 
-_IDLE = 30  # seconds after which a connection ends by itself, should nobody end it
+_IDLE = 30  # seconds after which an unused connection ends by itself
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-")
 
 
 class SshSharing:
-    """The connections of one run. Stores in several threads may share them."""
+    """The connections of one run. Several threads may share them."""
 
     def __init__(self, parent: str, environ: Mapping[str, str]) -> None:
         self._parent = parent
@@ -27,7 +27,7 @@ class SshSharing:
         self._lock = Lock()
 
     def options(self, command: str, server: str) -> str:
-        """What to add to an ssh command, so that all commands that call this server the same way share a connection."""
+        """Return options for an ssh command, so that commands for the same server share a connection."""
         with shutdown.shield(), self._lock:
             if not self._folder:
                 with suppress(UnreachableError):
@@ -42,13 +42,13 @@ class SshSharing:
         return f" -o ControlMaster=auto -o ControlPersist={_IDLE} -o ControlPath={path}"
 
     def end(self) -> None:
-        """End the connections: they may be dead. The next command makes new ones."""
+        """Close the connections, which may be dead. The next command opens new ones."""
         with suppress(OSError):
             for name in os.listdir(self._folder) if self._folder else ():
                 _exit(f"{self._folder}/{name}", self._environ)
 
     def close(self) -> None:
-        """End the connections, and leave nothing behind."""
+        """Close the connections, and remove their folder."""
         self.end()
         if self._folder:
             remove_folder(self._folder)

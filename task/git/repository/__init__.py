@@ -1,1 +1,1 @@
-"""Places a change can land in, each with `snapshot` and `land`: compare-and-swap on a tip."""
+"""Places to which a change is written. Each has `snapshot` and `land`: compare-and-swap on a branch's tip."""

@@ -28,24 +28,24 @@ from task.model import Changeset, File, FileVersion, Landing, Place, Snapshot, T
 from task.text import blanked
 
 T = TypeVar("T")
-_PAUSES = (0.5, 2.0)  # seconds before a push that did not arrive is tried again
+_PAUSES = (0.5, 2.0)  # seconds before a push that did not arrive is repeated
 
 
 class BareRepository:
     """`snapshot` reads, `land` commits and pushes, or raises `Outpaced`: compare-and-swap on a branch's tip."""
 
-    through: ClassVar[Through] = "git"  # what makes the commits
+    through: ClassVar[Through] = "git"  # how commits are made
 
     def __init__(self, git: Git, repo: str, signer: Signer | None = None, cache_dir: str = "") -> None:
         self._remote = Remote(git, repo, cache_dir, files=True)
-        # What a history needs is of no use to anything else.
+        # Nothing else uses what a history fetches.
         self._another = partial(Remote, git, repo, cache_dir, self._remote.clock)
         self._histories: list[History] = []
         self._signer = signer
         self._roots: dict[str, str] = {}  # commit → its tree
         self._trees: dict[str, Tree] = {}
-        self._texts: dict[str, File] = {}  # blob → what it holds
-        self._fetched: dict[str, str] = {}  # branch → its tip, fetched a moment ago and not read yet; "" is none
+        self._texts: dict[str, File] = {}  # blob → its content
+        self._fetched: dict[str, str] = {}  # branch → its tip, fetched just now and not read yet; "" if there is none
 
     def __enter__(self) -> Self:
         return self
@@ -54,7 +54,7 @@ class BareRepository:
         self.close()
 
     def close(self) -> None:
-        """Remove all that was fetched."""
+        """Remove everything that was fetched."""
         for history in self._histories:
             history.close()
         self._remote.close()
@@ -100,17 +100,18 @@ class BareRepository:
         return self._twice(read)
 
     def again(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """More places, at the commit of a snapshot that was taken before."""
+        """Return more places, at the commit of an earlier snapshot."""
 
         def read() -> Snapshot:
-            known = snapshot.tip in self._roots  # else the server gave no single objects, and all was thrown away
+            # False if the server gave no single objects, and everything was discarded
+            known = snapshot.tip in self._roots
             tip = snapshot.tip if known else self._remote.fetch_tip(snapshot.branch)
             return self._snapshot(snapshot.branch, tip, places)
 
         return self._twice(read)
 
     def head_snapshot(self, head: str, places: Collection[Place]) -> Snapshot | None:
-        """The places asked for, at a head branch's tip; None if there is no such branch."""
+        """Return these places at a head branch's tip, or None if there is no such branch."""
         name = branch_name(head)
 
         def read() -> Snapshot | None:
@@ -120,13 +121,13 @@ class BareRepository:
         return self._twice(read)
 
     def earlier(self, branch: str, path: str, limit: int = 100) -> History:
-        """The path's text at the branch's tip and the different ones before it, newest first; see `History`."""
+        """Yield the path's text at the branch's tip, and the different ones before it, newest first; see `History`."""
         name = self.default_branch() if branch in {"", "HEAD"} else branch_name(branch)
         self._histories.append(History(self._another(), name, path, limit))
         return self._histories[-1]
 
     def written(self, branch: str, paths: Collection[str], most: int) -> Mapping[str, Sequence[FileVersion]]:
-        """The versions of many files, newest first, from one fetch of the branch's last commits; see `versions_of`."""
+        """Return the versions of many files, newest first, from one fetch of the last commits; see `versions_of`."""
         remote = self._another()
         try:
             return versions_of(remote, base_branch_name(branch), tuple(dict.fromkeys(paths)), most)
@@ -134,28 +135,28 @@ class BareRepository:
             remote.close()
 
     def branches(self, beginnings: Collection[str]) -> list[str]:
-        """The names of all branches that begin so, in order."""
+        """Return the names of all branches with one of these prefixes, in order."""
         return self._remote.branches(beginnings)
 
     def predict(self, change: Changeset) -> Landing:
-        """What `land` would answer, without a commit. Nothing is sent."""
+        """Return what `land` would return, without a commit. Nothing is sent."""
         made = self._twice(lambda: self._make(change))
         return self._held(change, made)[0] or Landing("", made.tree, through=self.through)
 
     def land(self, change: Changeset) -> Landing:
-        """Commit on the tip that was read, and push. Raises `Outpaced` when the branch has moved since.
+        """Commit on the tip that was read, and push. Raises `Outpaced` if the branch has moved since.
 
-        A head branch of its own is created, or replaced if it is still what was found; never the base branch.
+        A separate head branch is created, or replaced if it has not moved. The base branch is never replaced.
         """
         made = self._twice(lambda: self._make(change))
         held, there = self._held(change, made)
         return held or Landing(self._send(change, made, there), made.tree, through=self.through)
 
     def _send(self, change: Changeset, made: fast_import.Made, there: str) -> str:
-        """Push the commit, signed if that is asked for; its id. `there`: what the head branch is at, "" without one."""
+        """Push the commit, signed if required, and return its id. `there`: where the head branch is, or ""."""
         base, head = change.destination.base, change.destination.head
         commit = made.commit
-        if self._signer is not None:  # the same commit, signed
+        if self._signer is not None:  # the same commit, but signed
             folder, message = self._remote.ready(), fast_import.message(change)
             commit = self._signer.commit(folder, made.tree, change.tip, message, change.author)
         lease = [] if head == base else [f"--force-with-lease=refs/heads/{head}:{there}"]
@@ -180,7 +181,7 @@ class BareRepository:
         return None, there
 
     def _snapshot(self, branch: str, tip: str, places: Collection[Place], also: str = "") -> Snapshot:
-        """The places at a commit. The files of another one, `also`, are fetched together with its own."""
+        """Return the places at a commit. The files of another commit, `also`, are fetched together with its own."""
         seen = look(self._tree, self._root(tip), places)
         both = [seen, *([look(self._tree, self._root(also), places)] if also else [])]
         wanted = sorted({one.entries[path].oid for one in both for path in one.texts} - self._texts.keys())
@@ -205,7 +206,7 @@ class BareRepository:
         return self._trees[oid]
 
     def _twice(self, work: Callable[[], T]) -> T:
-        """Again, from an empty repository, where the server gives no single objects, or what was kept is broken."""
+        """Start over with an empty repository, if the server gives no single objects, or the cache is broken."""
         try:
             try:
                 return work()
@@ -217,7 +218,7 @@ class BareRepository:
             return work()
 
     def _make(self, change: Changeset) -> fast_import.Made:
-        """The commit, in the throw-away repository."""
+        """Make the commit in the throw-away repository."""
         if change.tip not in self._roots and self._remote.fetch_tip(change.destination.base) != change.tip:
             raise Outpaced(f"{change.destination.base} is no longer at {change.tip}")
         self._refuse_odd_paths(change)
@@ -228,7 +229,7 @@ class BareRepository:
             raise git_errors.failure(error.err, self._remote.subject(change.destination.base)) from error
 
     def _refuse_odd_paths(self, change: Changeset) -> None:
-        """fast-import would replace a link by a folder, or write `.git/config`."""
+        """Refuse paths for which fast-import would replace a link by a folder, or write `.git/config`."""
         subject = self._remote.subject(change.destination.base)
         for path in change.files:
             if not fast_import.is_path(path):
@@ -239,7 +240,7 @@ class BareRepository:
                 raise TargetError(f"{blanked(path)!r} is in the way of a file that is to be written", subject=subject)
 
     def _push(self, head: str, commit: str, lease: str = "") -> None:
-        """Push; when the connection died, look whether it landed, and push again only if it did not."""
+        """Push. If the connection died, check whether the push landed, and push again only if it did not."""
         for number, pause in enumerate((*_PAUSES, 0.0)):
             try:
                 if not self._remote.push(head, commit, lease) and not number:
@@ -253,7 +254,7 @@ class BareRepository:
             return
 
     def _landed_all_the_same(self, head: str, commit: str, cause: UnreachableError) -> bool:
-        """A connection that died says nothing about the push: look, before anyone tries again."""
+        """Tell whether the push landed, because a connection that died does not say so."""
         try:
             return self._remote.contains(head, commit)
         except TaskError:

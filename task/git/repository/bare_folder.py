@@ -1,4 +1,4 @@
-"""The throw-away bare repository of one store: three files and two folders, written without a process."""
+"""The throw-away bare repository of one store: three files and two folders, created without a process."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from task.files import remove_folder, temporary_folder
 from task.git.owner import Local
 from task.git.repository.cache import Cache, Kept
 
-REMOTE = "image-update"  # not "origin", of which a user's git configuration may say something
+REMOTE = "image-update"  # not "origin", because a user's git configuration may have settings for that
 
-# What a user's or system's configuration says otherwise must not change what a run does.
+# A user's or system's settings must not change what a run does.
 _CONFIG = """\
 [core]
 	repositoryformatversion = 1
@@ -77,7 +77,7 @@ _SAFE = " -c safe.directory=*"
 
 
 class BareFolder:
-    """A bare repository in a folder of its own, readable by this user only; `close` removes it."""
+    """A bare repository in its own folder, which only this user can read. `close` removes it."""
 
     def __init__(self, parent: str, url: str, *, local: Local, stall: float, cache: Cache | None = None) -> None:
         self.path = ""
@@ -90,7 +90,7 @@ class BareFolder:
         self.object_format = "sha1"
 
     def create(self) -> None:
-        """Make it, if it is not there. Raises `UnreachableError` if there is no room."""
+        """Create it if it does not exist. Raises `UnreachableError` if there is no room."""
         if self.path:
             return
         with shutdown.shield():
@@ -103,7 +103,7 @@ class BareFolder:
         self.partial()
 
     def _borrow(self) -> None:
-        """Let git see what earlier runs have fetched."""
+        """Let git use what earlier runs have fetched."""
         if self.cache is None:
             return
         if self.cache.open(self.object_format):
@@ -117,17 +117,17 @@ class BareFolder:
             self._write("shallow", f"{tip}\n")
 
     def restart(self, object_format: str) -> None:
-        """An empty one again, for the other kind of object ids."""
+        """Start again with an empty one, for the other kind of object ids."""
         self.close()
         self.object_format = object_format
         self.create()
 
     def partial(self) -> None:
-        """Objects may be missing: the remote has them. For fetching."""
+        """For fetching: objects may be missing, because the remote has them."""
         self._configure(_PARTIAL, _PROMISOR)
 
     def complete(self) -> None:
-        """As if no object were missing. For pushing: `pack-objects` would otherwise fetch what it walks over."""
+        """For pushing: pretend that no object is missing, or `pack-objects` would fetch every object that it visits."""
         self._configure("", "")
 
     def _configure(self, partial: str, promisor: str) -> None:
@@ -151,7 +151,7 @@ class BareFolder:
             raise UnreachableError(message, hint="free some space, or set TMPDIR to another folder") from error
 
     def close(self) -> None:
-        """Remove it, with all that is in it."""
+        """Remove it, with everything in it."""
         if self.path:
             if self.cache:
                 self.cache.keep(f"{self.path}/objects", self.kept)

@@ -13,21 +13,21 @@ from typing import IO
 
 from task.files import remove_folder
 
-_MOST = 100  # packs: git looks into each of them. Later ones build on earlier ones, so all of them go at once.
+_MOST = 100  # packs, because git looks into each of them. Later packs need earlier ones, so all are removed together.
 _PIECE = 1 << 20  # bytes
 _KINDS = (".rev", ".promisor", ".pack", ".idx")  # git sees a pack once its .idx is there
 
 
 @dataclass(frozen=True)
 class Kept:
-    """The last tip of which the packs hold all trees, and, if `whole`, all files; "" for none."""
+    """The last tip for which the packs have all trees, and, if `whole`, all files; "" if there is none."""
 
     tip: str = ""
-    whole: bool = False  # the server knows no filters
+    whole: bool = False  # the server supports no filters
 
 
 class Cache:
-    """The folder of one repository."""
+    """The cache folder of one repository."""
 
     def __init__(self, parent: str, url: str) -> None:
         self._folder = os.path.abspath(
@@ -38,11 +38,11 @@ class Cache:
 
     @property
     def objects(self) -> str:
-        """Where git looks for objects."""
+        """The folder in which git looks for objects."""
         return f"{self._folder}/{self._format}"
 
     def open(self, object_format: str) -> str:
-        """Why it cannot be used, or ""."""
+        """Return why it cannot be used, or ""."""
         self._format = object_format
         try:
             os.makedirs(f"{self.objects}/pack", mode=0o700, exist_ok=True)
@@ -51,14 +51,14 @@ class Cache:
         return ""
 
     def kept(self) -> Kept:
-        """The last tip that was kept. Git tells the server of it, and gets only what is new."""
+        """Return the last tip that was kept. Git tells the server about it, and gets only what is new."""
         with suppress(OSError), open(f"{self.objects}/tip", encoding="ascii") as file:
             tip, _, how = file.read().strip().partition(" ")
             return Kept(tip, how == "whole")
         return Kept()
 
     def keep(self, objects: str, kept: Kept) -> None:
-        """Take over the packs of a run; together with those kept before they hold all of the tip `kept`."""
+        """Add the packs of a run. Together with earlier ones, they have everything of the tip `kept`."""
         with suppress(OSError):
             for name in sorted(os.listdir(f"{objects}/pack")):
                 if name.endswith(".idx"):
@@ -69,7 +69,7 @@ class Cache:
                 self.drop()
 
     def drop(self) -> None:
-        """Forget everything: it is broken."""
+        """Remove everything, because it is broken."""
         aside = f"{self._folder}.{os.urandom(4).hex()}"
         with suppress(OSError):
             os.rename(self._folder, aside)
@@ -85,7 +85,7 @@ class Cache:
 
     @staticmethod
     def _place(path: str, content: IO[bytes]) -> None:
-        """The file appears whole, or not at all. A pack may be larger than the memory of a step."""
+        """Copy a file so that it appears whole, or not at all. A pack may be larger than the step's memory."""
         aside = f"{path}.{os.urandom(4).hex()}.tmp"
         try:
             with open(aside, "wb") as file:

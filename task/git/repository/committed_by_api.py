@@ -20,12 +20,12 @@ from task.git.repository.bare import BareRepository
 from task.model import Changeset, Through
 from task.text import blanked
 
-_PAUSES = (0.5, 2.0)  # seconds before what got no answer is asked for again
+_PAUSES = (0.5, 2.0)  # seconds before a request without an answer is repeated
 _EXECUTABLE = "100755"
 
 
 class NotDoneError(UnreachableError):
-    """The API says that it has done nothing, and that asking again at once is of no use."""
+    """The API says that it has done nothing, and that another attempt would not help."""
 
 
 class CommitApi(Protocol):
@@ -36,10 +36,10 @@ class CommitApi(Protocol):
     """
 
     def commit(self, branch: str, change: Changeset) -> str:
-        """Append the changeset to a branch that is at `change.tip`; the commit's id."""
+        """Append the changeset to a branch that is at `change.tip`, and return the commit's id."""
 
     def create(self, branch: str, commit: str) -> None:
-        """Make a branch."""
+        """Create a branch."""
 
     def replace(self, head: str, was: str, aside: str, commit: str) -> None:
         """Move `head` from `was` to the commit that `aside` is at, and delete `aside`, in one step."""
@@ -81,14 +81,14 @@ class CommittedByApi(BareRepository):
         self._surely(create, lambda: commit if self._remote.tip(branch) == commit else "")
 
     def _commit(self, branch: str, change: Changeset, made: fast_import.Made) -> str:
-        """The commit on a branch that is at `change.tip`."""
+        """Make the commit on a branch that is at `change.tip`, and return it."""
         try:
-            # Git makes the same tree of the same files, so a commit with this parent and tree is ours, or as good.
+            # Git makes the same tree from the same files, so a commit with this parent and tree is ours, or as good.
             return self._surely(
                 lambda: self._api().commit(branch, change), lambda: self._remote.child(branch, change.tip, made.tree)
             )
         except RepositoryError as error:
-            if self._remote.tip(branch) != change.tip:  # a lost race in words that are not known here
+            if self._remote.tip(branch) != change.tip:  # a lost race with an unknown message
                 raise Outpaced(f"{self._remote.subject(branch)}: {error.message}") from error
             raise
 
@@ -105,19 +105,19 @@ class CommittedByApi(BareRepository):
             raise
 
     def _drop(self, branch: str) -> None:
-        """Delete our own branch; what stays of it harms nobody."""
+        """Delete our temporary branch. It does no harm if it stays."""
         with suppress(TaskError, Outpaced):
             self._api().delete(branch)
 
     def _surely(self, act: Callable[[], str], look: Callable[[], str]) -> str:
-        """What `act` says; when its answer was lost, look whether it was done, and act again only if it was not."""
+        """Call `act`. If its answer was lost, check whether it was done, and call it again only if it was not."""
         for number, pause in enumerate((*_PAUSES, 0.0)):
             try:
                 return act()
             except NotDoneError:
                 raise
             except Outpaced:
-                # It may have been our own first request, whose answer was lost, that was faster.
+                # The faster one may have been our own first request, whose answer was lost.
                 if number and (done := look()):
                     return done
                 raise

@@ -17,19 +17,19 @@ _NO_NAMES = frozenset({"", ".", "..", ".git", "git~1"})
 
 @dataclass(frozen=True)
 class Made:
-    """The commit and its tree."""
+    """The ids of a commit and its tree."""
 
     commit: str
     tree: str
 
 
 def is_path(path: str) -> bool:
-    """Whether a path from the root may be in a tree; git's own rule, which fast-import leaves to its callers."""
+    """Tell whether a path may be in a tree. This is git's own rule, which fast-import does not check."""
     return "\0" not in path and not any(name.lower() in _NO_NAMES for name in path.split("/"))
 
 
 def stream(change: Changeset) -> bytes:
-    """The whole input: one commit on `change.tip`, message and texts byte for byte."""
+    """Return the whole input: one commit on `change.tip`, with message and texts byte for byte."""
     name, email = _plain(change.author.name), _plain(change.author.email)
     who = f"{name or email} <{email}> now"
     parts = [
@@ -47,12 +47,12 @@ def stream(change: Changeset) -> bytes:
 
 
 def message(change: Changeset) -> str:
-    """The message as a commit can hold it."""
+    """Return the message as bytes that a commit can have."""
     return change.message.replace("\0", "")
 
 
 def answer(output: bytes) -> Made:
-    """What `get-mark` and `ls` printed."""
+    """Read the output of `get-mark` and `ls`."""
     commit, tree = output.decode().split("\n")[:2]
     return Made(commit, tree.split()[2])
 
@@ -63,5 +63,5 @@ def _data(text: str) -> bytes:
 
 
 def _plain(text: str) -> str:
-    """A name or an address without the letters that git's own format gives a meaning."""
+    """Return a name or an address without the characters that are special in git's format."""
     return one_line(text.replace("<", " ").replace(">", " "))

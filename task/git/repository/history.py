@@ -17,21 +17,21 @@ from task.git.repository.remote import Remote, StartAgain
 from task.git.repository.texts import file_of
 from task.git.repository.tree_walk import TreeEntry
 
-DEPTHS = (50, 200, 1000, 5000, 20_000)  # commits that are asked for, as long as more are wanted
+DEPTHS = (50, 200, 1000, 5000, 20_000)  # commits to fetch, in steps, while more are wanted
 LIMIT = 100  # texts
 LARGEST = 64_000_000  # bytes of texts
-PATIENCE = 60.0  # seconds; a file that hardly ever changed would have all commits of a large repository looked at
-_AT_ONCE = 1000  # commits whose trees are asked for together
+PATIENCE = 60.0  # seconds; for a file that rarely changes, a run would otherwise read all commits of a large repository
+_AT_ONCE = 1000  # commits whose trees are requested together
 _TEXTS_AT_ONCE = 5
-_MOST_TREES = 2000  # that are looked into for where a file was moved from
-_MOST_ALIKE = 20  # files of the same name that are compared with one that was moved and changed
-_ALIKE = 0.5  # as `git log --follow` has it
+_MOST_TREES = 2000  # trees to search for the place that a file was moved from
+_MOST_ALIKE = 20  # files of the same name to compare with one that was moved and changed
+_ALIKE = 0.5  # like `git log --follow`
 End = Literal["", "root", "server", "limit"]
 
 
 @dataclass(frozen=True)
 class _Found:
-    """What some commits tell."""
+    """The result of reading some commits."""
 
     blobs: list[tuple[str, str]]  # (commit, blob or "" for none)
     texts: Mapping[str, str | None]
@@ -65,12 +65,12 @@ class History:
         self._branch = branch
         self._limit = limit
         self._patience = patience
-        self._size = size  # of what may still be read
-        self._at = ""  # the commit to look at next
-        self._level = 0  # of DEPTHS
-        self._seen = 0  # commits
-        self._present = False  # whether anything has been fetched that is still there
-        self._newer: tuple[str, TreeEntry | None] | None = None  # the root, and the file, one commit later
+        self._size = size  # bytes that may still be read
+        self._at = ""  # the next commit to read
+        self._level = 0  # index into DEPTHS
+        self._seen = 0  # number of commits
+        self._present = False  # whether something was fetched and is still there
+        self._newer: tuple[str, TreeEntry | None] | None = None  # the root and the file, one commit later
         self._trees = PastTrees(remote.objects)
         self._answers = self._walk()
 
@@ -81,7 +81,7 @@ class History:
         return next(self._answers)
 
     def close(self) -> None:
-        """Remove all that was fetched; there are no more answers."""
+        """Remove everything that was fetched. There are no more answers after that."""
         self._answers.close()
         self._remote.close()
 
@@ -133,7 +133,7 @@ class History:
         return _Found(changes, texts, "" if last.parent else "root")
 
     def _commits(self) -> list[PastCommit]:
-        """The next commits along first parents; more are fetched when none is here."""
+        """Return the next commits along first parents, and fetch more if necessary."""
         found = self._here() if self._present else []
         while not found and self._level < len(DEPTHS) and not self._server_ended():
             tip = self._remote.fetch_commits(DEPTHS[self._level], self._branch)
@@ -143,7 +143,7 @@ class History:
         return found
 
     def _server_ended(self) -> bool:
-        """Whether far fewer commits came than were asked for (others may have pushed some more meanwhile)."""
+        """Tell whether far fewer commits came than requested (others may have pushed some more meanwhile)."""
         return self._present and self._level > 0 and self._seen < DEPTHS[self._level - 1] // 2
 
     def _here(self) -> list[PastCommit]:
@@ -152,12 +152,12 @@ class History:
     def _changes(
         self, commits: Sequence[PastCommit], entries: Sequence[TreeEntry | None]
     ) -> tuple[list[tuple[str, str]], int, str, tuple[str, TreeEntry | None] | None]:
-        """(where another blob begins, commits that were used, the path from there on, what comes one commit later)."""
+        """Return (start of another blob, number of commits used, path before that, entry one commit later)."""
         changes: list[tuple[str, str]] = []
         newer = self._newer
         for used, (commit, entry) in enumerate(zip(commits, entries, strict=True)):
             if newer and newer[1] and entry is None and (path := self._moved_from(commit.tree, newer[0], newer[1])):
-                if used:  # the rest is looked at under its former name
+                if used:  # the rest is read under the former name
                     return changes, used, path, newer
                 return self._renamed(commits, path)
             if newer is None or _oid(newer[1]) != _oid(entry):
@@ -168,7 +168,7 @@ class History:
     def _renamed(
         self, commits: Sequence[PastCommit], path: str
     ) -> tuple[list[tuple[str, str]], int, str, tuple[str, TreeEntry | None] | None]:
-        """The same for commits all of which come before the rename."""
+        """Do the same for commits that all come before the rename."""
         self.path = path
         return self._changes(commits, self._trees.entries(self.path, [one.tree for one in commits]))
 
@@ -181,7 +181,7 @@ class History:
         return {oid: None if file.problem else file.text for oid, file in files}
 
     def _moved_from(self, older: str, newer: str, entry: TreeEntry) -> str:
-        """The path that became ours between two trees: the same blob, else much the same text under the same name."""
+        """Return the path that became ours between two trees: the same blob, else the same name and a similar text."""
         gone = self._gone(older, newer)
         name = basename(self.path)
         same = sorted((basename(path) != name, path) for path, one in gone.items() if one.oid == entry.oid)
@@ -194,7 +194,7 @@ class History:
         return path if best >= _ALIKE else ""
 
     def _gone(self, older: str, newer: str) -> dict[str, TreeEntry]:
-        """The files of the older tree that the newer one does not have at their path."""
+        """Return the files of the older tree that the newer one does not have at their path."""
         gone: dict[str, TreeEntry] = {}
         folders, left = [("", older, newer)], _MOST_TREES
         while folders and left > 0:
@@ -218,6 +218,6 @@ def _oid(entry: TreeEntry | None) -> str:
 
 
 def _likeness(one: str | None, other: str | None) -> float:
-    """How many of their lines two texts share, from 0 to 1."""
+    """Return the share of lines that two texts have in common, from 0 to 1."""
     lines, others = set((one or "").splitlines()), set((other or "").splitlines())
     return 2 * len(lines & others) / (len(lines) + len(others)) if lines and others else 0.0

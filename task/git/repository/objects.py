@@ -1,4 +1,4 @@
-"""Reads objects of a bare repository, through one `git cat-file --batch` for all of a store's life."""
+"""Reads objects of a bare repository, with one `git cat-file --batch` for the whole life of a store."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from task.errors import SourceError, UnreachableError
 from task.git.command import Git, Talk
 from task.git.repository.bare_folder import BareFolder
 
-LARGEST = 10_000_000  # bytes; more is no file that a person writes
-TOGETHER = 512_000_000  # bytes that are read at once, as of a cluster
-_AT_ONCE = 500  # questions that fit into a pipe, so that neither side waits for the other
+LARGEST = 10_000_000  # bytes; no person writes a larger file
+TOGETHER = 512_000_000  # bytes that are read together
+_AT_ONCE = 500  # questions that fit into a pipe, so that neither side blocks the other
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,11 @@ class Object:
 
 
 class MissingObjectError(UnreachableError):
-    """An object that must be there cannot be read."""
+    """A required object cannot be read."""
 
 
 class Objects:
-    """The objects that are present. Asking for another is an error: nothing is fetched for it."""
+    """The present objects. Asking for another one is an error, and nothing is fetched for it."""
 
     def __init__(self, git: Git, folder: BareFolder) -> None:
         self._git = git
@@ -54,7 +54,7 @@ class Objects:
         return found
 
     def absent(self, oids: Sequence[str]) -> list[str]:
-        """Those of these that are not there."""
+        """Return the ids that are not present."""
         found = (
             one
             for start in range(0, len(oids), _AT_ONCE)
@@ -63,7 +63,7 @@ class Objects:
         return [oid for oid, one in found if one.kind == "missing"]
 
     def close(self) -> None:
-        """End the process, if one was started."""
+        """Stop the process, if it was started."""
         if self._talk:
             self._talk.close()
             self._talk = None
@@ -72,7 +72,7 @@ class Objects:
         asked = False
         for number, oid in enumerate(oids):
             if self._talk is None:
-                self._folder.complete()  # or it would fetch what is missing by itself
+                self._folder.complete()  # otherwise it would fetch missing objects by itself
                 self._talk, asked = self._git.talk("cat-file", "--batch", git_dir=self._folder.path), False
             try:
                 with shutdown.ending(self._talk.end):
@@ -87,7 +87,7 @@ class Objects:
                 if isinstance(error, MissingObjectError):
                     raise
                 raise MissingObjectError(f"object {oid} cannot be read", hint="run it again") from error
-            if found.size > LARGEST:  # a blob of a few kilobytes may stand for terabytes: nobody waits for its end
+            if found.size > LARGEST:  # a blob of a few kilobytes may expand to terabytes
                 self.close()
             yield oid, found
 

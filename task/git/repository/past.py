@@ -10,30 +10,30 @@ from task.git.repository.objects import Objects
 from task.git.repository.tree_walk import FOLDER, Tree, TreeEntry, parse_tree
 from task.timestamps import of_unix
 
-_AT_ONCE = 100  # trees; that of a large folder has a megabyte
-# What is kept of a commit that was made to be large.
+_AT_ONCE = 100  # trees; that of a large folder takes a megabyte
+# What is kept of an excessively large commit.
 _PARENTS, _NAME, _MESSAGE = 64, 200, 64 * 1024
 
 
 @dataclass(frozen=True)
 class PastCommit:
-    """A commit, and what lies in front of it."""
+    """A commit, and its parents."""
 
     oid: str
     tree: str
-    parents: tuple[str, ...]  # a shallow repository's commits still name them
+    parents: tuple[str, ...]  # also those that a shallow repository does not have
     author: str  # the name, else the address
-    at: str  # when it was committed: RFC 3339, UTC; "" if that is no date
-    message: str  # of a very long one the end
+    at: str  # commit time: RFC 3339, UTC; "" if it is no date
+    message: str  # if it is very long, only its end
 
     @property
     def parent(self) -> str:
-        """Its first parent; "" for a root."""
+        """The first parent, or "" for a root."""
         return self.parents[0] if self.parents else ""
 
 
 def along_first_parents(objects: Objects, start: str, most: int) -> list[PastCommit]:
-    """So many commits at most, the newest first, as far as they are here."""
+    """Return the last commits that are present, newest first, at most this many."""
     found: list[PastCommit] = []
     at = start
     while at and len(found) < most and not objects.absent([at]):
@@ -43,7 +43,7 @@ def along_first_parents(objects: Objects, start: str, most: int) -> list[PastCom
 
 
 def commit_of(objects: Objects, oid: str) -> PastCommit:
-    """A commit that is here."""
+    """Return a commit that is present."""
     head, _, message = (objects.read([oid])[oid].content or b"").partition(b"\n\n")
     said: dict[str, list[str]] = {}
     for line in head.split(b"\n"):
@@ -62,7 +62,7 @@ def commit_of(objects: Objects, oid: str) -> PastCommit:
 
 
 def _time(text: str) -> str:
-    """The time that Git writes as seconds and a time zone; "" for any other text."""
+    """Return the time from Git's seconds and time zone, or "" for any other text."""
     seconds = text.split()
     try:
         return of_unix(int(seconds[0])) if seconds else ""
@@ -71,14 +71,14 @@ def _time(text: str) -> str:
 
 
 class PastTrees:
-    """What trees of many commits hold; each name in each tree is looked up once."""
+    """Reads what trees of many commits have. Each name in each tree is looked up once."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
-        self._names: dict[tuple[str, str], TreeEntry | None] = {}  # (tree, name) → what it holds
+        self._names: dict[tuple[str, str], TreeEntry | None] = {}  # (tree, name) → its entry
 
     def entries(self, path: str, roots: Sequence[str]) -> list[TreeEntry | None]:
-        """The file at the path in each of these root trees."""
+        """Return the file at the path in each of these root trees."""
         entries: list[TreeEntry | None] = [TreeEntry(FOLDER, root) for root in roots]
         for name in path.split("/"):
             folders = {one.oid for one in entries if one and one.is_folder}
@@ -88,7 +88,7 @@ class PastTrees:
         return [one if one and one.is_file else None for one in entries]
 
     def read(self, oids: Sequence[str]) -> Iterator[tuple[str, Tree]]:
-        """The trees themselves."""
+        """Return the trees themselves."""
         for start in range(0, len(oids), _AT_ONCE):
             for oid, found in self._objects.read(oids[start : start + _AT_ONCE]).items():
                 yield oid, parse_tree(found.content or b"", len(oid) // 2)

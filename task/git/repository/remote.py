@@ -1,4 +1,4 @@
-"""Asks a Git server for refs, tips and objects, and pushes. Every failure is a named error."""
+"""Reads refs, tips and objects from a Git server, and pushes. Every failure is a named error."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from task.urls import split, without_login
 # one the tip comes with its trees and without its files: every large host allows that, where many refuse filters of
 # trees (GitHub: `uploadpackfilter.tree.maxDepth=0`). Old servers and dumb ones know no filters, and send everything.
 _SMALL, _PARTIAL, _WHOLE = "blob:limit=64k", "blob:none", ""
-_FEW = 10_000  # objects of a small repository: a server counts them before it sends any
-_LIGHT = 16_000_000  # bytes of a small repository, where a server does not say how many objects it has
+_FEW = 10_000  # objects of a small repository; a server counts them before it sends any
+_LIGHT = 16_000_000  # bytes of a small repository, if a server does not say how many objects it has
 _COUNTED = re.compile("^remote: (?:Enumerating|Counting) objects: +([0-9]{1,12})", re.MULTILINE)
 _LARGE = "the repository is large"
 _FILTER_REFUSED = ("filter '", "filter-spec", "unadvertised object")
@@ -38,21 +38,21 @@ _BROKEN = (
     "did not send all", "missing", "is not a", "unable to find", "bad tree", "could not parse",
 )  # fmt: skip
 _NEVER_FETCHED = ("fatal: bad tree object", "fatal: bad object", "fatal: unable to read")
-_PAUSES = (0.5, 2.0)  # seconds before what broke off is asked for again
-_LOOK_BACK = 100  # commits: others may have pushed on top of ours
+_PAUSES = (0.5, 2.0)  # seconds before an interrupted request is repeated
+_LOOK_BACK = 100  # commits, because others may have pushed on top of ours
 
 
 class StartAgain(Exception):
-    """The server does not give single objects: what was fetched is gone; next time the tip comes with everything."""
+    """The server gives no single objects. What was fetched is gone, and next time the tip comes with everything."""
 
 
 class Remote:
-    """One repository on a server, and the throw-away bare repository into which we fetch."""
+    """One repository on a server, with the throw-away bare repository into which it is fetched."""
 
     def __init__(
         self, git: Git, repo: str, cache_dir: str = "", clock: Clock | None = None, *, files: bool = False
     ) -> None:
-        """`files`: those of a small repository come with its tip."""
+        """`files`: fetch the files of a small repository together with its tip."""
         self.repo = without_login(repo)
         self.clock = clock or Clock(git.bounds.seconds, self.repo)
         self._git, self._url = git, repo
@@ -78,7 +78,7 @@ class Remote:
         self._filter = _WHOLE if cache.kept().whole else _PARTIAL
 
     def without_cache(self) -> None:
-        """Something that lies here cannot be read. Raises `StartAgain` if it may be what earlier runs have left."""
+        """Handle an unreadable local object. Raises `StartAgain` if it may come from the cache of earlier runs."""
         cache = self._folder.cache
         if cache is not None:
             self._folder.cache = None
@@ -88,11 +88,11 @@ class Remote:
             raise StartAgain
 
     def subject(self, branch: str) -> str:
-        """`repo@branch`, as messages say it."""
+        """Return `repo@branch`, for messages."""
         return f"{self.repo}@{branch}" if branch else self.repo
 
     def close(self) -> None:
-        """End the reading process and remove the repository."""
+        """Stop the reading process, and remove the repository."""
         self.objects.close()
         self._folder.close()
 
@@ -101,19 +101,20 @@ class Remote:
         return git_errors.failure(error.err, subject, self._git.login_scopes, token, host)
 
     def refs(self, *names: str, symbolic: bool = False) -> list[tuple[str, str]]:
-        """(id or `ref: name`, ref) for each of the refs that exists."""
+        """Return (id or `ref: name`, ref) for each of the refs that exists."""
         self._folder.create()
         try:
             with self._logged(f"list {' '.join(names)}"):
                 out = self._ask("ls-remote", *(["--symref"] if symbolic else []), REMOTE, *names).out
         except GitFailed as error:
             raise self._failure(error, self.repo) from error
-        # A pattern of ls-remote fits the end of a name, and a server may have a million such branches: one at a time.
+        # A pattern of ls-remote matches the end of a name, and a server may have a million such branches, so read line
+        # by line.
         lines = (line.decode("utf-8", "replace").rstrip("\n").partition("\t") for line in BytesIO(out))
         return [(word, name) for word, _, name in lines if name in names]
 
     def branches(self, beginnings: Collection[str]) -> list[str]:
-        """The names of all branches that begin so, in order."""
+        """Return the names of all branches with one of these prefixes, in order."""
         self._folder.create()
         heads = "refs/heads/"
         try:
@@ -126,7 +127,7 @@ class Remote:
         return sorted(name.removeprefix(heads) for name in names if name.startswith(wanted))
 
     def default_branch(self) -> tuple[str, str]:
-        """The branch that the remote's HEAD names, and its tip. Raises `SourceError` if there is none."""
+        """Return the branch that the remote's HEAD names, and its tip. Raises `SourceError` if there is none."""
         lines = self.refs("HEAD", symbolic=True)
         names = [word.removeprefix("ref: ").removeprefix("refs/heads/") for word, _ in lines if word.startswith("ref:")]
         tips = [word for word, _ in lines if not word.startswith("ref:")]
@@ -139,9 +140,9 @@ class Remote:
         raise SourceError(message, hint=hint, subject=self.repo)
 
     def fetch_default(self) -> tuple[str, str]:
-        """The default branch, and its tip with its trees, as `fetch_tip`.
+        """Return the default branch, and its tip with its trees, as `fetch_tip`.
 
-        Over HTTP both questions are asked at the same time. Over SSH they share a connection, so one waits for the
+        Over HTTP, both requests are sent at the same time. Over SSH they share a connection, so one waits for the
         other.
         """
         if not split(self._git.url(self._url)).scheme.startswith("http"):
@@ -150,15 +151,15 @@ class Remote:
         default = cache(self.default_branch)
         tip = self._fetch_branch("HEAD", 1, "base", "the tip of the default branch", default)
         branch, named = default()
-        if tip != named:  # it has moved between the two answers, or HEAD names another branch by now
+        if tip != named:  # it moved between the two answers, or HEAD names another branch now
             return branch, self.fetch_tip(branch)
         self._keep(tip)
         return branch, tip
 
     def fetch_tip(self, branch: str, meanwhile: Callable[[], object] | None = None) -> str:
-        """The branch's tip, with its trees. Raises `SourceError` if there is no such branch.
+        """Return the branch's tip, with its trees. Raises `SourceError` if there is no such branch.
 
-        `meanwhile`: what the caller has to do until the server answers.
+        `meanwhile`: work for the caller until the server answers.
         """
         tip = self._fetch_branch(branch, 1, "base", "the tip of the branch", meanwhile)
         if not tip:
@@ -167,9 +168,10 @@ class Remote:
         return tip
 
     def fetch_tips(self, branch: str, head: str, meanwhile: Callable[[], object] | None = None) -> tuple[str, str]:
-        """The tip of a branch, as `fetch_tip`, and that of a head branch, "" if there is no such branch.
+        """Return the tip of a branch, as `fetch_tip`, and that of a head branch, or "" if there is no such branch.
 
-        A fetch that names a branch which is not there brings nothing. A pattern may fit none: all but the last letter.
+        A fetch fails if it names a missing branch, but a pattern may match nothing. So the pattern is the name without
+        its last letter.
         """
         pattern = f"+refs/heads/{head[:-1]}*:refs/image-update/heads/*"
         why = "the tips of the branch and the head branch"
@@ -188,7 +190,7 @@ class Remote:
             self._folder.kept = Kept(tip, self._filter == _WHOLE)
 
     def fetch_head(self, branch: str) -> str:
-        """The tip of a head branch, with its trees; "" if there is no such branch."""
+        """Return the tip of a head branch, with its trees, or "" if there is no such branch."""
         return self._fetch_branch(branch, 1, "head", "what the head branch holds")
 
     def fetch_commits(self, depth: int, branch: str) -> str:
@@ -207,9 +209,9 @@ class Remote:
         meanwhile: Callable[[], object] | None = None,
         more: Sequence[str] = (),
     ) -> str:
-        """The tip of a branch, in the coarsest way that the server allows; "" if there is no such branch.
+        """Fetch the tip of a branch, in the coarsest way that the server allows, and return it, or "" if it is missing.
 
-        `more`: refspecs of what else is fetched.
+        `more`: refspecs of what else to fetch.
         """
         self._folder.create()
         name = branch if branch == "HEAD" else f"refs/heads/{branch}"
@@ -230,7 +232,7 @@ class Remote:
                 return file.readline().partition("\t")[0]
 
     def fetch_files(self, oids: Sequence[str], branch: str) -> None:
-        """These blobs, as far as they are not here yet."""
+        """Fetch those of these blobs that are not here yet."""
         absent = self.objects.absent(oids) if oids and self._filter != _WHOLE else []
         if not absent:
             return
@@ -254,9 +256,9 @@ class Remote:
             raise self._failure(error, self.subject(branch)) from error
 
     def push(self, head: str, commit: str, lease: str = "") -> bool:
-        """Push the commit; false when the branch was there already.
+        """Push the commit; return False if the branch was there already.
 
-        Raises `Outpaced`, `RepositoryError`; `UnreachableError` leaves open whether it landed.
+        Raises `Outpaced` and `RepositoryError`. After an `UnreachableError`, it is unknown whether the push landed.
         """
         self._folder.complete()
         options = ["--porcelain", "--no-verify", *filter(None, [lease])]
@@ -284,26 +286,26 @@ class Remote:
             raise git_errors.refusal(status, error.err, self.subject(head), forced=bool(lease)) from error
 
     def contains(self, branch: str, commit: str) -> bool:
-        """Whether the branch is at this commit, or was a little while ago."""
+        """Tell whether the branch is at this commit, or was a little while ago."""
         at = self.tip(branch)
         if not at or at == commit:
             return bool(at)
         return commit in (oid for oid, _, _ in self._lately(branch))
 
     def child(self, branch: str, parent: str, tree: str) -> str:
-        """The commit of a branch with this parent and this tree; "" if there was none a little while ago."""
+        """Return the commit of a branch with this parent and tree, or "" if there was none a little while ago."""
         if self.tip(branch) in ("", parent):
             return ""
         found = (oid for oid, of, parents in self._lately(branch) if (of, parents) == (tree, [parent]))
         return next(found, "")
 
     def tip(self, branch: str) -> str:
-        """The commit that a branch is at; "" if there is no such branch."""
+        """Return the commit that a branch is at, or "" if there is no such branch."""
         name = f"refs/heads/{branch}"
         return next((oid for oid, ref in self.refs(name) if ref == name), "")
 
     def _lately(self, branch: str) -> list[tuple[str, str, list[str]]]:
-        """(id, tree, parents) of the last commits of a branch."""
+        """Return (id, tree, parents) of the last commits of a branch."""
         refspec = f"+refs/heads/{branch}:refs/image-update/look"
         try:
             self._fetch(f"--depth={_LOOK_BACK}", refs=[refspec], why="whether the commit arrived")
@@ -318,7 +320,7 @@ class Remote:
         return self._folder.path
 
     def local(self, *argv: str, stdin: bytes = b"") -> bytes:
-        """A command on what was fetched; it does not contact the server. Raises `GitFailed`."""
+        """Run a command on what was fetched. It does not contact the server. Raises `GitFailed`."""
         self._folder.complete()
         return self._git.ran(*argv, git_dir=self._folder.path, stdin=stdin, clock=self.clock).out
 
@@ -329,7 +331,7 @@ class Remote:
         meanwhile: Callable[[], object] | None = None,
         stop: Callable[[str], str] | None = None,
     ) -> Ran:
-        """Run a command that changes nothing there; a few times, if the server cannot be reached or breaks off."""
+        """Run a command that changes nothing on the server, a few times if the server is unreachable or breaks off."""
         folder = self._folder.path
         run = partial(
             self._git.ran, *argv, git_dir=folder, stdin=stdin, clock=self.clock, meanwhile=meanwhile, stop=stop
@@ -345,7 +347,7 @@ class Remote:
                     self._log_in()
 
         def may_pass(error: GitFailed) -> bool:
-            # A server that stalled has been waited for already; one that sent too much will send it again.
+            # Waiting again would not help: the server stalled, or it would send too much again.
             passes = not isinstance(error, GitEnded) and git_errors.broke_off(error.err)
             if passes:
                 self._git.log(f"warning: {self.repo} could not be reached, or broke off; trying again")
@@ -354,12 +356,12 @@ class Remote:
         return again(ask, _PAUSES, GitFailed, may_pass, time.monotonic() + self._git.patience)
 
     def _logged_in(self, run: Callable[..., Ran]) -> Ran:
-        """Run it, and once more where the login should have waited until the server asked."""
+        """Run it, and once more if the login should have waited until the server asked for it."""
         env = self._env
         try:
             return run(env=env)
         except GitFailed as error:
-            if self._env is env:  # else a command that ran at the same time has found this out
+            if self._env is env:  # otherwise a command that ran at the same time has noticed this already
                 if not self._git.ask_first(self._url, error):
                     raise
                 self._log_in()
@@ -367,7 +369,7 @@ class Remote:
 
     @contextmanager
     def _logged(self, why: str) -> Iterator[None]:
-        """Log what a transfer cost. What was committed since the last one counts as what a push sends."""
+        """Log what a transfer cost. What was committed since the last one counts as sent by a push."""
         began = time.monotonic()
         yield
         size = sum(file.stat().st_size for file in Path(self._folder.path, "objects/pack").glob("*.pack"))
@@ -384,7 +386,7 @@ class Remote:
         stdin: str = "",
         meanwhile: Callable[[], object] | None = None,
     ) -> str:
-        """Fetch, and return what git said."""
+        """Fetch, and return git's output."""
         if self._filter == _WHOLE:
             self._folder.complete()
         else:
@@ -399,23 +401,23 @@ class Remote:
             return self._ask(*negotiated, *argv, stdin=stdin, meanwhile=meanwhile, stop=stop).err
 
     def _too_large(self, said: str) -> str:
-        """Why the transfer has to end: without its files, the repository would be here sooner."""
+        """Return why the transfer has to be stopped: without its files, the repository would arrive sooner."""
         if _NO_FILTER in said:
             return ""
         many = any(int(count) > _FEW for count in _COUNTED.findall(said))
         return _LARGE if many or weight(self._folder.path) > _LIGHT else ""
 
     def _coarser(self, error: GitFailed) -> bool:
-        """Whether there is a coarser request that this server may answer; it is made from now on.
+        """Choose a coarser request that this server may answer, and tell whether there is one.
 
-        Raises `StartAgain` where it may be what earlier runs have left that is broken.
+        Raises `StartAgain` if the cache of earlier runs may be broken.
         """
         said = error.err
         if isinstance(error, GitEnded):
             large = self._filter == _SMALL and said.endswith(_LARGE)
             if large:
                 self._filter = _PARTIAL
-                self._folder.restart(self._folder.object_format)  # the end may have left a lock behind
+                self._folder.restart(self._folder.object_format)  # a stopped command may have left a lock behind
             return large
         if any(words in said for words in _BROKEN):
             self.without_cache()
@@ -431,7 +433,7 @@ class Remote:
         return True
 
     def _no_branch(self, branch: str) -> TaskError:
-        """The error for a branch that is not there; it says whether it is a tag, or nothing is there at all."""
+        """Return the error for a missing branch, which says whether it is a tag, or nothing is there at all."""
         subject, tag = self.subject(branch), f"refs/tags/{branch}"
         missing = git_errors.failure(f"fatal: couldn't find remote ref refs/heads/{branch}", subject)
         try:
@@ -447,6 +449,6 @@ class Remote:
 
 
 def _lacks_objects(said: str) -> bool:
-    """Whether our git could not make the pack: it wanted to send objects that were never fetched."""
+    """Tell whether our git could not make the pack, because it wanted to send objects that were never fetched."""
     ours = [line for line in said.splitlines() if not line.startswith("remote:")]
     return any(words in line for line in ours for words in _NEVER_FETCHED)

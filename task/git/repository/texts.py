@@ -1,4 +1,4 @@
-"""A blob as a text file, or why it is none. Pure."""
+"""Pure code that reads a blob as a text file, or says why it cannot."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _LFS = "version https://git-lfs.github.com/spec/"
 
 
 def file_of(blob: Object) -> File:
-    """Its text, byte order mark and line ends as they are; or why it has none."""
+    """Return its text with byte order mark and line ends as they are, or the reason why it has none."""
     if blob.content is None:
         return File("", problem="larger than 10 MB")
     try:

@@ -1,4 +1,4 @@
-"""Says what lies at a place of a commit. The trees are read through a function. Pure."""
+"""Pure code that finds what is at a place of a commit. A function reads the trees."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from task.model import Place
 from task.text import blanked
 
 FOLDER, SYMLINK, SUBMODULE = "040000", "120000", "160000"
-# Ten trees, each of which names the next one ten times, stand for ten billion files.
+# Ten trees that each name the next one ten times represent ten billion files.
 MOST = 500_000
-LONGEST = 4096  # letters of a path: no checkout holds a longer one, so Argo CD does not read it either
+LONGEST = 4096  # characters of a path; no checkout can have a longer one, so Argo CD cannot read it either
 _MANIFESTS = (".yaml", ".yml", ".json")
 
 Tree = Mapping[str, "TreeEntry"]
@@ -29,37 +29,37 @@ class TreeEntry:
 
     @property
     def is_folder(self) -> bool:
-        """A tree, and not a symbolic link or a submodule."""
+        """Whether it is a tree, and not a symbolic link or a submodule."""
         return self.mode == FOLDER
 
     @property
     def is_file(self) -> bool:
-        """A regular file, executable or not."""
+        """Whether it is a regular file, executable or not."""
         return self.mode.startswith("100")
 
 
 @dataclass(frozen=True)
 class Walked:
-    """What the trees say about some places."""
+    """The entries of the trees at some places."""
 
-    entries: dict[str, TreeEntry]  # path → what is there
-    texts: set[str]  # the paths among them whose text is wanted
+    entries: dict[str, TreeEntry]  # path → its entry
+    texts: set[str]  # those paths whose text is needed
 
 
 def parse_tree(raw: bytes, width: int) -> Tree:
-    """The entries of a raw tree object; `width` is the length of a binary object id."""
+    """Return the entries of a raw tree object. `width` is the length of a binary object id."""
     return _parsed(_lines(raw, width))
 
 
 def differing(one: bytes, other: bytes, width: int) -> tuple[Tree, Tree]:
-    """The entries of each of two raw trees that the other one does not have: a few of a folder with thousands."""
+    """Return the entries of two raw trees that the other one does not have: a few in a folder with thousands."""
     ours, theirs = _lines(one, width), _lines(other, width)
     here, there = set(ours), set(theirs)
     return _parsed(line for line in ours if line not in there), _parsed(line for line in theirs if line not in here)
 
 
 def _lines(raw: bytes, width: int) -> list[tuple[bytes, bytes, bytes]]:
-    """(mode, name, binary object id). Raises `ValueError` for what is no tree."""
+    """Yield (mode, name, binary object id). Raises `ValueError` if it is not a tree."""
     found = re.findall(rb"(?s)([^ \0]+) ([^\0]+)\0(.{%d})" % width, raw)
     if sum(len(mode) + len(name) for mode, name, _ in found) + (width + 2) * len(found) != len(raw):
         raise ValueError("this is not a tree")
@@ -74,7 +74,7 @@ def _parsed(lines: Iterable[tuple[bytes, bytes, bytes]]) -> Tree:
 
 
 def look(read: ReadTree, root: str, places: Iterable[Place]) -> Walked:
-    """What is at each of these places, below the tree `root`; `read` returns a tree by its object id."""
+    """Return what is at each of these places, below the tree `root`. `read` returns a tree by its object id."""
     seen = Walked({}, set())
     for place in places:
         _look_at(read, root, place, seen)
@@ -110,7 +110,7 @@ def _look_at(read: ReadTree, root: str, place: Place, seen: Walked) -> None:
 
 
 def _listed(read: ReadTree, start: str, oid: str, *, deep: bool) -> Iterator[tuple[str, TreeEntry]]:
-    """All that is in a folder, or below it. Raises `SourceError` for more than `MOST`."""
+    """Return everything in a folder and below it. Raises `SourceError` for more than `MOST`."""
     open_folders, looked = [(start, oid)], 0
     while open_folders:
         folder, oid = open_folders.pop()

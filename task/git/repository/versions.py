@@ -21,17 +21,17 @@ from task.git.repository.texts import file_of
 from task.git.repository.tree_walk import ReadTree, Walked, differing, look, parse_tree
 from task.model import FileVersion, Place
 
-COMMITS = 500  # that are fetched
+COMMITS = 500  # commits to fetch
 _AT_ONCE = 100  # texts that are read together
 _KEPT = 32  # trees
-_MOST_STEPS = 50  # commits of a merged branch in which the one that wrote a file is looked for
+_MOST_STEPS = 50  # commits of a merged branch that are searched for the one that wrote a file
 
 ReadRaw = Callable[[str], bytes]
 
 
 @dataclass(frozen=True)
 class _Blob:
-    """What a file was, and which commit on the branch made it so; None if that lies further back."""
+    """The content of a file, and the commit on the branch that wrote it, or None if that is further back."""
 
     oid: str  # "" if there was no file
     commit: PastCommit | None
@@ -84,13 +84,13 @@ def _version(text: str | None, commit: PastCommit | None) -> FileVersion:
 
 
 def _blobs(read: ReadRaw, commits: Sequence[PastCommit], paths: Sequence[str], most: int) -> dict[str, list[_Blob]]:
-    """The blobs of each file along these commits, newest first."""
+    """Yield the blobs of each file along these commits, newest first."""
     found: dict[str, list[_Blob]] = {path: [] for path in paths}
     if not commits:
         return found
     wanted = _as_tree(paths)
     now = dict(_changes(read, "", commits[0].tree, wanted))
-    first: PastCommit | None = None  # the root, if the commits go so far back
+    first: PastCommit | None = None  # the root, if it was fetched
     end = time.monotonic() + PATIENCE
     for commit, older in pairwise(commits):
         if time.monotonic() > end:
@@ -108,9 +108,10 @@ def _blobs(read: ReadRaw, commits: Sequence[PastCommit], paths: Sequence[str], m
 
 
 def _as_tree(paths: Sequence[str]) -> dict[str, Any]:
-    """The paths as nested folders: name → the folder, or the whole path of a file."""
+    """Return the paths as nested folders: name → the folder, or the whole path of a file."""
     root: dict[str, Any] = {}
-    for path in sorted(paths, reverse=True):  # a file where another one has a folder comes last
+    # if one path is a file and another one needs a folder there, the file comes last
+    for path in sorted(paths, reverse=True):
         folder = root
         *parents, name = path.split("/")
         for part in parents:
@@ -120,7 +121,7 @@ def _as_tree(paths: Sequence[str]) -> dict[str, Any]:
 
 
 def _changes(read: ReadRaw, newer: str, older: str, wanted: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """(path, what the older tree has there, "" for no file) of the wanted files that differ."""
+    """Yield (path, blob in the older tree, or "" for no file) of the wanted files that differ."""
     if newer == older:
         return
     one, other = differing(read(newer), read(older), max(len(newer), len(older)) // 2)
@@ -138,7 +139,7 @@ def _changes(read: ReadRaw, newer: str, older: str, wanted: Mapping[str, Any]) -
 
 
 def _writer(objects: Objects, read: ReadTree, path: str, blob: _Blob) -> PastCommit | None:
-    """The commit that wrote a version. Where a merge brought it, that is a commit of the merged branch."""
+    """Return the commit that wrote a version. If a merge brought it, that is a commit of the merged branch."""
     at = blob.commit
     if at is None or len(at.parents) < 2:
         return at
@@ -156,7 +157,7 @@ def _oid_of(seen: Walked, path: str) -> str:
 
 
 def _readers(objects: Objects) -> tuple[ReadRaw, ReadTree]:
-    """Read trees of what was fetched, as they are and parsed; "" is an empty one. Most are asked for again soon."""
+    """Return fetched trees, raw and parsed; "" is an empty one. Most are needed again soon."""
 
     @lru_cache(maxsize=_KEPT)
     def raw(oid: str) -> bytes:
