@@ -39,7 +39,7 @@ class Way:
 
 
 def token(app: App, way: Way) -> Secret:
-    """A token for everything the installation may do. Raises `CredentialsError`, `UnreachableError`, `UsageError`."""
+    """Return a token for the whole installation. Raises `CredentialsError`, `UnreachableError`, `UsageError`."""
     proof = signed(app, int(time.time()))
     return again(lambda: _ask(app, proof, way), _PAUSES, UnreachableError)
 

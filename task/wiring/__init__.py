@@ -46,16 +46,16 @@ if TYPE_CHECKING:
     from task.wiring.forges import ForgeClients
     from task.wiring.registries import KeysOfResources
 
-# Variables that hold a secret, beside the options: secrets are never arguments.
+# Secrets are never arguments, so these have variables beside the options.
 SECRETS = (*GIT_SECRETS, *ARGO_TOKENS, *FORGE_TOKENS, "IMAGE_UPDATE_REGISTRY_PASSWORD", "IMAGE_UPDATE_CLOUDEVENT_TOKEN")
-BY_HAND = ("hold", "release", "rollback")  # a person names what is changed: what is wrong elsewhere is only a warning
+BY_HAND = ("hold", "release", "rollback")  # a person names what changes, so problems elsewhere are only warnings
 CHOICES = "cluster, argocd, a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF"
 
 
 def world_of(
     settings: Settings, environ: Mapping[str, str], log: Log, scope: Scope | None = None, images: Sequence[Image] = ()
 ) -> World:
-    """The world as these settings want it; scope and images narrow what is read of a cluster."""
+    """Return the world for these settings. Scope and images limit what is read from a cluster."""
     opened = ExitStack()
     clients = GitClients(settings, environ, log, opened)
     signer = signers(settings.git, clients.git, opened)
@@ -78,7 +78,7 @@ def world_of(
         return registry_of(settings, environ, log, opened, secrets)
 
     if settings.registry != RegistrySettings() or environ.get("IMAGE_UPDATE_REGISTRY_PASSWORD"):
-        registry()  # a mistake in what was given is an error at once
+        registry()  # fail at once if something given is wrong
 
     @once
     def forges() -> ForgeClients:
@@ -89,7 +89,7 @@ def world_of(
     api = (lambda repo: forges().commits(repo)) if settings.git.through == "github" else None
 
     def descends(sub: Subscription | None, repo: str, revision: str, commit: str) -> str:
-        """How a revision that Argo CD compares with stands to the commit that was written."""
+        """Tell how a revision from Argo CD relates to the commit that was written."""
         from task.wiring.waiting import descent
 
         return descent(lambda: clients.client(repo, sub, from_cluster), repo, (revision, commit), log)
@@ -155,7 +155,7 @@ def world_of(
 
 
 def _ancestry(git: Callable[[], Git], log: Log, opened: ExitStack) -> Callable[[str, str, str], str]:
-    """How a source commit stands to another; asked by several repositories at the same time, one after the other."""
+    """Tell how a source commit relates to another. Several repositories may ask at once, and are answered in turn."""
     lock = threading.Lock()
 
     @once
@@ -182,7 +182,7 @@ def _applications(
     scope: Scope | None,
     images: Sequence[Image],
 ) -> Iterable[FoundManifest]:
-    """The table of application sources, by the shape of the text."""
+    """Return the source of Applications for a text, by its form."""
     found = sources(settings, environ)
     if not found:
         raise UsageError("nothing says where to read Applications from", hint=f"give --applications: {CHOICES}")
@@ -205,7 +205,7 @@ def _applications(
         )
 
     if settings.clusters:
-        sets()  # a mistake in the file is an error, whatever the manifests hold
+        sets()  # a mistake in the file is an error, whatever the manifests contain
 
     def rendered(manifest: Found) -> Iterator[Found]:
         return sets().of(manifest) if is_set(manifest.item) else iter((manifest,))
@@ -228,7 +228,7 @@ def _applications(
 
 
 def _repository(source: str) -> tuple[str, str]:
-    """`REPO//PATH?ref=REF` → (REPO, PATH?ref=REF); ("", "") for anything else. The `//` of a scheme is no marker."""
+    """Split `REPO//PATH?ref=REF` into (REPO, PATH?ref=REF), or return ("", ""). A scheme's `//` does not count."""
     start = source.find("://")
     at = source.find("//", start + 3 if start >= 0 else 1)
     return ("", "") if at < 0 else (source[:at], source[at + 2 :])

@@ -1,4 +1,4 @@
-"""Where Applications are read, and the variables that hold tokens: what is known without any client."""
+"""Where Applications are read, and which variables have tokens. This needs no client."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FORGE_TOKENS = ("IMAGE_UPDATE_FORGE_TOKEN", "SYSTEM_ACCESSTOKEN")
 
 
 def sources(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Where Applications are read. Raises `UsageError` if nothing says so."""
+    """Return where Applications are read. Raises `UsageError` if nothing says so."""
     if settings.applications:
         return settings.applications
     if environ.get("KUBERNETES_SERVICE_HOST") and in_cluster(environ):
@@ -21,7 +21,7 @@ def sources(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def names_server(given: ArgoSettings, environ: Mapping[str, str]) -> bool:
-    """Whether a server of Argo CD is named."""
+    """Tell whether a server of Argo CD is given."""
     if given.server or environ.get("ARGOCD_SERVER", "").strip():
         return True
     return "--server" in environ.get("ARGOCD_OPTS", "")

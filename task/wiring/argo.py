@@ -33,12 +33,13 @@ from task.settings import ArgoSettings, Settings
 from task.urls import path_part
 from task.wiring.application_sources import ARGO_TOKENS, names_server, sources
 
-LINKS = Limits(connect=5.0, silence=10.0, total=15.0, size=1024 * 1024, tries=1)  # no run fails for want of a link
+# short, because no run fails without a link
+LINKS = Limits(connect=5.0, silence=10.0, total=15.0, size=1024 * 1024, tries=1)
 Wanted = Callable[[Mapping[str, Any]], bool]
 
 
 class Argo:
-    """What one run asks of a cluster or of Argo CD's API, each opened when it is first needed."""
+    """The connections of one run to a cluster and to Argo CD's API. Each is opened when it is first needed."""
 
     def __init__(self, settings: Settings, environ: Mapping[str, str], log: Log, opened: ExitStack) -> None:
         self._given: ArgoSettings = settings.argo
@@ -63,14 +64,14 @@ class Argo:
         return ClusterSecrets(self.kubernetes(), self._settings.argocd_namespace, self.log)
 
     def manifests(self, source: str, scope: Scope, images: Sequence[Image]) -> Iterable[FoundManifest]:
-        """The Applications that may take the images."""
+        """Return the Applications that may track the images."""
         wanted = concerns(images, scope.prefix)
         found = self._of_cluster(scope, wanted) if source == "cluster" else self._of_argocd(scope, wanted)
         self._read.append(found)
         return found.all()
 
     def passed_over(self) -> Sequence[Application]:
-        """The metadata of the Applications with annotations that were looked at and not read whole."""
+        """Return the metadata of Applications with annotations that were not read whole."""
         return [app for found in self._read for app in found.passed_over]
 
     def _of_cluster(self, scope: Scope, wanted: Wanted) -> ClusterManifests:
@@ -95,7 +96,7 @@ class Argo:
         )
 
     def server(self, limits: Limits | None = None) -> Any:
-        """Argo CD's API."""
+        """Return Argo CD's API."""
         given = self._given
         try:
             headers = parse_headers(given.headers)
@@ -123,7 +124,7 @@ class Argo:
 
     @property
     def where(self) -> str:
-        """Whom to ask about single Applications, wherever they were found: "cluster", "argocd"; "" if nobody is."""
+        """Return who can be asked about single Applications: "cluster", "argocd", or "" if there is nobody."""
         if self.kind:
             return self.kind
         if names_server(self._given, self.environ):
@@ -131,25 +132,25 @@ class Argo:
         return "cluster" if self.cluster_at_hand() else ""
 
     def cluster_at_hand(self) -> bool:
-        """Whether a cluster is named, or this is a pod of one."""
+        """Tell whether a cluster is given, or this is a pod of one."""
         return bool(self._given.kubeconfig or self.environ.get("KUBECONFIG") or in_cluster(self.environ))
 
     def check(self) -> None:
-        """That somebody can be asked about rollouts, before anything is written. Raises `UsageError`."""
+        """Check, before anything is written, that somebody can be asked about rollouts. Raises `UsageError`."""
         if not self.where:
             hint = "give --argocd-server, or --kubeconfig of its cluster"
             raise UsageError("--wait: nothing says which Argo CD to ask", hint=hint)
         self.patient()
 
     def _api(self, *, patient: bool = False) -> RolloutApi:
-        """What reads, patches and refreshes single Applications. `patient`: it is asked again and again anyway."""
+        """Return what reads, patches and refreshes single Applications. `patient`: each request is repeated anyway."""
         if self.where == "cluster":
             return ClusterApplications(self.kubernetes())
         api: RolloutApi = self.server(LIMITS if patient else None)
         return api
 
     def page(self, app: Application) -> str:
-        """The Application in Argo CD's user interface; "" if that is not known."""
+        """Return the URL of the Application in Argo CD's user interface, or "" if unknown."""
         web = self._web()
         return f"{web}/applications/{path_part(app.namespace)}/{path_part(app.name)}" if web else ""
 
@@ -160,7 +161,7 @@ class Argo:
             return ""
 
     def live(self) -> LiveApplications:
-        """Live Applications, to be patched: through Kubernetes wherever that can be reached."""
+        """Return live Applications for patches: through Kubernetes if it can be reached."""
         return self._live()
 
     def _stores(self) -> LiveApplications:
@@ -173,9 +174,9 @@ class Argo:
         return PreferredStore(argocd, quick, self.log)
 
     def plan(self, sub: Subscription, reached: str) -> tuple[str, Plan] | None:
-        """The secret that an annotation names, else Argo CD's own for the repository, and what it gives git.
+        """Return the name of the secret from an annotation, else from Argo CD, and its access for git.
 
-        `reached` is the URL that is contacted, which its author may have rewritten.
+        `reached` is the URL that is contacted, after `--rewrite-url`.
         """
         found = self._credentials(sub)
         if found is None:
@@ -184,7 +185,7 @@ class Argo:
         return found.secret, plan
 
     def login(self, sub: Subscription) -> str:
-        """The name of that secret; where there is trouble, one of the Application's own."""
+        """Return a text that identifies the login: the secret's name, or the Application's own if it is unreadable."""
         try:
             found = self._credentials(sub)
         except TaskError:

@@ -1,4 +1,4 @@
-"""Which images must run once a rollout has ended, where a person looks if they do not, and what is written by now."""
+"""Finds which images must run after a rollout, where to look if they do not, and what the branch has by now."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Repositories = Callable[[str, Subscription | None], Repository]
 
 
 def expected(landed: Sequence[Landed], repository: Repositories) -> list[Expected]:
-    """The images of one Application that were written, or that stood there already."""
+    """The images of one Application that were written, or were there before."""
     found = []
     for one in landed:
         for decision in one.changes:
@@ -43,7 +43,7 @@ def expected(landed: Sequence[Landed], repository: Repositories) -> list[Expecte
 
 
 def _place(decision: Decision) -> tuple[str, str]:
-    """Where to look when the image does not run, and what for: the annotation that says where it goes, or the file."""
+    """Return where to look if the image does not run, and what for: the annotation with its key, or the file."""
     sub, kind = decision.subscription, decision.kind
     alias = f"{sub.entry.alias}." if sub.entry.alias else ""
     section = sub.source.kind or sub.source.section
@@ -76,7 +76,7 @@ def _live(decision: Decision) -> Callable[[Mapping[str, Any]], Image | None]:
 
 
 def _at_the_tip(decision: Decision, repository: Repositories) -> Callable[[Mapping[str, Any]], Image | None]:
-    """What the branch says by now. It is asked once: a later commit is what made the question."""
+    """Return what the branch has by now. It is read once, because a later commit is the reason for the question."""
 
     @once
     def said() -> Image | None:
@@ -96,6 +96,6 @@ def _at_the_tip(decision: Decision, repository: Repositories) -> Callable[[Mappi
 
 
 def _image(decision: Decision, now: Reading) -> Image | None:
-    """The image of a reading; None if it says nothing of it."""
+    """Return the image of a reading, or None if it has none."""
     image = decision.candidate
     return Image(image.name, image.registry, image.repository, now.tag, now.digest) if now.tag or now.digest else None

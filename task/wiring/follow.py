@@ -29,7 +29,7 @@ Severity = Literal["error", "warning"]
 
 
 class Follow:
-    """What Argo CD is told and asked once everything has landed."""
+    """What happens in Argo CD once everything has landed."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Follow:
         self._ends: dict[str, RolloutEnd] = {}
 
     def __call__(self, landed: Sequence[Landed]) -> Followed:
-        """Tell and wait; every failure is a problem of its own, since what has landed stays."""
+        """Refresh and wait. Every failure is a separate problem, because what has landed stays."""
         self._problems, self._failures, self._ends = [], [], {}
         there = [one for one in landed if not one.request and one.arrives]
         written = [one for one in there if one.written]
@@ -60,7 +60,7 @@ class Follow:
         return Followed(tuple(self._problems), tuple(self._failures), tuple(self._ends.values()))
 
     def tell(self, landed: Sequence[Landed]) -> tuple[Problem, ...]:
-        """Have Argo CD look at what landed, without waiting for it."""
+        """Make Argo CD refresh what landed, without waiting for it."""
         self._problems = []
         if self._given.refresh and self._argo.kind:
             self._guarded(lambda: self._refresh([one for one in landed if one.arrives]), "warning")
@@ -92,7 +92,7 @@ class Follow:
         refresh(self._argo.api(), self._parents(landed), self._argo.log)
 
     def _parents(self, landed: Sequence[Landed]) -> list[tuple[str, str]]:
-        """The Applications that manage those that were written (app of apps), where that is asked for."""
+        """Return the parents of the Applications that were written (app of apps), if they are to be refreshed."""
         if not self._given.parents:
             return []
         api = self._argo.api()
@@ -101,9 +101,10 @@ class Follow:
         return [one for one in parents if one is not None]
 
     def _wait_for(self, landed: Sequence[Landed], there: Sequence[Landed], written: Sequence[Landed]) -> None:
-        """First for pull requests to be merged, then for the rollout of everything."""
+        """Wait for pull requests to be merged, and then for all rollouts."""
         requested = [one for one in landed if one.request]
-        if self._given.refresh and (requested or self._given.parents):  # the wait itself asks for those it waits for
+        # the wait itself refreshes the Applications that it waits for
+        if self._given.refresh and (requested or self._given.parents):
             self._guarded(lambda: self._refresh(written), "warning")
         merged, unmerged = self._merged(requested) if requested else ([], [])
         for error in unmerged:
@@ -124,7 +125,7 @@ class Follow:
         return Merges(self._requests(), time.monotonic() + self._given.limit, self._argo.log)(requested)
 
     def _follows(self, one: Landed) -> bool:
-        """Whether a source of the Application is of the repository that was written."""
+        """Tell whether a source of the Application is from the repository that was written."""
         url = normal_url(one.repo)
         if not one.commit or any(normal_url(source.repo) == url for source in one.application.sources):
             return True
@@ -169,7 +170,7 @@ class Follow:
             argo.log("error", f"{bad} of {len(rows)} Applications are not rolled out")
 
     def _judge(self, one: Landed) -> Judge:
-        """Synced with the commit, or a later one that holds it; with the patched spec if nothing is in Git."""
+        """Accept an Application that is synced with the commit or a later one, or with the patched spec without Git."""
         if not one.commit:
             return judge_of(lambda _any: True, spec=True)
         sub = one.changes[0].subscription
@@ -177,12 +178,12 @@ class Follow:
 
 
 def _running(judge: Judge, images: Sequence[Expected]) -> Judge:
-    """Content only where these images run, too."""
+    """Accept a rollout only if these images run, too."""
     return lambda item, *seen: expecting(judge(item, *seen), item, images)
 
 
 def _by_application(landed: Sequence[Landed]) -> list[list[Landed]]:
-    """Each Application once: of one repository only what was written counts, where anything was."""
+    """Return each Application once. If something was written in a repository, only that counts there."""
     apps: dict[str, list[Landed]] = {}
     for one in landed:
         apps.setdefault(one.application.key, []).append(one)

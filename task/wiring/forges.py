@@ -1,4 +1,4 @@
-"""Forges: which one a repository is on, and the token for its API."""
+"""Creates forges: finds which one a repository is on, and the token for its API."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Logins = Callable[[str], "tuple[Login, ...]"]  # Git's logins for a URL
 
 
 class ForgeClients:
-    """Pull requests of one run."""
+    """The forges of one run."""
 
     def __init__(
         self, settings: Settings, environ: Mapping[str, str], log: Log, opened: ExitStack, logins: Logins
@@ -31,23 +31,23 @@ class ForgeClients:
         self._forges: Callable[[], Forges] = once(self._open)
 
     def of(self, repo: str) -> Forge:
-        """The repository's forge."""
+        """Return the repository's forge."""
         return self._forges().of(repo, self._reached(repo))
 
     def comments(self, repo: str) -> RequestComments:
-        """The comments on the repository's pull requests."""
+        """Return the comments on the repository's pull requests."""
         return self._forges().comments(repo, self._reached(repo))
 
     def commits(self, repo: str) -> GitHubCommits:
-        """GitHub's API for commits to the repository."""
+        """Return GitHub's API for commits to the repository."""
         return self._forges().commits(repo, self._reached(repo))
 
     def deployments(self, repo: str) -> RepositoryDeployments:
-        """The deployments of the repository."""
+        """Return the deployments of the repository."""
         return self._forges().deployments(repo, self._reached(repo))
 
     def compare(self, repo: str, base: str, head: str) -> tuple[str, str]:
-        """(Which forge it is, the page that shows what a head branch changes)."""
+        """Return the kind of forge, and the URL of the page that shows what a head branch changes."""
         try:
             place = self._forges().place(repo, self._reached(repo))
         except TaskError:
@@ -55,7 +55,7 @@ class ForgeClients:
         return place.forge, compare_url(place, base, head)
 
     def _reached(self, repo: str) -> str:
-        """The URL that this step reaches the repository under: what is pushed lands there."""
+        """Return the URL that this step uses for the repository, because pushes go there."""
         return rewritten(repo, self._settings.git.rewrites)
 
     def _open(self) -> Forges:

@@ -1,4 +1,4 @@
-"""Waiting until pull requests are merged: the commit that Argo CD gets to see is the merge's then."""
+"""Waits until pull requests are merged. Argo CD then sees the merge commit."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ FIRST_PAUSE, MERGE_PAUSE = 0.5, 10.0  # seconds between two looks at a request
 
 
 class Merges:
-    """The requests of one run, each looked at until it is merged, closed, or the time is over."""
+    """The requests of one run. Each is watched until it is merged or closed, or time is over."""
 
     def __init__(self, requests: ForgeClients, end: float, log: Log) -> None:
         self._requests, self._end, self._log = requests, end, log
 
     def __call__(self, landed: Sequence[Landed]) -> tuple[list[Landed], list[TaskError]]:
-        """As they are once their requests are merged, and why others never were."""
+        """Return what landed once the requests are merged, and the reasons why others were not merged."""
         ends: dict[tuple[str, str], Proposed | TaskError] = {}
         found: list[Landed] = []
         for one in landed:
@@ -40,7 +40,7 @@ class Merges:
         return found, [one for one in ends.values() if isinstance(one, TaskError)]
 
     def _merged(self, forge: Forge, number: str) -> Proposed:
-        """The request, once it is merged. Raises `RolloutError` for one that is closed, or not merged in time."""
+        """Return the merged request. Raises `RolloutError` if it is closed, or not merged in time."""
         pause, told = FIRST_PAUSE, False
         while True:
             try:

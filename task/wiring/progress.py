@@ -1,4 +1,4 @@
-"""Shows a person at a terminal what takes long: a line for each, at the foot, gone as soon as it is over."""
+"""Shows a person at a terminal what takes long: one line for each activity at the bottom, until it is over."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OF_THE_WORLD: Mapping[str, str] = {
 
 
 def with_progress(world: World, console: Console, *, waits: bool) -> World:
-    """A world that shows what is under way; `waits`: what follows a push has a display of its own."""
+    """Return a world that shows its activities. If the run waits, the rollouts have a display of their own."""
     phases = Phases(console)
     read = phases.phase("reading the Applications")(lambda: list(world.applications()))
     others = {
@@ -54,7 +54,7 @@ def with_progress(world: World, console: Console, *, waits: bool) -> World:
 
 
 class Phases:
-    """What is under way; several threads may have one each. Only what takes longer than a second is shown."""
+    """The present activities, one for each thread. Only those that take longer than a second are shown."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -64,7 +64,7 @@ class Phases:
 
     @contextmanager
     def phase(self, words: str) -> Iterator[None]:
-        """It is under way until the end of the block, or of the function that this decorates."""
+        """Show an activity until the end of the block, or of the decorated function."""
         began = time.monotonic()
         timer = threading.Timer(PATIENCE, lambda: self._show(timer, words, began))
         timer.daemon = True
@@ -74,7 +74,7 @@ class Phases:
             yield
         finally:
             timer.cancel()
-            with shutdown.shield(), self._lock:  # the cursor comes back
+            with shutdown.shield(), self._lock:  # restores the cursor
                 task = self._shown.pop(timer, None)
                 if self._progress and task is not None:
                     self._progress.remove_task(task)
@@ -84,7 +84,7 @@ class Phases:
 
     def _show(self, timer: threading.Timer, words: str, began: float) -> None:
         with self._lock:
-            if timer.finished.is_set():  # it ended just now
+            if timer.finished.is_set():  # it has just ended
                 return
             if self._progress is None:
                 self._progress = Progress(
@@ -102,7 +102,7 @@ class Phases:
 
 
 class RepositoryWithProgress:
-    """A repository that says what it does."""
+    """A repository that shows its activities."""
 
     def __init__(self, repository: Repository, name: str, phases: Phases) -> None:
         self._repository, self._name, self._phases = repository, name, phases

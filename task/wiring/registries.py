@@ -1,4 +1,4 @@
-"""Registries: who they are asked as, and what annotations may name."""
+"""Creates the registries of a run, with their logins and what annotations may name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def registry_of(
     opened: ExitStack,
     cluster: Callable[[], ClusterSecrets] | None,
 ) -> Registry:
-    """All registries of one run. Raises `UsageError` for what makes no sense; nothing is contacted yet.
+    """Return all registries of one run. Raises `UsageError` for invalid settings. Nothing is contacted yet.
 
     `cluster`: the secrets that annotations may name, if Applications are read from a cluster.
     """
@@ -56,11 +56,11 @@ def registry_of(
 
 
 def signatures_of(settings: Settings, registry: Registry, log: Log) -> Signatures:
-    """Whether images are signed as the settings want. Raises `UsageError` for text that is not a key."""
+    """Return a check of signatures, as the settings require. Raises `UsageError` for text that is not a key."""
     given = settings.verify
     check: Check
     if given.keys:
-        # Late: cryptography costs every pod 40 ms of processor time, and few verify signatures by keys.
+        # Imported late: cryptography costs every pod 40 ms of processor time, and few runs verify signatures with keys.
         from task.registry.public_keys import keys_of_file  # noqa: PLC0415
 
         check = keys_of_file(given.keys)
@@ -70,7 +70,7 @@ def signatures_of(settings: Settings, registry: Registry, log: Log) -> Signature
 
 
 class KeysOfResources:
-    """Whether images are signed by the keys that ImageUpdaters name. Safe to use from several threads."""
+    """Checks signatures with the keys that ImageUpdaters name. Safe to use from several threads."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class KeysOfResources:
         timeout: float,
         log: Log,
     ) -> None:
-        """`secrets`: of the cluster, None if there is none at hand."""
+        """`secrets`: those of the cluster, or None if they cannot be read."""
         self._registry, self._secrets, self._timeout, self._log = registry, secrets, timeout, log
         self._lock = Lock()
         self._opened: dict[KeySecret, Signatures | TaskError] = {}
@@ -111,7 +111,7 @@ class KeysOfResources:
             return self._opened[key]
 
     def _open(self, key: KeySecret) -> Signatures:
-        # Late, as above.
+        # Imported late, as above.
         from task.registry.public_keys import PublicKeys, keys_in  # noqa: PLC0415
 
         if self._secrets is None:
@@ -129,12 +129,12 @@ class KeysOfResources:
 
 
 def _given(settings: Settings, environ: Mapping[str, str]) -> RegistryLoginOptions | None:
-    """The login that options give, and which registries it is for."""
+    """Return the login from options, with the registries that it is for."""
     given = settings.registry
     login = password_of(given.username, given.password_file, environ)
     if login is None:
         return None
-    if not given.scopes:  # an Application's owner chooses the registry
+    if not given.scopes:  # the owner of an Application chooses the registry
         raise UsageError(
             "a registry's password is given, but not for which registry",
             hint="name it: name it: --registry-credentials-for ghcr.io, or ghcr.io/acme",

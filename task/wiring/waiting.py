@@ -1,4 +1,4 @@
-"""Waiting for Argo CD: the loop of `argocd.rollouts`, the rule of `argocd.rollout`, and the progress on screen."""
+"""Waits for Argo CD, with the loop of `argocd.rollouts`, the rules of `argocd.rollout`, and progress on screen."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from task.settings import Settings
 from task.urls import normal_url
 from task.wiring.git import GitClients
 
-_FULL = 40  # letters of a commit id
-_AGAIN = 15.0  # seconds until it is asked again what could not be told
+_FULL = 40  # characters of a commit id
+_AGAIN = 15.0  # seconds before an unanswered question is repeated
 
-# (who is written, repository, revision, commit) → what the revision is to the commit: "newer" holds it, "" is unknown
+# (subscription, repository, revision, commit) → how they relate: "newer" contains it, "" is unknown
 Descends = Callable[[Subscription | None, str, str, str], str]
 _TOLD = ("newer", "same", "older", "unrelated")
 
@@ -37,7 +37,7 @@ def watch(
     *,
     refresh: bool = True,
 ) -> tuple[tuple[Row, ...], Mapping[str, TaskError]]:
-    """Wait for all of them, with the progress shown: how each ended, and why the API could not tell of some."""
+    """Wait for all of them with progress, and return how each ended, and the errors about unknown ends."""
     rollouts = Rollouts(api, awaited, Pace(limit), log=log, refreshes=refresh)
     with display(log, environ, limit) as show:
         for sight in rollouts.sights():
@@ -46,7 +46,7 @@ def watch(
 
 
 def judge_of(accepts: Callable[[str], bool], repository: str = "", *, spec: bool = False) -> Judge:
-    """The rule of rollouts, for revisions that are accepted of one repository's sources ("" is any)."""
+    """Return a judge that accepts these revisions in the sources of one repository ("" means any)."""
 
     def ours(other: str) -> bool:
         return same(repository, other)
@@ -55,12 +55,12 @@ def judge_of(accepts: Callable[[str], bool], repository: str = "", *, spec: bool
 
 
 def same(repository: str, other: str) -> bool:
-    """Whether two URLs are of one repository; "" is any."""
+    """Tell whether two URLs are for the same repository; "" means any."""
     return not repository or normal_url(other) == normal_url(repository)
 
 
 def repositories(item: Mapping[str, Any]) -> list[str]:
-    """Where the sources of an Application lie."""
+    """Return the repositories of the Application's sources."""
     spec = item.get("spec")
     found = spec if isinstance(spec, dict) else {}
     sources = found.get("sources")
@@ -69,7 +69,7 @@ def repositories(item: Mapping[str, Any]) -> list[str]:
 
 
 def descends_of(settings: Settings, environ: Mapping[str, str], log: Log, opened: ExitStack) -> Descends:
-    """How a revision stands to a commit, asked of Git with the credentials that options give."""
+    """Tells how a revision relates to a commit, from Git, with the credentials from options."""
     clients = once(lambda: GitClients(settings, environ, log, opened))
     return lambda sub, repo, revision, commit: descent(
         lambda: clients().client(repo, sub, None), repo, (revision, commit), log
@@ -77,7 +77,7 @@ def descends_of(settings: Settings, environ: Mapping[str, str], log: Log, opened
 
 
 def descent(git: Callable[[], Git], repo: str, pair: tuple[str, str], log: Log) -> str:
-    """What (revision, commit) are to each other, as `Lineage` says it; "" if that cannot be asked."""
+    """Return how (revision, commit) relate, like `Lineage`, or "" if Git cannot be asked."""
     revision, commit = pair
     try:
         lineage = Lineage(git())
@@ -94,9 +94,9 @@ def descent(git: Callable[[], Git], repo: str, pair: tuple[str, str], log: Log) 
 
 
 def holding(asked: Callable[[str], str], commit: str, now: Callable[[], float] = monotonic) -> Callable[[str], bool]:
-    """Whether a revision holds a commit: it is the one, or, as `asked` says, a later one ("newer").
+    """Tell whether a revision contains a commit: it is that commit, or a later one ("newer") as `asked` says.
 
-    What cannot be told just now is asked again after a while.
+    If the answer is unknown now, the question is repeated after a while.
     """
     known: dict[str, bool] = {}
     pauses: dict[str, float] = {}
@@ -117,7 +117,7 @@ def holding(asked: Callable[[str], str], commit: str, now: Callable[[], float] =
 
 
 def all_of(judges: Sequence[Judge]) -> Judge:
-    """All have to be content: what the first says that is not, else what the last one does."""
+    """Combine judges: return the first result that is not a success, else the last one."""
     if len(judges) == 1:
         return judges[0]
 
@@ -129,12 +129,12 @@ def all_of(judges: Sequence[Judge]) -> Judge:
 
 
 def accepts(revision: str, found: str) -> bool:
-    """Whether a revision is the wanted one, which may be given by its beginning."""
+    """Tell whether a revision is the wanted one, which may be abbreviated."""
     return found == revision or (len(revision) < _FULL and found.startswith(revision))
 
 
 def rollout_error(rows: Iterable[Row], errors: Mapping[str, TaskError] = {}) -> TaskError | None:
-    """The error for those that are not synced and healthy; None where all are. One of the API's own goes first."""
+    """Return the error for rollouts that did not succeed, or None. An error of the API comes first."""
     if errors:
         return min(errors.values(), key=lambda one: PRECEDENCE.index(one.exit))
     every = list(rows)

@@ -101,7 +101,7 @@ class History:
             self.end = found.end
 
     def _step(self) -> _Found:
-        """What the next commits tell; from an empty repository, where the server or what was kept forces that."""
+        """Return what the next commits show. Start over with an empty repository if the server or cache requires it."""
         try:
             try:
                 return self._some()

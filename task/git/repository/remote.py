@@ -185,7 +185,7 @@ class Remote:
         return tip, tips[0] if tips else ""
 
     def _keep(self, tip: str) -> None:
-        """Later runs may build on this tip, if all below it is here. A server without shallow fetches sends history."""
+        """Remember this tip for later runs if all below it is here. Servers without shallow fetches send history."""
         if self._depth:
             self._folder.kept = Kept(tip, self._filter == _WHOLE)
 
@@ -194,7 +194,7 @@ class Remote:
         return self._fetch_branch(branch, 1, "head", "what the head branch holds")
 
     def fetch_commits(self, depth: int, branch: str) -> str:
-        """The branch's tip, and the trees of so many commits. Raises `SourceError` if there is no such branch."""
+        """Return the branch's tip, with the trees of some commits. Raises `SourceError` if there is no such branch."""
         tip = self._fetch_branch(branch, depth, "history", "earlier commits")
         if not tip:
             raise self._no_branch(branch)
