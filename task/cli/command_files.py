@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperCommand
 from typer.main import get_command
 
+from task import shutdown
 from task.cli.grouped_help import GroupedHelp
 
 NAMES = (
@@ -43,7 +44,9 @@ class CommandFiles(Mapping[str, TyperCommand]):
 
 @cache
 def _command(name: str) -> TyperCommand:
-    module = import_module(f"task.cli.{name}")
+    # A signal in the middle would leave modules half imported, and the results of a stopped run need this one again.
+    with shutdown.shield():
+        module = import_module(f"task.cli.{name}")
     function = getattr(module, name)
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(
