@@ -25,12 +25,14 @@ check: .venv/.dev ## format, lint, types, layers and the quick tests: under a mi
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest --numprocesses auto --quiet -m "not slow and not servers and not real" $(ARGS)
 
+# Measuring coverage takes three times the processor time, so slow tests are measured only if they are marked so.
 test: .venv/.dev ## every test, with coverage; CI=true turns a missing component into a failure
 	@mkdir -p .cache/coverage
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest --numprocesses auto -m "not real" $(ARGS)
+	$(BIN)/coverage run -m pytest --numprocesses auto -m "not real and (measured or not (slow or servers))" $(ARGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
+	$(BIN)/python -m pytest --numprocesses auto -m "not real and not measured and (slow or servers)" $(ARGS)
 
 test-real: .venv/.dev ## tests with real servers and CI runners (Kubernetes, Gitea, act, ...); builds them first, once
 	tests/real/install

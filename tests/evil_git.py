@@ -90,8 +90,12 @@ def page(status: int = 500) -> Answer:
 
 
 def pack() -> Answer:
-    """A pack without end: blobs of a megabyte that nothing makes smaller."""
-    return fetching(_pack())
+    """A pack without end: blobs of a megabyte that nothing makes smaller. Each request gets one from its beginning."""
+
+    def answered(path: str, body: bytes) -> Iterable[bytes] | None:
+        return fetching(_pack())(path, body)
+
+    return answered
 
 
 def tree(size: int) -> Answer:

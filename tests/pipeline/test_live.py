@@ -151,6 +151,7 @@ def test_two_runs_for_one_image_through_argo_cd(argocd: ArgoCDServer) -> None:
         assert decisions[0].verdict.rule in ("not-newer", "admitted")
 
 
+@pytest.mark.slow
 def test_ten_runs_through_kubernetes_while_argo_cd_writes_its_status(cluster: KubernetesApi) -> None:
     listed = ",".join(f"i{number}=reg:5000/i{number}" for number in range(10))
     manifest = item(*(f"reg:5000/i{number}:1.0.0" for number in range(10)), image_list=listed)

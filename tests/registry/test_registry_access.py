@@ -29,6 +29,8 @@ from task.registry.refusal import refused
 from task.registry.registries_conf import RegistryConf
 from task.secret import Secret
 
+pytestmark = pytest.mark.measured
+
 API = image()
 PASSWORD = "s3cret-pass/w@rd"
 LOGIN = RegistryLogin("ci", Secret(PASSWORD), origin="the tests")

@@ -19,6 +19,8 @@ from task.registry.parallel import each
 from task.registry.registries_conf import RegistryConf
 from task.secret import Secret
 
+pytestmark = pytest.mark.measured
+
 
 @pytest.fixture
 def server() -> Iterator[RegistryApi]:

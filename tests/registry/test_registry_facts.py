@@ -16,6 +16,8 @@ from task.model import Answer, Fact, Image, Question
 from task.registry.client import Registry, Ways
 from task.registry.logins import Logins
 
+pytestmark = pytest.mark.measured
+
 SECOND = "application/vnd.oci.image.index.v1+json"
 
 

@@ -19,6 +19,8 @@ from task.registry.client import Registry, Ways
 from task.registry.logins import Logins
 from task.registry.repository import RegistryListLimits
 
+pytestmark = pytest.mark.measured
+
 API = image()
 SIGNATURE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 

@@ -24,6 +24,8 @@ from task.registry.docker_config import RegistryLogin
 from task.registry.logins import Allowed, Logins, RegistryLoginOptions
 from task.secret import Secret
 
+pytestmark = pytest.mark.measured
+
 
 def config(**auths: str) -> str:
     return json.dumps(

@@ -25,6 +25,8 @@ from task.registry.public_keys import PublicKeys, keys_of_file
 from task.registry.signature import Signed
 from task.registry.signatures import Check, Signatures
 
+pytestmark = pytest.mark.measured
+
 IMAGE = image()
 
 

@@ -11,6 +11,8 @@ import pytest
 from task.errors import Malformed
 from task.templates.go_template import FailedTemplate, GoMap, parse
 
+pytestmark = pytest.mark.measured
+
 TABLE = json.loads((Path(__file__).parents[1] / "data" / "go_template.json").read_text())
 DATA: dict[str, Any] = {**TABLE["data"], "Labels": GoMap(TABLE["data"]["Labels"])}
 
