@@ -78,9 +78,10 @@ def test_a_repository_that_is_not_on_github(tmp_path: Path) -> None:
         (tmp_path / "scene").mkdir()
         scene = Scene(tmp_path / "scene", server)
         scene.flags = ("--commit-through", "github", "--forge", "gitlab=" + server.url)
-        result = scene.call("run", "--image", f"{WEB}:1.1.0")
-    assert result.code == 3
+        plan, result = (scene.call(name, "--image", f"{WEB}:1.1.0") for name in ("plan", "run"))
+    assert (plan.code, result.code) == (3, 3)
     assert "--commit-through git" in result.json["errors"][0]["hint"]
+    assert plan.json["errors"] == result.json["errors"]
 
 
 @pytest.mark.slow

@@ -89,17 +89,22 @@ class Forges:
         return RepositoryDeployments(api, place)
 
     def commits(self, repo: str, reached: str = "") -> GitHubCommits:
-        """GitHub's API for commits to the repository. Raises as `of`, and `ForgeError` if it is not on GitHub."""
-        place = self.place(repo, reached, "GitHub's API cannot commit")
-        if place.forge != "github":
-            raise ForgeError(
-                f"GitHub's API cannot commit to {place.host}", hint="commit with git: --commit-through git"
-            )
+        """GitHub's API for commits to the repository. Raises as `place_on_github`, and `CredentialsError`."""
+        place = self.place_on_github(repo, reached)
         with self._lock:
             if place not in self._committing:
                 token = self._tokens.of(place, "a commit through its API")
                 self._committing[place] = GitHubCommits(self._reach(place, token))
             return self._committing[place]
+
+    def place_on_github(self, repo: str, reached: str = "") -> ForgeAddress:
+        """Where the repository is. Raises as `place`, and `ForgeError` if it is not on GitHub."""
+        place = self.place(repo, reached, "GitHub's API cannot commit")
+        if place.forge != "github":
+            raise ForgeError(
+                f"GitHub's API cannot commit to {place.host}", hint="commit with git: --commit-through git"
+            )
+        return place
 
     def close(self) -> None:
         """Connections are closed."""

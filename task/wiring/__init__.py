@@ -126,7 +126,7 @@ def world_of(
     world = World(
         applications=lambda: _applications(settings, environ, clients.repository(signer, None), argo, scope, images),
         locate=locate,
-        repository=clients.repository(signer, from_cluster, api),
+        repository=clients.repository(signer, from_cluster, api, lambda repo: forges().check_commits(repo)),
         now=time.monotonic,
         sleep=shutdown.sleep,
         jitter=random.random,

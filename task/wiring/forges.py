@@ -42,6 +42,10 @@ class ForgeClients:
         """Return GitHub's API for commits to the repository."""
         return self._forges().commits(repo, self._reached(repo))
 
+    def check_commits(self, repo: str) -> None:
+        """Raise what `commits` would raise for where the repository is. This needs no token."""
+        self._forges().place_on_github(repo, self._reached(repo))
+
     def deployments(self, repo: str) -> RepositoryDeployments:
         """Return the deployments of the repository."""
         return self._forges().deployments(repo, self._reached(repo))

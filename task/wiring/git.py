@@ -65,13 +65,18 @@ class GitClients:
         signer: Callable[[], Signer | None],
         from_cluster: FromCluster | None,
         api: Callable[[str], CommitApi] | None = None,
+        check: Callable[[str], None] = lambda _repo: None,
     ) -> Callable[[str, Subscription | None], BareRepository]:
-        """Return a function from a URL to its repository. If `api` is given, it commits instead of git."""
+        """Return a function from a URL to its repository. If `api` is given, it commits instead of git.
+
+        `check` raises an error if the API cannot commit to a repository, so that `plan` can tell.
+        """
 
         def repository(repo: str, sub: Subscription | None = None) -> BareRepository:
             git = self.client(repo, sub, from_cluster)
             if api:
-                return CommittedByApi(git, repo, lambda: api(repo), self._settings.git.cache_dir)
+                cache = self._settings.git.cache_dir
+                return CommittedByApi(git, repo, lambda: api(repo), cache, lambda: check(repo))
             return BareRepository(git, repo, signer(), self._settings.git.cache_dir)
 
         return repository

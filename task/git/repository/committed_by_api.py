@@ -17,7 +17,7 @@ from task.errors import Outpaced, RepositoryError, TargetError, TaskError, Unrea
 from task.git.command import Git
 from task.git.repository import fast_import
 from task.git.repository.bare import BareRepository
-from task.model import Changeset, Through
+from task.model import Changeset, Landing, Through
 from task.text import blanked
 
 _PAUSES = (0.5, 2.0)  # seconds before a request without an answer is repeated
@@ -49,13 +49,30 @@ class CommitApi(Protocol):
 
 
 class CommittedByApi(BareRepository):
-    """As `BareRepository`, but `land` commits through an API, which is opened when it is first needed."""
+    """As `BareRepository`, but `land` commits through an API, which is opened when it is first needed.
+
+    `check` raises an error if the API cannot commit to this repository. It needs no token.
+    """
 
     through: ClassVar[Through] = "github"
 
-    def __init__(self, git: Git, repo: str, api: Callable[[], CommitApi], cache_dir: str = "") -> None:
+    def __init__(
+        self,
+        git: Git,
+        repo: str,
+        api: Callable[[], CommitApi],
+        cache_dir: str = "",
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
         super().__init__(git, repo, cache_dir=cache_dir)
-        self._api = api
+        self._api, self._check = api, check
+
+    def predict(self, change: Changeset) -> Landing:
+        """Return what `land` would return, without a commit. Raises the error of `check`, as `land` would."""
+        landing = super().predict(change)
+        if landing.pushed:
+            self._check()
+        return landing
 
     def _send(self, change: Changeset, made: fast_import.Made, there: str) -> str:
         base, head = change.destination.base, change.destination.head
