@@ -121,7 +121,7 @@ class FollowedApplications:
                 yield from branch.manifests(manifests)
                 return
             hint = self._rendering.way_out(kind)
-            if not hint and folder.strange:
+            if folder.strange:  # first, as it stays when the folder is rendered
                 hint = f"{step.parent} has {folder.strange}, which is not followed: {_CLUSTER}"
             if hint:
                 yield self._rendering.advice(kind, where, hint)
@@ -227,7 +227,7 @@ class _Branch:
         texts = needed(folder.path, self._texts_below)
         if not any(map(makes_applications, texts.values())):
             return []
-        found = listed(folder.path, texts)
+        found = None if folder.strange else listed(folder.path, texts)
         if found is not None:
             self._files.update((path, File(texts[path])) for path in found)
         return found

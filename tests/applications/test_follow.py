@@ -214,6 +214,24 @@ def test_a_chart_is_rendered_as_its_application_says(tmp_path: Path, below: Belo
         ),
         ({"chart/kustomization.yaml": "resources: [a.yaml]\nnamePrefix: b-", "chart/a.yaml": "kind: Pod"}, {}, [], ""),
         (
+            {"chart/kustomization.yaml": "resources: [a.yaml]", "chart/a.yaml": "APP"},
+            {"kustomize": {"namePrefix": "b-"}},
+            [],
+            "chart: this kustomization makes Applications, and it is not rendered",
+        ),
+        (
+            {"chart/kustomization.yaml": "resources: [a.yaml]", "chart/a.yaml": "kind: Pod"},
+            {"kustomize": {"namePrefix": "b-"}},
+            [],
+            "",
+        ),
+        (
+            {"chart/kustomization.yaml": "resources: [a.yaml]", "chart/a.yaml": "APP"},
+            {"kustomize": {"version": "v5"}},
+            ["a"],
+            "",
+        ),
+        (
             {"chart/kustomization.yaml": "resources: [https://h/x]"},
             {},
             [],
@@ -244,7 +262,9 @@ def test_what_the_application_says_of_kustomize_keeps_it_from_being_rendered(tmp
     files = {"k/kustomization.yaml": "resources: [a.yaml]\nnamePrefix: b-", "k/a.yaml": app("a", "https://h/x", "")}
     repo = bare_repo(tmp_path, files)
     rendering = Rendering(["kustomize"], {"PATH": str(tmp_path)})
-    (advice,) = below.of(app("root", repo, "k", kustomize={"nameSuffix": "-c"}), rendering=rendering)
+    root = app("root", repo, "k", kustomize={"nameSuffix": "-c"})
+    (advice,) = below.of(root, rendering=rendering)
+    assert below.of(root) == [advice]  # --render would not help
     assert advice.hint.startswith("argocd/root has kustomize.nameSuffix, which is not followed")
 
 
