@@ -110,6 +110,7 @@ class Application:
     labels: Mapping[str, str] = field(default_factory=dict)
     origin: str = ""  # "apps/web.yaml:12", "cluster"
     generated_by: str = ""  # namespace/name of the ApplicationSet that was rendered to it
+    from_resource: frozenset[str] = frozenset()  # the annotations that its ImageUpdater stands for
     # What its ImageUpdater says, and no annotation can say:
     signing_keys: Mapping[str, KeySecret] = field(default_factory=dict)  # by alias; "" is for every image
     request_labels: tuple[str, ...] = ()  # of its pull requests

@@ -429,6 +429,20 @@ kind: Application
 metadata: {name: web, namespace: argocd}
 spec: {source: {repoURL: https://git.example/x, path: p}}
 """
+OWN_FIELD = """\
+apiVersion: argocd-image-updater.argoproj.io/v1alpha1
+kind: ImageUpdater
+metadata: {name: iu, namespace: argocd}
+spec:
+  writeBackConfig: {method: git, gitConfig: {branch: main, pullRequest: {github: {}}}}
+  applicationRefs:
+  - {namePattern: "*", images: [{alias: web, imageName: "acme/web:^1"}]}
+---
+apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata: {name: web, namespace: argocd}
+spec: {source: {repoURL: https://git.example/x, path: p}}
+"""
 RELEASE = """\
 apiVersion: helm.fluxcd.io/v1
 kind: HelmRelease
@@ -438,6 +452,13 @@ metadata:
   annotations: {fluxcd.io/automated: "true", fluxcd.io/tag.chart-image: "regex:["}
 spec: {values: {image: acme/web, tag: "1.0"}}
 """
+
+
+def test_a_field_of_aiu_s_own_resource_is_no_remark(tmp_path: Path) -> None:
+    path = tmp_path / "iu.yaml"
+    path.write_text(OWN_FIELD)
+    result = image_update("lint", "--applications", path, "--output", "json")
+    assert (result.code, result.json["findings"]) == (0, [])
 
 
 def test_what_an_image_updater_resource_says_is_linted_too(tmp_path: Path) -> None:

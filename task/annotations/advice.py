@@ -10,7 +10,7 @@ import re
 from task.errors import Malformed
 from task.image import live_image
 from task.model import Entry
-from task.policy.tag_filter import allow_pattern, regexp_of_glob
+from task.policy.tag_filter import allow_pattern, regexp_of_glob, unwrapped
 from task.policy.version_range import parse_range, parse_version
 
 TAG_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
@@ -107,10 +107,7 @@ def on_ignored_constraint(entry: Entry) -> str:
 
 def blind_pattern(text: str) -> str:
     """The pattern without the blanks, quotes or slashes around it, which no tag has; "" if it has none."""
-    bare = text.strip()
-    for mark in ("/", "'", '"'):
-        if len(bare) > 1 and bare[0] == bare[-1] == mark:
-            bare = bare[1:-1]
+    bare = unwrapped(text)
     if bare == text:
         return ""
     try:

@@ -111,7 +111,9 @@ def configure(
                 for key, value in app.annotations.items()
                 if key.endswith(OURS) or any(nearest(name, OURS) for name in (key, key.partition(".")[2]))
             }
-            app = replace(app, annotations={**ours, **wanted})  # noqa: PLW2901 - the Application as configured
+            app = replace(  # noqa: PLW2901 - the Application as configured
+                app, annotations={**ours, **wanted}, from_resource=frozenset(wanted)
+            )
         if chosen.keys or chosen.request_labels:
             home = matching[0].updater.partition("/")[0]
             keys = {alias: KeySecret(home, key.secret, key.field) for alias, key in chosen.keys.items()}

@@ -137,7 +137,7 @@ def _key(app: Application, key: str) -> Iterator[Finding]:
         # A key whose alias resembles none was probably left over from an image that went.
         wrong = doubtful.kind in ("near", "level") or (doubtful.kind == "orphan" and doubtful.meant)
         yield _finding(app, key, "error" if wrong else "warning", doubtful.message, doubtful.hint)
-    elif key in OURS or known in OURS:
+    elif (key in OURS or known in OURS) and key not in app.from_resource:  # AIU reads its own resource
         yield _finding(app, key, "info", f"{known or key} works here; AIU ignores it", "")
 
 

@@ -23,6 +23,8 @@ _MEMORY = 4 << 20
 _LONGEST_SUGGESTION = 200
 _GLOB = re.compile(r"[A-Za-z0-9_.*?-]+")
 _IN_REGEXP = {".": r"\.", "*": ".*", "?": "."}
+_LOOK_AROUND = re.compile(r"\(\?(?:<?[=!]|P=)")  # and Python's back-reference by name
+_BACK = re.compile(r"\\[1-9k]")
 _ESCAPE = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.", re.DOTALL)
 
 
@@ -90,13 +92,22 @@ def ignored(globs: Sequence[str], tag: str) -> str:
 def _allow_hint(keyword: str, colon: str, pattern: str) -> str:
     """What to write instead of a value that is not `regexp:…`."""
     if keyword.strip().lower() in {"regexp", "regex", "re"} and colon:
-        return f"write regexp:{shortened(pattern)}"
+        return f"write regexp:{shortened(unwrapped(pattern))}"
     if keyword.strip().lower() == "glob":
         return f"globs are for ignore-tags; here write {regexp_of_glob(pattern) or 'regexp: and a regular expression'}"
-    whole = keyword + colon + pattern
+    whole = unwrapped(keyword + colon + pattern)
     if whole == "*":
         return "write any"
     return f"write {regexp_of_glob(whole) or f'regexp:{shortened(whole)}'}"
+
+
+def unwrapped(pattern: str) -> str:
+    """The pattern without the blanks, slashes or quotes around it, which are part of no tag."""
+    bare = pattern.strip()
+    for mark in ("/", "'", '"'):
+        if len(bare) > 1 and bare[0] == bare[-1] == mark:
+            bare = bare[1:-1]
+    return bare
 
 
 def regexp_of_glob(text: str) -> str:
@@ -134,9 +145,11 @@ def _compiled(pattern: str) -> Any:
 
 
 def _bad_pattern(pattern: str, trouble: str) -> Malformed:
+    lacking = _LOOK_AROUND.search(_ESCAPE.sub("", pattern)) or any(map(_BACK.fullmatch, _ESCAPE.findall(pattern)))
+    first = r"RE2 has no look-around (?=…) and no back-references \1" if lacking else "correct the pattern"
     return Malformed(
         f"{shortened(pattern)!r} is not a regular expression that RE2 takes: {shortened(trouble)}",
-        r"RE2 has no look-around (?=…) and no back-references \1; its syntax: https://github.com/google/re2/wiki/Syntax",
+        f"{first}; RE2's syntax: https://github.com/google/re2/wiki/Syntax",
     )
 
 

@@ -65,6 +65,9 @@ def test_reads_an_allow_value(value: str, pattern: str | None) -> None:
         ("regex:^v1", "write regexp:^v1"),
         ("regexp :^v1", "write regexp:^v1"),
         ("any:x", "write regexp:any:x"),
+        ("/^v1/", "write regexp:^v1"),
+        ("'main-*'", "write regexp:^main-.*$"),
+        ("regex:/^v1/", "write regexp:^v1"),
         ("glob:v*", "globs are for ignore-tags; here write regexp:^v.*$"),
     ],
 )
@@ -72,6 +75,24 @@ def test_shows_what_an_allow_value_must_look_like(value: str, hint: str) -> None
     with pytest.raises(Malformed, match="neither 'any' nor 'regexp:") as caught:
         allow_pattern(value)
     assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("pattern", "lacking"),
+    [
+        ("^v(?!1)", True),
+        ("(?<=v)1", True),
+        ("(a)\\1", True),
+        ("(?P<x>a)(?P=x)", True),
+        ("^(1", False),
+        ("(\\\\1", False),
+        ("[", False),
+    ],
+)
+def test_what_re2_lacks_is_named_only_for_a_pattern_that_wants_it(pattern: str, lacking: bool) -> None:
+    with pytest.raises(Malformed) as caught:
+        allow_pattern(f"regexp:{pattern}")
+    assert caught.value.hint.startswith("RE2 has no look-around" if lacking else "correct the pattern")
 
 
 @pytest.mark.parametrize(
