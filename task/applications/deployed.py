@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Literal
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _MOST = 100  # patterns that one pattern with braces stands for
@@ -53,8 +53,16 @@ class Deployed:
         return not self.include or _fits(below, self.include)
 
 
-def deployed(item: Mapping[str, Any]) -> Iterator[Deployed]:
-    """The folders that an Application's sources name, without those of plugins and of charts from Helm repositories."""
+@dataclass(frozen=True)
+class NoFolder:
+    """A source of an Application that is no folder of a repository."""
+
+    why: Literal["chart", "plugin", "outside"]
+    path: str = ""
+
+
+def deployed(item: Mapping[str, Any]) -> Iterator[Deployed | NoFolder]:
+    """What an Application's sources name: folders, charts from Helm repositories, and what a plugin makes."""
     spec, metadata = _mapping(item, "spec"), _mapping(item, "metadata")
     hydrator, several = spec.get("sourceHydrator"), spec.get("sources")
     sources: list[Any] = several if isinstance(several, list) and several else [spec.get("source")]
@@ -62,11 +70,20 @@ def deployed(item: Mapping[str, Any]) -> Iterator[Deployed]:
         sources = [hydrator.get("drySource")]
     namespace = _text(_mapping(spec, "destination").get("namespace"))
     for source in sources:
-        if not isinstance(source, dict) or source.get("chart") or source.get("plugin") is not None:
+        if not isinstance(source, dict):
+            continue
+        if source.get("chart"):
+            yield NoFolder("chart")
+            continue
+        if source.get("plugin") is not None:
+            yield NoFolder("plugin")
             continue
         repo, path = _text(source.get("repoURL")), _text(source.get("path"))
         inside = posixpath.normpath(posixpath.join("/", path)).strip("/")
-        if not repo or not path or ".." in path.split("/"):
+        if not repo or not path:  # such as a source that only has the values of another one
+            continue
+        if posixpath.normpath(path).split("/")[0] == "..":
+            yield NoFolder("outside", path)
             continue
         directory, helm, kustomize = (_mapping(source, key) for key in ("directory", "helm", "kustomize"))
         release, strange = _release(helm, inside, _text(metadata.get("name")), namespace)

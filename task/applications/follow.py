@@ -6,17 +6,18 @@ import posixpath
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 from task.annotations.application import is_application
 from task.applications import Found
 from task.applications.charts import makes_applications
-from task.applications.deployed import Deployed, Release, deployed
+from task.applications.deployed import Deployed, NoFolder, Release, deployed
 from task.applications.kustomizations import kustomization_in, listed, needed, places
 from task.applications.manifest_files import SUFFIXES
 from task.applications.manifest_text import found_in
 from task.applications.rendering import Kind, Rendering, kind_of
-from task.applications.repositories import KeptRepository, Repositories, repository_key
+from task.applications.repositories import KeptRepository, Repositories, TooManyRepositoriesError, repository_key
 from task.errors import Exit, Malformed, SourceError, TaskError
 from task.model import File, Place, Snapshot
 
@@ -24,6 +25,15 @@ MOST = 5_000  # Applications that are followed to
 _KINDS = frozenset(("Application", "ApplicationSet", "ImageUpdater"))
 _CLUSTER = "read what it deploys with --applications cluster"
 _BRANCH = f"name a branch in targetRevision, or {_CLUSTER}"
+_URL = f"write a URL that this step can reach into repoURL, give --rewrite-url, or {_CLUSTER}"
+_PATH = f"correct the path in its source, or {_CLUSTER}"
+_IF_ANY = "if they deploy Applications, read these with --applications cluster; otherwise, nothing is missing"
+_LONGEST = 200  # letters of a path in a message
+_NAMED = 5  # Applications that one warning names
+_NO_FOLDERS = {
+    "chart": "charts from Helm repositories",
+    "plugin": "what plugins make",
+}
 _TOO_MANY = "begin with fewer Applications, or read them with --applications cluster"
 
 
@@ -51,6 +61,7 @@ class FollowedApplications:
         self._repositories, self._rendering, self._depth = repositories, rendering, depth
         self._rendered_sets, self._most = rendered_sets, most
         self._waiting: list[Step] = []
+        self._no_folders: dict[tuple[str, NoFolder], None] = {}  # with the Applications that deploy these
         self._seen: set[tuple[Deployed, str]] = set()
         self._unreadable: set[str] = set()  # repositories
         self._full = False  # whether the manifests name more repositories than are read
@@ -59,13 +70,20 @@ class FollowedApplications:
         """Remembers what an Application deploys, to look into it later."""
         if not self._depth or found.template or not is_application(found.item):
             return
-        for folder in deployed(found.item):
-            self._waiting.append(Step(_key(found.item), folder, folder.release.namespace))
+        parent = _key(found.item)
+        for one in deployed(found.item):
+            if isinstance(one, Deployed):
+                self._waiting.append(Step(parent, one, one.release.namespace))
+            else:
+                self._no_folders[parent, one] = None
 
     def below(self) -> Iterator[Found]:
         """The Applications below those that were noted, level after level. What cannot be read is a problem."""
         count = 0
+        refused: dict[tuple[str, NoFolder], None] = {}
         for _ in range(self._depth):
+            refused |= self._no_folders
+            self._no_folders = {}
             groups: dict[tuple[str, str], list[Step]] = {}
             for step in self._waiting:
                 groups.setdefault((repository_key(step.folder.repo), step.folder.revision), []).append(step)
@@ -79,6 +97,7 @@ class FollowedApplications:
                         return
                     self.note(found)
                     yield found
+        yield from _refusals(refused)
 
     def _children(self, steps: Sequence[Step]) -> Iterator[Found]:
         """What the folders of one branch of one repository hold."""
@@ -87,15 +106,23 @@ class FollowedApplications:
             return
         try:
             kept = self._repositories.of(first.repo)
-        except SourceError as error:  # one more than others may name
+        except TooManyRepositoriesError as error:
             if not self._full:
                 yield Found({}, "", f"--follow-apps: {error.message}", error.hint, severity="error")
             self._full = True
             return
+        except SourceError as error:  # a URL that is not allowed: others wrote it, so that no option should allow it
+            self._unreadable.add(first.repo)
+            yield replace(self._problem(first, steps, error), hint=_URL)
+            return
+        except TaskError as error:
+            yield self._problem(first, steps, error)
+            return
         try:
             names = kept.snapshot(first.revision, [Place(step.folder.path, "names") for step in steps])
             branch = _Branch(kept, names)
-            looks = [(step, kind) for step in steps if self._is_new(step, kind := branch.kind(step.folder))]
+            there = [step for step in steps if branch.inside(step.folder.path)]
+            looks = [(step, kind) for step in there if self._is_new(step, kind := branch.kind(step.folder))]
             branch.read(
                 place for step, kind in looks if kind != "kustomize" for place in branch.wanted(step.folder, kind)
             )
@@ -103,6 +130,9 @@ class FollowedApplications:
         except TaskError as error:
             yield self._problem(first, steps, error)
             return
+        for step in dict.fromkeys(steps):
+            if step.folder.path and not branch.inside(step.folder.path):
+                yield _not_followed(step.parent, branch.missing(step.folder.path))
         for step, kind in looks:
             for found in self._folder(step, kind, branch):
                 for one in self._rendered_sets(_in_namespace(found, step.namespace)):
@@ -160,7 +190,7 @@ class _Branch:
     def __init__(self, kept: KeptRepository, names: Snapshot) -> None:
         self._kept, self._snapshot = kept, names
         self.repo, self.name = names.repo, names.branch
-        self._names = sorted(names.files)
+        self._names, self._known = sorted(names.files), names.files
         self._files: dict[str, File] = {}
 
     def inside(self, path: str) -> list[str]:
@@ -168,6 +198,13 @@ class _Branch:
         if not path:
             return self._names
         return self._names[bisect_left(self._names, f"{path}/") : bisect_left(self._names, f"{path}0")]
+
+    def missing(self, path: str) -> str:
+        """Why there is nothing in a folder."""
+        shown = repr(path[:_LONGEST])
+        if any(one in self._known for one in accumulate(path.split("/"), posixpath.join)):
+            return f"{shown} is no folder on {self.name} of {self.repo}"
+        return f"{self.name} of {self.repo} has no files in {shown}"
 
     def kind(self, folder: Deployed) -> Kind | None:
         """What makes the manifests of a folder; None for a directory of manifests."""
@@ -244,6 +281,24 @@ class _Branch:
 
     def _texts_below(self, path: str) -> dict[str, str]:
         return {one: file.text for one, file in self.below(path).items() if file.mode.startswith("100")}
+
+
+def _refusals(found: Iterable[tuple[str, NoFolder]]) -> Iterator[Found]:
+    """The warnings about sources that are no folders: one for all charts, and one for all plugins, as most are many."""
+    for parent, one in found:
+        if one.why == "outside":
+            yield _not_followed(parent, f"the path {one.path[:_LONGEST]!r} leads out of the repository")
+    for why, what in _NO_FOLDERS.items():
+        parents = [parent for parent, one in found if one.why == why]
+        if parents:
+            names = ", ".join(parents[:_NAMED])
+            names += f" and {len(parents) - _NAMED} more" if len(parents) > _NAMED else ""
+            message = f"--follow-apps does not follow {what}; Applications with such a source: {len(parents)} ({names})"
+            yield Found({}, "", message, _IF_ANY, advice=True)
+
+
+def _not_followed(parent: str, why: str) -> Found:
+    return Found({}, "", f"what {parent} deploys is not followed: {why}", _PATH, advice=True)
 
 
 def _key(item: Mapping[str, Any]) -> str:

@@ -18,6 +18,10 @@ def repository_key(repo: str) -> str:
     return without_login(repo).rstrip("/").removesuffix(".git")
 
 
+class TooManyRepositoriesError(SourceError):
+    """The manifests name more repositories than are read."""
+
+
 class KeptRepository:
     """A repository that stays open until `Repositories.close`. Later places of a branch come from the same commit."""
 
@@ -59,12 +63,12 @@ class Repositories:
         self._paths: dict[tuple[str, str], list[str]] = {}
 
     def of(self, repo: str, *, named: bool = True) -> KeptRepository:
-        """The repository. `named`: by a manifest, which others wrote. Raises SourceError for too many of these."""
+        """The repository. `named`: by a manifest, which others wrote. Raises TooManyRepositoriesError."""
         key = repository_key(repo)
         if key not in self._kept:
             if named and self._named >= MOST_REPOSITORIES:
                 message = f"the manifests name more than {MOST_REPOSITORIES} repositories"
-                raise SourceError(message, hint="name fewer manifests with --applications")
+                raise TooManyRepositoriesError(message, hint="name fewer manifests with --applications")
             self._named += named
             reader = self._open(repo)
             self._opened.append(reader)

@@ -4,14 +4,15 @@ from typing import Any
 
 import pytest
 
-from task.applications.deployed import Deployed, Release, deployed
+from task.applications.deployed import Deployed, NoFolder, Release, deployed
 
 REPO = "https://h/x.git"
 
 
 def of(*sources: dict[str, Any], **spec: Any) -> list[Deployed]:
     several = {"sources": list(sources)} if len(sources) != 1 else {"source": sources[0]}
-    return list(deployed({"metadata": {"name": "root"}, "spec": {**several, **spec}}))
+    found = list(deployed({"metadata": {"name": "root"}, "spec": {**several, **spec}}))
+    return [one for one in found if isinstance(one, Deployed)]
 
 
 def one(path: str = "apps", **source: Any) -> Deployed:
@@ -25,24 +26,26 @@ def test_a_source_of_git_names_a_folder() -> None:
     ]
     assert [found.path for found in of({"repoURL": REPO, "path": "a"}, {"repoURL": REPO, "path": "."})] == ["a", ""]
     dry = {"sourceHydrator": {"drySource": {"repoURL": REPO, "path": "dry", "targetRevision": "main"}}}
-    assert [found.path for found in deployed({"spec": dry})] == ["dry"]
+    assert list(deployed({"spec": dry})) == [Deployed(REPO, "main", "dry")]
+    assert one("apps/../more").path == "more"
 
 
 @pytest.mark.parametrize(
-    "source",
+    ("source", "expected"),
     [
-        {"repoURL": "https://charts", "chart": "web", "path": "x"},
-        {"repoURL": REPO, "path": "x", "plugin": {}},
-        {"repoURL": REPO, "ref": "values"},
-        {"repoURL": REPO, "path": "../x"},
-        {"path": "x"},
-        {"repoURL": {}, "path": []},
-        None,
-        "x",
+        ({"repoURL": "https://charts", "chart": "web", "path": "x"}, [NoFolder("chart")]),
+        ({"repoURL": REPO, "path": "x", "plugin": {}}, [NoFolder("plugin")]),
+        ({"repoURL": REPO, "path": "../x"}, [NoFolder("outside", "../x")]),
+        ({"repoURL": REPO, "path": "x/../.."}, [NoFolder("outside", "x/../..")]),
+        ({"repoURL": REPO, "ref": "values"}, []),
+        ({"path": "x"}, []),
+        ({"repoURL": {}, "path": []}, []),
+        (None, []),
+        ("x", []),
     ],
 )
-def test_what_is_no_folder_of_git(source: Any) -> None:
-    assert list(deployed({"spec": {"source": source}})) == []
+def test_what_is_no_folder_of_git(source: Any, expected: list[NoFolder]) -> None:
+    assert list(deployed({"spec": {"source": source}})) == expected
     assert list(deployed({"metadata": [], "spec": {"sources": source}})) == []
 
 

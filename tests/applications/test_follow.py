@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import bare_repo, git, needs
+from support import Link, bare_repo, git, needs
 
 from task.applications import Found, is_set
 from task.applications.application_sets import RenderedSets
@@ -99,7 +99,8 @@ def test_applications_are_followed_over_repositories_to_the_depth_that_is_wanted
     assert names(below.of(root, 0)) == []
     assert names(below.of(root, 1)) == ["a", "b"]
     found = below.of(root)
-    assert (names(found), problems(found)) == (["a", "b", "d", "e"], [])
+    assert names(found) == ["a", "b", "d", "e"]
+    assert problems(found) == [f"what argocd/e deploys is not followed: main of {one} has no files in 'gone'"]
     assert below.opened == [str(one), f"{two}/"]
     assert below.git.calls.count("fetch") == 2  # small repositories come with their files
     assert [each.origin for each in found[:2]] == [f"{one}//apps/a.yaml:1", f"{one}//apps/b.yaml:1"]
@@ -129,7 +130,7 @@ def test_children_are_in_the_namespace_that_argo_cd_puts_them_into(tmp_path: Pat
     child = app("child", repo, "x").replace('"namespace": "argocd"', '"labels": {}')
     bare_repo(tmp_path, {"apps/a.yaml": child, "apps/b.yaml": app("b", repo, "x")})
     found = below.of(app("root", repo, "apps", spec={"destination": {"namespace": "team"}}))
-    assert [one.item["metadata"]["namespace"] for one in found] == ["team", "argocd"]
+    assert [one.item["metadata"]["namespace"] for one in found if one.item] == ["team", "argocd"]
 
 
 def test_application_sets_below_are_rendered(tmp_path: Path, below: Below) -> None:
@@ -164,7 +165,7 @@ def test_a_chart_is_rendered_as_its_application_says(tmp_path: Path, below: Belo
     given["parameters"] = [{"name": "suffix", "value": "-x"}]
     root = app("root", repo, "chart", helm=given, spec={"destination": {"namespace": "team"}})
     rendering = Rendering(["helm"], {"PATH": os.path.dirname(helm[0])})
-    found = below.of(root, rendering=rendering)
+    found = below.of(root, 1, rendering)
     git(tmp_path, "clone", "-q", str(repo), "clone")
     chart = tmp_path / "clone" / "chart"
     made = subprocess.run(
@@ -186,7 +187,7 @@ def test_a_chart_is_rendered_as_its_application_says(tmp_path: Path, below: Belo
     assert [one.item for one in found] == [one.item for one in found_in(made, "")]
     assert names(found) == ["prod-b-x", "prod-c-x"]
     assert found[0].origin == f"{repo}//chart"
-    assert names(below.of(app("dev", repo, "chart"), rendering=rendering)) == ["dev-a"]
+    assert names(below.of(app("dev", repo, "chart"), 1, rendering)) == ["dev-a"]
 
 
 @pytest.mark.parametrize(
@@ -243,7 +244,12 @@ def test_a_chart_is_rendered_as_its_application_says(tmp_path: Path, below: Belo
             ["a"],
             "",
         ),
-        ({"chart/a.yaml": "APP"}, {"plugin": {"name": "x"}}, [], ""),
+        (
+            {"chart/a.yaml": "APP"},
+            {"plugin": {"name": "x"}},
+            [],
+            "--follow-apps does not follow what plugins make; Applications with such a source: 1 (argocd/root)",
+        ),
     ],
 )
 def test_what_is_read_of_a_folder_without_a_program(
@@ -268,12 +274,50 @@ def test_what_the_application_says_of_kustomize_keeps_it_from_being_rendered(tmp
     assert advice.hint.startswith("argocd/root has kustomize.nameSuffix, which is not followed")
 
 
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("gone", "main of REPO has no files in 'gone'"),
+        ("apps/a.yaml", "'apps/a.yaml' is no folder on main of REPO"),
+        ("apps/a.yaml/deep", "'apps/a.yaml/deep' is no folder on main of REPO"),
+        ("link", "'link' is no folder on main of REPO"),
+        ("../x", "the path '../x' leads out of the repository"),
+    ],
+)
+def test_a_path_that_is_no_folder_is_told(tmp_path: Path, below: Below, path: str, told: str) -> None:
+    repo = bare_repo(tmp_path, {"apps/a.yaml": app("a", "https://h/x", ""), "link": Link("apps")})
+    (found,) = below.of(app("root", repo, path))
+    assert found.problem == f"what argocd/root deploys is not followed: {told.replace('REPO', str(repo))}"
+    assert (found.severity, found.advice, bool(found.hint)) == ("warning", True, True)
+
+
+def test_charts_from_helm_repositories_are_told_in_one_line(tmp_path: Path, below: Below) -> None:
+    charts = {f"apps/{at}.yaml": app(str(at), "https://charts", "", chart="web") for at in range(7)}
+    repo = bare_repo(tmp_path, charts)
+    assert problems(below.of(app("root", repo, "apps"), 1)) == []  # nobody wants to know what these deploy
+    (told,) = problems(below.of(app("root", repo, "apps"), 2))
+    assert told == (
+        "--follow-apps does not follow charts from Helm repositories; Applications with such a source: "
+        "7 (argocd/0, argocd/1, argocd/2, argocd/3, argocd/4 and 2 more)"
+    )
+
+
 def test_a_repository_that_cannot_be_read_is_told_once(tmp_path: Path, below: Below) -> None:
     repo = tmp_path / "repo.git"
     bare_repo(tmp_path, {f"apps/{name}.yaml": app(name, tmp_path / "none.git", name) for name in "ab"})
     (told,) = [one for one in below.of(app("root", repo, "apps")) if one.problem]
     assert told.problem.startswith(f"what argocd/a and 1 more deploys is not followed: {tmp_path}/none.git")
     assert (told.severity, told.advice, bool(told.hint)) == ("warning", True, True)
+
+
+def test_a_url_that_is_not_allowed_stops_nothing_else(tmp_path: Path, below: Below) -> None:
+    children = {"apps/a.yaml": app("a", "telnet://h/x", "x"), "apps/b.yaml": app("b", tmp_path / "repo.git", "more")}
+    repo = bare_repo(tmp_path, {**children, "more/c.yaml": app("c", "https://h/x", "")})
+    found = below.of(app("root", repo, "apps"))
+    assert names(found) == ["a", "b", "c"]
+    (told,) = [one for one in found if one.problem]
+    assert told.problem.startswith("what argocd/a deploys is not followed: telnet://h/x: telnet:// is not allowed")
+    assert (told.severity, told.advice, "--allow-protocol" in told.hint) == ("warning", True, False)
 
 
 def test_a_revision_that_is_no_branch_is_told(tmp_path: Path, below: Below) -> None:
