@@ -14,6 +14,7 @@ from task.applications import Found
 from task.applications.charts import makes_applications
 from task.applications.deployed import Deployed, NoFolder, Release, deployed
 from task.applications.kustomizations import kustomization_in, listed, needed, places
+from task.applications.local_files import LINK
 from task.applications.manifest_files import SUFFIXES
 from task.applications.manifest_text import found_in
 from task.applications.rendering import Kind, Rendering, kind_of
@@ -192,6 +193,7 @@ class _Branch:
         self.repo, self.name = names.repo, names.branch
         self._names, self._known = sorted(names.files), names.files
         self._files: dict[str, File] = {}
+        self._links = set[str]()
 
     def inside(self, path: str) -> list[str]:
         """The paths of all files in a folder and below it."""
@@ -261,7 +263,7 @@ class _Branch:
         if kind == "helm":
             templates = [place.path for place in self.wanted(folder, kind)]
             return None if any(makes_applications(self._text(path)) for path in templates) else []
-        texts = needed(folder.path, self._texts_below)
+        texts = needed(folder.path, self._texts_below, self._links)
         if not any(map(makes_applications, texts.values())):
             return []
         found = None if folder.strange else listed(folder.path, texts)
@@ -280,7 +282,9 @@ class _Branch:
         return file.text if file else ""
 
     def _texts_below(self, path: str) -> dict[str, str]:
-        return {one: file.text for one, file in self.below(path).items() if file.mode.startswith("100")}
+        files = self.below(path)
+        self._links.update(one for one, file in files.items() if file.mode == LINK)
+        return {one: file.text for one, file in files.items() if file.mode.startswith("100")}
 
 
 def _refusals(found: Iterable[tuple[str, NoFolder]]) -> Iterator[Found]:

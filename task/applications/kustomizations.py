@@ -9,6 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import accumulate
 from typing import Any
 
 from task.errors import Malformed
@@ -17,15 +18,25 @@ from task.yaml_documents import plain
 NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")  # in Kustomize's order
 MOST_FOLDERS = 500
 _FOLDERS = ("resources", "bases", "components")  # what may lie in other folders; all else is in the folder itself
-# Plugins and Helm, which may start programs or fetch; Kustomize wants flags for most of them, and these are not given.
-_REFUSED = ("generators", "transformers", "validators", "helmcharts", "helmchartinflationgenerator")
+_CLUSTER = "or read what it makes with --applications cluster"
+_CHARTS = ("it would fetch a Helm chart", f"commit the manifests that the chart makes, {_CLUSTER}")
+_PLUGINS = ("it may start a program", f"use patches instead, {_CLUSTER}")
+# Plugins and Helm, as they are written. Kustomize wants flags for most of them, and these are not given.
+_REFUSED = {
+    **dict.fromkeys(("generators", "transformers", "validators"), _PLUGINS),
+    **dict.fromkeys(("helmCharts", "helmChartInflationGenerator"), _CHARTS),
+}
 _FIRST = {"apiversion", "kind", "metadata", "resources", "bases", "sortoptions", "buildmetadata"}  # change nothing
 _URL = re.compile(r"\s*(?:[\w.-]+=)?\s*(?:https?:|[a-z][a-z0-9+.-]*:+//|git::|git@)", re.IGNORECASE)
 # Values that Kustomize never opens: they may hold URLs.
 _TEXTS = frozenset((
     "annotations", "commonannotations", "commonlabels", "labels", "literals", "metadata", "options", "pairs", "patch",
 ))  # fmt: skip
-_NOT_HERE = "Kustomize would fetch it: commit a copy, or read what it makes with --applications cluster"
+# What Kustomize takes for a repository even without a scheme, where there is no such folder.
+_HOST = re.compile(r"[\w-]+(?:\.[\w-]+)+[/:]|[^?]*(?://|\?(?:ref|version)=)")
+_NOT_HERE = f"Kustomize would fetch it: commit a copy, {_CLUSTER}"
+_ABSENT = "correct the entry, or commit what it names"
+_LINKED = "put the file or folder itself there"
 
 
 def kustomization_in(files: Collection[str], folder: str) -> str:
@@ -33,9 +44,12 @@ def kustomization_in(files: Collection[str], folder: str) -> str:
     return next((path for name in NAMES if (path := posixpath.join(folder, name)) in files), "")
 
 
-def needed(folder: str, read: Callable[[str], Mapping[str, str]]) -> dict[str, str]:
+def needed(
+    folder: str, read: Callable[[str], Mapping[str, str]], links: Collection[str] = frozenset()
+) -> dict[str, str]:
     """All files that a kustomization needs, by path from the top; `read` returns those of a folder and below it.
 
+    `links` are the symbolic links among what was read, which `read` does not return: it may add to them.
     Raises Malformed, which names the kustomization, for what would be fetched or leads out of the repository.
     """
     files = dict(read(folder))
@@ -61,7 +75,10 @@ def needed(folder: str, read: Callable[[str], Mapping[str, str]]) -> dict[str, s
                 files.update(read(there))
                 whole.append(there)
             if not any(not there or one.startswith(f"{there}/") for one in files):
-                raise Malformed(f"{path}: {entry[:200]!r} is not in the repository", _NOT_HERE)
+                if any(one in links for one in accumulate(there.split("/"), posixpath.join)):
+                    raise Malformed(f"{path}: {entry[:200]!r} is a symbolic link, or lies behind one", _LINKED)
+                hint = _NOT_HERE if _HOST.match(entry) else _ABSENT
+                raise Malformed(f"{path}: {entry[:200]!r} is not in the repository", hint)
             waiting.append(there)
     return files
 
@@ -69,9 +86,9 @@ def needed(folder: str, read: Callable[[str], Mapping[str, str]]) -> dict[str, s
 def places(text: str, path: str) -> Iterator[str]:
     """The files and folders that a kustomization names. Raises Malformed for what is fetched, or starts a program."""
     kustomization = _read(text, path)
-    for key, value in kustomization.items():
-        if key in _REFUSED and value:
-            raise Malformed(f"{path}: {key} is not rendered: it may start programs or fetch", _NOT_HERE)
+    for key, (why, hint) in _REFUSED.items():
+        if kustomization.get(key.lower()):
+            raise Malformed(f"{path}: {key} is not rendered: {why}", hint)
     for one in _strings(kustomization):
         if _URL.match(one):
             raise Malformed(f"{path}: {one.strip()[:200]!r} is not in the repository", _NOT_HERE)

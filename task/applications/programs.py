@@ -24,6 +24,7 @@ _BOUNDS = Bounds(messages=LARGEST, pack=LARGEST)
 _TAIL = 16_000  # bytes of stderr that are kept
 _LAST = 3  # lines of it that an error quotes
 _LONGEST = 600
+_ADVICE = "Use --debug flag"  # Helm's own advice, about a flag that this step does not have
 _NOWHERE = "http://127.0.0.1:9"  # the proxy for all that should nevertheless be fetched: nothing listens on this port
 _ENDED = "the templates or patches make too much, or never end"
 
@@ -56,7 +57,7 @@ def run(
         raise Malformed(f"{name} was ended: {why}", _ENDED)
     if code:
         shutdown.check()
-        said = [line for line in err.replace(tree, ".").splitlines() if line.strip()]
+        said = [line for line in err.replace(tree, ".").splitlines() if line.strip() and not line.startswith(_ADVICE)]
         raise Malformed(f"{name} ended with {code}: {' '.join(said[-_LAST:])[:_LONGEST]}", f"try {name} by hand")
     return out
 

@@ -91,17 +91,19 @@ class Rendering:
         `folder` is its path from the top; `read` returns the files of such a path.
         """
         left_out: list[str] = []
+        links = set[str]()
 
         def texts(below: str) -> dict[str, str]:
             files = read(below)
             left_out.extend(path for path, file in files.items() if file.problem)
-            if kind == "helm" and (link := next((path for path, file in files.items() if file.mode == LINK), "")):
-                raise Malformed(f"{link[:200]!r} is a symbolic link", "put the file itself into the chart")
+            links.update(path for path, file in files.items() if file.mode == LINK)
+            if kind == "helm" and links:
+                raise Malformed(f"{min(links)[:200]!r} is a symbolic link", "put the file itself into the chart")
             whole = {path: file for path, file in files.items() if file.mode.startswith("100") and not file.problem}
             return {path: file.text for path, file in whole.items()}
 
         try:
-            files = texts(folder) if kind == "helm" else needed(folder, texts)
+            files = texts(folder) if kind == "helm" else needed(folder, texts, links)
             for path in release.value_files:
                 files.update(texts(path))
             if release.values:

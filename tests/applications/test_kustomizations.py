@@ -61,9 +61,9 @@ REMOTE = "is not in the repository"
         ("replacements: [{path: https://h/x.yaml}]", REMOTE),
         ("configMapGenerator: [{name: x, files: ['k=https://h/x']}]", REMOTE),
         ("secretGenerator: [{name: x, envs: [https://h/x]}]", REMOTE),
-        ("helmCharts: [{name: x, repo: https://h}]", "helmcharts is not rendered"),
-        ("helmChartInflationGenerator: [{}]", "helmchartinflationgenerator is not rendered"),
-        ("generators: [x.yaml]", "generators is not rendered"),
+        ("helmCharts: [{name: x, repo: https://h}]", "helmCharts is not rendered: it would fetch"),
+        ("helmChartInflationGenerator: [{}]", "helmChartInflationGenerator is not rendered: it would"),
+        ("generators: [x.yaml]", "generators is not rendered: it may start a program"),
         ("transformers: [x.yaml]", "transformers is not rendered"),
         ("validators: [x.yaml]", "validators is not rendered"),
         ("x: &x {resources: [https://h/x]}\n<<: *x", "merge key"),
@@ -78,6 +78,27 @@ def test_what_lies_elsewhere_or_starts_a_program_is_refused(text: str, words: st
     with pytest.raises(Malformed, match=words) as raised:
         files("apps", {"apps/kustomization.yaml": text, "apps/x.yaml": ""})
     assert raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("resources: [https://h/x.yaml]", "Kustomize would fetch it"),
+        ("resources: [github.com/acme/base]", "Kustomize would fetch it"),
+        ("resources: ['acme/base?ref=v1']", "Kustomize would fetch it"),
+        ("resources: [nope.yaml]", "correct the entry"),
+        ("resources: [./sub.d/nope.yaml]", "correct the entry"),
+        ("resources: [../nope]", "correct the entry"),
+        ("resources: [linked]", "put the file or folder itself"),
+        ("resources: [linked/web.yaml]", "put the file or folder itself"),
+        ("HELMCHARTS: [{name: x}]", "commit the manifests that the chart makes"),
+        ("transformers: [x.yaml]", "use patches"),
+    ],
+)
+def test_each_refusal_says_what_to_do(text: str, hint: str) -> None:
+    with pytest.raises(Malformed) as raised:
+        needed("apps", lambda _path: {"apps/kustomization.yaml": text}, {"apps/linked"})
+    assert raised.value.hint.startswith(hint)
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,10 @@ def test_a_program_finds_neither_a_secret_nor_a_home_nor_another_program(tmp_pat
     ("text", "words"),
     [
         ("echo 'Error: x' >&2; echo made; exit 1", "helm ended with 1: Error: x"),
+        (
+            "printf 'Error: x\\n\\nUse --debug flag to render out invalid YAML\\n' >&2; exit 1",
+            r"helm ended with 1: Error: x$",
+        ),
         ("echo 'not: [yaml'", ""),
         ("kill -9 $$", "helm ended with"),
     ],
@@ -226,7 +230,7 @@ def test_a_link_in_a_chart_is_refused(tmp_path: Path, stand_in: Path) -> None:
 def test_a_link_is_no_resource_of_a_kustomization(tmp_path: Path, stand_in: Path) -> None:
     rendering = write(stand_in.with_name("kustomize"), "exit 0")
     files = {"k/kustomization.yaml": "resources: [outside]\n", "k/outside": Link("/etc")}
-    with pytest.raises(SourceError, match="'outside' is not in the repository"):
+    with pytest.raises(SourceError, match="'outside' is a symbolic link"):
         from_git(tmp_path, files, "k", rendering)
 
 
