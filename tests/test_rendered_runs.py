@@ -47,6 +47,24 @@ def test_the_applications_of_a_chart_in_git_are_updated_in_one_commit(repo: Path
     assert [one["application"] for one in result.json["decisions"]] == ["argocd/shop", "argocd/web"]
 
 
+def test_a_chart_that_cannot_be_rendered_is_one_finding_of_lint(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "helm").write_text("#!/bin/sh\necho 'Error: no' >&2\nexit 1\n")
+    (tmp_path / "bin" / "helm").chmod(0o755)
+    (tmp_path / "chart").mkdir()
+    (tmp_path / "chart" / "Chart.yaml").write_text("name: chart\n")
+    wrong = application("web", "https://h/x.git")
+    wrong["metadata"]["annotations"][f"{PREFIX}image-list"] = "no image"
+    path = os.pathsep.join((str(tmp_path / "bin"), os.environ["PATH"]))
+    sources = ("chart", manifest(tmp_path, wrong))
+    result = image_update("lint", *sources, "--render", "helm", "--output", "json", cwd=tmp_path, env={"PATH": path})
+    assert result.code == 3
+    first, *others = result.json["findings"]
+    assert (first["file"], first["severity"]) == ("chart", "error")
+    assert first["message"] == "chart: cannot render this Helm chart: helm ended with 1: Error: no"
+    assert "web" in str(others[0]["application"])
+
+
 def test_a_chart_that_is_not_rendered_is_a_warning_that_says_how(repo: Path) -> None:
     result = image_update(*arguments(f"{repo}//chart?ref=main"))
     assert (result.code, result.json["decisions"]) == (0, [])

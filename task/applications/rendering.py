@@ -38,6 +38,10 @@ def kind_of(names: Collection[str]) -> Kind | None:
     return "helm" if "Chart.yaml" in names else None
 
 
+class RenderingError(SourceError):
+    """A chart or kustomization cannot be rendered: its owner acts."""
+
+
 class Rendering:
     """What may be rendered on this machine, and with which program."""
 
@@ -86,7 +90,7 @@ class Rendering:
     def rendered(
         self, kind: Kind, where: str, folder: str, read: ReadFiles, release: Release = Release()
     ) -> Iterator[Found]:
-        """The Applications of a folder, all of them placed at `where`. Raises SourceError, with the program's words.
+        """The Applications of a folder, all of them placed at `where`. Raises RenderingError, with the program's words.
 
         `folder` is its path from the top; `read` returns the files of such a path.
         """
@@ -114,7 +118,8 @@ class Rendering:
             hint = error.hint
             if left_out:
                 hint += f"; {left_out[0]} was left out, as only UTF-8 text is rendered"
-            raise SourceError(f"cannot render this {_WHAT[kind]}: {error.message}", hint=hint, subject=where) from None
+            message = f"cannot render this {_WHAT[kind]}: {error.message}"
+            raise RenderingError(message, hint=hint, subject=where) from None
         for one in found_in(text.encode(), where):
             if one.problem or one.item.get("kind") in _KINDS:
                 yield replace(one, origin=where)

@@ -21,7 +21,7 @@ from task.applications import Found, is_set
 from task.applications.follow import FollowedApplications
 from task.applications.git import GitManifests
 from task.applications.manifest_files import Manifests
-from task.applications.rendering import Rendering
+from task.applications.rendering import Rendering, RenderingError
 from task.applications.repositories import Repositories
 from task.applications.work_tree import locate as find
 from task.errors import TaskError, UsageError
@@ -221,9 +221,14 @@ def _applications(
             git = repo and not os.path.exists(source)
             kept = repositories.of(repo, named=False) if git else None
             read = GitManifests(kept, path, rendering) if kept else Manifests(source, rendering)
-            for manifest in chain.from_iterable(map(rendered, read.all())):
-                followed.note(manifest)
-                yield manifest
+            try:
+                for manifest in chain.from_iterable(map(rendered, read.all())):
+                    followed.note(manifest)
+                    yield manifest
+            except RenderingError as error:
+                if settings.command != "lint":  # it lists every problem
+                    raise
+                yield Found({}, "", str(error), error.hint, severity="error")
         yield from followed.below()
 
 
