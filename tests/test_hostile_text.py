@@ -140,7 +140,7 @@ def test_in_a_traceback(text: str) -> None:
 
 def test_in_a_finding(text: str) -> None:
     found = [(Finding(text, text, text, kind, text, text, text), text, 3) for kind in ("error", "warning", "info")]
-    assert dangers(lint._as_text(found)) == []
+    assert dangers(lint._as_text(found, 1)) == []
     for one in found:
         command = lint._as_command(*one)
         assert command.count("\n") == 1

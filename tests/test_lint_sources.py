@@ -47,6 +47,26 @@ def test_sources_are_arguments(repository: Path, args: list[str], variable: str,
     assert [(one["file"], one["line"]) for one in ended.json["findings"]] == [(path, 8) for path in expected]
 
 
+@pytest.mark.parametrize("text", ["", "kind: ConfigMap\napiVersion: v1\nmetadata: {name: x}\n"])
+def test_a_folder_without_applications_is_a_warning(tmp_path: Path, text: str) -> None:
+    (tmp_path / "x.yaml").write_text(text)
+    ended = image_update("lint", ".", cwd=tmp_path)
+    first, *_, last = ended.stdout.splitlines()
+    assert (ended.code, first) == (0, "warning no Application was found, so nothing was checked")
+    assert last == "0 Applications read: 0 errors, 1 warning, 0 remarks"
+
+
+def test_the_place_of_a_finding_is_printed_once(repository: Path) -> None:
+    (repository / ".image-update").mkdir()
+    (repository / ".image-update" / "config").write_text("version: 1\npinDigest: maybe\n")
+    (repository / "bad.yaml").write_text("apiVersion: argoproj.io/v1alpha1\nkind: Application\na: [\n")
+    lines = image_update("lint", ".", cwd=repository).stdout.splitlines()
+    assert lines[0] == "error   .image-update/config:2  pinDigest is neither true nor false"
+    (bad,) = [line for line in lines if "bad.yaml" in line]
+    assert bad.startswith("error   bad.yaml:1  not YAML: ")
+    assert lines[-1] == "2 Applications read: 4 errors, 0 warnings, 0 remarks"
+
+
 def test_a_chart_that_is_not_rendered_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "templates").mkdir()
     (tmp_path / "Chart.yaml").write_text("name: apps\n")

@@ -117,6 +117,9 @@ def test_lint_names_the_line_of_a_mistake_in_the_config(tmp_path: Path) -> None:
     git(tmp_path, "init", "--quiet", "work")
     apps = tmp_path / "work" / "applications"
     apps.mkdir()
+    (apps / "app.yaml").write_text(
+        "apiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {name: x}\nspec: {source: {path: x}}\n"
+    )
     config = tmp_path / "work" / CONFIG
     config.parent.mkdir()
     config.write_text("version: 1\npinDigest: maybe\n")
@@ -125,7 +128,7 @@ def test_lint_names_the_line_of_a_mistake_in_the_config(tmp_path: Path) -> None:
     (found,) = result.json["findings"]
     assert (result.code, found["severity"], found["application"], found["line"]) == (3, "error", None, 2)
     assert found["file"].endswith(CONFIG)
-    assert found["message"] == ".image-update/config: line 2: pinDigest is neither true nor false"
+    assert found["message"] == "pinDigest is neither true nor false"
     config.write_text("version: 1\npinDigest: true\n")
     assert image_update("lint", tmp_path / "work").code == 0
     assert json.loads(image_update("lint", "--applications", apps, "--output", "json").stdout)["findings"] == []

@@ -34,7 +34,8 @@ def config_findings(sources: Iterable[str]) -> Iterator[tuple[Finding, str, int]
 def _placed(path: str, message: str, hint: str) -> tuple[Finding, str, int]:
     line = int(found[1]) if (found := _LINE.search(message)) else 0
     origin = f"{path}:{line}" if line else path
-    return Finding("", "", "", "error", f"{PATH}: {message}", hint, origin), path, line
+    said = message.removeprefix(f"line {line}: ").removesuffix(f", line {line}")
+    return Finding("", "", "", "error", said, hint, origin), path, line
 
 
 def _config_of(source: str) -> str:

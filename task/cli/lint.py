@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from task.annotations.lint import Finding, findings, of_flaw
+from task.annotations.lint import Finding, Severity, findings, of_flaw
 from task.cli import options
 from task.cli.annotation_lines import line_of
 from task.cli.config_files import config_findings
@@ -27,6 +27,7 @@ from task.wiring import world_of
 
 SCHEMA = "image-update/lint/v1"
 NO_FILES = ("stdin", "cluster", "argocd")  # a line of stdin helps people, but belongs to no file
+_SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 Placed = tuple[Finding, str, int]  # a finding, its file (or "") and its line
 
 
@@ -77,14 +78,14 @@ def lint(
 ) -> int:
     """Check the annotations of all Applications, and the repository's config, and list every problem with its fix."""
     settings, environ, log = settings_of("lint", _given(context)), context.obj.environ, context.obj.log
-    found = _collect(settings, environ, log)
+    found, read = _collect(settings, environ, log)
     if settings.output.format == "json":
         listed = {"schema": SCHEMA, "findings": [_as_json(*one) for one in found]}
         say(exact_json(json.dumps(listed, indent=2, ensure_ascii=False)) + "\n")
     elif log.form == "github":
         say("".join(_as_command(*one) for one in found), commands=True)
     else:
-        say(_as_text(found))
+        say(_as_text(found, read))
     return int(Exit.CONFIGURATION) if any(one.severity == "error" for one, _, _ in found) else int(Exit.OK)
 
 
@@ -97,7 +98,8 @@ def _given(context: typer.Context) -> Mapping[str, Any]:
     return {**given, "applications": (*given["source"], *named)}
 
 
-def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> list[Placed]:
+def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[list[Placed], int]:
+    """Return all findings, and how many Applications were read."""
     scope = scope_of(settings)
     world = world_of(settings, environ, log, scope)
     try:
@@ -107,20 +109,29 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> list[P
         on_hold = list(held(apps, settings, world, now))
     finally:
         world.close()
+    read = found.read + len(world.passed_over())
     placed: list[Placed] = list(config_findings(settings.applications))
+    if not (read or found.templates or found.problems):
+        hint = "name their folder or file, as in image-update lint apps/"
+        placed.append(
+            (Finding("", "", "", "warning", "no Application was found, so nothing was checked", hint, ""), "", 0)
+        )
     for problem in found.problems:
+        place, _, message = problem.message.partition(": ")
+        path, line = _origin(place)
+        if not os.path.exists(path):
+            path, line, message = "", 0, problem.message
         finding = Finding(
             problem.application,
             problem.key,
             problem.value,
             # A problem of one Application, or advice about what was not read, is only a warning.
             "warning" if problem.application or problem.advice else "error",
-            problem.message,
+            message,
             problem.hint,
             origin="",
         )
-        path, line = _origin(problem.message.partition(": ")[0])
-        placed.append((finding, path, line) if os.path.exists(path) else (finding, "", 0))
+        placed.append((finding, path, line))
     unknown = unknown_names(scope.narrow.names, apps, (*found.outside, *world.passed_over()))
     placed += [(Finding("", "", "", one.severity, one.message, one.hint, ""), "", 0) for one in unknown]
     told: set[tuple[str, ...]] = set()  # a mistake in a template is reported once, however many Applications have it
@@ -136,7 +147,7 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> list[P
             if not flaw.key:  # it is about the place of the release, which may be elsewhere in the repository
                 finding = replace(finding, severity="warning")
             placed.append((finding, *_place(finding, "")))
-    return placed + [(one, *_place(one, "")) for one in on_hold]
+    return placed + [(one, *_place(one, "")) for one in on_hold], read
 
 
 def _origin(origin: str) -> tuple[str, int]:
@@ -166,18 +177,24 @@ def _as_json(one: Finding, path: str, line: int) -> dict[str, object]:
     }
 
 
-def _as_text(found: Sequence[Placed]) -> str:
+def _as_text(found: Sequence[Placed], read: int) -> str:
     lines = []
     for one, path, line in found:
         where = f"{path}:{line}" if line else path
-        lines.append(f"{one.severity:7} {one.application or where}  {one.message}")
+        subject = one.application or where
+        lines.append(f"{one.severity:7} {f'{subject}  ' if subject else ''}{one.message}")
         if one.hint:
             lines.append(f"        fix: {one.hint}")
         if one.application and where:
             lines.append(f"        at: {where}")
-    errors = sum(one.severity == "error" for one, _, _ in found)
-    lines.append(f"{errors} errors, {len(found) - errors} warnings and remarks")
+    errors, warnings, remarks = (sum(one.severity == kind for one, _, _ in found) for kind in _SEVERITIES)
+    counts = (_counted(errors, "error"), _counted(warnings, "warning"), _counted(remarks, "remark"))
+    lines.append(f"{_counted(read, 'Application')} read: {', '.join(counts)}")
     return "\n".join(map(printable, lines)) + "\n"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _as_command(one: Finding, path: str, line: int) -> str:

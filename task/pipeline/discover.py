@@ -93,6 +93,7 @@ class Discovered:
     sets: int = 0  # ApplicationSets that generate Applications
     generated: int = 0  # Applications that they generate
     templates: tuple[Application, ...] = ()  # templates of ApplicationSets that could not be rendered
+    read: int = 0  # Applications and HelmReleases, whether they have annotations or not
 
 
 def find(manifests: Iterable[FoundManifest], scope: Scope, locate: Locate) -> Discovered:
@@ -133,6 +134,7 @@ def find(manifests: Iterable[FoundManifest], scope: Scope, locate: Locate) -> Di
         len(set(generated)),
         len(generated),
         tuple(app for app in templates if considered(app, scope.narrow)),
+        len(apps) + len(releases),
     )
 
 

@@ -21,6 +21,7 @@ from task.git.repository.objects import Objects
 from task.process_bounds import Clock
 from task.process_watch import weight
 from task.retry import again
+from task.text import blanked
 from task.urls import split, without_login
 
 # A small repository comes with its files, which saves the request for those that count: three round trips. Of a large
@@ -442,7 +443,9 @@ class Remote:
             return missing
         if tag in there:
             return SourceError(
-                "this is a tag, and only a branch can be written to", hint="name a branch", subject=subject
+                f"the revision {blanked(branch)!r} is a tag, and a branch is needed",
+                hint="name a branch",
+                subject=subject,
             )
         empty = "the repository may be empty: push a first commit, or name another branch"
         return SourceError(missing.message, hint=missing.hint if "HEAD" in there else empty, subject=subject)
