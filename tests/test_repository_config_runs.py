@@ -132,3 +132,29 @@ def test_lint_names_the_line_of_a_mistake_in_the_config(tmp_path: Path) -> None:
     config.write_text("version: 1\npinDigest: true\n")
     assert image_update("lint", tmp_path / "work").code == 0
     assert json.loads(image_update("lint", "--applications", apps, "--output", "json").stdout)["findings"] == []
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        (None, "there is no file .image-update/message"),
+        ("", "is a folder"),
+        ("{{.AppName", "line 1"),
+    ],
+)
+def test_lint_reads_the_template_of_the_config(tmp_path: Path, template: str | None, words: str) -> None:
+    """A template that stops each run is an error, with the line of its key."""
+    git(tmp_path, "init", "--quiet", "work")
+    config = tmp_path / "work" / CONFIG
+    config.parent.mkdir()
+    config.write_text("version: 1\ncommit:\n  template: .image-update/message\n")
+    path = config.parent / "message"
+    if template:
+        path.write_text(template)
+    elif template == "":
+        path.mkdir()
+    result = image_update("lint", tmp_path / "work", "--output", "json")
+    (found,) = [one for one in result.json["findings"] if one["severity"] == "error"]
+    assert (result.code, found["severity"], found["line"]) == (3, "error", 3)
+    assert found["message"].startswith("commit.template: ")
+    assert words in found["message"]

@@ -9,8 +9,11 @@ from collections.abc import Iterable, Iterator
 from task.annotations.lint import Finding
 from task.errors import TargetError
 from task.files import read_text
+from task.model import File, Files
 from task.repository_config.config import PATH
 from task.repository_config.reading import LARGEST, read_config
+from task.repository_config.templates import template_in
+from task.templates.commit_message import LONGEST
 
 _LINE = re.compile(r"\bline (\d+)")
 
@@ -24,11 +27,46 @@ def config_findings(sources: Iterable[str]) -> Iterator[tuple[Finding, str, int]
         if not os.path.isfile(path):
             continue
         try:
-            read_config(read_text(path, 4 * LARGEST))  # bytes of a letter
+            config = read_config(read_text(path, 4 * LARGEST))  # bytes of a letter
         except TargetError as error:
             yield _placed(path, error.message, error.hint)
         except (OSError, UnicodeDecodeError) as error:
             yield _placed(path, f"cannot be read: {error}", "write a file in UTF-8")
+        else:
+            yield from _of_templates(path, config.templates)
+
+
+def _of_templates(config: str, templates: Iterable[tuple[str, int]]) -> Iterator[tuple[Finding, str, int]]:
+    top = os.path.dirname(os.path.dirname(config))
+    for path, line in templates:
+        try:
+            template_in(_files_to(top, path), path, line)
+        except TargetError as error:
+            yield _placed(config, error.message, error.hint)
+
+
+def _files_to(top: str, path: str) -> Files:
+    """Return the path and the folders above it as Git would have them."""
+    found: dict[str, File] = {}
+    parts = path.split("/")
+    for number in range(1, len(parts) + 1):
+        name = "/".join(parts[:number])
+        here = os.path.join(top, name)
+        if os.path.islink(here):
+            found[name] = File("", "120000")
+            break
+        if os.path.isdir(here):
+            found[name] = File("", "040000")
+        elif os.path.exists(here):
+            found[name] = _file(here)
+    return found
+
+
+def _file(path: str) -> File:
+    try:
+        return File(read_text(path, 10 * LONGEST))
+    except (OSError, UnicodeDecodeError) as error:
+        return File("", problem=str(error))
 
 
 def _placed(path: str, message: str, hint: str) -> tuple[Finding, str, int]:

@@ -10,15 +10,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from task.editors.file_text import text_of
-from task.errors import Malformed, TargetError
-from task.model import Files, Place, Snapshot
+from task.errors import TargetError
+from task.model import Place, Snapshot
 from task.pipeline.changeset import Wording
 from task.pipeline.decide import Ask, places
 from task.pipeline.job import Job
 from task.repository_config.config import NO_CONFIG, PATH, governed
-from task.repository_config.reading import config_in
-from task.templates.commit_message import LONGEST, check_template
+from task.repository_config.reading import config_in, of_config
+from task.repository_config.templates import template_in
 
 CONFIG = Place(PATH)
 
@@ -61,24 +60,14 @@ def govern(asks: Sequence[Ask], snapshot: Snapshot, repository: ReadsMore, job: 
     if more:
         files = repository.again(snapshot, tuple(dict.fromkeys(more))).files
         snapshot = replace(snapshot, files={**snapshot.files, **files})
-    templates = {path: _template(snapshot.files, path) for path in dict.fromkeys(named)}
+    lines = dict(config.templates)
+    try:
+        templates = {path: template_in(snapshot.files, path, lines[path]) for path in dict.fromkeys(named)}
+    except TargetError as error:
+        raise of_config(error) from error
     return Governed(found, snapshot, replace(job.wording, common=config.wishes, templates=templates))
 
 
 def _more(before: Ask, ask: Ask) -> tuple[Place, ...]:
     known = set(places(before)) if ask.subscription.pull_request and not before.subscription.pull_request else None
     return () if known is None else tuple(place for place in places(ask) if place not in known)
-
-
-def _template(files: Files, path: str) -> str:
-    """Return the template's text. Raises `TargetError`."""
-    text = text_of(files, path)
-    if text is None:
-        raise TargetError(f"commit.template: there is no file {path}", hint="add it, or correct the path", subject=PATH)
-    if len(text) > LONGEST:
-        raise TargetError(f"commit.template: {path} is larger than 64 KiB", hint="shorten it", subject=PATH)
-    try:
-        check_template(text)
-    except Malformed as error:
-        raise TargetError(f"commit.template: {path}: {error.message}", hint=error.hint, subject=PATH) from error
-    return text

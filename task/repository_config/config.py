@@ -45,6 +45,7 @@ class Rule:
 
     match: Match
     wishes: Wishes
+    line: int = 0  # of the file
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class RepositoryConfig:
     wishes: Wishes = Wishes()
     rules: tuple[Rule, ...] = ()
     freezes: tuple[Freeze, ...] = ()
+    templates: tuple[tuple[str, int], ...] = ()  # of commit messages: each path, and the line that names it first
 
 
 NO_CONFIG = RepositoryConfig()

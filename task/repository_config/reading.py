@@ -42,8 +42,12 @@ def config_in(files: Files) -> RepositoryConfig:
     try:
         return read_config(text_of(files, PATH) or "")
     except TargetError as error:
-        hint = "; ".join(filter(None, (error.hint, _WAY_OUT)))
-        raise TargetError(error.message, hint=hint, subject=PATH) from error
+        raise of_config(error) from error
+
+
+def of_config(error: TargetError) -> TargetError:
+    """Return the error as one of the file, with the option that leaves the file out."""
+    return TargetError(error.message, hint="; ".join(filter(None, (error.hint, _WAY_OUT))), subject=PATH)
 
 
 @lru_cache(maxsize=8)  # a branch that moved is read again, mostly with the same file
@@ -69,6 +73,7 @@ class _Reader:
     def __init__(self, text: str, document: Document) -> None:
         self._text, self._document = text, document
         self._globs = 0
+        self._templates: dict[str, int] = {}
 
     def config(self) -> RepositoryConfig:
         """Return the whole file."""
@@ -84,6 +89,7 @@ class _Reader:
             self._wishes(fields, ""),
             tuple(self._rule(node, f"rules[{number}]") for number, node in enumerate(rules, 1)),
             tuple(self._freeze(node, f"freezes[{number}]") for number, node in enumerate(freezes, 1)),
+            tuple(self._templates.items()),
         )
 
     def _rule(self, node: Node, what: str) -> Rule:
@@ -93,7 +99,7 @@ class _Reader:
         wishes = self._wishes(fields, f"{what}.")
         if wishes == Wishes():
             raise self._wrong(node, f"{what} decides nothing", f"add keys of {', '.join(_WISHES)}")
-        return Rule(self._match(fields["match"], f"{what}.match"), wishes)
+        return Rule(self._match(fields["match"], f"{what}.match"), wishes, self._line(node))
 
     def _freeze(self, node: Node, what: str) -> Freeze:
         fields = self._fields(node, what, _FREEZE)
@@ -139,6 +145,7 @@ class _Reader:
         template = trailers = sign_off = None
         if "template" in commit:
             template = self._path(commit["template"], f"{what}.template")
+            self._templates.setdefault(template, self._line(commit["template"]))
         if "trailers" in commit:
             trailers = self._trailers(commit["trailers"], f"{what}.trailers")
         if "signOff" in commit:
@@ -176,7 +183,7 @@ class _Reader:
     def _path(self, node: Node, what: str) -> str:
         path = self._text_of(node, what)
         parts = path.split("/")
-        if path.startswith("/") or ".." in parts or not path.isprintable():
+        if path.startswith("/") or ".." in parts or not path.strip("./") or not path.isprintable():
             raise self._wrong(
                 node, f"{what} is not a path within the repository", "write it from the repository's root"
             )
