@@ -62,6 +62,11 @@ class Forges:
         except Malformed as error:
             raise ForgeError(f"{fails}: {error.message}", hint=error.hint) from error
 
+    def check_host(self, repo: str, reached: str = "") -> None:
+        """Raise the `ForgeError` of `place` for a repository on no host, such as a local path. Nothing is contacted."""
+        if not any(map(_on_a_host, filter(None, (reached, repo)))):
+            self.place(repo, reached)
+
     def of(self, repo: str, reached: str = "") -> ForgeApi:
         """The repository's forge. Raises as `place`, and `CredentialsError` without a token for it."""
         place = self.place(repo, reached)

@@ -138,6 +138,8 @@ class World:
     signatures: Signatures | None = None  # as the command line requires them; None if it requires none
     by_keys: Signatures | None = None  # as an Application's ImageUpdater requires them
     forge: Callable[[str], Forge] | None = None  # by a repository's URL
+    # raises the error of `forge` for a repository on no host, without a connection; for `plan`
+    check_forge: Callable[[str], None] = lambda _repo: None
     # the forge's kind, and the URL of a page
     compare: Callable[[str, str, str], tuple[str, str]] = lambda _repo, _base, _head: ("", "")
     comments: Callable[[str], Comments] | None = None  # by a repository's URL

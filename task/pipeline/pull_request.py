@@ -45,14 +45,17 @@ class Request:
 def requests_of(moves: Sequence[Move], job: Job, world: World) -> tuple[dict[str, Request], list[Move]]:
     """Return the requests for these moves by head branch, and the moves; one that cannot have a request is an error.
 
-    `plan` asks no forge.
+    `plan` asks no forge. It only sees whether the repository is on a host at all.
     """
     found: dict[str, Request] = {}
     broken: dict[str, TaskError] = {}
-    for one in (move.decision for move in moves if not job.dry):
+    for one in (move.decision for move in moves):
         if not one.subscription.pull_request or one.head in (one.branch, *found, *broken):
             continue
         try:
+            if job.dry:
+                world.check_forge(one.subscription.repo)
+                continue
             if world.forge is None:
                 raise SourceError("no pull request can be opened here", hint="leave out pull-request")
             forge = world.forge(one.subscription.repo)

@@ -136,6 +136,7 @@ def world_of(
         signatures=signatures,
         by_keys=by_keys,
         forge=lambda repo: forges().of(repo),
+        check_forge=lambda repo: forges().check_host(repo),
         compare=lambda repo, base, head: forges().compare(repo, base, head),
         comments=lambda repo: forges().comments(repo),
         deployments=lambda repo: forges().deployments(repo),

@@ -34,6 +34,10 @@ class ForgeClients:
         """Return the repository's forge."""
         return self._forges().of(repo, self._reached(repo))
 
+    def check_host(self, repo: str) -> None:
+        """Raise what `of` would raise for a repository on no host. Nothing is contacted."""
+        self._forges().check_host(repo, self._reached(repo))
+
     def comments(self, repo: str) -> RequestComments:
         """Return the comments on the repository's pull requests."""
         return self._forges().comments(repo, self._reached(repo))

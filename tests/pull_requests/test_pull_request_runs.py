@@ -10,8 +10,8 @@ from fakes.forge_server import Pull, serving
 from fakes.github_api import NAME, GitHub
 from request_scenes import API, TOKEN, Scene, verdict
 from runner_rules import dangers
-from runs import WEB, application, manifest, target
-from support import commit, git, show
+from runs import WEB, application, manifest, repository, target
+from support import commit, git, image_update, show
 
 STATE = ".image-update/apps/a/argocd_a.state"
 
@@ -194,3 +194,12 @@ def test_events_of_two_images_at_once_are_one_request(scene: Scene, server: GitH
     assert f"| `{WEB}` | `1.0.0` | `1.3.0` |" in pull.body
     assert server.branches[scene.head] in pull.body
     assert scene.text().count("newTag: 1.3.0") == 2
+
+
+def test_plan_says_what_run_says_of_a_repository_on_no_host(tmp_path: Path) -> None:
+    app = application("a", repository(tmp_path, "a"), **{"pull-request": "true"})
+    given = ("--applications", manifest(tmp_path, app), "--allow-protocol", "file", "--output", "json")
+    planned, done = (image_update(name, "--image", f"{WEB}:1.1.0", *given) for name in ("plan", "run"))
+    assert (planned.code, done.code) == (3, 3)
+    assert "no pull request can be opened" in done.json["errors"][0]["message"]
+    assert planned.json["errors"] == done.json["errors"]
