@@ -68,6 +68,8 @@ def lint(annotations: dict[str, str], **source: Any) -> tuple[Finding, ...]:
         ({"image-list": "web=acme/web", "web.pull-secret": "secret:a/b"}, "error", "web.pull-secret", "#<field>"),
         ({"image-list": "web=acme/web", "pull-secret": "vault:a/b"}, "error", "pull-secret", "'vault'"),
         ({"image-list": "web=acme/web", "web.platforms": "linux/arm64, amd64"}, "error", "web.platforms", "'amd64'"),
+        ({"image-list": "web=acme/web", "web.platforms": "linux/am64"}, "warning", "web.platforms", "linux/amd64"),
+        ({"image-list": "web=acme/web", "web.platforms": "linux/x86_64"}, "warning", "web.platforms", "linux/amd64"),
         ({"image-list": "web=acme/web", "web.platforms": "Linux/ARM64"}, "error", "web.platforms", "write linux/arm64"),
         (
             {"image-list": "web=acme/web:^1", "web.update-strategy": "newest-build"},

@@ -31,7 +31,7 @@ from task.annotations.write_back import inside
 from task.errors import Malformed, TaskError
 from task.image import live_image, parse_image_list, split_image_list
 from task.model import Application, Entry, Flaw, Subscribed, Subscription
-from task.policy.platforms import is_platform
+from task.policy.platforms import is_platform, meant_platforms
 from task.templates.branch_name import check_branch_template
 
 Severity = Literal["error", "warning", "info"]
@@ -168,6 +168,11 @@ def _value(app: Application, key: str) -> Iterator[Finding]:
         elif value != value.lower():  # the comparison is case-sensitive, as in AIU
             message = f"{key}: platforms are written in lower case: no image ever fits {value!r}"
             yield _finding(app, key, "error", message, f"write {value.lower()}")
+        else:
+            for name in names:
+                if meant := meant_platforms(name):
+                    message = f"{key}: {name!r} has an unknown architecture, so hardly any image fits it"
+                    yield _finding(app, key, "warning", message, f"write {' or '.join(meant)}")
 
 
 def _entries(app: Application, misplaced: Collection[str]) -> Iterator[Finding]:

@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import get_close_matches
+
+# Those of Go, which images are built for.
+_ARCHITECTURES = (
+    "386", "amd64", "arm", "arm64", "loong64", "mips", "mipsle", "mips64", "mips64le", "ppc64", "ppc64le", "riscv64",
+    "s390x", "wasm",
+)  # fmt: skip
+_OTHER_NAMES = {"x86_64": "amd64", "x86-64": "amd64", "x64": "amd64", "aarch64": "arm64", "i386": "386", "x86": "386"}
 
 
 def accepts(wanted: Sequence[str], os: str, arch: str, variant: str = "", runtime: str = "") -> bool:
@@ -23,6 +31,15 @@ def is_platform(text: str) -> bool:
     """Whether the text names an operating system and an architecture."""
     os, arch, _ = _parts(text)
     return bool(os and arch)
+
+
+def meant_platforms(text: str) -> tuple[str, ...]:
+    """What a platform with an unknown architecture was probably meant to be; empty for a known or a strange one."""
+    os, arch, _ = _parts(text)
+    if arch in _ARCHITECTURES:
+        return ()
+    named = _OTHER_NAMES.get(arch)
+    return tuple(f"{os}/{one}" for one in ([named] if named else get_close_matches(arch, _ARCHITECTURES, n=2)))
 
 
 def _parts(text: str) -> tuple[str, str, str]:
