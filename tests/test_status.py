@@ -183,6 +183,8 @@ def test_mistakes_on_the_command_line(scene: Scene) -> None:
     for words in (["--builds", "51"], ["--builds", "-1"], ["--builds", "x"]):
         found = scene.call("status", *words)
         assert (found.code, "a whole number from 0 to 50" in found.stderr) == (2, True)
+    found = scene.call("status", "--newest", "--registry-check", "never")
+    assert (found.code, "--newest and --registry-check=never are both given" in found.stderr) == (2, True)
 
 
 def test_the_newest_tag_that_the_rules_admit(tmp_path: Path) -> None:
@@ -204,7 +206,7 @@ def test_the_newest_tag_that_the_rules_admit(tmp_path: Path) -> None:
         apps[1] = application("b", repo, image_list=lists["b"], update_strategy="digest")
         given = ("--applications", manifest(tmp_path, *apps), "--allow-protocol", "file", "--output", "json")
         with untouched(repo):
-            found = image_update("status", "--newest", *given)
+            found = image_update("status", "--newest", "--registry-check", "auto", *given)
             quiet = image_update("status", *given)
         assert lists_of(server) == 2
     jsonschema.validate(found.json, SCHEMA)

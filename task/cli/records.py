@@ -46,10 +46,10 @@ def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
         )
     if given.get("on_failure") == "rollback":
         if not given["wait"]:
-            raise UsageError("--on-failure rollback is given without --wait", hint="give --wait: it sees the failure")
+            raise UsageError("--on-failure=rollback is given without --wait", hint="give --wait: it sees the failure")
         if given["pull_request"] and not given["auto_merge"]:
             raise UsageError(
-                "--on-failure rollback does not go with a pull request that a person merges",
+                "--on-failure=rollback does not go with a pull request that a person merges",
                 hint="give --auto-merge, or leave out --on-failure and run: image-update rollback",
             )
 

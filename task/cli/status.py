@@ -13,6 +13,7 @@ from task.cli import options
 from task.cli.html_page import HtmlCommand, write_page
 from task.cli.records import settings_of
 from task.cli.update import job_of
+from task.errors import UsageError
 from task.model import Image, Status
 from task.output.console import stdout_console
 from task.output.log import Log
@@ -109,6 +110,8 @@ def status(
 ) -> int:
     """Show each image: its version in Git and in the cluster, its holds and its last builds."""
     settings, environ, log = settings_of("status", context.params), context.obj.environ, context.obj.log
+    if settings.newest and settings.check == "never":
+        raise UsageError("--newest and --registry-check=never are both given", hint="leave out one of them")
     if environ.get("GITHUB_ACTIONS") == "true":
         mask(SECRETS, environ)
     found = _found(settings, environ, log)

@@ -24,6 +24,8 @@ from task.cli.hold_words import actor_of, destination_of, until_of, words_of
 from task.cli.strange_variables import strange_variables
 from task.errors import Malformed, UsageError
 from task.files import read_text
+from task.git.names import rewritten
+from task.git.remote_url import remote_of
 from task.model import Hold, Image, Report
 from task.output.log import Log
 from task.output.notify import Receivers, check_url, notify
@@ -185,10 +187,22 @@ def _deployed(settings: Settings, repository: str, commit: str, environ: Mapping
         if not value and (name, settings.command) != ("commit", "promote"):
             hint = f"give {option}; without it, the CI system's variables tell ({variables} and others)"
             raise UsageError(f"--deployments: the {name} that was built is not known", hint=hint)
+    if not (_is_remote(repository) or _is_remote(rewritten(repository, settings.git.rewrites))):
+        hint = "write it as https://host/owner/repository: it is the repository of the source code"
+        message = f"--source-repository: no deployment is shown for {repository!r}: it is no https or ssh URL"
+        raise UsageError(message, hint=hint)
     of_the_job = bool(commit) and environ.get("CI_COMMIT_SHA", "").strip() == commit
     ref = environ.get("CI_COMMIT_REF_NAME", "").strip() if of_the_job else ""
     is_tag = bool(ref) and environ.get("CI_COMMIT_TAG", "").strip() == ref
     return DeployedSource(repository, commit, ref, is_tag, settings.argo.wait)
+
+
+def _is_remote(url: str) -> bool:
+    try:
+        remote_of(url)
+    except Malformed:
+        return False
+    return True
 
 
 def scope_of(settings: Settings) -> Scope:

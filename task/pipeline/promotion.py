@@ -76,6 +76,8 @@ def check_promotion(promotion: Promotion) -> None:
         for name in _PLACEHOLDER.findall(pattern):
             if name not in _facts(Application("", "", {}, ())):
                 raise UsageError(f"--to: nothing is known as {{{name}}} in {pattern!r}", hint=f"write one of {known}")
+        if set(_PLACEHOLDER.sub("", pattern)) & {"{", "}"}:
+            raise UsageError(f"--to: a brace is missing, or one too many, in {pattern!r}", hint=f"write one of {known}")
 
 
 def _facts(source: Application) -> Mapping[str, str]:
@@ -101,7 +103,7 @@ def pairs_of(asking: Sequence[Subscribed], promotion: Promotion) -> tuple[list[P
     plain = [pattern for pattern in promotion.targets if not _PLACEHOLDER.search(pattern)]
     problems += unknown_names(plain, apps, strict=not pairs)
     if not (pairs or problems):
-        problems.append(_nobody("--to", " ".join((*promotion.targets, promotion.target_selector)).strip()))
+        problems.append(_no_target(promotion, apps, giving))
     for name in promotion.images:
         if not any(_named(sub, (name,)) for one in sources for sub in one.subscriptions):
             hint = "name an alias of the annotation image-list, or the image as it stands there"
@@ -191,6 +193,21 @@ class _Givers:
     def _to(self, target: Subscribed, entries: Iterable[Subscription]) -> list[Subscription]:
         key = target.application.key
         return [one for one in entries if (source := one.application.key) != key and key in self._giving[source]]
+
+
+def _no_target(promotion: Promotion, apps: Iterable[Application], giving: Mapping[str, frozenset[str]]) -> Problem:
+    """Return the error that no Application gets a version: by which option, or because it would be its own source."""
+    selector, patterns = promotion.target_selector, " ".join(promotion.targets)
+    if selector and not any(considered(app, Narrow(selector=selector)) for app in apps):
+        return _nobody("--to-selector", selector)
+    flag, text = ("--to", patterns) if patterns else ("--to-selector", selector)
+    if any(giving.values()):
+        hint = "name other Applications, for example production/{name}"
+        message = f"{flag}: {text!r} fits only the source itself, and no Application is its own source"
+        return Problem("", "source", message, hint, exit=int(Exit.CONFIGURATION))
+    if patterns and selector:
+        return _nobody("--to and --to-selector", f"{patterns} {selector}")
+    return _nobody(flag, text)
 
 
 def _nobody(flag: str, text: str) -> Problem:

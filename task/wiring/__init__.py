@@ -68,6 +68,9 @@ def world_of(
         argo = Argo(settings, environ, log, opened)
     if argo and waits:
         argo.check()
+    if settings.promote.healthy and not (argo and argo.kind):
+        hint = "files and Git do not say what is healthy: give --applications cluster or argocd"
+        raise UsageError("--healthy: nothing says which Argo CD to ask", hint=hint)
     from_cluster = argo.plan if argo and argo.kind == "cluster" else None
 
     @once

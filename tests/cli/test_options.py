@@ -316,10 +316,10 @@ API = ("--commit-through", "github")
             ["--verify", "k", "--verify-identity", "me", "--verify-issuer", "https://i"],
             "--verify and --verify-identity are both given",
         ),
-        (["--on-failure", "rollback"], "--on-failure rollback is given without --wait"),
+        (["--on-failure", "rollback"], "--on-failure=rollback is given without --wait"),
         (
             ["--on-failure", "rollback", "--wait", "--pull-request"],
-            "--on-failure rollback does not go with a pull request that a person merges",
+            "--on-failure=rollback does not go with a pull request that a person merges",
         ),
         (["--commit-through", "gitlab"], "--commit-through: 'gitlab' is not one of its values"),
         ([*API, "--signing-key", "k"], "--signing-key and --commit-through github are both given"),

@@ -185,12 +185,39 @@ def test_two_sources_with_one_version_are_one() -> None:
         ("nowhere/*", "production/*", "no Application's name fits 'nowhere/*'"),
         ("staging/web", "production/wep", "no Application is called 'production/wep'"),
         ("staging/web", "nowhere/*", "no Application's name fits 'nowhere/*'"),
-        ("staging/web", "{namespace}/{name}", "--to: no Application fits '{namespace}/{name}'"),  # only itself
+        (
+            "staging/web",
+            "{namespace}/{name}",
+            "--to: '{namespace}/{name}' fits only the source itself, and no Application is its own source",
+        ),
         ("staging/web", "{name}/nowhere", "--to: no Application fits '{name}/nowhere'"),
     ],
 )
 def test_nobody_on_one_side_is_an_error(given_from: str, given_to: str, message: str) -> None:
     report = four().promote(given_from, given_to)
+    assert (report.exit, errors(report)) == (3, [message])
+
+
+@pytest.mark.parametrize(
+    ("given_to", "selector", "message"),
+    [
+        ("", "stage=productoin", "--to-selector: no Application fits 'stage=productoin'"),
+        ("production/web", "stage=productoin", "--to-selector: no Application fits 'stage=productoin'"),
+        (
+            "{name}/nowhere",
+            "stage=production",
+            "--to and --to-selector: no Application fits '{name}/nowhere stage=production'",
+        ),
+        (
+            "",
+            "stage=staging",
+            "--to-selector: 'stage=staging' fits only the source itself, and no Application is its own source",
+        ),
+    ],
+)
+def test_the_option_that_leaves_no_target_is_named(given_to: str, selector: str, message: str) -> None:
+    scene = Stages(app("staging/web"), app("production/web"))
+    report = scene.promote("staging/web", given_to, target_selector=selector)
     assert (report.exit, errors(report)) == (3, [message])
 
 
@@ -369,6 +396,8 @@ def test_the_source_commit_of_the_build_is_the_commits() -> None:
     ("promotion", "message"),
     [
         (Promotion(("a",), ("{cluster}/a",)), "--to: nothing is known as {cluster} in '{cluster}/a'"),
+        (Promotion(("a",), ("b/{name",)), "--to: a brace is missing, or one too many, in 'b/{name'"),
+        (Promotion(("a",), ("b/{{name}}",)), "--to: a brace is missing, or one too many, in 'b/{{name}}'"),
         (Promotion(source_selector="a in b"), "--from-selector: cannot read 'a in b'"),
         (Promotion(target_selector="a in b"), "--to-selector: cannot read 'a in b'"),
     ],
