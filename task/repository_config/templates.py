@@ -10,17 +10,19 @@ from task.templates.commit_message import LONGEST, check_template
 
 def template_in(files: Files, path: str, line: int) -> str:
     """Return the template's text. The TargetError names the line of the config that names the template."""
-    where = f"line {line}: commit.template"
+    where = f"line {line}: "
     try:
         text = text_of(files, path)
     except TargetError as error:
-        raise TargetError(f"{where}: {path}: {error.message}", hint="name a text file of this repository") from error
+        raise TargetError(
+            f"{where}commit.template: {path}: {error.message}", hint="name a text file of this repository"
+        ) from error
     if text is None:
-        raise TargetError(f"{where}: there is no file {path}", hint="add it, or correct the path")
+        raise TargetError(f"{where}commit.template: there is no file {path}", hint="add it, or correct the path")
     if len(text) > LONGEST:
-        raise TargetError(f"{where}: {path} is larger than 64 KiB", hint="shorten it")
+        raise TargetError(f"{where}commit.template: {path} is larger than 64 KiB", hint="shorten it")
     try:
         check_template(text)
     except Malformed as error:
-        raise TargetError(f"{where}: {path}: {error.message}", hint=error.hint) from error
+        raise TargetError(f"{where}commit.template: {path}: {error.message}", hint=error.hint) from error
     return text
