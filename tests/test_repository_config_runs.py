@@ -158,3 +158,19 @@ def test_lint_reads_the_template_of_the_config(tmp_path: Path, template: str | N
     assert (result.code, found["severity"], found["line"]) == (3, "error", 3)
     assert found["message"].startswith("commit.template: ")
     assert words in found["message"]
+
+
+def test_lint_warns_of_a_rule_that_matches_no_application(tmp_path: Path) -> None:
+    """A mistyped glob switches a review off, and nothing else would say so."""
+    repo = repository(tmp_path, "a")
+    git(tmp_path, "clone", "--quiet", str(repo), "work")
+    config = tmp_path / "work" / CONFIG
+    config.parent.mkdir(exist_ok=True)
+    rules = [f"- {{match: {{paths: [{glob}]}}, pinDigest: true}}" for glob in ("apps/a", "aps/**", '"["')]
+    config.write_text("\n".join(("version: 1", "rules:", *rules)))
+    manifest(tmp_path / "work", application("a", repo), application("b", tmp_path / "other"))
+    result = image_update("lint", tmp_path / "work", "--output", "json")
+    found = [(one["severity"], one["line"], one["message"]) for one in result.json["findings"] if one["line"]]
+    none = "does not match the one Application read that writes to this repository"
+    assert found == [("warning", 4, f"rules[2] {none}"), ("warning", 5, f"rules[3] {none}")]
+    assert result.code == 0

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from task.annotations.lint import Finding
 from task.errors import TargetError
 from task.files import read_text
-from task.model import File, Files
-from task.repository_config.config import PATH
+from task.model import File, Files, Subscription
+from task.pipeline.discover import Locate
+from task.repository_config.config import PATH, unmatched
 from task.repository_config.reading import LARGEST, read_config
 from task.repository_config.templates import template_in
 from task.templates.commit_message import LONGEST
+from task.urls import normal_url
 
 _LINE = re.compile(r"\bline (\d+)")
 
 
-def config_findings(sources: Iterable[str]) -> Iterator[tuple[Finding, str, int]]:
-    """Yield an error for each config with a mistake, with its file and line.
+def config_findings(
+    sources: Iterable[str], subs: Sequence[Subscription], locate: Locate
+) -> Iterator[tuple[Finding, str, int]]:
+    """Yield an error for each mistake in a config, and a warning for each rule that matches no Application.
 
-    A config is looked for at the root of the work tree that a file or folder of Applications lies in.
+    Each comes with its file and line. Rules are compared with the subscriptions that write to the config's repository.
+    If none does, nothing is said about them. A config is looked for at the root
+    of the work tree that a file or folder of Applications lies in.
     """
     for path in dict.fromkeys(_config_of(source) for source in sources if os.path.exists(source)):
         if not os.path.isfile(path):
@@ -34,6 +40,21 @@ def config_findings(sources: Iterable[str]) -> Iterator[tuple[Finding, str, int]
             yield _placed(path, f"cannot be read: {error}", "write a file in UTF-8")
         else:
             yield from _of_templates(path, config.templates)
+            found = locate(f"{path}:0") if config.rules or config.freezes else None
+            ours = [sub for sub in subs if found and _same(sub.repo, found[0])]
+            number = len({sub.application.key for sub in ours})
+            for what, line in unmatched(config, ours) if ours else ():
+                message = f"{what} matches none of the {number} Applications read that write to this repository"
+                if number == 1:
+                    message = f"{what} does not match the one Application read that writes to this repository"
+                hint = "correct the names and globs of its match, or remove it"
+                yield Finding("", "", "", "warning", message, hint, f"{path}:{line}"), path, line
+
+
+def _same(one: str, other: str) -> bool:
+    """Tell whether two URLs name one repository, even if one is for ssh and the other for https."""
+    first, second = (normal_url(url).partition("://")[2].rpartition("@")[2] for url in (one, other))
+    return first == second
 
 
 def _of_templates(config: str, templates: Iterable[tuple[str, int]]) -> Iterator[tuple[Finding, str, int]]:

@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from task.annotations.lint import Finding, Severity, findings, of_flaw
+from task.annotations.subscription import subscribe
 from task.cli import options
 from task.cli.annotation_lines import line_of
 from task.cli.config_files import config_findings
@@ -17,9 +18,10 @@ from task.cli.holds import held
 from task.cli.records import settings_of
 from task.cli.update import scope_of
 from task.errors import Exit
+from task.model import Subscription
 from task.output.log import Log
 from task.output.stdout import say
-from task.pipeline.discover import find
+from task.pipeline.discover import Discovered, Scope, find
 from task.pipeline.overlooked import unknown_names
 from task.settings import Settings
 from task.text import exact_json, printable, without_logins
@@ -107,10 +109,11 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[
         apps = [*found.applications, *(one.application for one in found.releases)]
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         on_hold = list(held(apps, settings, world, now))
+        written = [] if world.passed_over() else _written(found, scope)
+        placed: list[Placed] = list(config_findings(settings.applications, written, world.locate))
     finally:
         world.close()
     read = found.read + len(world.passed_over())
-    placed: list[Placed] = list(config_findings(settings.applications))
     if not (read or found.templates or found.problems):
         hint = "name their folder or file, as in image-update lint apps/"
         placed.append(
@@ -148,6 +151,13 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[
                 finding = replace(finding, severity="warning")
             placed.append((finding, *_place(finding, "")))
     return placed + [(one, *_place(one, "")) for one in on_hold], read
+
+
+def _written(found: Discovered, scope: Scope) -> list[Subscription]:
+    """Return all that writes to a repository, what the narrowing options exclude included."""
+    subscribed = [subscribe(app, scope.defaults) for app in (*found.applications, *found.outside)]
+    every = (sub for one in (*subscribed, *found.releases) for sub in one.subscriptions)
+    return [sub for sub in every if sub.method == "git" and not sub.flaw]
 
 
 def _origin(origin: str) -> tuple[str, int]:

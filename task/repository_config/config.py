@@ -133,6 +133,13 @@ def decided(layers: Sequence[Wishes]) -> Wishes:
     return Wishes(**{name: values[0] for name, values in said.items() if values})
 
 
+def unmatched(config: RepositoryConfig, subs: Sequence[Subscription]) -> list[tuple[str, int]]:
+    """Return each rule and freeze that is about none of the subscriptions: its place in the file, and its line."""
+    parts = [(f"rules[{number}]", one.match, one.line) for number, one in enumerate(config.rules, 1)]
+    parts += [(f"freezes[{number}]", one.match, one.line) for number, one in enumerate(config.freezes, 1)]
+    return [(what, line) for what, match, line in parts if not any(map(match.takes, subs))]
+
+
 def in_force(freezes: Iterable[Freeze], now: str) -> list[tuple[Match, Hold]]:
     """Return the freezes that hold now: what each is about, and the hold that it is."""
     found = []
