@@ -174,3 +174,13 @@ def test_lint_warns_of_a_rule_that_matches_no_application(tmp_path: Path) -> Non
     none = "does not match the one Application read that writes to this repository"
     assert found == [("warning", 4, f"rules[2] {none}"), ("warning", 5, f"rules[3] {none}")]
     assert result.code == 0
+
+
+def test_lint_warns_of_a_config_in_the_wrong_place(tmp_path: Path) -> None:
+    git(tmp_path, "init", "--quiet", "work")
+    (tmp_path / "work" / CONFIG).mkdir(parents=True)
+    (tmp_path / "work" / f"{CONFIG}.yaml").write_text("version: 1\n")
+    result = image_update("lint", tmp_path / "work", "--output", "json")
+    found = [one["message"] for one in result.json["findings"] if "is not read" in one["message"]]
+    assert found == [f"the folder {CONFIG} is not read", f"{CONFIG}.yaml is not read"]
+    assert result.code == 0

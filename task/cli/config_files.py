@@ -30,6 +30,7 @@ def config_findings(
     of the work tree that a file or folder of Applications lies in.
     """
     for path in dict.fromkeys(_config_of(source) for source in sources if os.path.exists(source)):
+        yield from _misplaced(path)
         if not os.path.isfile(path):
             continue
         try:
@@ -49,6 +50,16 @@ def config_findings(
                     message = f"{what} does not match the one Application read that writes to this repository"
                 hint = "correct the names and globs of its match, or remove it"
                 yield Finding("", "", "", "warning", message, hint, f"{path}:{line}"), path, line
+
+
+def _misplaced(config: str) -> Iterator[tuple[Finding, str, int]]:
+    """Yield a warning for each place in which people take a config for read."""
+    hint = f"write one file, {PATH}"
+    if os.path.isdir(config):
+        yield Finding("", "", "", "warning", f"the folder {PATH} is not read", hint, config), config, 0
+    for ending in (".yaml", ".yml", ".json"):
+        if os.path.exists(path := f"{config}{ending}"):
+            yield Finding("", "", "", "warning", f"{PATH}{ending} is not read", hint, path), path, 0
 
 
 def _same(one: str, other: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import lru_cache
@@ -32,6 +33,7 @@ _REQUESTS = (*_FLAGS, "group", *_LISTS)
 _RULE = ("match", *_WISHES)
 _FREEZE = ("schedule", "duration", "timeZone", "reason", "match")
 _MATCH = ("applications", "projects", "paths", "images")
+_OURS = ("application",)  # trailers that each commit has; a key means the same in any case
 _WAY_OUT = "--no-repository-config leaves the file out of a run"
 
 
@@ -58,6 +60,10 @@ def read_config(text: str) -> RepositoryConfig:
     try:
         tree = parse(text)
     except TargetError as error:
+        found = re.search(r", line (\d+)$", error.message)
+        if found and re.match(r" *\t", "".join(text.split("\n")[int(found[1]) - 1 :][:1])):
+            hint = "indent with spaces, as YAML wants it"
+            raise TargetError(f"line {found[1]}: a tab indents the line", hint=hint) from error
         raise TargetError(error.message, hint="correct the YAML") from error
     if not tree.documents or tree.documents[0].root.null:
         raise TargetError("line 1: the file says nothing", hint="write `version: 1` in its first line, or delete it")
@@ -83,6 +89,8 @@ class _Reader:
         if (version := self._text_of(fields["version"], "version")) != "1":
             hint = "write `version: 1`; a later version of the file needs a later Image Update"
             raise self._wrong(fields["version"], f"version {shortened(version, 50)!r} is not known", hint)
+        if resolved(self._document, fields["version"]).style:
+            raise self._wrong(fields["version"], "version is a text", "write the number, without quotes: version: 1")
         rules = self._items(fields["rules"], "rules") if "rules" in fields else []
         freezes = self._items(fields["freezes"], "freezes") if "freezes" in fields else []
         return RepositoryConfig(
@@ -198,6 +206,8 @@ class _Reader:
                 raise self._wrong(
                     node, f"{what}: {shortened(key, 50)!r} is not a key", "use letters, digits and dashes"
                 )
+            if key.lower() in _OURS:
+                raise self._wrong(node, f"{what}: each commit has a trailer {key} of its own", "choose another key")
         return tuple(found.items())
 
     def _group(self, node: Node, what: str) -> Grouping:
@@ -247,7 +257,9 @@ class _Reader:
 
     def _text_of(self, node: Node, what: str) -> str:
         found = resolved(self._document, node)
-        if found.kind != "scalar" or found.tag not in _TAGS or found.null or not found.value.strip():
+        if found.kind == "scalar" and found.style and not found.value.strip():
+            raise self._wrong(node, f"{what} is empty", "write a text between the quotes")
+        if found.kind != "scalar" or found.tag not in _TAGS or found.null:
             raise self._wrong(node, f"{what} is not a text", 'write it in quotes: "…"')
         if len(found.value) > LONGEST:
             raise self._wrong(node, f"{what} has more than {LONGEST} characters", "write a shorter text")
