@@ -622,6 +622,8 @@ class ImageStatus:
     in_git: Reading = Reading()  # of a live Application: what its spec says
     live: tuple[Image, ...] = ()
     newest: Image | None = None  # that the rules admit, in the registry; None if it was not asked, or has none
+    read: bool = True  # whether Git, or the live Application, could be read
+    unanswered: bool = False  # the registry was asked for the newest, and did not say
     hold: Hold | None = None
     scope: Literal["application", "image", "freeze"] = "application"  # of the hold
     deferred: Written | None = None

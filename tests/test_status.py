@@ -160,6 +160,8 @@ def test_a_repository_that_is_not_there(tmp_path: Path) -> None:
     assert found.code == 4
     assert keys(found.json) == ["argocd/a", "argocd/b", "argocd/c", "argocd/x"]
     assert [(one["application"], one["rule"]) for one in found.json["errors"]] == [("argocd/x", "repository")]
+    text = image_update("status", "x", "--applications", nowhere, *scene.given).stdout
+    assert f"  ? unknown  {WEB}  not read\n" in text or f"  ? unknown  web={WEB}  not read\n" in text
 
 
 @pytest.mark.parametrize("tag", ["1.1.0", "1.3.0", "0.9.0", "latest"])
@@ -209,6 +211,9 @@ def test_the_newest_tag_that_the_rules_admit(tmp_path: Path) -> None:
             found = image_update("status", "--newest", "--registry-check", "auto", *given)
             quiet = image_update("status", *given)
         assert lists_of(server) == 2
+        text = image_update("status", "d", "--newest", "--registry-check", "auto", *given[:-2]).stdout
+        assert "      newest   unknown: the registry did not say\n" in text
+        assert text.endswith("1 unknown, 1 error\n"), text
     jsonschema.validate(found.json, SCHEMA)
     assert [one["newest"] for one in found.json["images"]] == [
         {"tag": "1.4.0", "digest": None},

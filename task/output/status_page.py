@@ -8,7 +8,10 @@ from task.output.status_text import by_application
 from task.output.status_words import facts, name, says, state, summary
 from task.text import without_logins
 
-MARKS = {"held": "defer", "waiting": "defer", "proposed": "update", "behind": "warning", "differs": "warning"}
+MARKS = {
+    "held": "defer", "waiting": "defer", "proposed": "update",
+    "behind": "warning", "differs": "warning", "unknown": "warning",
+}  # fmt: skip
 
 
 def page(status: Status) -> str:

@@ -14,11 +14,11 @@ from task.model import ImageStatus, Problem, Status
 from task.output.status_words import facts, name, says, state, summary
 from task.text import printable, without_logins
 
-MARKS = {"held": "~", "waiting": "~", "proposed": ">", "behind": "<", "differs": "-", "tracked": "="}
+MARKS = {"held": "~", "waiting": "~", "proposed": ">", "behind": "<", "differs": "-", "unknown": "?", "tracked": "="}
 SYMBOLS = {**MARKS, "held": "◷", "waiting": "◷", "proposed": "↗", "behind": "↓", "differs": "≠"}
 STYLES = {
-    "held": "cyan", "waiting": "cyan", "proposed": "magenta", "behind": "yellow", "differs": "yellow", "tracked": "dim",
-    "error": "bold red", "warning": "yellow",
+    "held": "cyan", "waiting": "cyan", "proposed": "magenta", "behind": "yellow", "differs": "yellow",
+    "unknown": "yellow", "tracked": "dim", "error": "bold red", "warning": "yellow",
 }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from task.model import Image, ImageStatus, PastBuild, Policy, Status
+from task.model import Image, ImageStatus, PastBuild, Policy, Status, Verdict
 from task.output.outcome import constraint_of
 from task.output.words import VERDICTS
 from task.policy.judge import objection
@@ -15,7 +15,8 @@ from task.policy.strategies import STRATEGIES
 from task.text import without_logins
 from task.urls import without_login
 
-STATES = ("held", "waiting", "proposed", "behind", "differs", "tracked")
+STATES = ("held", "waiting", "proposed", "behind", "differs", "unknown", "tracked")
+_WOULD_BE = VERDICTS | {"update": "updated", "error": "an error"}
 SCOPES = {"application": " (all images of the Application)", "image": " (this image)", "freeze": ""}
 DIGEST = 19  # letters of a digest that tell it from others
 
@@ -29,11 +30,13 @@ def state(one: ImageStatus) -> str:
         return "waiting"
     if one.request:
         return "proposed"
+    if not one.read:
+        return "unknown"
     if one.newest and not _same(one, one.newest) and not _older(one, one.newest.tag):
         return "behind"
     if now and one.live and not any(_same(one, image) for image in one.live):
         return "differs"
-    return "tracked"
+    return "unknown" if one.unanswered else "tracked"
 
 
 def name(one: ImageStatus) -> str:
@@ -44,6 +47,8 @@ def name(one: ImageStatus) -> str:
 
 def says(one: ImageStatus) -> str:
     """The version in Git, in short."""
+    if not one.read:
+        return "not read"
     return _version(one.in_git.tag, one.in_git.digest) or "(none)"
 
 
@@ -61,6 +66,8 @@ def facts(one: ImageStatus) -> Iterator[tuple[str, str]]:
         yield "runs", ", ".join(dict.fromkeys(_version(image.tag, image.digest) for image in one.live))
     if one.newest:
         yield "newest", _version(one.newest.tag, one.newest.digest)
+    elif one.unanswered:
+        yield "newest", "unknown: the registry did not say"
     if one.hold:
         held = without_logins(hold_text(one.hold)).removeprefix("held").lstrip(": ")
         yield "hold", f"{held}{SCOPES[one.scope]}"
@@ -70,9 +77,17 @@ def facts(one: ImageStatus) -> Iterator[tuple[str, str]]:
     if one.request:
         yield "request", f"{one.request.tag} in {one.request.url}"
     if one.would:
-        yield "would be", f"{VERDICTS[one.would.verdict]}: {one.would.rule}: {without_logins(one.would.because)}"
+        yield "would be", _verdict(one.would)
     for number, build in enumerate(one.builds):
         yield "" if number else "builds", build_line(build)
+
+
+def _verdict(would: Verdict) -> str:
+    """`updated: admitted: …`; no word of it twice."""
+    word, because = _WOULD_BE[would.verdict], without_logins(would.because)
+    if would.rule != word:
+        return f"{word}: {would.rule}: {because}"
+    return because if because.startswith(word) else f"{word}: {because}"
 
 
 def rules(one: ImageStatus) -> str:

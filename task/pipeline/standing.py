@@ -33,7 +33,7 @@ Versions = Sequence[FileVersion]
 def without_git(sub: Subscription) -> ImageStatus:
     """Return what the Application itself says, without Git."""
     hold = Hold(sub.suspended) if sub.suspended else None
-    return ImageStatus(sub, branch=sub.base, live=all_live(sub), hold=hold)
+    return ImageStatus(sub, branch=sub.base, read=False, live=all_live(sub), hold=hold)
 
 
 def standing(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple[ImageStatus, tuple[Problem, ...]]:
@@ -41,7 +41,7 @@ def standing(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple[Image
     one, problems = replace(without_git(sub), branch=snapshot.branch), list[Problem]()
     try:
         kind = resolve(sub, snapshot)
-        one = replace(one, kind=kind, in_git=reading(snapshot, sub, terms))
+        one = replace(one, kind=kind, read=True, in_git=reading(snapshot, sub, terms))
     except TaskError as error:
         problems.append(unread(sub, error))
     try:

@@ -155,7 +155,7 @@ def _of_live(ask: Ask, job: Job, world: World) -> _Found:
         _manifest, _version, said = said_live(ask.subscription, world.live())
     except TaskError as error:
         return _Found((replace(row, would=would),), (unread(ask.subscription, error),))
-    return _Found((replace(row, in_git=said, would=would),))
+    return _Found((replace(row, read=True, in_git=said, would=would),))
 
 
 def _with_newest(rows: Sequence[ImageStatus], job: Job, world: World) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
@@ -170,6 +170,7 @@ def _with_newest(rows: Sequence[ImageStatus], job: Job, world: World) -> tuple[l
     }
     answers = world.registry(tuple(dict.fromkeys(pinned.values()))) if pinned else {}
     problems = [_no_tag(one) for one in found.decisions]
+    unanswered = {id(one.subscription) for one in found.decisions if one.verdict.verdict == "error"}
     made = []
     for row in rows:
         image = newest.get(id(row.subscription))
@@ -177,11 +178,12 @@ def _with_newest(rows: Sequence[ImageStatus], job: Job, world: World) -> tuple[l
             answer, app = answers[question], row.subscription.application.key
             if answer.error:
                 problems.append(unread(row.subscription, answer.error))
+                unanswered.add(id(row.subscription))
             elif not answer.exists:
                 because = f"the registry has no {image.reference}"
                 problems.append(Problem(app, "not-in-registry", because, severity="warning"))
             image = replace(image, digest=answer.digest) if answer.exists else None
-        made.append(replace(row, newest=image))
+        made.append(replace(row, newest=image, unanswered=id(row.subscription) in unanswered))
     return made, tuple(problems)
 
 

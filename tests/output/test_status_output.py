@@ -87,13 +87,54 @@ def test_the_whole_of_an_image_in_json() -> None:
 def test_every_fact_is_in_the_text_and_on_the_page() -> None:
     found = status(row(), problems=(Problem("argocd/a", "target", "it is broken", "correct it"),))
     rules_and_versions = ("newest-build", "1.0.0@sha256:aaaaaaaaaaaa…", "1.1.0", "cccccccccccc", "by CI")
-    sentences = ("by jane since", "1.1.0 is deferred since", "held: held: it is held", "it is broken", "correct it")
+    sentences = ("by jane since", "1.1.0 is deferred since", "held: it is held", "it is broken", "correct it")
     for words in (*rules_and_versions, *sentences, "1 held, 1 error"):
         assert words in plain(found)
         assert words in page(found)
     assert '<a href="https://git.example/pull/7"' in page(found)
     assert '<a href="https://ci.example/7"' in page(found)
     assert "none" not in plain(status(EMPTY)).lower().replace("(none)", "")
+
+
+NEWEST = parse_image("ghcr.io/acme/web:1.1.0")
+FREE = row(hold=None, deferred=None, request=None, newest=None, live=(), would=None)
+
+
+@pytest.mark.parametrize(
+    ("one", "word", "version"),
+    [
+        (FREE, "tracked", "1.0.0"),
+        (replace(FREE, read=False, in_git=Reading()), "unknown", "not read"),
+        (replace(FREE, read=False, in_git=Reading(), newest=NEWEST, live=(NEWEST,)), "unknown", "not read"),
+        (replace(FREE, read=False, in_git=Reading(), kind="live"), "unknown", "not read"),
+        (replace(FREE, read=False, in_git=Reading(), hold=Hold("x")), "held", "not read"),
+        (replace(FREE, unanswered=True), "unknown", "1.0.0"),
+        (replace(FREE, unanswered=True, live=(NEWEST,)), "differs", "1.0.0"),
+        (replace(FREE, in_git=Reading()), "tracked", "(none)"),
+    ],
+)
+def test_what_is_not_known_is_not_called_tracked(one: ImageStatus, word: str, version: str) -> None:
+    found = status(one)
+    for text in (plain(found), table(found, plain_console()), page(found)):
+        assert word in text
+        assert version in text
+        assert ("newest" in text.replace("newest-build", "")) == bool(one.newest or one.unanswered)
+    assert f"1 {word}" in plain(found)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "text"),
+    [
+        (Verdict("update", "admitted", "1.1.0 satisfies ~1"), "updated: admitted: 1.1.0 satisfies ~1"),
+        (Verdict("defer", "held", "held since x"), "held since x"),
+        (Verdict("defer", "held", "held: incident"), "held: incident"),
+        (Verdict("defer", "held", "held; 1.1.0 is remembered"), "held; 1.1.0 is remembered"),
+        (Verdict("refuse", "constraint", "no"), "skipped: constraint: no"),
+        (Verdict("error", "target", "broken"), "an error: target: broken"),
+    ],
+)
+def test_what_would_become_of_a_build(verdict: Verdict, text: str) -> None:
+    assert f"      would be {text}\n" in plain(status(replace(FREE, would=verdict)))
 
 
 def test_an_empty_status() -> None:
