@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from task.model import Report
 from task.output.outcome import current, status
-from task.output.words import ROLLED_BACK, VERDICTS, ending
+from task.output.words import NOT_READ, ROLLED_BACK, VERDICTS, ending
 from task.text import exact_json, printable_lines, visible
 from task.urls import web_page, without_login
 
@@ -128,7 +128,8 @@ def github_summary(report: Report) -> str:
     rows = [f"| Application | Image | {was} | {now} | Decision |", "|---|---|---|---|---|"]
     left = LARGEST_SUMMARY
     for number, decision in enumerate(report.decisions):
-        before, verdict, offered = current(decision) or "", decision.verdict, decision.candidate
+        verdict, offered = decision.verdict, decision.candidate
+        before = current(decision) or ("" if decision.kind else NOT_READ)
         # A request changes nothing on the base branch before it is merged.
         updates, proposed = verdict.verdict == "update", decision.head != decision.branch
         changed = updates and (report.dry or not proposed)

@@ -44,7 +44,7 @@ class Forges:
         self._committing: dict[ForgeAddress, GitHubCommits] = {}
         self._others: list[CommentApi | DeploymentApi] = []
 
-    def place(self, repo: str, reached: str = "", fails: str = "no pull request can be opened") -> ForgeAddress:
+    def place(self, repo: str, reached: str = "", fails: str = "no pull request is possible") -> ForgeAddress:
         """Where the repository is. Raises `ForgeError` for a URL on no forge, and what `probe` raises.
 
         `reached` is the URL that it is pushed to, if that is another one. It comes first where it is a forge's; a

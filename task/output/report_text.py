@@ -73,7 +73,7 @@ def plain(report: Report) -> str:
 def _plain_decision(decision: Decision) -> Iterator[str]:
     entry, verdict = decision.subscription.entry, decision.verdict
     alias = f"{entry.alias}=" if entry.alias else ""
-    versions = change(verdict.verdict, current(decision) or "", decision.candidate.version)
+    versions = change(verdict.verdict, current(decision) or "", decision.candidate.version, read=bool(decision.kind))
     yield f"  {MARKS[verdict.verdict]} {VERDICTS[verdict.verdict]:8} {alias}{entry.image.name}  {versions}"
     yield f"      {verdict.rule}: {verdict.because}"
     if decision.source:
@@ -133,7 +133,8 @@ def _decisions(report: JSON, console: Console) -> Iterator[RenderableType]:
     rows: list[tuple[str, list[Text]]] = []  # the Application; the cells for verdict, image, change and reason
     for decision in decisions:
         verdict, style = decision["verdict"], STYLES.get(decision["verdict"], "")
-        versions = change(verdict, printable(decision["current"] or ""), printable(decision["candidate"] or ""), arrow)
+        was, offered = printable(decision["current"] or ""), printable(decision["candidate"] or "")
+        versions = change(verdict, was, offered, arrow, read=bool(decision["target"]))
         reason = Text.assemble((printable(decision["rule"]), style), f": {printable(decision['because'])}")
         hint = hints.get((decision["application"], decision["because"]))
         if verdict == "error" and hint:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from task.model import Image, ImageStatus, PastBuild, Policy, Status, Verdict
 from task.output.outcome import constraint_of
-from task.output.words import VERDICTS
+from task.output.words import NOT_READ, VERDICTS
 from task.policy.judge import objection
 from task.policy.order import version_of
 from task.policy.remember import hold_text
@@ -48,7 +48,7 @@ def name(one: ImageStatus) -> str:
 def says(one: ImageStatus) -> str:
     """The version in Git, in short."""
     if not one.read:
-        return "not read"
+        return NOT_READ
     return _version(one.in_git.tag, one.in_git.digest) or "(none)"
 
 

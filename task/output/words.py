@@ -34,9 +34,12 @@ def went_back(report: Mapping[str, Any]) -> bool:
     return any(commit.get("rollback") for commit in report["commits"])  # older reports do not have the member
 
 
-def change(verdict: str, current: str, candidate: str, arrow: str = "->") -> str:
-    """What a decision is between: the version that Git has, and the one on offer."""
-    was = current or "(none)"
+NOT_READ = "not read"
+
+
+def change(verdict: str, current: str, candidate: str, arrow: str = "->", *, read: bool = True) -> str:
+    """What a decision is between: the version that Git has, and the one on offer. `read`: whether Git was read."""
+    was = current or ("(none)" if read else NOT_READ)
     if verdict == "update":
         return f"{was} {arrow} {candidate}"
     if verdict == "unchanged" or not candidate:

@@ -129,7 +129,7 @@ MISSING = replace(decision("error", "target"), verdict=Verdict("error", "target"
         (PROPOSED, "1.0.0 | 1.0.0 | update (admitted) on image-update/web: so |"),
         (decision("unchanged", "same", current=Reading(tag="1.1.0")), "1.1.0 | 1.1.0 | current (same): so |"),
         (decision("refuse", "not-newer"), "1.0.0 | 1.0.0 | skipped (not-newer): so |"),
-        (decision("refuse", "ignore-tags", current=Reading()), " |  | skipped (ignore-tags): so |"),
+        (decision("refuse", "ignore-tags", current=Reading()), "not read | not read | skipped (ignore-tags): so |"),
         (decision("defer", "held"), "1.0.0 | 1.0.0 | held (held): so |"),
         (MISSING, "1.0.0 | 1.0.0 | failed (target): no such file; name another |"),
     ],

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from task.output.console import console_of, plain_console
 from task.output.report_text import diff_text, table
+from task.output.words import change
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -168,3 +169,16 @@ def test_a_line_of_dashes_in_a_diff_is_no_header() -> None:
     diff = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n--- old\n+++ new\n"
     shown = diff_text(diff, console(colour=True)).splitlines()
     assert [line[:5] for line in shown[4:]] == ["\x1b[31m", "\x1b[32m"]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "candidate", "read", "text"),
+    [
+        ("refuse", "2.0.0", False, "current not read, candidate 2.0.0"),
+        ("error", "", False, "not read"),
+        ("refuse", "2.0.0", True, "current (none), candidate 2.0.0"),
+        ("update", "2.0.0", True, "(none) -> 2.0.0"),
+    ],
+)
+def test_a_version_that_was_not_read_is_not_called_none(verdict: str, candidate: str, read: bool, text: str) -> None:
+    assert change(verdict, "", candidate, read=read) == text

@@ -201,5 +201,5 @@ def test_plan_says_what_run_says_of_a_repository_on_no_host(tmp_path: Path) -> N
     given = ("--applications", manifest(tmp_path, app), "--allow-protocol", "file", "--output", "json")
     planned, done = (image_update(name, "--image", f"{WEB}:1.1.0", *given) for name in ("plan", "run"))
     assert (planned.code, done.code) == (3, 3)
-    assert "no pull request can be opened" in done.json["errors"][0]["message"]
+    assert "no pull request is possible" in done.json["errors"][0]["message"]
     assert planned.json["errors"] == done.json["errors"]
