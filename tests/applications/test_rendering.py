@@ -23,6 +23,8 @@ from task.git.command import Git
 from task.git.repository.bare import BareRepository
 from task.process_bounds import Bounds
 
+pytestmark = pytest.mark.measured
+
 CHART = {
     "platform/Chart.yaml": "apiVersion: v2\nname: platform\nversion: 0.1.0\n",
     "platform/values.yaml": f"apps: [web, shop]\nimage: {WEB}\n",

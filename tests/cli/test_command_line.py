@@ -17,6 +17,8 @@ from scripts.typer_options import all_options, commands, options_of
 from task import __version__
 from task.cli.app import main
 
+pytestmark = pytest.mark.measured
+
 # The twenty options that `run --help` shows.
 MOST_USED = {
     "image", "image-digest", "images-from", "applications", "application", "dry-run", "require-match", "pin-digest",

@@ -18,6 +18,8 @@ from task.git.ancestry import Kin, Lineage
 from task.git.command import Git
 from task.git.repository import bare_folder
 
+pytestmark = pytest.mark.measured
+
 PROTOCOLS = frozenset({"file", "git"})
 NOWHERE = "0123456789" * 4
 

@@ -24,6 +24,8 @@ from task.http import Limits
 from task.model import Changeset, Destination, File, Person, Place, Snapshot
 from task.secret import Secret
 
+pytestmark = pytest.mark.measured
+
 HEAD = "image-update/main"
 GRAPHQL = "/graphql"
 

@@ -20,6 +20,8 @@ from task.git.repository.history import History
 from task.git.repository.remote import Remote
 from task.model import Changeset, Destination, File, Person, Place
 
+pytestmark = pytest.mark.measured
+
 PATH = "apps/web/values.yaml"
 FILE = frozenset({"file"})
 

@@ -21,6 +21,8 @@ from task.kubernetes.access import ClusterAccess, cluster_access
 from task.kubernetes.client import Kubernetes
 from task.kubernetes.kubeconfig import kubeconfig
 
+pytestmark = pytest.mark.measured
+
 QUICK = Limits(connect=2, silence=2, total=5, tries=1)
 V1 = "client.authentication.k8s.io/v1"
 

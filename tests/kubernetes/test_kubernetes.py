@@ -22,6 +22,8 @@ from task.kubernetes.errors import ForbiddenError
 from task.kubernetes.kubeconfig import Kubeconfig, Server, User
 from task.secret import Secret
 
+pytestmark = pytest.mark.measured
+
 QUICK = Limits(connect=2, silence=0.5, total=1.0, size=2_000_000, tries=2)
 
 

@@ -18,6 +18,8 @@ from task.errors import UsageError
 from task.model import Commit, Report
 from task.output.notify import TOKEN, Receivers, check_url, notify
 
+pytestmark = pytest.mark.measured
+
 REPORT = Report("run", (), 1, (), (Commit("https://git/x", "main", "main", "a" * 40, "b" * 40, (), ()),), (), 0)
 
 
