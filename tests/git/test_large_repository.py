@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support import bare_repo, git
+from support import bare_repo, commit, git
 
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
@@ -41,6 +41,22 @@ def test_the_server_counts_before_it_sends(
     assert snapshot.files == {"apps/web/values.yaml": File("tag: v1\n")}
     assert git_door.calls.count("fetch") == fetches
     assert time.monotonic() - began < 20
+
+
+def test_only_the_first_fetch_tells_whether_it_is_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was fetched before stays, whatever a server says of a later one."""
+    repo = serve(tmp_path, monkeypatch, 5, pause=0)
+    git_door = Git(os.environ, protocols=frozenset({"file"}))
+    with BareRepository(git_door, str(repo)) as store:
+        store.snapshot("main", [Place("apps/web/values.yaml")])
+        commit(repo, {"README.md": "new\n"})
+        (tmp_path / "hook").write_text(HOOK.format(count=20_000, pause=1))
+        files = store.snapshot("main", [Place("apps/web/values.yaml"), Place("README.md")]).files
+    assert {path: file.text for path, file in files.items()} == {
+        "apps/web/values.yaml": "tag: v1\n",
+        "README.md": "new\n",
+    }
+    assert git_door.calls.count("fetch") == 2
 
 
 def test_a_large_file_of_a_small_repository_is_fetched_where_it_counts(tmp_path: Path) -> None:

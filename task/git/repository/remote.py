@@ -96,6 +96,12 @@ class Remote:
         """Stop the reading process, and remove the repository."""
         self.objects.close()
         self._folder.close()
+        self._size = 0
+
+    def _restart(self, object_format: str) -> None:
+        """Start again with an empty repository."""
+        self.close()
+        self._folder.restart(object_format)
 
     def _failure(self, error: GitFailed, subject: str) -> TaskError:
         token, host = self._git.token(self._url)
@@ -393,7 +399,7 @@ class Remote:
         else:
             self._folder.partial()
         filters = [f"--filter={self._filter}"] if self._filter else []
-        small = self._filter == _SMALL
+        small = self._filter == _SMALL and not self._size  # later fetches bring only what is new
         progress = ["--progress"] if small else []
         argv = ("fetch", "--quiet", *progress, "--no-tags", *filters, *options, REMOTE, *refs)
         negotiated = ("-c", f"fetch.negotiationAlgorithm={negotiation}")
@@ -415,16 +421,15 @@ class Remote:
         """
         said = error.err
         if isinstance(error, GitEnded):
-            large = self._filter == _SMALL and said.endswith(_LARGE)
+            large = said.endswith(_LARGE)
             if large:
                 self._filter = _PARTIAL
-                self._folder.restart(self._folder.object_format)  # a stopped command may have left a lock behind
+                self._restart(self._folder.object_format)  # the stopped fetch may have left a lock behind
             return large
         if any(words in said for words in _BROKEN):
             self.without_cache()
         if _OTHER_FORMAT in said and self._folder.object_format == "sha1":
-            self.objects.close()
-            self._folder.restart("sha256")
+            self._restart("sha256")
         elif _NO_SHALLOW in said and self._depth:
             self._depth, self._filter = [], _WHOLE
         elif self._filter != _WHOLE and any(words in said for words in _FILTER_REFUSED):
