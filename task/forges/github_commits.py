@@ -17,7 +17,7 @@ from task.forges.content import dig, listed
 from task.forges.github import HEADERS
 from task.forges.github_merge import graphql
 from task.forges.refusal import wait_of
-from task.git.repository.committed_by_api import NotDoneError
+from task.git.repository.lost_answers import NotDoneError
 from task.http import Response
 from task.model import Changeset
 from task.text import one_line

@@ -18,8 +18,9 @@ from task.forges.address import ForgeAddress
 from task.forges.client import ForgeToken, Reach
 from task.forges.github_commits import COMMIT, MOVE, REPOSITORY, GitHubCommits
 from task.git.command import Git
-from task.git.repository import committed_by_api
-from task.git.repository.committed_by_api import CommittedByApi, NotDoneError
+from task.git.repository import lost_answers
+from task.git.repository.committed_by_api import CommittedByApi
+from task.git.repository.lost_answers import NotDoneError
 from task.http import Limits
 from task.model import Changeset, Destination, File, Person, Place, Snapshot
 from task.secret import Secret
@@ -32,7 +33,7 @@ GRAPHQL = "/graphql"
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(committed_by_api, "_PAUSES", (0.01, 0.01))
+    monkeypatch.setattr(lost_answers, "_PAUSES", (0.01, 0.01))
 
 
 @pytest.fixture

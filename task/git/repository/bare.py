@@ -10,14 +10,14 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import ClassVar, Self, TypeVar
 
-from task import shutdown
-from task.errors import Outpaced, TargetError, TaskError, UnreachableError
+from task.errors import Outpaced, TargetError
 from task.git import errors as git_errors
 from task.git.command import Git
 from task.git.failed import GitFailed
 from task.git.names import base_branch_name, branch_name
 from task.git.repository import fast_import
 from task.git.repository.history import History
+from task.git.repository.lost_answers import land_once
 from task.git.repository.objects import MissingObjectError
 from task.git.repository.remote import Remote, StartAgain
 from task.git.repository.texts import file_of
@@ -28,7 +28,6 @@ from task.model import Changeset, File, FileVersion, Landing, Place, Snapshot, T
 from task.text import blanked
 
 T = TypeVar("T")
-_PAUSES = (0.5, 2.0)  # seconds before a push that did not arrive is repeated
 
 
 class BareRepository:
@@ -240,23 +239,9 @@ class BareRepository:
                 raise TargetError(f"{blanked(path)!r} is in the way of a file that is to be written", subject=subject)
 
     def _push(self, head: str, commit: str, lease: str = "") -> None:
-        """Push. If the connection died, check whether the push landed, and push again only if it did not."""
-        for number, pause in enumerate((*_PAUSES, 0.0)):
-            try:
-                if not self._remote.push(head, commit, lease) and not number:
-                    raise Outpaced(f"{head}: another run has just made the very same commit")
-            except UnreachableError as error:
-                if not self._landed_all_the_same(head, commit, error):
-                    if not pause:
-                        raise
-                    shutdown.sleep(pause)
-                    continue
-            return
+        def push() -> str:
+            if not self._remote.push(head, commit, lease):
+                raise Outpaced(f"{head}: another run has just made the very same commit")
+            return commit
 
-    def _landed_all_the_same(self, head: str, commit: str, cause: UnreachableError) -> bool:
-        """Tell whether the push landed, because a connection that died does not say so."""
-        try:
-            return self._remote.contains(head, commit)
-        except TaskError:
-            hint = "whether the push arrived is not known; run it again: it finds what was already pushed"
-            raise UnreachableError(cause.message, hint=hint, subject=cause.subject) from cause
+        land_once(push, lambda: commit if self._remote.contains(head, commit) else "", "whether the push arrived")

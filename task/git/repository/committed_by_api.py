@@ -12,27 +12,22 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import ClassVar, Protocol
 
-from task import shutdown
-from task.errors import Outpaced, RepositoryError, TargetError, TaskError, UnreachableError
+from task.errors import Outpaced, RepositoryError, TargetError, TaskError
 from task.git.command import Git
 from task.git.repository import fast_import
 from task.git.repository.bare import BareRepository
+from task.git.repository.lost_answers import land_once
 from task.model import Changeset, Landing, Through
 from task.text import blanked
 
-_PAUSES = (0.5, 2.0)  # seconds before a request without an answer is repeated
 _EXECUTABLE = "100755"
-
-
-class NotDoneError(UnreachableError):
-    """The API says that it has done nothing, and that another attempt would not help."""
 
 
 class CommitApi(Protocol):
     """The API for one repository.
 
-    Every method raises `Outpaced` if a branch is not where it should be, `NotDoneError`, and `UnreachableError`,
-    which leaves open whether it was done.
+    Every method raises `Outpaced` if a branch is not where it should be, `NotDoneError` (see `land_once`), and
+    `UnreachableError`, which leaves open whether it was done.
     """
 
     def commit(self, branch: str, change: Changeset) -> str:
@@ -95,14 +90,16 @@ class CommittedByApi(BareRepository):
             self._api().create(branch, commit)
             return commit
 
-        self._surely(create, lambda: commit if self._remote.tip(branch) == commit else "")
+        land_once(create, lambda: commit if self._remote.tip(branch) == commit else "", "whether the branch was made")
 
     def _commit(self, branch: str, change: Changeset, made: fast_import.Made) -> str:
         """Make the commit on a branch that is at `change.tip`, and return it."""
         try:
             # Git makes the same tree from the same files, so a commit with this parent and tree is ours, or as good.
-            return self._surely(
-                lambda: self._api().commit(branch, change), lambda: self._remote.child(branch, change.tip, made.tree)
+            return land_once(
+                lambda: self._api().commit(branch, change),
+                lambda: self._remote.child(branch, change.tip, made.tree),
+                "whether the commit was made",
             )
         except RepositoryError as error:
             if self._remote.tip(branch) != change.tip:  # a lost race with an unknown message
@@ -115,7 +112,9 @@ class CommittedByApi(BareRepository):
             return commit
 
         try:
-            self._surely(replace, lambda: commit if self._remote.tip(head) == commit else "")
+            land_once(
+                replace, lambda: commit if self._remote.tip(head) == commit else "", "whether the branch was moved"
+            )
         except RepositoryError as error:
             if self._remote.tip(head) != was:
                 raise Outpaced(f"{self._remote.subject(head)}: {error.message}") from error
@@ -125,33 +124,6 @@ class CommittedByApi(BareRepository):
         """Delete our temporary branch. It does no harm if it stays."""
         with suppress(TaskError, Outpaced):
             self._api().delete(branch)
-
-    def _surely(self, act: Callable[[], str], look: Callable[[], str]) -> str:
-        """Call `act`. If its answer was lost, check whether it was done, and call it again only if it was not."""
-        for number, pause in enumerate((*_PAUSES, 0.0)):
-            try:
-                return act()
-            except NotDoneError:
-                raise
-            except Outpaced:
-                # The faster one may have been our own first request, whose answer was lost.
-                if number and (done := look()):
-                    return done
-                raise
-            except UnreachableError as error:
-                if done := self._looked(look, error):
-                    return done
-                if not pause or shutdown.code():
-                    raise
-                shutdown.sleep(pause)
-        raise AssertionError  # pragma: no cover - the last turn returns or raises
-
-    def _looked(self, look: Callable[[], str], cause: UnreachableError) -> str:
-        try:
-            return look()
-        except TaskError:
-            hint = "whether the commit was made is not known; run it again: it finds what has landed"
-            raise UnreachableError(cause.message, hint=hint, subject=cause.subject) from cause
 
     def _refuse_odd_paths(self, change: Changeset) -> None:
         super()._refuse_odd_paths(change)
