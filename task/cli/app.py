@@ -82,7 +82,7 @@ def main(argv: Sequence[str]) -> int:
         return _end(error, call)
     except typer.TyperException as error:
         options = {name: [flag for one in found.params for flag in one.opts] for name, found in group.commands.items()}
-        return _end(as_given(explained(error, call.command, options), call.variables), call)
+        return _end(as_given(explained(error, call.command, options, call.environ), call.variables), call)
     except shutdown.Stopped:
         name = SIGNALS.get(shutdown.code(), "stopped")
         return _end(shutdown.StoppedError(name, hint="nothing is left half done; run it again"), call)

@@ -6,10 +6,12 @@ Typer's own help draws boxes and, at 80 columns, cuts our longer names and varia
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cache
+from typing import Annotated, Any, cast
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperOption
+from typer.main import get_command
 
 from task.cli.options import COMMON
 
@@ -19,19 +21,12 @@ class GroupedHelp(TyperCommand):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        everything = TyperOption(
-            param_decls=["--help-all"],
-            is_flag=True,
-            is_eager=True,
-            expose_value=False,
-            callback=self._show_everything,
-            help="Show all options with their variables and exit.",
-        )
-        self.params.append(everything)
+        self.params.append(_help_all())
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the words after the command's name. Typer would put braces around a required argument."""
-        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+        arguments = [str(one.metavar) for one in self.get_params(ctx) if isinstance(one, TyperArgument)]
+        return ["[OPTIONS]", *arguments]
 
     def format_options(self, ctx: Any, formatter: Any, *, everything: bool = False) -> None:
         """Write the sections in the order of the options in the command's signature."""
@@ -43,7 +38,8 @@ class GroupedHelp(TyperCommand):
                 left_out += 1
             elif record := param.get_help_record(ctx):
                 if panel and isinstance(param, TyperOption | TyperArgument):  # an option from options.py
-                    record = _row(param, record[0], everything=everything)
+                    shown = record[0] if isinstance(param, TyperOption) else str(param.metavar)
+                    record = _row(param, shown, everything=everything)
                 sections.setdefault(panel or "Help", []).append(record)
         for name, records in sections.items():
             with formatter.section(name):
@@ -52,15 +48,43 @@ class GroupedHelp(TyperCommand):
             formatter.write_paragraph()
             formatter.write_text(f"{left_out} more options: {ctx.command_path} --help-all")
 
-    def _show_everything(self, context: Any, _param: Any, wanted: bool) -> None:  # noqa: FBT001 - as Typer calls it
-        if not wanted or context.resilient_parsing:
-            return
+    def show_everything(self, context: Any) -> None:
+        """Print the help with all options."""
         formatter = context.make_formatter()
         self.format_usage(context, formatter)
         self.format_help_text(context, formatter)
         self.format_options(context, formatter, everything=True)
         typer.echo(formatter.getvalue().rstrip("\n"))
+
+
+@cache
+def _help_all() -> Any:
+    """Return the option `--help-all`, made by Typer itself: how it constructs one differs from version to version."""
+    app = typer.Typer(add_completion=False)
+    app.command()(_only_help_all)
+    return get_command(app).params[0]
+
+
+def _show_everything(context: typer.Context, wanted: bool) -> None:  # noqa: FBT001 - as Typer calls it
+    if wanted and not context.resilient_parsing:
+        cast("GroupedHelp", context.command).show_everything(context)
         raise typer.Exit
+
+
+def _only_help_all(
+    *,
+    help_all: Annotated[
+        bool,
+        typer.Option(
+            "--help-all",
+            is_eager=True,
+            expose_value=False,
+            callback=_show_everything,
+            help="Show all options with their variables and exit.",
+        ),
+    ] = False,
+) -> None:
+    """Do nothing: this is where `--help-all` is written down for Typer."""
 
 
 def _row(param: TyperOption | TyperArgument, shown: str, *, everything: bool) -> tuple[str, str]:

@@ -24,7 +24,6 @@ _SECRETS = {
     "--registry-password": "IMAGE_UPDATE_REGISTRY_PASSWORD, or give --registry-password-file FILE",
     "--cloudevent-token": "IMAGE_UPDATE_CLOUDEVENT_TOKEN",
 }
-_NO_BOOLEAN = re.compile(r"'(.*)' is not a valid boolean")
 _WRITES_NOTHING = ("plan", "wait", "report", "lint", "demo")
 # Required options, and what to write.
 _REQUIRED = {
@@ -36,7 +35,9 @@ _REQUIRED = {
 }
 
 
-def explained(error: Any, command: str, options: Mapping[str, Collection[str]]) -> UsageError:
+def explained(
+    error: Any, command: str, options: Mapping[str, Collection[str]], environ: Mapping[str, str]
+) -> UsageError:
     """Return Typer's error in our words. `options`: each command's flags. `command` is "" if it is unknown."""
     message = " ".join(error.format_message().split()).rstrip(".")
     called = f"image-update {command}" if command else "image-update"
@@ -47,8 +48,11 @@ def explained(error: Any, command: str, options: Mapping[str, Collection[str]]) 
         return _missing(param)
     if kind == "BadParameter" and param is not None and error.message == "it is blank":
         return _missing(param, "is empty")
-    if kind == "BadParameter" and param is not None and (found := _NO_BOOLEAN.match(error.message)):
-        return UsageError(f"{param.opts[0]}: {found[1]!r} is neither true nor false", hint="write true or false")
+    if (
+        kind == "BadParameter" and param is not None and getattr(param, "is_flag", False)
+    ):  # only a variable can give it a value
+        value = environ.get(str(param.envvar), "").strip()
+        return UsageError(f"{param.opts[0]}: {value!r} is neither true nor false", hint="write true or false")
     if kind == "BadOptionUsage" and "requires an argument" in message:
         return UsageError(f"{error.option_name} needs a value", hint=f"{called} --help-all shows what it takes")
     if kind == "BadOptionUsage" and "does not take a value" in message:

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import fork_server
 import pytest
+import typer
 from support import command as program
 from support import image_update
 
 from scripts.typer_options import all_options, commands, options_of
 from task import __version__
 from task.cli.app import main
+from task.cli.mistakes import explained
 
 pytestmark = pytest.mark.measured
 
@@ -152,6 +154,13 @@ def test_a_switch_that_is_neither_on_nor_off(
     monkeypatch.setenv("IMAGE_UPDATE_ATOMIC", "maybe")
     assert main(["run"]) == 2
     assert "IMAGE_UPDATE_ATOMIC: 'maybe' is neither true nor false" in capsys.readouterr().err
+
+
+def test_a_bad_switch_is_explained_whatever_words_typer_has_for_it() -> None:
+    atomic = next(one for one in options_of("run") if one.name == "atomic")
+    error = typer.BadParameter("Input should be a valid boolean, unable to interpret input", param=atomic)  # 0.29
+    said = explained(error, "run", {}, {"IMAGE_UPDATE_ATOMIC": "maybe"})
+    assert (said.message, said.hint) == ("--atomic: 'maybe' is neither true nor false", "write true or false")
 
 
 @pytest.mark.parametrize("command", ["run", "plan", "scan", "hold", "release", "rollback"])
