@@ -109,6 +109,15 @@ def test_text_table_and_page_say_the_same(scene: Scene) -> None:
     assert "incident 42" in wide
 
 
+@pytest.mark.parametrize("words", ["FOLDER/page.html", "FOLDER/page", "--html=page", "page.html", "./page"])
+def test_the_page_goes_to_the_file(scene: Scene, tmp_path: Path, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = [words] if words.startswith("--html=") else ["--html", words.replace("FOLDER", str(tmp_path))]
+    assert scene.call("status", *given) == (0, "", "")
+    (page,) = (*tmp_path.glob("page"), *tmp_path.glob("page.html"))
+    assert page.read_text().startswith("<!DOCTYPE html>")
+
+
 def test_applications_by_name_and_glob(scene: Scene) -> None:
     assert keys(scene.status("a")) == keys(scene.status("argocd/a")) == ["argocd/a"]
     assert keys(scene.status("[bc]")) == ["argocd/b", "argocd/c"]

@@ -48,9 +48,8 @@ def explained(
         return _missing(param)
     if kind == "BadParameter" and param is not None and error.message == "it is blank":
         return _missing(param, "is empty")
-    if (
-        kind == "BadParameter" and param is not None and getattr(param, "is_flag", False)
-    ):  # only a variable can give it a value
+    if kind == "BadParameter" and param is not None and getattr(param, "is_flag", False):
+        # Only a variable can give it a value.
         value = environ.get(str(param.envvar), "").strip()
         return UsageError(f"{param.opts[0]}: {value!r} is neither true nor false", hint="write true or false")
     if kind == "BadOptionUsage" and "requires an argument" in message:

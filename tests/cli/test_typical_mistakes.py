@@ -108,6 +108,12 @@ IMAGE_UPDATE_GIT_TOKEN=s3cret run --image ghcr.io/acme/web:1.5.0 --applications 
 run --image ghcr.io/acme/web:1.5.0 --applications /tmp --verify-identity me
     --verify-identity is given alone
     give --verify-identity and --verify-issuer together: who signed, and which OIDC issuer says so
+status --html web
+    --html: is 'web' a file or an Application?
+    for a file, write --html=web; for an Application, write web --html
+status --applications /tmp --html team-a/web api
+    --html: is 'team-a/web' a file or an Application?
+    for a file, write --html=team-a/web; for an Application, write team-a/web --html
 """
 LINES = [line.strip() for line in MISTAKES.strip().splitlines()]
 
