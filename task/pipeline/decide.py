@@ -36,7 +36,7 @@ from task.pipeline.target import SIGNS, live, live_reading, resolve, target_of
 from task.pipeline.target import places as target_places
 from task.pipeline.weigh import Candidate, Facts, Intent, Situation, Terms, deferred, key_of, weigh
 from task.policy.judge import objection
-from task.policy.order import commits, later
+from task.policy.order import commits, version_of, why_older
 from task.policy.remember import holding
 from task.policy.strategies import STRATEGIES
 
@@ -185,37 +185,49 @@ def reading(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading:
 def decide_one(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts(), said: Reading | None = None) -> Move:
     """Return the move for one ask. `said` is the head branch's reading, whose updates count as if they were merged."""
     sub, terms = ask.subscription, ask.terms(terms)
-    refused = settled_without_git(ask, terms)
+    if refused := settled_without_git(ask, terms):
+        return Move(_with_git(refused, snapshot, terms))
     kind: TargetKind | None = None
     try:
         kind = resolve(sub, snapshot)
-        current = EDITORS[kind].read(snapshot.files, target_of(sub, kind, carry=terms.carry))
-        state = NOTHING if refused else state_of(snapshot, sub)
+        in_git = reading(snapshot, sub, terms)
+        state = state_of(snapshot, sub)
     except TaskError as error:
-        unread = refused or error_decision(sub, ask.offered, error)
-        return Move(replace(unread, branch=snapshot.branch, head=snapshot.branch, kind=None if refused else kind))
-    silent = not (current.tag or current.digest)
+        return Move(replace(error_decision(sub, ask.offered, error, snapshot.branch), kind=kind))
     situation = Situation(
         sub,
         snapshot.branch,
         kind,
-        current=replace(live_reading(sub), file=current.file) if silent else current,
-        in_git=said or current,
+        current=_or_live(in_git, sub),
+        in_git=said or in_git,
         state=state,
         memory=state.images.get(key_of(sub), Memory()),
         terms=terms,
         facts=facts,
     )
-    if refused:
-        return Move(situation.decision(ask.offered, refused.verdict))
     if ask.intent:
         return fulfil(ask.intent, situation, snapshot)
     move = choose(situation, ask.candidates)
+    if version_of(in_git) or move.decision.verdict.verdict != "unchanged":
+        return move
     # the rules compared with what runs, which may differ from Git
-    if silent and move.decision.verdict.verdict == "unchanged":
-        because = f"the live image is {move.decision.candidate.version} already, and Git does not set it"
-        return Move(replace(move.decision, verdict=replace(move.decision.verdict, because=because)), move.build)
-    return move
+    because = f"the live image is {move.decision.candidate.version} already, and Git does not set it"
+    return Move(replace(move.decision, verdict=replace(move.decision.verdict, because=because)), move.build)
+
+
+def _with_git(refused: Decision, snapshot: Snapshot, terms: Terms) -> Decision:
+    """Return a refusal that Git cannot change, with what Git says, if that can be read."""
+    sub = refused.subscription
+    refused = replace(refused, branch=snapshot.branch, head=snapshot.branch)
+    try:
+        return replace(refused, current=_or_live(reading(snapshot, sub, terms), sub), kind=resolve(sub, snapshot))
+    except TaskError:
+        return refused
+
+
+def _or_live(in_git: Reading, sub: Subscription) -> Reading:
+    """Return what Git says, or what runs if Git says nothing."""
+    return in_git if version_of(in_git) else replace(live_reading(sub), file=in_git.file)
 
 
 def choose(situation: Situation, images: Sequence[Image]) -> Move:
@@ -245,4 +257,4 @@ def _better(new: Move, old: Move, situation: Situation) -> bool:
     ours, theirs = (Written(one.decision.candidate.tag, one.decision.candidate.digest, one.build) for one in (new, old))
     if STRATEGIES[policy.strategy].older(ours.tag, theirs.tag):
         return False
-    return not later(ours, theirs, policy, situation.facts.ancestry)
+    return not why_older(ours, theirs, policy, situation.facts.ancestry)

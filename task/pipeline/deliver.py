@@ -88,7 +88,9 @@ def drafted(
     # The names come from all asks. A later attempt has fewer asks, and must write to the same branches.
     requests = heads_of_requests(batch.base, [ask.subscription for ask in governed.asks])
     moves = name_heads(moves, requests, everywhere=job.intent is not None)
-    heads, moves = read_heads(batch, snapshot, moves, facts, gather, job, world)
+    heads, moves = read_heads(batch, snapshot, moves, job, world)
+    asked = list(zip(batch.asks, moves, strict=True))
+    moves = heads.decide_again(asked, heads.more_facts(asked, facts, gather), job.terms, world)
     with contention.clock_paused():
         moves = verified(moves, last_checks(job, governed.wording, world))
     if not job.intent:  # once more, because verifying may have found the digest that a person declined

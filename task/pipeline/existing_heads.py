@@ -12,18 +12,48 @@ from task.pipeline.job import Job
 from task.pipeline.move import Move
 from task.pipeline.ports import Batch, World
 from task.pipeline.pull_request import Request, declined, is_over, requests_of
-from task.pipeline.weigh import Facts
+from task.pipeline.weigh import Facts, Terms
 
 Gather = Callable[[Snapshot, Sequence[Ask]], Facts]  # asks for what neither the event nor a snapshot says
+
+
+Asked = Sequence[tuple[Ask, Move]]  # each ask of a batch, with the move that was decided for it
 
 
 @dataclass(frozen=True)
 class ExistingHeads:
     """The head branches of one delivery, by name."""
 
+    base: Snapshot
     # the base's files if the request is merged or closed
     snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
     requests: Mapping[str, Request] = field(default_factory=dict)
+
+    def more_facts(self, asked: Asked, facts: Facts, gather: Gather) -> Facts:
+        """Return the facts that were gathered for the base, and those that the head branches make necessary."""
+        for name, head in self.snapshots.items():
+            more = gather(head, [ask for ask, move in asked if move.decision.head == name])
+            ancestry, answers = {**more.ancestry, **facts.ancestry}, {**more.answers, **facts.answers}
+            facts = replace(facts, ancestry=ancestry, answers=answers)
+        return facts
+
+    def decide_again(self, asked: Asked, facts: Facts, terms: Terms, world: World) -> list[Move]:
+        """Decide with what waits on the head branches. Updates of other images that wait there are appended."""
+        found = []
+        for ask, move in asked:
+            name, decided = move.decision.head, move
+            if name in self.snapshots and move.decision.verdict.verdict != "error":
+                decided = again(self.base, self.snapshots[name], ask, terms, facts)
+                decided = replace(decided, decision=replace(decided.decision, head=name))
+            if name in self.requests and not ask.intent:  # before the signatures: nobody verifies what is declined
+                decided = declined(decided, self.requests[name], world)
+            found.append((ask, decided))
+        waiting = [
+            move
+            for name, head in self.snapshots.items()
+            for move in carried(self.base, head, [pair for pair in found if pair[1].decision.head == name], terms)
+        ]
+        return [*(move for _, move in found), *waiting]
 
     def without_declined(self, moves: Sequence[Move], world: World) -> list[Move]:
         """Return the moves. A move becomes a refusal if a person has closed the request for it."""
@@ -34,18 +64,15 @@ class ExistingHeads:
 
 
 def read_heads(
-    batch: Batch, base: Snapshot, moves: Sequence[Move], facts: Facts, gather: Gather, job: Job, world: World
+    batch: Batch, base: Snapshot, moves: Sequence[Move], job: Job, world: World
 ) -> tuple[ExistingHeads, list[Move]]:
-    """Read the head branches that these moves would write, and decide again with what waits there.
+    """Read the head branches that these moves would write, and find their requests.
 
-    `moves` has one move for each of `batch.asks`, in their order, decided on `base` with `facts`. Updates of other
-    images that wait on the same branch are appended as moves of their own.
+    `moves` has one move for each of `batch.asks`, in their order. One that cannot have its request becomes an error.
     """
     requests, moves = requests_of(moves, job, world)
-    asked = list(zip(batch.asks, moves, strict=True))
-
     wanted: dict[str, dict[Place, None]] = {}
-    for ask, move in asked:
+    for ask, move in zip(batch.asks, moves, strict=True):
         if move.decision.head != base.branch and move.decision.verdict.verdict != "error":
             wanted.setdefault(move.decision.head, {}).update(dict.fromkeys(places(ask)))
     snapshots: dict[str, Snapshot] = {}
@@ -53,27 +80,4 @@ def read_heads(
         if head := batch.repository.head_snapshot(name, tuple(of_head)):
             over = is_over(requests.get(name), head.tip)
             snapshots[name] = replace(base, branch=head.branch, tip=head.tip) if over else head
-    heads = ExistingHeads(snapshots, requests)
-    if not snapshots and not requests:
-        return heads, moves
-
-    for name, head in snapshots.items():
-        more = gather(head, [ask for ask, move in asked if move.decision.head == name])
-        ancestry, answers = {**more.ancestry, **facts.ancestry}, {**more.answers, **facts.answers}
-        facts = replace(facts, ancestry=ancestry, answers=answers)
-    found = []
-    for ask, move in asked:
-        name = move.decision.head
-        decided = move
-        if name in snapshots and move.decision.verdict.verdict != "error":
-            decided = again(base, snapshots[name], ask, job.terms, facts)
-            decided = replace(decided, decision=replace(decided.decision, head=name))
-        if name in requests and not ask.intent:  # before the signatures: nobody has to verify what is declined
-            decided = declined(decided, requests[name], world)
-        found.append((ask, decided))
-    waiting = [
-        move
-        for name, head in snapshots.items()
-        for move in carried(base, head, [pair for pair in found if pair[1].decision.head == name], job.terms)
-    ]
-    return heads, [*(move for _, move in found), *waiting]
+    return ExistingHeads(base, snapshots, requests), moves

@@ -26,7 +26,7 @@ from task.pipeline.changeset import Draft
 from task.pipeline.job import Job, Landed, Outcome
 from task.pipeline.move import Move, failed
 from task.pipeline.ports import Forge, World
-from task.policy.order import UNORDERED, commits, later, version_of
+from task.policy.order import UNORDERED, commits, version_of, why_older
 from task.templates.change import Change
 from task.templates.commit_message import AppChanges
 
@@ -99,7 +99,7 @@ def declined(move: Move, request: Request, world: World) -> Move:
         return move.without_effect(_closed_for_this(found))
     by_build = sub.policy.strategy in UNORDERED or event.tag == known.tag
     pair = commits(event.build, known.build) if by_build else None
-    why = later(event, known, sub.policy, {pair: world.ancestry(*pair)} if pair else {})
+    why = why_older(event, known, sub.policy, {pair: world.ancestry(*pair)} if pair else {})
     if not why:
         return move
     because = f"{found.url}: {version_of(known)} was closed by a person: {why}"

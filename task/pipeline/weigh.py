@@ -25,7 +25,7 @@ from task.model import (
 from task.pipeline.facts import dated, image_of, registry_objection, remembered, subject, unchecked, wrong
 from task.pipeline.move import Move, Remember
 from task.policy.judge import Leave, judge
-from task.policy.order import Ancestry, later, superseded, version_of
+from task.policy.order import Ancestry, superseded, version_of, why_older
 from task.policy.remember import active, hold_text, holding, written
 
 
@@ -113,62 +113,67 @@ def deferred(sub: Subscription, waiting: Written) -> Candidate:
 
 def weigh(situation: Situation, candidate: Candidate) -> Move:
     """Return the move for one image on offer: first the rules, then the order of builds, then the holds."""
-    sub, terms, answers = situation.subscription, situation.terms, situation.facts.answers
-    policy = sub.policy
-    answer = answers.get(subject(sub, candidate.image))
+    sub = situation.subscription
+    answer = situation.facts.answers.get(subject(sub, candidate.image))
+    decision = _by_the_rules(candidate.image, answer, situation)
+    event = dated(decision.candidate, candidate.build, answer)
+    if decision.verdict.verdict == "update":
+        decision = _by_the_order(decision, event, answer, situation)
+    if decision.verdict.verdict != "update":
+        return Move(decision)
+    if hold := situation.hold:
+        return _deferred(decision, event, hold, situation)
 
+    now, state = situation.terms.now, situation.state
+    new = written(situation.memory, event, sub.policy)
+    new = replace(new, hold=active(new.hold, now))
+    remember = Remember(
+        memory=new if new != situation.memory else None,
+        lifted=state.hold is not None and active(state.hold, now) is None,
+    )
+    return Move(decision, event.build, remember if remember != Remember() else None)
+
+
+def _by_the_rules(image: Image, answer: Answer | None, situation: Situation) -> Decision:
+    """Return what the rules say about an image, with what the registry answered about it."""
+    sub, terms = situation.subscription, situation.terms
     # The digest is written if the rules require it, or if the target has one already.
-    image = candidate.image
-    if policy.pin_digest or policy.strategy == "digest":
+    if sub.policy.pin_digest or sub.policy.strategy == "digest":
         if not image.digest and answer and answer.exists:
             image = replace(image, digest=answer.digest)
     elif image.tag and not situation.current.digest:
         image = replace(image, digest="")
 
-    decision = situation.decision(image, judge(image, policy, situation.current, terms.leave))
-    if decision.verdict.verdict == "error":  # the digest is required, and the event does not have it
-        if answer and answer.error:
-            return Move(wrong(decision, answer.error))
-        if answer and not answer.exists:
-            return Move(replace(decision, verdict=registry_objection(sub, answer) or decision.verdict))
+    decision = situation.decision(image, judge(image, sub.policy, situation.current, terms.leave))
+    if decision.verdict.verdict not in ("update", "error"):
+        return decision
+    no_digest = decision.verdict.verdict == "error"  # it is required, and the event does not have it
+    if answer and answer.error and (no_digest or terms.check == "always" or _is_mistake(answer.error)):
+        return wrong(decision, answer.error)
+    if no_digest and (answer is None or answer.exists):
         hint = "give --image-digest, or repo:tag@sha256:… as --image"
-        verdict = replace(decision.verdict, hint=hint, exit=int(Exit.CONFIGURATION))
-        return Move(replace(decision, verdict=verdict))
-    if decision.verdict.verdict != "update":
-        return Move(decision)
-    if answer and answer.error and (terms.check == "always" or _is_mistake(answer.error)):
-        return Move(wrong(decision, answer.error))
-    if refusal := registry_objection(sub, answer):
-        return Move(replace(decision, verdict=refusal))
+        return replace(decision, verdict=replace(decision.verdict, hint=hint, exit=int(Exit.CONFIGURATION)))
+    return replace(decision, verdict=registry_objection(sub, answer) or decision.verdict)
 
-    # An older build that finishes later must not win.
-    before = answers.get(subject(sub, image_of(sub, situation.in_git)))
+
+def _by_the_order(decision: Decision, event: Written, answer: Answer | None, situation: Situation) -> Decision:
+    """Return an update that the rules admit, or a refusal: an older build that finishes later must not win."""
+    sub, facts = situation.subscription, situation.facts
+    before = facts.answers.get(subject(sub, image_of(sub, situation.in_git)))
     if before and before.error and _is_mistake(before.error):
-        return Move(wrong(decision, before.error))
-    event = dated(image, candidate.build, answer)
-    memory = remembered(situation.memory, situation.in_git, before)
+        return wrong(decision, before.error)
     decision = replace(decision, unchecked=unchecked(answer))
-    if why := superseded(event, policy, situation.in_git, memory, situation.facts.ancestry):
-        return Move(replace(decision, verdict=Verdict("refuse", "superseded", why)))
-    decision = replace(decision, unchecked=decision.unchecked or unchecked(before))
-    if hold := situation.hold:
-        return _deferred(decision, event, hold, situation)
-
-    now = terms.now
-    new = written(situation.memory, event, policy)
-    new = replace(new, hold=active(new.hold, now))
-    remember = Remember(
-        memory=new if new != situation.memory else None,
-        lifted=situation.state.hold is not None and active(situation.state.hold, now) is None,
-    )
-    return Move(decision, event.build, remember if remember != Remember() else None)
+    memory = remembered(situation.memory, situation.in_git, before)
+    if why := superseded(event, sub.policy, situation.in_git, memory, facts.ancestry):
+        return replace(decision, verdict=Verdict("refuse", "superseded", why))
+    return replace(decision, unchecked=decision.unchecked or unchecked(before))
 
 
 def _deferred(decision: Decision, event: Written, hold: Hold, situation: Situation) -> Move:
     """Return a deferred move. The event is remembered if it is newer than the one remembered before."""
     known = situation.memory.deferred
     if known and version_of(known) != version_of(event):
-        why = later(event, known, decision.subscription.policy, situation.facts.ancestry)
+        why = why_older(event, known, decision.subscription.policy, situation.facts.ancestry)
         if why:
             because = f"{hold_text(hold)}; {version_of(known)} is remembered and is newer: {why}"
             return Move(replace(decision, verdict=Verdict("refuse", "superseded", because)))

@@ -94,9 +94,12 @@ def version_of(what: Written | Reading | Meant) -> str:
     return f"{what.tag}@{what.digest}" if what.tag and what.digest else what.tag or what.digest
 
 
-def later(event: Written, remembered: Written, policy: Policy, ancestry: Ancestry) -> str:
-    """Why `remembered`, a deferred event, is newer than the event; "" if it is not."""
-    if policy.strategy not in UNORDERED and event.tag != remembered.tag:
-        return STRATEGIES[policy.strategy].older(event.tag, remembered.tag)
-    order = compare(event.build, remembered.build, ancestry)
+def why_older(event: Written, known: Written, policy: Policy, ancestry: Ancestry) -> str:
+    """Why the event is older than a build that waits, or that a person declined; "" if it is not, or if it is unknown.
+
+    Tags decide where the strategy orders them, and the builds of one tag are compared as builds.
+    """
+    if policy.strategy not in UNORDERED and event.tag != known.tag:
+        return STRATEGIES[policy.strategy].older(event.tag, known.tag)
+    order = compare(event.build, known.build, ancestry)
     return order.because if order.relation == "older" else ""
