@@ -12,7 +12,7 @@ from task.files import read_text
 from task.model import File, Files, Subscription
 from task.pipeline.discover import Locate
 from task.repository_config.config import PATH, unmatched
-from task.repository_config.reading import LARGEST, read_config
+from task.repository_config.reading import LARGEST, check_config
 from task.repository_config.templates import template_in
 from task.templates.commit_message import LONGEST
 from task.urls import normal_url
@@ -34,12 +34,12 @@ def config_findings(
         if not os.path.isfile(path):
             continue
         try:
-            config = read_config(read_text(path, 4 * LARGEST))  # bytes of a letter
-        except TargetError as error:
-            yield _placed(path, error.message, error.hint)
+            config, mistakes = check_config(read_text(path, 4 * LARGEST))  # bytes of a letter
         except (OSError, UnicodeDecodeError) as error:
             yield _placed(path, f"cannot be read: {error}", "write a file in UTF-8")
         else:
+            wrong = [_placed(path, one.message, one.hint) for one in mistakes]
+            yield from sorted(wrong, key=lambda one: one[2])
             yield from _of_templates(path, config.templates)
             found = locate(f"{path}:0") if config.rules or config.freezes else None
             ours = [sub for sub in subs if found and _same(sub.repo, found[0])]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from functools import lru_cache
-from typing import get_args
+from functools import lru_cache, partial
+from typing import TypeVar, get_args
 
 from task.editors.file_text import text_of
 from task.editors.yaml.tree import Document, Node, pairs, parse, resolved
@@ -18,10 +18,12 @@ from task.repository_config.globs import name_glob, path_glob
 from task.templates.trailers import KEY as TRAILER_KEY
 from task.text import shortened
 
+T = TypeVar("T")
 LARGEST = 256 * 1024  # characters
 LONGEST = 500  # characters of one value
 MOST = {"rules": 200, "freezes": 50, "globs": 1000}  # of the whole file
 MOST_ITEMS = 100  # of one list of labels or people, or of trailers
+MOST_MISTAKES = 100  # that are told of one file
 GROUPS: Mapping[str, Grouping] = {name: name for name in get_args(Grouping)}
 _TAGS = ("", "!", "tag:yaml.org,2002:str")  # the tags of a string
 _TRUE, _FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
@@ -34,6 +36,7 @@ _RULE = ("match", *_WISHES)
 _FREEZE = ("schedule", "duration", "timeZone", "reason", "match")
 _MATCH = ("applications", "projects", "paths", "images")
 _OURS = ("application",)  # trailers that each commit has; a key means the same in any case
+_NOTHING: Mapping[str, Node] = {}
 _WAY_OUT = "--no-repository-config leaves the file out of a run"
 
 
@@ -54,7 +57,33 @@ def of_config(error: TargetError) -> TargetError:
 
 @lru_cache(maxsize=8)  # a branch that moved is read again, mostly with the same file
 def read_config(text: str) -> RepositoryConfig:
-    """Return what the text says. The TargetError names the mistake, its line and the correction."""
+    """Return what the text says. The TargetError names the first mistake, its line and the correction."""
+    config, mistakes = check_config(text)
+    if mistakes:
+        raise mistakes[0]
+    return config
+
+
+def check_config(text: str) -> tuple[RepositoryConfig, tuple[TargetError, ...]]:
+    """Return what the text says, and all its mistakes, each with its line and the correction.
+
+    With mistakes, the config is for `lint` alone: its rules and freezes have their places, but one whose `match` cannot
+    be read takes everything. No more than `MOST_MISTAKES` are returned.
+    """
+    try:
+        reader = _Reader(text, _document(text))
+    except TargetError as error:
+        return NO_CONFIG, (error,)
+    try:
+        config = reader.config()
+    except TargetError as error:
+        return NO_CONFIG, (*reader.mistakes, error)
+    except _Enough:
+        return NO_CONFIG, tuple(reader.mistakes)
+    return config, tuple(reader.mistakes)
+
+
+def _document(text: str) -> Document:
     if len(text) > LARGEST:
         raise TargetError(f"line 1: the file is larger than {LARGEST // 1024} KiB", hint="write fewer rules")
     try:
@@ -70,75 +99,120 @@ def read_config(text: str) -> RepositoryConfig:
     if len(tree.documents) > 1:
         line = tree.line(tree.documents[1].root)
         raise TargetError(f"line {line}: a second YAML document", hint="write everything in one document")
-    return _Reader(text, tree.documents[0]).config()
+    return tree.documents[0]
+
+
+class _Enough(Exception):
+    """There are as many mistakes as are told."""
 
 
 class _Reader:
-    """Reads one document. What a message calls a value is its path in the file: `rules[2].match.paths`."""
+    """Reads one document. What a message calls a value is its path in the file: `rules[2].match.paths`.
+
+    A mistake is noted, and what surrounds it is read on. What is raised is noted by the next `_try`.
+    """
 
     def __init__(self, text: str, document: Document) -> None:
+        self.mistakes: list[TargetError] = []
         self._text, self._document = text, document
         self._globs = 0
         self._templates: dict[str, int] = {}
 
     def config(self) -> RepositoryConfig:
-        """Return the whole file."""
+        """Return the whole file. Raises `TargetError` for a file of another shape or version, and `_Enough`."""
         fields = self._fields(self._document.root, "", _FILE)
         if "version" not in fields:
-            raise self._wrong(self._document.root, "version is missing", "write `version: 1` in the first line")
-        if (version := self._text_of(fields["version"], "version")) != "1":
+            self._note(self._wrong(self._document.root, "version is missing", "write `version: 1` in the first line"))
+        elif (version := self._try(partial(self._text_of, fields["version"], "version"), "1")) != "1":
             hint = "write `version: 1`; a later version of the file needs a later Image Update"
             raise self._wrong(fields["version"], f"version {shortened(version, 50)!r} is not known", hint)
-        if resolved(self._document, fields["version"]).style:
-            raise self._wrong(fields["version"], "version is a text", "write the number, without quotes: version: 1")
-        rules = self._items(fields["rules"], "rules") if "rules" in fields else []
-        freezes = self._items(fields["freezes"], "freezes") if "freezes" in fields else []
+        elif resolved(self._document, fields["version"]).style:
+            wrong = self._wrong(fields["version"], "version is a text", "write the number, without quotes: version: 1")
+            self._note(wrong)
+        none: tuple[Node, ...] = ()
+        lists = {
+            key: self._try(partial(self._items, fields[key], key), none) if key in fields else none
+            for key in ("rules", "freezes")
+        }
         return RepositoryConfig(
             self._wishes(fields, ""),
-            tuple(self._rule(node, f"rules[{number}]") for number, node in enumerate(rules, 1)),
-            tuple(self._freeze(node, f"freezes[{number}]") for number, node in enumerate(freezes, 1)),
+            tuple(self._rule(node, f"rules[{number}]") for number, node in enumerate(lists["rules"], 1)),
+            tuple(self._freeze(node, f"freezes[{number}]") for number, node in enumerate(lists["freezes"], 1)),
             tuple(self._templates.items()),
         )
 
+    def _try(self, read: Callable[[], T], otherwise: T) -> T:
+        """Return what is read, or else the other value, with the mistake noted."""
+        try:
+            return read()
+        except TargetError as error:
+            self._note(error)
+            return otherwise
+
+    def _note(self, mistake: TargetError) -> None:
+        self.mistakes.append(mistake)
+        if len(self.mistakes) >= MOST_MISTAKES:
+            raise _Enough
+
     def _rule(self, node: Node, what: str) -> Rule:
-        fields = self._fields(node, what, _RULE)
-        if "match" not in fields:
-            raise self._wrong(node, f"{what} has no match", "say what it is about, or write its keys at the top level")
+        before = len(self.mistakes)
+        fields = self._try(partial(self._fields, node, what, _RULE), None)
+        if fields is None:
+            return Rule(EVERYTHING, Wishes(), self._line(node))
         wishes = self._wishes(fields, f"{what}.")
-        if wishes == Wishes():
-            raise self._wrong(node, f"{what} decides nothing", f"add keys of {', '.join(_WISHES)}")
-        return Rule(self._match(fields["match"], f"{what}.match"), wishes, self._line(node))
+        if wishes == Wishes() and len(self.mistakes) == before:  # a wish that cannot be read decides something
+            self._note(self._wrong(node, f"{what} decides nothing", f"add keys of {', '.join(_WISHES)}"))
+        if "match" not in fields:
+            hint = "say what it is about, or write its keys at the top level"
+            self._note(self._wrong(node, f"{what} has no match", hint))
+        match = self._match(fields["match"], f"{what}.match") if "match" in fields else EVERYTHING
+        return Rule(match, wishes, self._line(node))
 
     def _freeze(self, node: Node, what: str) -> Freeze:
-        fields = self._fields(node, what, _FREEZE)
+        fields = self._try(partial(self._fields, node, what, _FREEZE), None)
+        if fields is None:
+            return Freeze("", 0, zone_of("UTC"), "", EVERYTHING, self._line(node))
         for key in ("schedule", "duration", "reason"):
             if key not in fields:
-                raise self._wrong(node, f"{what} has no {key}", f"write {key}: …")
-        texts = {key: self._text_of(one, f"{what}.{key}") for key, one in fields.items() if key != "match"}
-        key = "schedule"
-        try:
-            check_schedule(texts[key])
-            key = "duration"
-            seconds = seconds_of(texts[key])
-            key = "timeZone"
-            zone = zone_of(texts.get(key, "UTC"))
-        except Malformed as error:
-            raise self._wrong(fields[key], f"{what}.{key}: {error.message}", error.hint) from error
-        match = self._match(fields["match"], f"{what}.match") if "match" in fields else EVERYTHING
-        return Freeze(texts["schedule"], seconds, zone, " ".join(texts["reason"].split()), match, self._line(node))
+                self._note(self._wrong(node, f"{what} has no {key}", f"write {key}: …"))
+
+        def read(key: str, value: Callable[[str], T], otherwise: T) -> T:
+            def checked() -> T:
+                text = self._text_of(fields[key], f"{what}.{key}")
+                try:
+                    return value(text)
+                except Malformed as error:
+                    raise self._wrong(fields[key], f"{what}.{key}: {error.message}", error.hint) from error
+
+            return self._try(checked, otherwise) if key in fields else otherwise
+
+        return Freeze(
+            read("schedule", _schedule, ""),
+            read("duration", seconds_of, 0),
+            read("timeZone", zone_of, zone_of("UTC")),
+            " ".join(read("reason", str, "").split()),
+            self._match(fields["match"], f"{what}.match") if "match" in fields else EVERYTHING,
+            self._line(node),
+        )
 
     def _match(self, node: Node, what: str) -> Match:
-        fields = self._fields(node, what, _MATCH)
-        if not fields:
-            raise self._wrong(node, f"{what} names nothing", f"give one of {', '.join(_MATCH)}")
-        lists = {}
+        """Return the match, or one that takes everything if any of it cannot be read."""
+        before = len(self.mistakes)
+        fields = self._try(partial(self._fields, node, what, _MATCH), _NOTHING)
+        if not fields and len(self.mistakes) == before:
+            self._note(self._wrong(node, f"{what} names nothing", f"give one of {', '.join(_MATCH)}"))
+        lists: dict[str, tuple[str, ...]] = {}
         for key, one in fields.items():
-            lists[key] = self._texts(one, f"{what}.{key}", MOST["globs"])
-            if not lists[key]:
-                raise self._wrong(one, f"{what}.{key} is empty, and fits nothing", 'write globs, such as ["team-a/*"]')
-            self._globs += len(lists[key])
+            globs = self._try(partial(self._texts, one, f"{what}.{key}", MOST["globs"]), None)
+            if globs == ():
+                hint = 'write globs, such as ["team-a/*"]'
+                self._note(self._wrong(one, f"{what}.{key} is empty, and fits nothing", hint))
+            lists[key] = globs or ()
+        self._globs += sum(map(len, lists.values()))
         if self._globs > MOST["globs"]:
             raise self._wrong(node, f"the file has more than {MOST['globs']} globs", "use wider globs")
+        if len(self.mistakes) > before:
+            return EVERYTHING
         return Match(
             tuple(map(name_glob, lists.get("applications", ()))),
             tuple(map(name_glob, lists.get("projects", ()))),
@@ -147,45 +221,42 @@ class _Reader:
         )
 
     def _wishes(self, fields: Mapping[str, Node], before: str) -> Wishes:
-        what = f"{before}commit"
-        commit = self._fields(fields["commit"], what, _COMMIT) if "commit" in fields else {}
-        person = {key: self._part_of_a_person(commit, key, f"{what}.{key}") for key in ("authorName", "authorEmail")}
-        template = trailers = sign_off = None
-        if "template" in commit:
-            template = self._path(commit["template"], f"{what}.template")
-            self._templates.setdefault(template, self._line(commit["template"]))
-        if "trailers" in commit:
-            trailers = self._trailers(commit["trailers"], f"{what}.trailers")
-        if "signOff" in commit:
-            sign_off = self._flag(commit["signOff"], f"{what}.signOff")
+        def part(key: str, known: tuple[str, ...]) -> Mapping[str, Node]:
+            return (
+                self._try(partial(self._fields, fields[key], f"{before}{key}", known), _NOTHING)
+                if key in fields
+                else {}
+            )
 
-        what = f"{before}pullRequests"
-        requests = self._fields(fields["pullRequests"], what, _REQUESTS) if "pullRequests" in fields else {}
-        flags = {key: self._flag(requests[key], f"{what}.{key}") for key in _FLAGS if key in requests}
-        lists = {key: self._texts(requests[key], f"{what}.{key}", MOST_ITEMS) for key in _LISTS if key in requests}
-        group = self._group(requests["group"], f"{what}.group") if "group" in requests else None
+        commit, requests = part("commit", _COMMIT), part("pullRequests", _REQUESTS)
+
+        def read(of: Mapping[str, Node], where: str, key: str, value: Callable[[Node, str], T]) -> T | None:
+            return self._try(partial(value, of[key], f"{before}{where}{key}"), None) if key in of else None
+
+        template = read(commit, "commit.", "template", self._path)
+        if template:
+            self._templates.setdefault(template, self._line(commit["template"]))
+        lists = {key: read(requests, "pullRequests.", key, self._labels_or_people) for key in _LISTS}
         return Wishes(
-            author_name=person["authorName"],
-            author_email=person["authorEmail"],
+            author_name=read(commit, "commit.", "authorName", self._part_of_a_person),
+            author_email=read(commit, "commit.", "authorEmail", self._part_of_a_person),
             template=template,
-            trailers=trailers,
-            sign_off=sign_off,
-            pull_request=flags.get("enabled"),
-            group=group,
-            labels=lists.get("labels"),
-            reviewers=lists.get("reviewers"),
-            assignees=lists.get("assignees"),
-            draft=flags.get("draft"),
-            auto_merge=flags.get("autoMerge"),
-            pin_digest=self._flag(fields["pinDigest"], f"{before}pinDigest") if "pinDigest" in fields else None,
+            trailers=read(commit, "commit.", "trailers", self._trailers),
+            sign_off=read(commit, "commit.", "signOff", self._flag),
+            pull_request=read(requests, "pullRequests.", "enabled", self._flag),
+            group=read(requests, "pullRequests.", "group", self._group),
+            labels=lists["labels"],
+            reviewers=lists["reviewers"],
+            assignees=lists["assignees"],
+            draft=read(requests, "pullRequests.", "draft", self._flag),
+            auto_merge=read(requests, "pullRequests.", "autoMerge", self._flag),
+            pin_digest=read(fields, "", "pinDigest", self._flag),
         )
 
-    def _part_of_a_person(self, fields: Mapping[str, Node], key: str, what: str) -> str | None:
-        if key not in fields:
-            return None
-        text = self._text_of(fields[key], what)
+    def _part_of_a_person(self, node: Node, what: str) -> str:
+        text = self._text_of(node, what)
         if not text.isprintable() or set(text) & set("<>"):
-            raise self._wrong(fields[key], f"{what} is not a name or address that Git takes", "leave out < >")
+            raise self._wrong(node, f"{what} is not a name or address that Git takes", "leave out < >")
         return text
 
     def _path(self, node: Node, what: str) -> str:
@@ -198,16 +269,18 @@ class _Reader:
         return "/".join(part for part in parts if part not in ("", "."))
 
     def _trailers(self, node: Node, what: str) -> tuple[tuple[str, str], ...]:
-        found = {key: self._text_of(one, f"{what}.{key}") for key, one in self._children(node, what).items()}
-        if len(found) > MOST_ITEMS:
+        nodes = self._children(node, what)
+        if len(nodes) > MOST_ITEMS:
             raise self._wrong(node, f"{what} has more than {MOST_ITEMS} entries", "leave some out")
-        for key in found:
+        found = {}
+        for key, one in nodes.items():
+            found[key] = self._try(partial(self._text_of, one, f"{what}.{key}"), "")
             if not TRAILER_KEY.fullmatch(key):
-                raise self._wrong(
-                    node, f"{what}: {shortened(key, 50)!r} is not a key", "use letters, digits and dashes"
-                )
-            if key.lower() in _OURS:
-                raise self._wrong(node, f"{what}: each commit has a trailer {key} of its own", "choose another key")
+                hint = "use letters, digits and dashes"
+                self._note(self._wrong(one, f"{what}: {shortened(key, 50)!r} is not a key", hint))
+            elif key.lower() in _OURS:
+                wrong = self._wrong(one, f"{what}: each commit has a trailer {key} of its own", "choose another key")
+                self._note(wrong)
         return tuple(found.items())
 
     def _group(self, node: Node, what: str) -> Grouping:
@@ -217,14 +290,21 @@ class _Reader:
         return GROUPS[text]
 
     def _fields(self, node: Node, what: str, known: tuple[str, ...]) -> dict[str, Node]:
+        """Return the values by key, with what is misspelt under the key that it resembles: nobody misses that then."""
+        found: dict[str, Node] = {}
+        meant: dict[str, Node] = {}
         children = self._children(node, what)
-        for key, _ in pairs(resolved(self._document, node)):
-            if key.value not in known:
-                near = get_close_matches(key.value, known, 1, 0.6)
-                hint = f"did you mean {near[0]}? the keys are {', '.join(known)}" if near else f"use {', '.join(known)}"
-                where = f" in {what}" if what else ""
-                raise self._wrong(key, f"the key {shortened(key.value, 50)!r} is not known{where}", hint)
-        return children
+        keys = {key.value: key for key, _ in pairs(resolved(self._document, node))}
+        for name, one in children.items():
+            if name in known:
+                found[name] = one
+                continue
+            near = get_close_matches(name, known, 1, 0.6)
+            hint = f"did you mean {near[0]}? the keys are {', '.join(known)}" if near else f"use {', '.join(known)}"
+            where = f" in {what}" if what else ""
+            self._note(self._wrong(keys[name], f"the key {shortened(name, 50)!r} is not known{where}", hint))
+            meant.update(dict.fromkeys(near, one))
+        return {**meant, **found}
 
     def _children(self, node: Node, what: str) -> dict[str, Node]:
         node = resolved(self._document, node)
@@ -233,12 +313,12 @@ class _Reader:
         children: dict[str, Node] = {}
         for key, one in pairs(node):
             if key.kind != "scalar" or key.tag not in _TAGS:
-                raise self._wrong(key, f"a key of {what or 'the file'} is not a word", "write a plain word")
-            if key.value in children:
-                raise self._wrong(
-                    key, f"{shortened(key.value, 50)!r} appears twice in {what or 'the file'}", "keep one"
-                )
-            children[key.value] = one
+                self._note(self._wrong(key, f"a key of {what or 'the file'} is not a word", "write a plain word"))
+            elif key.value in children:
+                message = f"{shortened(key.value, 50)!r} appears twice in {what or 'the file'}"
+                self._note(self._wrong(key, message, "keep one"))
+            else:
+                children[key.value] = one
         return children
 
     def _items(self, node: Node, what: str) -> tuple[Node, ...]:
@@ -253,7 +333,11 @@ class _Reader:
         items = self._items(node, what)
         if len(items) > most:
             raise self._wrong(node, f"{what} has more than {most} entries", "leave some out")
-        return tuple(dict.fromkeys(self._text_of(one, f"an entry of {what}") for one in items))
+        each = (self._try(partial(self._text_of, one, f"an entry of {what}"), "") for one in items)
+        return tuple(dict.fromkeys(each))
+
+    def _labels_or_people(self, node: Node, what: str) -> tuple[str, ...]:
+        return self._texts(node, what, MOST_ITEMS)
 
     def _text_of(self, node: Node, what: str) -> str:
         found = resolved(self._document, node)
@@ -276,3 +360,8 @@ class _Reader:
 
     def _wrong(self, node: Node, what: str, hint: str) -> TargetError:
         return TargetError(f"line {self._line(node)}: {what}", hint=hint)
+
+
+def _schedule(text: str) -> str:
+    check_schedule(text)
+    return text

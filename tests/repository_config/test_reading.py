@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from task.errors import TargetError
 from task.model import File, Wishes
 from task.repository_config.config import NO_CONFIG, PATH, RepositoryConfig
-from task.repository_config.reading import config_in, read_config
+from task.repository_config.reading import MOST_MISTAKES, check_config, config_in, read_config
 from task.schemas import load
 
 SCHEMA = load("config.v1")
@@ -97,7 +97,7 @@ MISTAKES = [
     ("version: 1\ncommit:\n  template: ../secret\n", 3, "is not a path within the repository"),
     ("version: 1\ncommit:\n  template: /etc/passwd\n", 3, "is not a path within the repository"),
     ("version: 1\ncommit:\n  trailers:\n    a b: c\n", 4, "'a b' is not a key"),
-    ("version: 1\ncommit:\n  trailers:\n    Team: x\n    application: c\n", 4, "has a trailer application of its own"),
+    ("version: 1\ncommit:\n  trailers:\n    Team: x\n    application: c\n", 5, "has a trailer application of its own"),
     ("version: '1'\n", 1, "version is a text"),
     ('version: 1\ncommit:\n  template: ""\n', 3, "commit.template is empty"),
     ("version: 1\ncommit:\n\tsignOff: true\n", 3, "a tab indents the line"),
@@ -144,6 +144,64 @@ def test_a_mistake_is_named_with_its_line(text: str, line: int, words: str) -> N
     assert words in f"{error.message} {error.hint}"
     assert f"line {line}" in error.message
     assert "--no-repository-config" in error.hint
+
+
+SEVERAL = """\
+version: 1
+colour: blue
+commit: {autorName: "", signOff: maybe}
+pullRequests:
+  labels: [ok, {}, ""]
+  group: each
+rules:
+- {match: {applicatons: [web]}, pinDigest: true}
+- {match: {applications: []}, pinDigets: maybe}
+- {match: {applications: [web]}}
+- {match: {applications: [web], projects: x}, pinDigest: true}
+- {pinDigest: true}
+- nothing
+freezes:
+- {schedule: "99 * * * *", duration: forever, timeZone: Mars, reason: []}
+- {schedul: "0 1 * * *", match: {}}
+"""
+
+
+def test_one_mistake_hides_no_other() -> None:
+    """What only follows from a mistake is not told: a misspelt key is not missing, too."""
+    _, mistakes = check_config(SEVERAL)
+    told = sorted((int(one.message.split()[1][:-1]), one.message.partition(": ")[2]) for one in mistakes)
+    assert told == [
+        (2, "the key 'colour' is not known"),
+        (3, "commit.authorName is empty"),
+        (3, "commit.signOff is neither true nor false"),
+        (3, "the key 'autorName' is not known in commit"),
+        (5, "an entry of pullRequests.labels is empty"),
+        (5, "an entry of pullRequests.labels is not a text"),
+        (6, "pullRequests.group: 'each' is no group"),
+        (8, "the key 'applicatons' is not known in rules[1].match"),
+        (9, "rules[2].match.applications is empty, and fits nothing"),
+        (9, "rules[2].pinDigest is neither true nor false"),
+        (9, "the key 'pinDigets' is not known in rules[2]"),
+        (10, "rules[3] decides nothing"),
+        (11, "rules[4].match.projects is not a list"),
+        (12, "rules[5] has no match"),
+        (13, "rules[6] is not a mapping"),
+        (15, "freezes[1].duration: 'forever' is not a duration of at most 366 days"),
+        (15, "freezes[1].reason is not a text"),
+        (15, "freezes[1].schedule: '99 * * * *' is not a schedule: Bad minute"),
+        (15, "freezes[1].timeZone: 'Mars' is not a time zone"),
+        (16, "freezes[2] has no duration"),
+        (16, "freezes[2] has no reason"),
+        (16, "freezes[2].match names nothing"),
+        (16, "the key 'schedul' is not known in freezes[2]"),
+    ]
+
+
+def test_not_more_mistakes_are_told_than_anybody_reads() -> None:
+    began = time.process_time()
+    _, mistakes = check_config("version: 1\n" + "".join(f"versio{n}: 1\n" for n in range(15_000)))
+    assert len(mistakes) == MOST_MISTAKES
+    assert time.process_time() - began < 10
 
 
 BOMB = "version: 1\na0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{f'*a{n - 1}, ' * 9}x]\n" for n in range(1, 30))
