@@ -365,6 +365,50 @@ def test_a_plain_directory_needs_the_manifests_target() -> None:
     assert [one.hint for one in found] == ["write write-back-target: manifests"]
 
 
+def test_one_mistake_hides_no_other() -> None:
+    annotations = {
+        "image-list": "web=acme/web:^1, db=acme/db:^2",
+        "web.update-strategy": "newest-build",
+        "web.allow-tags": "^v1",
+        "web.helm.image-name": "image",
+        "web.helm.image-tag": "image",
+        "db.update-strategy": "newst",
+        "db.pin-digest": "maybe",
+        "platforms": "amd64, arm64",
+        "git-branch": "main:{{ lower .AppName }}",
+        "write-back-method": "gti",
+        "write-back-target": "helm:values.yaml",
+        "write-back-source": "nine",
+    }
+    told = [one.message for one in lint(annotations) if one.severity != "info"]
+    for words in (
+        "newest-build takes every tag, whatever '^1' says",
+        "'^v1' is neither 'any' nor 'regexp:…'",
+        "helm.image-name and helm.image-tag of 'web=acme/web:^1' are both 'image'",
+        "unknown update strategy 'newst'",
+        "db.pin-digest: 'maybe' is neither true nor false",
+        "'amd64' is not a platform",
+        "'arm64' is not a platform",
+        "lower",
+        "unknown write-back method 'gti'",
+        "unknown target 'helm:values.yaml'",
+        "no source 'nine'",
+    ):
+        assert sum(words in message for message in told) == 1, (words, told)
+
+
+def test_what_a_misspelt_key_leaves_out_is_not_told_as_well() -> None:
+    annotations = {"image-list": "web=acme/web", "write-back-target": "helmvalues", "web.helm.image-name": "image.name"}
+    (one,) = (one for one in lint({**annotations, "web.helm.image-tga": "image.tag"}) if one.severity == "error")
+    assert one.key == "web.helm.image-tga"
+
+
+def test_a_broken_entry_hides_no_mistake_of_the_place() -> None:
+    annotations = {"image-list": "web=acme/web", "web.allow-tags": "^v1"}
+    found = {one.key for one in lint(annotations, kind="Directory", section="Directory")}
+    assert found == {"web.allow-tags", "write-back-target"}
+
+
 def test_every_problem_comes_at_once_errors_first() -> None:
     found = lint({"image-list": "web=acme/web:>", "web.allow-tags": "x", "force-update": "yes", "platforms": "a/b"})
     assert [one.severity for one in found] == ["error", "error", "warning", "info"]

@@ -134,6 +134,35 @@ def test_lint_names_the_line_of_a_mistake_in_the_config(tmp_path: Path) -> None:
     assert json.loads(image_update("lint", "--applications", apps, "--output", "json").stdout)["findings"] == []
 
 
+def test_lint_tells_all_mistakes_of_the_config_by_line(tmp_path: Path) -> None:
+    """A rule that cannot be read does not hide that another one matches nothing, or that a template is missing."""
+    git(tmp_path, "init", "--quiet", "work")
+    git(tmp_path / "work", "remote", "add", "origin", "https://git.example/x")
+    git(tmp_path / "work", "commit", "--quiet", "--allow-empty", "--message", "begin")
+    config = tmp_path / "work" / CONFIG
+    config.parent.mkdir()
+    config.write_text(
+        "version: 1\nrules:\n- {match: {projets: [a]}, pinDigest: true}\n"
+        "- {match: {projects: [none]}, commit: {signOff: true}}\n- {match: {projects: []}, commit: {template: no}}\n"
+        "pinDigest: maybe\n"
+    )
+    (tmp_path / "work" / "app.yaml").write_text(
+        "apiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata:\n  name: x\n  annotations:\n"
+        "    argocd-image-updater.argoproj.io/image-list: x=acme/x\n"
+        "spec: {source: {repoURL: https://git.example/x, path: x}}\n"
+    )
+    result = image_update("lint", tmp_path / "work", "--output", "json")
+    told = sorted((one["line"], one["severity"], one["message"]) for one in result.json["findings"])
+    assert result.code == 3
+    assert told == [
+        (3, "error", "the key 'projets' is not known in rules[1].match"),
+        (4, "warning", "rules[2] does not match the one Application read that writes to this repository"),
+        (5, "error", "commit.template: there is no file no"),
+        (5, "error", "rules[3].match.projects is empty, and fits nothing"),
+        (6, "error", "pinDigest is neither true nor false"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("template", "words"),
     [

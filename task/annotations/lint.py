@@ -7,7 +7,7 @@ Updater (AIU) have a message of their own.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -24,13 +24,14 @@ from task.annotations.advice import (
     range_of,
 )
 from task.annotations.credential_source import DOCKER_CONFIG, parse_credential_source
-from task.annotations.keys import IMAGE_KEYS, Setting, index, prefixes, settings, split_key
+from task.annotations.entries import EntryReading
+from task.annotations.keys import IMAGE_KEYS, Setting, git_branch, index, prefixes, settings, split_key
 from task.annotations.known_keys import doubt, names_of
-from task.annotations.subscription import Defaults, subscribe
+from task.annotations.subscription import Defaults, attempted, subscribe
 from task.annotations.write_back import inside
 from task.errors import Malformed, TaskError
 from task.image import live_image, parse_image_list, split_image_list
-from task.model import Application, Entry, Flaw, Subscribed, Subscription
+from task.model import Application, Entry, Flaw, Subscription
 from task.policy.platforms import is_platform, meant_platforms
 from task.templates.branch_name import check_branch_template
 
@@ -81,8 +82,11 @@ def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding
     found += [finding for key in app.annotations for finding in _key(app, key)]
     found += [finding for key in app.annotations for finding in _value(app, key)]
     found += _entries(app, listed)
-    found += _shared(app, subscribed)
-    found += _targets(app, subscribed)
+    readings, asked = attempted(app, defaults)
+    found += _readings(app, readings)
+    found += _shared(app, asked)
+    found += _targets(app, asked)
+    found += _head(app)
     order = ("error", "warning", "info")
     return tuple(sorted(dict.fromkeys(found), key=lambda finding: order.index(finding.severity)))
 
@@ -162,14 +166,14 @@ def _value(app: Application, key: str) -> Iterator[Finding]:
                 yield _finding(app, key, "error", message, f"write pullsecret:{source.namespace}/{source.name}")
     if key == "platforms" or key.endswith(".platforms"):
         names = [name for part in value.split(",") if (name := part.strip())] or [value]
-        if bad := [name for name in names if not is_platform(name)]:
-            message = f"{key}: {bad[0]!r} is not a platform, so no image ever fits it"
+        for name in (name for name in names if not is_platform(name)):
+            message = f"{key}: {name!r} is not a platform, so no image ever fits it"
             yield _finding(app, key, "error", message, "write <os>/<architecture>[/<variant>], as in linux/arm64")
-        elif value != value.lower():  # the comparison is case-sensitive, as in AIU
+        if value != value.lower():  # the comparison is case-sensitive, as in AIU
             message = f"{key}: platforms are written in lower case: no image ever fits {value!r}"
             yield _finding(app, key, "error", message, f"write {value.lower()}")
         else:
-            for name in names:
+            for name in filter(is_platform, names):
                 if meant := meant_platforms(name):
                     message = f"{key}: {name!r} has an unknown architecture, so hardly any image fits it"
                     yield _finding(app, key, "warning", message, f"write {' or '.join(meant)}")
@@ -273,10 +277,32 @@ def _kinds(app: Application, entry: Entry, own: Mapping[str, Setting]) -> Iterat
     yield _finding(app, wrong, "warning", message, hint)
 
 
-def _shared(app: Application, subscribed: Subscribed) -> Iterator[Finding]:
+def _readings(app: Application, readings: Iterable[EntryReading]) -> Iterator[Finding]:
+    """Mistakes that show only when the settings of an entry are looked at with the defaults."""
+    for one in readings:
+        # As in AIU, these strategies ignore the constraint, which surprises people (AIU issues 580 and 1100).
+        if one.entry.constraint and one.policy.strategy in ("newest-build", "alphabetical"):
+            yield _finding(
+                app,
+                "image-list",
+                "warning",
+                f"{one.entry.text!r}: {one.policy.strategy} takes every tag, whatever {one.entry.constraint!r} says",
+                on_ignored_constraint(one.entry),
+            )
+        if one.keys.name and one.keys.name == one.keys.tag and not one.keys.spec:
+            yield _finding(
+                app,
+                "image-list",
+                "error",
+                f"helm.image-name and helm.image-tag of {one.entry.text!r} are both {one.keys.name!r}",
+                f"write {one.entry.alias or '<alias>'}.helm.image-spec: {one.keys.name}",
+            )
+
+
+def _shared(app: Application, asked: Iterable[Subscription]) -> Iterator[Finding]:
     """Two images that are written to one Helm value: each event would undo the other's."""
     taken: dict[tuple[str, str], str] = {}
-    for sub in subscribed.subscriptions:
+    for sub in asked:
         if sub.target != "helmvalues" and (sub.target not in ("override", "file") or sub.source.kind != "Helm"):
             continue
         key = sub.keys.spec or sub.keys.tag or "image.tag"
@@ -291,26 +317,9 @@ def _shared(app: Application, subscribed: Subscribed) -> Iterator[Finding]:
             )
 
 
-def _targets(app: Application, subscribed: Subscribed) -> Iterator[Finding]:
+def _targets(app: Application, asked: Iterable[Subscription]) -> Iterator[Finding]:
     """Mistakes that show only when a target is looked at with its keys and its source."""
-    for sub in subscribed.subscriptions:
-        # As in AIU, these strategies ignore the constraint, which surprises people (AIU issues 580 and 1100).
-        if sub.entry.constraint and sub.policy.strategy in ("newest-build", "alphabetical"):
-            yield _finding(
-                app,
-                "image-list",
-                "warning",
-                f"{sub.entry.text!r}: {sub.policy.strategy} takes every tag, whatever {sub.entry.constraint!r} says",
-                on_ignored_constraint(sub.entry),
-            )
-        if sub.keys.name and sub.keys.name == sub.keys.tag and not sub.keys.spec:
-            yield _finding(
-                app,
-                "image-list",
-                "error",
-                f"helm.image-name and helm.image-tag of {sub.entry.text!r} are both {sub.keys.name!r}",
-                f"write {sub.entry.alias or '<alias>'}.helm.image-spec: {sub.keys.name}",
-            )
+    for sub in asked:
         if sub.target == "helmvalues" and sub.keys.name and not (sub.keys.tag or sub.keys.spec):
             yield _finding(
                 app,
@@ -330,12 +339,18 @@ def _targets(app: Application, subscribed: Subscribed) -> Iterator[Finding]:
                 "the source is a plain directory, which has no override file",
                 "write write-back-target: manifests",
             )
-        if sub.head:
-            try:
-                check_branch_template(sub.head)
-            except Malformed as error:
-                hint = "write a Go text/template without sprig functions"
-                yield _finding(app, "git-branch", "error", f"git-branch: {error.message}", hint)
+
+
+def _head(app: Application) -> Iterator[Finding]:
+    """The mistake in the template of a head branch."""
+    with suppress(Malformed):
+        _, head = git_branch(app.annotations.get("git-branch", ""))
+        try:
+            if head:
+                check_branch_template(head)
+        except Malformed as error:
+            hint = "write a Go text/template without sprig functions"
+            yield _finding(app, "git-branch", "error", f"git-branch: {error.message}", hint)
 
 
 def _meant_from_the_root(sub: Subscription) -> str:

@@ -6,7 +6,7 @@ with another meaning: an unknown strategy, for example, is semver to it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -14,7 +14,7 @@ from task.annotations import keys
 from task.annotations.entries import EntryReading, read_entry
 from task.annotations.keys import Faulty, Index, Setting
 from task.annotations.known_keys import doubts
-from task.annotations.write_back import Where, problems, write_backs
+from task.annotations.write_back import Where, problems, readable, write_backs
 from task.errors import Malformed, TaskError
 from task.image import parse_image_list, split_image_list
 from task.model import Application, Claim, Entry, Flaw, Strategy, Subscribed, Subscription
@@ -48,7 +48,39 @@ def subscribe(app: Application, defaults: Defaults = Defaults(), wanted: Collect
         if isinstance(first, Faulty) and first.key == "pull-request":
             errors.insert(0, first)
         flaws += [flaw for error in errors for flaw in _of_every_entry(app, listed.entries, error)]
-    subscriptions = tuple(
+    chosen = [
+        reading
+        for identity, reading in listed.readable
+        if not reading.broken and (wanted is None or identity in wanted)
+    ]
+    subscriptions = _subscriptions(app, listed, chosen, wheres, pull_request=pull_request)
+    return Subscribed(
+        app, subscriptions, tuple(replace(flaw, strategy=listed.strategies.get(flaw.text)) for flaw in flaws)
+    )
+
+
+def attempted(
+    app: Application, defaults: Defaults = Defaults()
+) -> tuple[tuple[EntryReading, ...], tuple[Subscription, ...]]:
+    """What the entries of an Application ask for, and where, as if its mistakes were not there: one hides no other.
+
+    For `lint` alone. Entries with a misspelt key are left out: they lack what that key says.
+    """
+    listed = _image_list(tuple(app.annotations.items()), defaults)
+    readings = tuple(one for _, one in listed.readable)
+    wheres = readable(app, defaults.argocd_namespace)
+    return readings, _subscriptions(app, listed, readings, wheres, pull_request=False)
+
+
+def _subscriptions(
+    app: Application,
+    listed: _ImageList,
+    readings: Iterable[EntryReading],
+    wheres: Sequence[Where],
+    *,
+    pull_request: bool,
+) -> tuple[Subscription, ...]:
+    return tuple(
         Subscription(
             application=app,
             entry=reading.entry,
@@ -70,13 +102,9 @@ def subscribe(app: Application, defaults: Defaults = Defaults(), wanted: Collect
             home=where.home,
             signed_by=key,
         )
-        for identity, reading in listed.sound
-        if wanted is None or identity in wanted
+        for reading in readings
         for key in (app.signing_keys.get(reading.entry.alias) or app.signing_keys.get(""),)
         for where in wheres
-    )
-    return Subscribed(
-        app, subscriptions, tuple(replace(flaw, strategy=listed.strategies.get(flaw.text)) for flaw in flaws)
     )
 
 
@@ -95,7 +123,8 @@ class _ImageList:
     """What a set of annotations asks for, apart from where it is written."""
 
     entries: tuple[Entry, ...]
-    sound: tuple[tuple[str, EntryReading], ...]  # the identity of each image, and its entry
+    # The identity of each image, and its entry, without those that have a misspelt key.
+    readable: tuple[tuple[str, EntryReading], ...]
     managed: tuple[str, ...]
     claims: tuple[Claim, ...]
     flaws: tuple[Flaw, ...]
@@ -129,10 +158,8 @@ def _image_list(annotations: tuple[tuple[str, str], ...], defaults: Defaults) ->
     )
     misspelt = _misspelt(by_key, entries, aliases, index)
     stopped = {flaw.text for flaw in misspelt}
-    sound = tuple(
-        (reading.entry.image.identity, reading)
-        for reading in readings
-        if not reading.broken and reading.entry.text not in stopped
+    unstopped = tuple(
+        (reading.entry.image.identity, reading) for reading in readings if reading.entry.text not in stopped
     )
     unreadable = (
         Flaw(text, None, "image-list", text, f"image-list: {error.message}", error.hint)
@@ -141,7 +168,7 @@ def _image_list(annotations: tuple[tuple[str, str], ...], defaults: Defaults) ->
     )
     flaws = (*unreadable, *misspelt, *(flaw for reading in readings for flaw in reading.flaws))
     strategies = {reading.entry.text: reading.strategy for reading in readings}
-    return _ImageList(entries, sound, managed, claims, flaws, strategies)
+    return _ImageList(entries, unstopped, managed, claims, flaws, strategies)
 
 
 def _misspelt(

@@ -7,7 +7,8 @@ Of a multi-source Application AIU takes a source of the type that the target ask
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from task.annotations.keys import Faulty, git_branch, write_back_method
@@ -59,10 +60,28 @@ def write_backs(app: Application, argocd_namespace: str) -> tuple[Where, ...]:
     """
     method, credentials = write_back_method(app.annotations.get("write-back-method", ""))
     base, head = git_branch(app.annotations.get("git-branch", ""))
+    # A target that is named twice is written once.
+    places = dict.fromkeys(_where(app, text, argocd_namespace) for text in _texts(app))
+    return _settled(places, base, head, method, credentials)
+
+
+def readable(app: Application, argocd_namespace: str) -> tuple[Where, ...]:
+    """The write-back targets that can be read, as if what is wrong beside them were not there. For `lint` alone."""
+    method, parts, places = ("git", ""), ("", ""), dict[Where, None]()
+    with suppress(Faulty):
+        method = write_back_method(app.annotations.get("write-back-method", ""))
+    with suppress(Faulty):
+        parts = git_branch(app.annotations.get("git-branch", ""))
+    for text in _texts(app):
+        with suppress(Faulty, SourceError, TargetError):
+            places[_where(app, text, argocd_namespace)] = None
+    return _settled(places, *parts, *method)
+
+
+def _settled(places: Iterable[Where], base: str, head: str, method: str, credentials: str) -> tuple[Where, ...]:
     homes: dict[tuple[str, str], str] = {}
     wheres = []
-    # A target that is named twice is written once.
-    for place in dict.fromkeys(_where(app, text, argocd_namespace) for text in _texts(app)):
+    for place in places:
         branch = base or place.base
         # To Argo CD an empty `targetRevision` is HEAD, the default branch, and `refs/heads/main` is `main`.
         branch = "" if branch == "HEAD" else branch.removeprefix("refs/heads/")
@@ -74,19 +93,23 @@ def write_backs(app: Application, argocd_namespace: str) -> tuple[Where, ...]:
 
 
 def problems(app: Application, argocd_namespace: str) -> tuple[Faulty | SourceError | TargetError, ...]:
-    """All errors that keep an Application from being written; `write_backs` raises the first of them."""
+    """All errors that keep an Application from being written; `write_backs` raises one of them."""
     errors: list[Faulty | SourceError | TargetError] = []
     for read, key in ((write_back_method, "write-back-method"), (git_branch, "git-branch")):
         try:
             read(app.annotations.get(key, ""))
         except Faulty as error:
             errors.append(error)
+    try:
+        choose_source(app, "")  # which a target that cannot be read does not come to
+    except (Faulty, SourceError) as error:
+        errors.append(error)
     for text in _texts(app):
         try:
             _where(app, text, argocd_namespace)
         except (Faulty, SourceError, TargetError) as error:
             errors.append(error)
-    return tuple(errors)
+    return tuple({str(error): error for error in errors}.values())
 
 
 def _texts(app: Application) -> list[str]:
